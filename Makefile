@@ -1,0 +1,41 @@
+# `make` or `make help` lists what there is.
+CARGO ?= cargo
+GPU_TARGET := target/gpu
+WGPU_TARGET := target/wgpu
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint build gpu check-gpu test-wgpu bench deny clean
+
+help: ## This list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+demo: build ## The main job: look at this machine, write a small model, decode with it
+	target/release/gorgon demo
+
+test: ## All tests (CPU, no network)
+	$(CARGO) test --release --workspace
+
+lint: ## Format check, and clippy with warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+build: ## The CPU binary, target/release/gorgon
+	$(CARGO) build --release --workspace
+
+gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
+	$(CARGO) build --release -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
+
+check-gpu: ## Type-check the CUDA and wgpu code
+	$(CARGO) check -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
+
+test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
+
+bench: ## Decode and prefill speed of a 110M Llama beside a memory-read probe, into benchmarks/
+	$(CARGO) bench --workspace --bench plain_decode -- --out $(CURDIR)/benchmarks/plain_decode.json
+
+deny: ## Licences, advisories and sources of all dependencies (needs cargo-deny)
+	$(CARGO) deny check
+
+clean: ## Remove everything built
+	$(CARGO) clean

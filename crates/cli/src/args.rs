@@ -1,0 +1,146 @@
+//! The command line as it is typed.
+
+use clap::{Args, Parser, Subcommand};
+use gorgon_core::accept::RuleChoice;
+use gorgon_model::device::{DeviceChoice, FloatFormat};
+use std::path::PathBuf;
+
+/// Trains Medusa and EAGLE draft heads for a language model and decodes with them, losslessly and fast.
+#[derive(Debug, Parser)]
+#[command(name = "gorgon", version, propagate_version = true, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every verb.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every verb")]
+pub struct Global {
+    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu.
+    #[arg(long, global = true, default_value = "auto", value_name = "DEVICE")]
+    pub device: DeviceChoice,
+    /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub dtype: Option<FloatFormat>,
+    /// Seed of all chance.
+    #[arg(long, global = true, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// CPU threads [default: all cores].
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Exactly one JSON document on standard output, also for errors.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say nothing but results and errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// No progress bars.
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+    /// Never use the network.
+    #[arg(long, global = true)]
+    pub offline: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Look at devices, memory, disk and cache; exit 1 with a hint per problem.
+    Doctor,
+    /// Bring a model into the Hugging Face cache and print its folder.
+    Fetch(Fetch),
+    /// Describe a model or heads: architecture, sizes, number formats, problems.
+    Inspect(Inspect),
+    /// Write hidden states and logits of a list of token ids to a safetensors file.
+    Logits(Logits),
+    /// Answer a prompt.
+    Generate(Generate),
+    /// Look at this machine, write a small randomly initialised model and decode with it.
+    Demo(Demo),
+}
+
+#[derive(Debug, Args)]
+pub struct Fetch {
+    /// A repo id on the hub, `owner/name` or `owner/name@revision`.
+    #[arg(value_name = "REPO")]
+    pub repo: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A model or heads folder.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Logits {
+    /// A model folder or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    /// Token ids, separated by commas.
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    pub ids: String,
+    /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32.
+    #[arg(long, value_name = "F")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Generate {
+    /// A model folder or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    /// Which drafter proposes tokens: auto or none.
+    #[arg(long, default_value = "auto", value_parser = ["auto", "none"], value_name = "D")]
+    pub drafter: String,
+    /// Acceptance rule: auto (greedy at temperature 0, sampling above), greedy, sampling, nucleus, typical[:E,D], …
+    #[arg(long, default_value = "auto", value_name = "R")]
+    pub accept: RuleChoice,
+    #[command(flatten)]
+    pub prompt: Prompt,
+    /// Use the prompt as text, not as a user turn of the model's chat template.
+    #[arg(long)]
+    pub raw: bool,
+    /// A system message for the chat template.
+    #[arg(long, value_name = "S", conflicts_with_all = ["raw", "ids"])]
+    pub system: Option<String>,
+    /// New tokens at most [default: 256, or what the context has room for].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: Option<u32>,
+    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
+    pub temperature: f64,
+    /// Sample from the likeliest tokens that hold this much probability.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub top_p: Option<f64>,
+    /// Sample from this many likeliest tokens.
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Go on past end tokens.
+    #[arg(long)]
+    pub ignore_eos: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Prompt {
+    /// The prompt.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// The prompt as token ids, separated by commas, used as they are.
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    pub ids: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to write the model.
+    #[arg(long, default_value = "checkpoints/random-llama", value_name = "DIR")]
+    pub dir: PathBuf,
+}

@@ -1,0 +1,46 @@
+//! `gorgon demo`: the way from nothing to decoded tokens, without a download.
+
+use crate::args::{Demo, Generate, Prompt};
+use crate::commands::{doctor, generate};
+use crate::error::Failure;
+use crate::settings::Settings;
+use gorgon_core::accept::RuleChoice;
+use gorgon_model::device::FloatFormat;
+use gorgon_model::random::LlamaShape;
+use std::process::ExitCode;
+
+/// Small enough to be written in a second, large enough to take measurable time per token.
+const SHAPE: LlamaShape = LlamaShape {
+    hidden_size: 512,
+    intermediate_size: 1408,
+    layers: 8,
+    heads: 8,
+    kv_heads: 4,
+    vocab_size: 4096,
+    max_positions: 1024,
+};
+
+pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
+    if !settings.json {
+        doctor::examine(settings).print();
+    }
+    let written = SHAPE.write(&args.dir, FloatFormat::F16, settings.seed);
+    written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", args.dir.display())))?;
+    settings.talk.say(format!("\nwrote a randomly initialised model to {}; what it says means nothing", args.dir.display()));
+    let model = args.dir.display().to_string();
+    settings.talk.say(format!("gorgon generate --model {model} --ids 256,72,101,108,108,111 --max-new-tokens 64\n"));
+    let generate = Generate {
+        model,
+        drafter: "none".into(),
+        accept: RuleChoice::Auto,
+        prompt: Prompt { prompt: None, ids: Some("256,72,101,108,108,111".into()) },
+        raw: false,
+        system: None,
+        max_new_tokens: Some(64),
+        temperature: 0.0,
+        top_p: None,
+        top_k: None,
+        ignore_eos: true,
+    };
+    generate::run(&generate, settings)
+}

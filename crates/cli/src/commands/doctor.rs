@@ -1,0 +1,134 @@
+//! `gorgon doctor`: what this machine has, and what is wrong with it.
+
+use crate::error::Failure;
+use crate::printer::{bytes, line};
+use crate::settings::Settings;
+use gorgon_kernels::Isa;
+use gorgon_model::device::{cuda_devices, wgpu_devices};
+use gorgon_model::hub::HubOptions;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use sysinfo::{Disks, MemoryRefreshKind, RefreshKind, System};
+
+/// Less free memory or disk than this is a problem even for small models.
+const SCARCE: u64 = 2_000_000_000;
+
+pub fn run(settings: &Settings) -> Result<ExitCode, Failure> {
+    let report = examine(settings);
+    if settings.json {
+        line(&report.json().to_string());
+    } else {
+        report.print();
+    }
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What was found.
+pub struct Report {
+    facts: Vec<(&'static str, String)>,
+    details: Value,
+    /// Problem and hint.
+    problems: Vec<(String, String)>,
+}
+
+impl Report {
+    fn json(&self) -> Value {
+        let problem = |(problem, hint): &(String, String)| json!({ "problem": problem, "hint": hint });
+        let mut document = self.details.clone();
+        document["ok"] = self.problems.is_empty().into();
+        document["problems"] = self.problems.iter().map(problem).collect();
+        document
+    }
+
+    /// Prints the report for people.
+    pub fn print(&self) {
+        for (name, value) in &self.facts {
+            line(&format!("{name:<8} {value}"));
+        }
+        for (problem, hint) in &self.problems {
+            line(&format!("problem  {problem}"));
+            line(&format!("  hint:  {hint}"));
+        }
+        if self.problems.is_empty() {
+            line("all well");
+        }
+    }
+}
+
+/// Looks at devices, memory, disk and cache.
+pub fn examine(settings: &Settings) -> Report {
+    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    let system = System::new_with_specifics(refresh);
+    let (total, available) = (system.total_memory(), system.available_memory());
+    let mut problems = vec![];
+    if available < SCARCE {
+        problems.push((
+            format!("only {} of memory are available", bytes(available)),
+            "close other programs, or use a smaller model or --dtype f16".to_owned(),
+        ));
+    }
+    let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
+    if let Err(failure) = settings.compute() {
+        problems.push((failure.message().to_owned(), "use --device cpu, which works everywhere".to_owned()));
+    }
+    let cache = HubOptions::from_env().cache_dir;
+    let free = free_disk(&cache);
+    if free.is_some_and(|free| free < SCARCE) {
+        let left = bytes(free.unwrap_or_default());
+        problems.push((
+            format!("only {left} of disk are free for the cache {}", cache.display()),
+            "free some space, or set HF_HOME to a folder on another disk".to_owned(),
+        ));
+    }
+    if let Some(reason) = not_writable(&cache) {
+        problems.push((
+            format!("the cache {} cannot be written: {reason}", cache.display()),
+            "set HF_HOME to a folder that you own".to_owned(),
+        ));
+    }
+    let threads = rayon::current_num_threads();
+    let isa = Isa::detect().name();
+    let gpu = |built: bool, count: usize| match (built, count) {
+        (false, _) => "not built in".to_owned(),
+        (true, 0) => "built in, no device found".to_owned(),
+        (true, n) => format!("{n} device(s)"),
+    };
+    let (cuda_text, wgpu_text) = (gpu(cfg!(feature = "cuda"), cuda), gpu(cfg!(feature = "wgpu"), wgpu));
+    let facts = vec![
+        ("gorgon", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cpu", format!("{threads} threads, {isa}")),
+        ("cuda", cuda_text),
+        ("wgpu", wgpu_text),
+        ("memory", format!("{} available of {}", bytes(available), bytes(total))),
+        ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
+    ];
+    let details = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "cpu": { "threads": threads, "instructions": isa },
+        "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
+        "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
+        "memory": { "total_bytes": total, "available_bytes": available },
+        "disk": { "free_bytes": free },
+        "cache": cache,
+    });
+    Report { facts, details, problems }
+}
+
+/// The nearest folder on the way to `path` that exists.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// Free bytes of the disk that holds `path`.
+fn free_disk(path: &Path) -> Option<u64> {
+    let path = existing(path).canonicalize().ok()?;
+    let disks = Disks::new_with_refreshed_list();
+    let holding = disks.list().iter().filter(|disk| path.starts_with(disk.mount_point()));
+    holding.max_by_key(|disk| disk.mount_point().as_os_str().len()).map(|disk| disk.available_space())
+}
+
+/// Why nothing can be written below `path`, if so.
+fn not_writable(path: &Path) -> Option<String> {
+    tempfile::tempfile_in(existing(path)).err().map(|error| error.to_string())
+}

@@ -1,0 +1,17 @@
+//! `gorgon fetch`: a model from the hub into the cache.
+
+use crate::args::Fetch;
+use crate::commands::load;
+use crate::error::Failure;
+use crate::settings::Settings;
+use std::process::ExitCode;
+
+pub fn run(args: &Fetch, settings: &Settings) -> Result<ExitCode, Failure> {
+    let folder = load::folder(&args.repo, settings)?;
+    if settings.json {
+        crate::printer::line(&serde_json::json!({ "repo": args.repo, "folder": folder }).to_string());
+    } else {
+        crate::printer::line(&folder.display().to_string());
+    }
+    Ok(ExitCode::SUCCESS)
+}

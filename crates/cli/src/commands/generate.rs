@@ -1,0 +1,178 @@
+//! `gorgon generate`: one answer.
+
+use crate::args::Generate;
+use crate::commands::load;
+use crate::error::Failure;
+use crate::settings::{Settings, token_ids};
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::dist::Transform;
+use gorgon_infer::{Event, Generation, Limits, decode};
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::target::Target;
+use gorgon_model::taps::Taps;
+use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
+use gorgon_model::text::{Text, TextError};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// New tokens when none are asked for.
+const DEFAULT_NEW_TOKENS: usize = 256;
+
+pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
+    let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
+    let rule = args.accept.resolve(&transform);
+    // Everything that can be wrong with the input is looked at before the weights are read.
+    let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
+    if args.prompt.prompt.as_deref() == Some("") {
+        return Err(Failure::input("--prompt is empty"));
+    }
+    let dir = load::folder(&args.model, settings)?;
+    let config = ModelConfig::read(&dir)?;
+    let text = text(&dir, given.is_some(), &config)?;
+    let prompt = match (given, &text) {
+        (Some(ids), _) => ids,
+        (None, Some(text)) => encode(args, &dir, text, settings)?,
+        (None, None) => return Err(Failure::input("--prompt needs a tokenizer")),
+    };
+    if prompt.is_empty() {
+        return Err(Failure::input("the prompt is empty: it has no tokens"));
+    }
+    let limits = limits(args, &config, prompt.len(), settings)?;
+    let decoder = load::decoder(&dir, settings)?;
+    let answer = Answer { args, settings, decoder: &decoder, text: text.as_ref(), prompt: &prompt, limits: &limits };
+    let mut target = Target::new(decoder.clone(), prompt.len() + limits.max_new_tokens - 1, Taps::none());
+    let law = rule.rule(transform);
+    let mut draws = Seeded::new(settings.seed);
+    let mut stream = text.as_ref().filter(|_| !settings.json).map(|text| text.stream(true));
+    let generation = decode(&mut target, &prompt, law.as_ref(), &mut draws, &limits, &mut |event| {
+        if let (Some(stream), Event::Token(token)) = (&mut stream, event)
+            && let Ok(piece) = stream.push(token)
+        {
+            crate::printer::piece(&piece);
+        }
+        ControlFlow::Continue(())
+    })?;
+    if let Some(mut stream) = stream {
+        crate::printer::line(&stream.finish()?);
+    }
+    answer.report(&generation, law.is_lossless(), &rule.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The model's tokenizer. Given ids can do without one.
+fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Text>, Failure> {
+    match Text::load(dir) {
+        Ok(text) => {
+            text.check_vocab(config.vocab_size)?;
+            Ok(Some(text))
+        }
+        Err(TextError::Missing { .. }) if optional => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The prompt as token ids: one user turn of the chat template, or plain text.
+fn encode(args: &Generate, dir: &Path, text: &Text, settings: &Settings) -> Result<Vec<u32>, Failure> {
+    let prompt = args.prompt.prompt.as_deref().unwrap_or_default();
+    if args.raw {
+        return Ok(text.encode(prompt, true)?);
+    }
+    let template = match ChatTemplate::load(dir) {
+        Err(TemplateError::Missing { .. }) if args.system.is_none() => {
+            settings.talk.detail("the model has no chat template; the prompt is used as text");
+            return Ok(text.encode(prompt, true)?);
+        }
+        template => template?,
+    };
+    let system = args.system.iter().map(|system| message("system", system));
+    let messages: Vec<_> = system.chain([message("user", prompt)]).collect();
+    let render = Render { add_generation_prompt: true, ..Render::default() };
+    // The template writes the special tokens itself.
+    Ok(text.encode(&template.render(&messages, &render)?, false)?)
+}
+
+/// How many tokens there is room for, and what ends them.
+fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Settings) -> Result<Limits, Failure> {
+    let context = config.max_positions;
+    if prompt > context {
+        let message = format!("the prompt of {prompt} tokens does not fit the context of {context} tokens");
+        return Err(Failure::input(message));
+    }
+    // The last new token is never read, so it needs no room.
+    let room = context - prompt + 1;
+    let max_new_tokens = match args.max_new_tokens.map(|n| n as usize) {
+        None => DEFAULT_NEW_TOKENS.min(room),
+        Some(asked) if asked > room && args.ignore_eos => {
+            let message = format!("--max-new-tokens {asked}: the context of {context} tokens has room for {room}");
+            return Err(Failure::input(message));
+        }
+        Some(asked) if asked > room => {
+            settings.talk.say(format!("note: the context has room for {room} of {asked} new tokens"));
+            room
+        }
+        Some(asked) => asked,
+    };
+    let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens.clone() };
+    Ok(Limits { max_new_tokens, end_tokens })
+}
+
+/// What is known of an answer beside its tokens.
+struct Answer<'a> {
+    args: &'a Generate,
+    settings: &'a Settings,
+    decoder: &'a Arc<Decoder>,
+    text: Option<&'a Text>,
+    prompt: &'a [u32],
+    limits: &'a Limits,
+}
+
+impl Answer<'_> {
+    fn report(&self, generation: &Generation, lossless: bool, rule: &str) -> Result<(), Failure> {
+        let (decode, prefill) = (generation.decode_time.as_secs_f64(), generation.prefill_time.as_secs_f64());
+        // The first token comes from prefill, so it does not count for the speed of decoding.
+        let decoded = generation.ids.len() - 1;
+        let speed = (decoded > 0 && decode > 0.0).then(|| decoded as f64 / decode);
+        let compute = self.decoder.compute();
+        if self.settings.json {
+            let text = self.text.map(|text| text.decode(&generation.ids, true)).transpose()?;
+            let document = serde_json::json!({
+                "model": self.args.model,
+                "prompt_ids": self.prompt,
+                "ids": generation.ids,
+                "text": text,
+                "accepted": generation.accepted,
+                "steps": generation.accepted.len(),
+                "tokens_per_step": generation.tokens_per_step(),
+                "tokens_per_second": speed,
+                "seconds": decode,
+                "prefill_seconds": prefill,
+                "finish": generation.finish.name(),
+                "lossless": lossless,
+                "drafter": "none",
+                "tree": "none",
+                "accept": rule,
+                "device": compute.choice().to_string(),
+                "dtype": compute.format().name(),
+                "seed": self.settings.seed,
+                "max_new_tokens": self.limits.max_new_tokens,
+            });
+            crate::printer::line(&document.to_string());
+            return Ok(());
+        }
+        if self.text.is_none() {
+            let ids: Vec<String> = generation.ids.iter().map(u32::to_string).collect();
+            crate::printer::line(&ids.join(","));
+        }
+        let speed = speed.map_or(String::new(), |speed| format!(", {speed:.1} tokens/s"));
+        self.settings.talk.say(format!(
+            "{} tokens in {decode:.3} s{speed}; prompt of {} tokens in {prefill:.3} s; {rule}, {}",
+            generation.ids.len(),
+            self.prompt.len(),
+            if lossless { "lossless" } else { "not lossless" }
+        ));
+        Ok(())
+    }
+}

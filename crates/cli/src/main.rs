@@ -1,0 +1,56 @@
+//! `gorgon`: the only crate that prints or exits.
+
+mod args;
+mod commands;
+mod error;
+mod printer;
+mod progress;
+mod settings;
+
+use args::{Cli, Command};
+use clap::Parser;
+use error::Failure;
+use settings::Settings;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let json = std::env::args().any(|arg| arg == "--json");
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if json && error.use_stderr() => return Failure::input(usage_error(&error)).report(true),
+        Err(error) => error.exit(),
+    };
+    // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
+    // since files appear by renaming.
+    std::panic::set_hook(Box::new(|_| {}));
+    let outcome = std::panic::catch_unwind(|| run(cli));
+    match outcome {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => failure.report(json),
+        Err(panic) => Failure::run(format!("internal error: {}", panic_message(&*panic))).report(json),
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let settings = Settings::new(cli.global)?;
+    match cli.command {
+        Command::Doctor => commands::doctor::run(&settings),
+        Command::Fetch(args) => commands::fetch::run(&args, &settings),
+        Command::Inspect(args) => commands::inspect::run(&args, &settings),
+        Command::Logits(args) => commands::logits::run(&args, &settings),
+        Command::Generate(args) => commands::generate::run(&args, &settings),
+        Command::Demo(args) => commands::demo::run(&args, &settings),
+    }
+}
+
+/// The first paragraph of clap's message, without its decoration.
+fn usage_error(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.trim_start_matches("error: ").to_owned()
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("unknown").to_owned()
+}

@@ -1,0 +1,79 @@
+//! Standard output is data, standard error is talk.
+
+use std::io::Write;
+
+/// Writes a line of data. A reader that has gone away is no error: it has seen enough.
+pub fn line(text: &str) {
+    piece(text);
+    piece("\n");
+}
+
+/// Writes a piece of data at once.
+pub fn piece(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// How much to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Talk {
+    quiet: bool,
+    verbose: bool,
+}
+
+impl Talk {
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        Self { quiet, verbose }
+    }
+
+    /// Something a person wants to know.
+    pub fn say(self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Something for the curious.
+    pub fn detail(self, text: impl std::fmt::Display) {
+        if self.verbose {
+            eprintln!("{text}");
+        }
+    }
+}
+
+/// A size in bytes as people write it.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A count as people write it.
+pub fn count(n: u128) -> String {
+    match n {
+        0..=9_999 => n.to_string(),
+        10_000..=999_999 => format!("{:.1} K", n as f64 / 1e3),
+        1_000_000..=999_999_999 => format!("{:.1} M", n as f64 / 1e6),
+        _ => format!("{:.2} B", n as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_234_567), "1.2 MB");
+        assert_eq!(count(260_032), "260.0 K");
+        assert_eq!(count(7_240_000_000), "7.24 B");
+    }
+}

@@ -1,0 +1,62 @@
+//! What the typed options mean on this machine.
+
+use crate::args::Global;
+use crate::error::Failure;
+use crate::printer::Talk;
+use gorgon_model::device::Compute;
+use std::io::IsTerminal;
+
+/// Settings of one run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    pub json: bool,
+    pub offline: bool,
+    pub talk: Talk,
+    /// Whether progress bars are wanted and can be seen.
+    pub progress: bool,
+    global: Global,
+}
+
+impl Settings {
+    /// Resolves the options and sizes the thread pool.
+    ///
+    /// # Errors
+    /// When the thread pool cannot be built.
+    pub fn new(global: Global) -> Result<Self, Failure> {
+        if let Some(threads) = global.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads));
+            pool.build_global().map_err(|error| Failure::run(format!("--threads {threads}: {error}")))?;
+        }
+        Ok(Self {
+            seed: global.seed,
+            json: global.json,
+            offline: global.offline,
+            talk: Talk::new(global.quiet, global.verbose),
+            progress: !global.no_progress && !global.quiet && !global.json && std::io::stderr().is_terminal(),
+            global,
+        })
+    }
+
+    /// The device and number format asked for.
+    ///
+    /// # Errors
+    /// When this binary or this machine lacks them.
+    pub fn compute(&self) -> Result<Compute, Failure> {
+        Ok(Compute::resolve(self.global.device, self.global.dtype)?)
+    }
+}
+
+/// Parses `1,2,3`.
+///
+/// # Errors
+/// When the list is empty or an entry is no token id.
+pub fn token_ids(text: &str) -> Result<Vec<u32>, Failure> {
+    if text.trim().is_empty() {
+        return Err(Failure::input("--ids is empty: at least one token id is needed"));
+    }
+    let one = |part: &str| {
+        part.trim().parse::<u32>().map_err(|_| Failure::input(format!("--ids: \"{part}\" is no token id")))
+    };
+    text.split(',').map(one).collect()
+}

@@ -1,0 +1,385 @@
+//! Acceptance rules by name, as the command line and configurations spell them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AcceptanceRule, Beta, Bild, Cascade, Deferral, Greedy, KSeq, Lossy, LossyGreedy, Nucleus, Sampling, TopBeta,
+    Typical,
+};
+use crate::dist::Transform;
+
+/// A rule as it is named: `auto`, `greedy`, `sampling`, `nucleus`, `typical[:EPSILON,DELTA]`, `lossy:ALPHA[,BETA]`,
+/// `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`, `top-beta:B,TAU` or `k-seq`.
+///
+/// Parsing checks ranges; `Display` writes every parameter out, and parses back to the same choice. In configurations
+/// it is that string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum RuleChoice {
+    /// Greedy at temperature 0, sampling above.
+    #[default]
+    Auto,
+    /// [`Greedy`], whatever the temperature.
+    Greedy,
+    /// [`Sampling`].
+    Sampling,
+    /// [`Nucleus`].
+    Nucleus,
+    /// [`Typical`].
+    Typical {
+        /// ε in `[0, 1]`; 0.09 if not given.
+        epsilon: f64,
+        /// δ, at least 0; 0.3 if not given.
+        delta: f64,
+    },
+    /// [`Lossy`], at temperature 0 [`LossyGreedy`] (which has no β).
+    Lossy {
+        /// α in `[0, 1)`.
+        alpha: f64,
+        /// β, at least `1-α` or `balanced`; 1 if not given.
+        beta: Beta,
+    },
+    /// [`Cascade`].
+    Cascade {
+        /// Which of the six rules.
+        deferral: Deferral,
+        /// α in `[0, 1]`; for `opt`, whose α multiplies a distance, at least 0.
+        alpha: f64,
+    },
+    /// [`Bild`].
+    Bild {
+        /// `α_FB` in `[0, 1]`: the drafter stops where `max q` falls below it.
+        fallback: f64,
+        /// `α_RB` in nats, at least 0: the rule rolls back where the distance exceeds it.
+        rollback: f64,
+    },
+    /// [`TopBeta`].
+    TopBeta {
+        /// β, at least 1.
+        beta: usize,
+        /// τ in nats, at least 0.
+        gap: f64,
+    },
+    /// [`KSeq`].
+    KSeq,
+}
+
+/// Why a text names no acceptance rule.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No rule has this name.
+    #[error("unknown acceptance rule '{name}'; known are {}", RuleChoice::GRAMMAR)]
+    Unknown {
+        /// The name given.
+        name: String,
+    },
+    /// The rule takes other parameters.
+    #[error("acceptance rule '{given}' has the wrong number of parameters; it is written {expected}")]
+    Parameters {
+        /// The text given.
+        given: String,
+        /// How the rule is written.
+        expected: &'static str,
+    },
+    /// A parameter is no number of the right kind.
+    #[error("'{value}' in acceptance rule '{given}' is not {expected}")]
+    Number {
+        /// The text given.
+        given: String,
+        /// The parameter as given.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A parameter is out of range.
+    #[error("{parameter} = {value} in acceptance rule '{given}' is out of range; it must be {allowed}")]
+    Range {
+        /// The text given.
+        given: String,
+        /// The parameter's name.
+        parameter: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it may be.
+        allowed: &'static str,
+    },
+}
+
+impl RuleChoice {
+    /// All names and their parameters.
+    pub const GRAMMAR: &'static str = "auto, greedy, sampling, nucleus, typical[:EPSILON,DELTA], lossy:ALPHA[,BETA], \
+        chow:A, diff:A, opt:A, token-v1:A, token-v2:A, token-v3:A, bild:FB,RB, top-beta:B,TAU, k-seq";
+
+    /// What `auto` means under `transform`; every other choice is itself.
+    pub fn resolve(self, transform: &Transform) -> Self {
+        match self {
+            Self::Auto if transform.is_greedy() => Self::Greedy,
+            Self::Auto => Self::Sampling,
+            named => named,
+        }
+    }
+
+    /// The rule itself. At temperature 0 the rules that emit the target's law emit its greedy text, and so are
+    /// [`Greedy`], which reads less.
+    pub fn rule(self, transform: Transform) -> Box<dyn AcceptanceRule + Send + Sync> {
+        match self.resolve(&transform) {
+            Self::Sampling | Self::Nucleus | Self::KSeq if transform.is_greedy() => Box::new(Greedy),
+            Self::Auto | Self::Greedy => Box::new(Greedy),
+            Self::Sampling => Box::new(Sampling { transform }),
+            Self::Nucleus => Box::new(Nucleus { transform }),
+            Self::Typical { epsilon, delta } => Box::new(Typical { epsilon, delta, transform }),
+            Self::Lossy { alpha, .. } if transform.is_greedy() => Box::new(LossyGreedy { alpha }),
+            Self::Lossy { alpha, beta } => Box::new(Lossy { alpha, beta, transform }),
+            Self::Cascade { deferral, alpha } => Box::new(Cascade { deferral, alpha, transform }),
+            Self::Bild { rollback, .. } => Box::new(Bild { rollback }),
+            Self::TopBeta { beta, gap } => Box::new(TopBeta { beta, gap }),
+            Self::KSeq => Box::new(KSeq { transform }),
+        }
+    }
+
+    /// The drafter's stopping threshold `α_FB`, which only `bild` has: a block ends where `max q` falls below it.
+    pub fn fallback(&self) -> Option<f64> {
+        match self {
+            Self::Bild { fallback, .. } => Some(*fallback),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for RuleChoice {
+    type Err = ChoiceError;
+
+    fn from_str(given: &str) -> Result<Self, ChoiceError> {
+        let (name, parameters) = given.split_once(':').map_or((given, None), |(name, rest)| (name, Some(rest)));
+        let spec = Spec { given, parameters: parameters.map_or_else(Vec::new, |rest| rest.split(',').collect()) };
+        match name {
+            "auto" => spec.bare("auto", Self::Auto),
+            "greedy" => spec.bare("greedy", Self::Greedy),
+            "sampling" => spec.bare("sampling", Self::Sampling),
+            "nucleus" => spec.bare("nucleus", Self::Nucleus),
+            "k-seq" => spec.bare("k-seq", Self::KSeq),
+            "typical" => spec.typical(),
+            "lossy" => spec.lossy(),
+            "chow" => spec.cascade("chow:A", Deferral::Chow),
+            "diff" => spec.cascade("diff:A", Deferral::Diff),
+            "opt" => spec.cascade("opt:A", Deferral::Opt),
+            "token-v1" => spec.cascade("token-v1:A", Deferral::TokenV1),
+            "token-v2" => spec.cascade("token-v2:A", Deferral::TokenV2),
+            "token-v3" => spec.cascade("token-v3:A", Deferral::TokenV3),
+            "bild" => spec.bild(),
+            "top-beta" => spec.top_beta(),
+            _ => Err(ChoiceError::Unknown { name: name.to_owned() }),
+        }
+    }
+}
+
+/// A text under parse, split into its comma-separated parameters.
+struct Spec<'a> {
+    given: &'a str,
+    parameters: Vec<&'a str>,
+}
+
+impl Spec<'_> {
+    fn bare(&self, expected: &'static str, choice: RuleChoice) -> Result<RuleChoice, ChoiceError> {
+        // The text itself tells `greedy:` (with an empty parameter) from `greedy`.
+        if self.given == expected { Ok(choice) } else { Err(self.miscounted(expected)) }
+    }
+
+    fn typical(&self) -> Result<RuleChoice, ChoiceError> {
+        let (epsilon, delta) = match self.parameters[..] {
+            [] => (Typical::EPSILON, Typical::DELTA),
+            [epsilon, delta] => (self.number(epsilon)?, self.number(delta)?),
+            _ => return Err(self.miscounted("typical or typical:EPSILON,DELTA")),
+        };
+        self.within("epsilon", epsilon, (0.0..=1.0).contains(&epsilon), "between 0 and 1")?;
+        self.within("delta", delta, delta >= 0.0, "at least 0")?;
+        Ok(RuleChoice::Typical { epsilon, delta })
+    }
+
+    fn lossy(&self) -> Result<RuleChoice, ChoiceError> {
+        let (alpha, beta) = match self.parameters[..] {
+            [alpha] => (self.number(alpha)?, Beta::Fixed(1.0)),
+            [alpha, "balanced"] => (self.number(alpha)?, Beta::Balanced),
+            [alpha, beta] => (self.number(alpha)?, Beta::Fixed(self.number(beta)?)),
+            _ => return Err(self.miscounted("lossy:ALPHA or lossy:ALPHA,BETA")),
+        };
+        self.within("alpha", alpha, (0.0..1.0).contains(&alpha), "at least 0 and below 1")?;
+        if let Beta::Fixed(beta) = beta {
+            self.within("beta", beta, beta >= 1.0 - alpha, "at least 1 - alpha")?;
+        }
+        Ok(RuleChoice::Lossy { alpha, beta })
+    }
+
+    fn cascade(&self, expected: &'static str, deferral: Deferral) -> Result<RuleChoice, ChoiceError> {
+        let [alpha] = self.parameters[..] else { return Err(self.miscounted(expected)) };
+        let alpha = self.number(alpha)?;
+        if deferral == Deferral::Opt {
+            self.within("alpha", alpha, alpha >= 0.0, "at least 0")?;
+        } else {
+            self.within("alpha", alpha, (0.0..=1.0).contains(&alpha), "between 0 and 1")?;
+        }
+        Ok(RuleChoice::Cascade { deferral, alpha })
+    }
+
+    fn bild(&self) -> Result<RuleChoice, ChoiceError> {
+        let [fallback, rollback] = self.parameters[..] else { return Err(self.miscounted("bild:FB,RB")) };
+        let (fallback, rollback) = (self.number(fallback)?, self.number(rollback)?);
+        self.within("the fallback threshold", fallback, (0.0..=1.0).contains(&fallback), "between 0 and 1")?;
+        self.within("the rollback threshold", rollback, rollback >= 0.0, "at least 0")?;
+        Ok(RuleChoice::Bild { fallback, rollback })
+    }
+
+    fn top_beta(&self) -> Result<RuleChoice, ChoiceError> {
+        let [beta, gap] = self.parameters[..] else { return Err(self.miscounted("top-beta:B,TAU")) };
+        let beta: usize = beta.trim().parse().map_err(|_| self.misread(beta, "a whole number"))?;
+        let gap = self.number(gap)?;
+        self.within("beta", beta as f64, beta >= 1, "at least 1")?;
+        self.within("tau", gap, gap >= 0.0, "at least 0")?;
+        Ok(RuleChoice::TopBeta { beta, gap })
+    }
+
+    fn number(&self, value: &str) -> Result<f64, ChoiceError> {
+        let number = value.trim().parse().ok().filter(|number: &f64| number.is_finite());
+        number.ok_or_else(|| self.misread(value, "a finite number"))
+    }
+
+    fn within(&self, parameter: &'static str, value: f64, is_allowed: bool, allowed: &'static str) -> Checked {
+        let error = || ChoiceError::Range { given: self.given.to_owned(), parameter, value, allowed };
+        if is_allowed { Ok(()) } else { Err(error()) }
+    }
+
+    fn miscounted(&self, expected: &'static str) -> ChoiceError {
+        ChoiceError::Parameters { given: self.given.to_owned(), expected }
+    }
+
+    fn misread(&self, value: &str, expected: &'static str) -> ChoiceError {
+        ChoiceError::Number { given: self.given.to_owned(), value: value.to_owned(), expected }
+    }
+}
+
+/// The outcome of a range check.
+type Checked = Result<(), ChoiceError>;
+
+impl fmt::Display for RuleChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Greedy => f.write_str("greedy"),
+            Self::Sampling => f.write_str("sampling"),
+            Self::Nucleus => f.write_str("nucleus"),
+            Self::Typical { epsilon, delta } => write!(f, "typical:{epsilon},{delta}"),
+            Self::Lossy { alpha, beta: Beta::Fixed(beta) } => write!(f, "lossy:{alpha},{beta}"),
+            Self::Lossy { alpha, beta: Beta::Balanced } => write!(f, "lossy:{alpha},balanced"),
+            Self::Cascade { deferral: Deferral::Chow, alpha } => write!(f, "chow:{alpha}"),
+            Self::Cascade { deferral: Deferral::Diff, alpha } => write!(f, "diff:{alpha}"),
+            Self::Cascade { deferral: Deferral::Opt, alpha } => write!(f, "opt:{alpha}"),
+            Self::Cascade { deferral: Deferral::TokenV1, alpha } => write!(f, "token-v1:{alpha}"),
+            Self::Cascade { deferral: Deferral::TokenV2, alpha } => write!(f, "token-v2:{alpha}"),
+            Self::Cascade { deferral: Deferral::TokenV3, alpha } => write!(f, "token-v3:{alpha}"),
+            Self::Bild { fallback, rollback } => write!(f, "bild:{fallback},{rollback}"),
+            Self::TopBeta { beta, gap } => write!(f, "top-beta:{beta},{gap}"),
+            Self::KSeq => f.write_str("k-seq"),
+        }
+    }
+}
+
+impl TryFrom<String> for RuleChoice {
+    type Error = ChoiceError;
+
+    fn try_from(given: String) -> Result<Self, ChoiceError> {
+        given.parse()
+    }
+}
+
+impl From<RuleChoice> for String {
+    fn from(choice: RuleChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_parses_and_prints_back() {
+        let forms = [
+            "auto",
+            "greedy",
+            "sampling",
+            "nucleus",
+            "k-seq",
+            "typical:0.2,0.45",
+            "lossy:0.25,1",
+            "lossy:0.25,0.8",
+            "lossy:0,balanced",
+            "chow:0.5",
+            "diff:0",
+            "opt:1.5",
+            "token-v1:0.1",
+            "token-v2:1",
+            "token-v3:0.3",
+            "bild:0.6,5",
+            "top-beta:3,1.5",
+        ];
+        for form in forms {
+            let choice: RuleChoice = form.parse().unwrap();
+            assert_eq!(choice.to_string(), form);
+            let json = serde_json::to_string(&choice).unwrap();
+            assert_eq!(serde_json::from_str::<RuleChoice>(&json).unwrap(), choice);
+        }
+        assert_eq!("typical".parse(), Ok(RuleChoice::Typical { epsilon: 0.09, delta: 0.3 }));
+        assert_eq!("lossy:0.2".parse(), Ok(RuleChoice::Lossy { alpha: 0.2, beta: Beta::Fixed(1.0) }));
+        assert_eq!("bild:0.6, 5".parse::<RuleChoice>().unwrap().fallback(), Some(0.6));
+    }
+
+    #[test]
+    fn errors_name_the_value_and_what_is_allowed() {
+        let message = |text: &str| text.parse::<RuleChoice>().unwrap_err().to_string();
+        assert!(message("gready").contains("'gready'") && message("").contains("token-v3:A"));
+        for (text, part) in [
+            ("greedy:1", "written greedy"),
+            ("auto:", "written auto"),
+            ("typical:0.1", "typical:EPSILON,DELTA"),
+            ("typical:1.5,0.3", "epsilon = 1.5"),
+            ("typical:0.1,-1", "delta = -1"),
+            ("lossy", "lossy:ALPHA"),
+            ("lossy:1", "alpha = 1"),
+            ("lossy:0.2,0.7", "beta = 0.7"),
+            ("lossy:0.2,x", "'x'"),
+            ("chow:", "''"),
+            ("chow:1.1", "alpha = 1.1"),
+            ("opt:-1", "alpha = -1"),
+            ("diff:0.1,2", "diff:A"),
+            ("diff:NaN", "'NaN'"),
+            ("bild:2,1", "threshold = 2"),
+            ("bild:0.5", "bild:FB,RB"),
+            ("bild:0.5,-1", "threshold = -1"),
+            ("top-beta:0,1", "beta = 0"),
+            ("top-beta:1.5,1", "a whole number"),
+            ("top-beta:2,-1", "tau = -1"),
+            ("opt:inf", "finite"),
+            ("k-seq:2", "written k-seq"),
+        ] {
+            assert!(message(text).contains(part), "{text}: {}", message(text));
+        }
+    }
+
+    #[test]
+    fn names_resolve_by_temperature() {
+        let warm = Transform::new(0.7, None, None).unwrap();
+        assert_eq!(RuleChoice::Auto.resolve(&Transform::GREEDY), RuleChoice::Greedy);
+        assert_eq!(RuleChoice::Auto.resolve(&warm), RuleChoice::Sampling);
+        let is_lossless = |text: &str, transform| text.parse::<RuleChoice>().unwrap().rule(transform).is_lossless();
+        for name in ["auto", "greedy", "sampling", "nucleus", "k-seq"] {
+            assert!(is_lossless(name, warm) && is_lossless(name, Transform::GREEDY));
+        }
+        for name in ["typical", "lossy:0.1", "chow:0.1", "token-v3:0.1", "bild:0.5,2", "top-beta:2,1"] {
+            assert!(!is_lossless(name, warm) && !is_lossless(name, Transform::GREEDY));
+        }
+        assert!(is_lossless("lossy:0", warm) && !is_lossless("lossy:0,1.5", warm));
+    }
+}

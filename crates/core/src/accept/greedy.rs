@@ -1,0 +1,31 @@
+//! Greedy acceptance: the target's argmax and nothing else.
+
+use super::walk::longest_accepted;
+use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use crate::{Token, tree::TokenTree};
+
+/// Follows the child whose token is the target's argmax; the bonus is the argmax at the path's end. The lowest id wins
+/// a tie, on raw rows, whatever the temperature.
+///
+/// Lossless for greedy decoding: the emitted text is the target's greedy text, token for token, because every accepted
+/// draft and the bonus are argmaxes given the text before them (Stern et al. 2018; Leviathan et al. 2023 at T = 0).
+/// Draft rows and chance are not used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Greedy;
+
+impl AcceptanceRule for Greedy {
+    fn is_lossless(&self) -> bool {
+        true
+    }
+
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+        let best = |node: usize| target.verified(node).argmax() as Token;
+        // Siblings may repeat a token; the longest of the equal paths is then the one to take.
+        let path = longest_accepted(tree, |node| {
+            let argmax = best(node);
+            move |token| (token == argmax).then_some(0.0)
+        });
+        let bonus = best(path[path.len() - 1]);
+        Verdict { path, bonus }
+    }
+}

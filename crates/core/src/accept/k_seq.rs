@@ -1,0 +1,147 @@
+//! SpecTr's k-SEQ: k independent drafts for one position, tried in turn against one fixed ratio.
+
+use super::rounds::{Proposal, Slack, first_accepted};
+use super::walk::{Move, descend};
+use super::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, Verdict};
+use crate::{
+    Token,
+    dist::{Transform, mass, normalise},
+    tree::TokenTree,
+};
+
+/// k-SEQ (Sun et al. 2023, SpecTr): the k children of a node, drawn independently from `q`, are tried in turn, each
+/// accepted with `min(1, p/(ρq))`. With `β = Σ min(q, p/ρ)` and `p_acc = 1-(1-β)^k`, if all fail the bonus is drawn
+/// from `(p - min(q, p/ρ)·p_acc/β)/(1-p_acc)`.
+///
+/// Lossless for every `ρ >= ρ*`; [`smallest_rho`] gives ρ*, with which the most is accepted. Nodes whose children were
+/// not drawn independently from a sound row fall back to the rounds of [`Sampling`](super::Sampling).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KSeq {
+    /// What target and draft rows go through before they are compared.
+    pub transform: Transform,
+}
+
+impl AcceptanceRule for KSeq {
+    fn is_lossless(&self) -> bool {
+        true
+    }
+
+    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+        descend(|node| {
+            let mut law = self.transform.apply(target.verified(node));
+            let children: Vec<usize> = tree.children(node).collect();
+            let accepted = match self.independent(tree, &children, draft, node) {
+                _ if children.is_empty() => None,
+                Some(q) => try_all(tree, &children, &q, &mut law, draws),
+                None => {
+                    let proposal = Proposal::at(tree, node, draft, &self.transform);
+                    first_accepted(tree, node, proposal, &mut law, Slack::NONE, draws)
+                }
+            };
+            accepted.map_or_else(|| Move::Stop(draws.pick(&law) as Token), Move::Follow)
+        })
+    }
+}
+
+impl KSeq {
+    /// The transformed draft law of `node` if all its children can be independent draws from it.
+    fn independent(&self, tree: &TokenTree, children: &[usize], draft: DraftRows<'_>, node: usize) -> Option<Vec<f64>> {
+        if draft.law != ChildLaw::Independent || children.is_empty() {
+            return None;
+        }
+        let q = self.transform.apply(draft.sound(node)?);
+        children.iter().all(|&child| mass(&q, tree.token(child)) > 0.0).then_some(q)
+    }
+}
+
+/// Tries all `children`; if all fail, `target` becomes the law of the bonus.
+fn try_all(
+    tree: &TokenTree,
+    children: &[usize],
+    draft: &[f64],
+    target: &mut [f64],
+    draws: &mut dyn Draws,
+) -> Option<usize> {
+    let rho = smallest_rho(target, draft, children.len());
+    for &child in children {
+        let token = tree.token(child);
+        if draws.flip(mass(target, token) / (rho * mass(draft, token))) {
+            return Some(child);
+        }
+    }
+    leave_residual(target, draft, children.len(), rho);
+    None
+}
+
+/// `β(ρ) = Σ min(q, p/ρ)`, the probability that one draft is accepted.
+fn acceptance(target: &[f64], draft: &[f64], rho: f64) -> f64 {
+    target.iter().zip(draft).map(|(&p, &q)| q.min(p / rho)).sum::<f64>().clamp(0.0, 1.0)
+}
+
+/// `p_acc/β = (1-(1-β)^k)/β`, by which k tries raise the mass that one try accepts; its limit k at β = 0.
+fn gain(beta: f64, tries: usize) -> f64 {
+    // Written so that a tiny β does not cancel.
+    if beta > 0.0 { -(tries as f64 * (-beta).ln_1p()).exp_m1() / beta } else { tries as f64 }
+}
+
+/// `p <- norm(p - min(q, p/ρ)·p_acc/β)`. Where rounding leaves nothing, all was accepted but for that rounding, and p
+/// stays as it was.
+fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
+    let gain = gain(acceptance(target, draft, rho), tries);
+    let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
+    let mut left: Vec<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q.min(p / rho) * gain).max(0.0)).collect();
+    if normalise(&mut left) {
+        target.copy_from_slice(&left);
+    }
+}
+
+/// `ρ*`: the smallest `ρ` in `[1, k]` for which the residual of k-SEQ is nowhere negative, to within rounding.
+///
+/// The residual at x is non-negative iff `min(q/p, 1/ρ)·p_acc/β <= 1` there, so the token with the greatest `q/p`
+/// decides. The left side does not grow with ρ (SpecTr, section 5), so bisection finds where it reaches 1; at `ρ = k`
+/// it always holds, because `p_acc <= kβ`.
+///
+/// # Shapes
+/// `target [vocab]`, `draft` of any length; `tries` = k, the number of children.
+pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
+    let ratios = target.iter().zip(draft).filter(|(p, _)| **p > 0.0).map(|(p, q)| q / p);
+    let greatest = ratios.fold(0.0, f64::max);
+    let is_valid = |rho: f64| greatest.min(1.0 / rho) * gain(acceptance(target, draft, rho), tries) <= 1.0;
+    if tries <= 1 || is_valid(1.0) {
+        return 1.0;
+    }
+    let (mut low, mut high) = (1.0, tries as f64);
+    while high - low > f64::EPSILON * high {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            break;
+        }
+        if is_valid(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rho_lies_between_one_and_k_and_is_where_the_residual_touches_zero() {
+        let (p, q) = ([0.1, 0.2, 0.7], [0.5, 0.3, 0.2]);
+        for tries in 2..6 {
+            let rho = smallest_rho(&p, &q, tries);
+            assert!(rho > 1.0 && rho < tries as f64);
+            // The fixed point of SpecTr: 1-(1-β)^k = ρβ.
+            let beta = acceptance(&p, &q, rho);
+            assert!((1.0 - (1.0 - beta).powi(tries as i32) - rho * beta).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn rho_of_extreme_pairs() {
+        assert_eq!(smallest_rho(&[0.5, 0.5], &[0.9, 0.1], 1), 1.0);
+        assert_eq!(smallest_rho(&[1.0, 0.0], &[0.0, 1.0], 4), 1.0, "disjoint: nothing is ever accepted");
+        assert_eq!(smallest_rho(&[0.5, 0.5], &[0.5, 0.5], 4), 1.0, "equal: the first draft is always accepted");
+        assert_eq!(smallest_rho(&[0.9, 0.1, 0.0], &[0.1, 0.0, 0.9], 2), 1.0, "what overlaps is wanted many times over");
+    }
+}

@@ -1,0 +1,169 @@
+//! Speculative sampling with slack: a stated departure from the target's law, for more acceptance.
+
+use super::rounds::{Proposal, Slack, first_accepted};
+use super::walk::{Move, descend};
+use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use crate::{
+    Token,
+    dist::{Transform, mass, overlap, residual},
+    tree::TokenTree,
+};
+
+/// How the residual of lossy sampling weighs the target: `norm(max(0, p/β - q))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Beta {
+    /// This value, at least `1-α`; 1 is the usual choice.
+    Fixed(f64),
+    /// [`balanced_beta`], found anew for every pair of laws.
+    Balanced,
+}
+
+impl Beta {
+    /// The value for one pair of laws. Where nothing balances, nothing is ever rejected, and 1 does as well as any.
+    pub(super) fn value(self, target: &[f64], draft: &[f64], alpha: f64) -> f64 {
+        match self {
+            Self::Fixed(beta) => beta,
+            Self::Balanced => balanced_beta(target, draft, alpha).unwrap_or(1.0),
+        }
+    }
+}
+
+/// Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al. 2024, section 2): accept with
+/// `min(1, p(x)/((1-α)q(x)))`, else draw from `norm(max(0, p/β - q))`. Both laws are transformed first.
+///
+/// For one draft the output law is [`lossy_law`]. Several children of a node are tried in turn like those of
+/// [`Sampling`](super::Sampling), each round with the same α and β against what the rounds before it left; a list's
+/// entry `c` is accepted with `min(1, p(c)/(1-α))`. Where β leaves no residual, the bonus is drawn from `p`.
+///
+/// Lossless only at `α = 0, β = 1`. At temperature 0 this form degenerates to greedy acceptance; [`LossyGreedy`] is
+/// the variant meant there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lossy {
+    /// α in `[0, 1)`: the slack of acceptance.
+    pub alpha: f64,
+    /// β: the weight of the residual.
+    pub beta: Beta,
+    /// What target and draft rows go through before they are compared.
+    pub transform: Transform,
+}
+
+impl AcceptanceRule for Lossy {
+    fn is_lossless(&self) -> bool {
+        self.alpha == 0.0 && self.beta == Beta::Fixed(1.0)
+    }
+
+    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+        let slack = Slack { alpha: self.alpha, beta: self.beta };
+        descend(|node| {
+            let mut law = self.transform.apply(target.verified(node));
+            let proposal = Proposal::at(tree, node, draft, &self.transform);
+            match first_accepted(tree, node, proposal, &mut law, slack, draws) {
+                Some(child) => Move::Follow(child),
+                None => Move::Stop(draws.pick(&law) as Token),
+            }
+        })
+    }
+}
+
+/// Leviathan et al.'s lossy greedy decoding, the form of [`Lossy`] for temperature 0: a draft `v` is accepted iff
+/// `p(v) >= (1-α)·max p`, with `p` at temperature 1; the bonus is the argmax.
+///
+/// On a tree the test is put to a node's first child, the drafter's own choice; where that fails, the target's argmax
+/// is emitted, by way of the child that drafted it if there is one. That makes it the same rule as the cascade
+/// `token-v3` at temperature 0 on trees of top-k children too, not only on chains.
+///
+/// Not lossless (even at α = 0 an exact tie may go to the drafter).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossyGreedy {
+    /// α in `[0, 1)`: the slack of acceptance.
+    pub alpha: f64,
+}
+
+impl AcceptanceRule for LossyGreedy {
+    fn is_lossless(&self) -> bool {
+        false
+    }
+
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+        descend(|node| {
+            let row = target.verified(node);
+            let best = row.argmax() as Token;
+            let Some(first) = tree.children(node).next() else { return Move::Stop(best) };
+            let law = Transform::IDENTITY.apply(row);
+            if mass(&law, tree.token(first)) >= (1.0 - self.alpha) * mass(&law, best) {
+                return Move::Follow(first);
+            }
+            let guess = tree.children(node).find(|&child| tree.token(child) == best);
+            guess.map_or(Move::Stop(best), Move::Follow)
+        })
+    }
+}
+
+/// The output law of lossy sampling of one draft from `q`:
+/// `min(q, p/(1-α)) + (1 - Σ_v min(q, p/(1-α)))·norm(max(0, p/β - q))`, the residual being `p` where it is empty.
+///
+/// # Shapes
+/// `target [vocab]` and `draft [vocab]` to `[vocab]`.
+pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> Vec<f64> {
+    let loose: Vec<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
+    let scaled: Vec<f64> = target.iter().map(|p| p / beta).collect();
+    let left = residual(&scaled, draft).unwrap_or_else(|| target.to_vec());
+    let rejected = 1.0 - overlap(&loose, draft);
+    let accepted = loose.iter().zip(draft).map(|(p, &q)| p.min(q));
+    accepted.zip(left).map(|(accepted, left)| accepted + rejected * left).collect()
+}
+
+/// The β at which `π = max{min{q, p/(1-α)}, p/β}` sums to 1, so that [`lossy_law`] equals `π` (Narasimhan et al. 2024,
+/// lemma 2). By bisection: the sum falls with β, from at least 1 at `β = 1-α`. `None` where it stays above 1 for every
+/// finite β, which takes a draft that is always accepted.
+///
+/// # Shapes
+/// `target [vocab]`, `draft` of any length.
+pub fn balanced_beta(target: &[f64], draft: &[f64], alpha: f64) -> Option<f64> {
+    let draft = || draft.iter().copied().chain(std::iter::repeat(0.0));
+    let excess = |beta: f64| {
+        let kept = target.iter().zip(draft()).map(|(&p, q)| q.min(p / (1.0 - alpha)).max(p / beta));
+        kept.sum::<f64>() - 1.0
+    };
+    let (mut low, mut high) = (1.0 - alpha, 2.0);
+    while excess(high) > 0.0 {
+        (low, high) = (high, high * 2.0);
+        if high > 1e12 {
+            return None;
+        }
+    }
+    loop {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            return Some(high);
+        }
+        if excess(middle) > 0.0 { low = middle } else { high = middle }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn balance_makes_the_output_law_the_stated_one() {
+        let (p, q, alpha) = ([0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], 0.25);
+        let beta = balanced_beta(&p, &q, alpha).unwrap();
+        let law = lossy_law(&p, &q, alpha, beta);
+        let stated = p.iter().zip(&q).map(|(&p, &q)| f64::max(q.min(p / (1.0 - alpha)), p / beta));
+        assert!(law.iter().zip(stated).all(|(a, b)| (a - b).abs() < 1e-14));
+    }
+
+    #[test]
+    fn without_slack_one_balances_and_the_law_is_the_targets() {
+        let (p, q) = ([0.1, 0.2, 0.7], [0.6, 0.3, 0.1]);
+        assert!((balanced_beta(&p, &q, 0.0).unwrap() - 1.0).abs() < 1e-14);
+        assert!(lossy_law(&p, &q, 0.0, 1.0).iter().zip(p).all(|(a, b)| (a - b).abs() < 1e-15));
+    }
+
+    #[test]
+    fn a_draft_that_is_always_accepted_needs_no_balance() {
+        // q stays below p/(1-α) everywhere, but lacks a token: p/β never vanishes there.
+        assert_eq!(balanced_beta(&[0.1, 0.9], &[0.0, 1.0], 0.5), None);
+    }
+}

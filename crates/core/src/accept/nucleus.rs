@@ -1,0 +1,32 @@
+//! Sample and match: draw from the target as plain decoding would, and follow the draft that guessed the draw.
+
+use super::walk::{Move, descend};
+use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use crate::{Token, dist::Transform, tree::TokenTree};
+
+/// Draws one token at each node of the path from the target's own transformed (temperature, top-p) law, follows the
+/// child that equals it, and where none does emits that very draw as the bonus.
+///
+/// Lossless for that law, whatever the drafter does: the draws never depend on the draft. (Medusa's reference draws
+/// separately per candidate row and redraws the bonus, which favours drafted tokens and is not lossless.) A draft is
+/// accepted with its target probability, so [`Sampling`](super::Sampling) accepts at least as often when the drafter's
+/// law is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nucleus {
+    /// What target rows go through before a token is drawn.
+    pub transform: Transform,
+}
+
+impl AcceptanceRule for Nucleus {
+    fn is_lossless(&self) -> bool {
+        true
+    }
+
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+        descend(|node| {
+            let drawn = draws.pick(&self.transform.apply(target.verified(node))) as Token;
+            let guess = tree.children(node).find(|&child| tree.token(child) == drawn);
+            guess.map_or(Move::Stop(drawn), Move::Follow)
+        })
+    }
+}

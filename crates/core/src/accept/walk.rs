@@ -1,0 +1,92 @@
+//! The two ways to walk a verified tree: node by node, and to the end of the longest accepted path.
+
+use super::Verdict;
+use crate::{Token, tree::TokenTree};
+
+/// What a rule does at a node it has reached.
+pub(super) enum Move {
+    /// Accept this child and go there.
+    Follow(usize),
+    /// End the path here and emit this bonus token.
+    Stop(Token),
+}
+
+/// Walks down from the root, asking `decide` at each node.
+pub(super) fn descend(mut decide: impl FnMut(usize) -> Move) -> Verdict {
+    let mut path = vec![0];
+    let mut node = 0;
+    loop {
+        match decide(node) {
+            Move::Follow(child) => {
+                path.push(child);
+                node = child;
+            }
+            Move::Stop(bonus) => return Verdict { path, bonus },
+        }
+    }
+}
+
+/// The index of the longest candidate, given as (accepted drafts, summed log-probability of those drafts). The greater
+/// sum wins among the longest, the first of the candidates among equals (Medusa's reference implementation, where all
+/// sums are 0 under greedy acceptance). 0 if there is no candidate.
+pub fn longest(candidates: impl IntoIterator<Item = (usize, f64)>) -> usize {
+    let mut best = (0, 0, f64::NEG_INFINITY);
+    for (index, (accepted, score)) in candidates.into_iter().enumerate() {
+        if index == 0 || accepted > best.1 || (accepted == best.1 && score > best.2) {
+            best = (index, accepted, score);
+        }
+    }
+    best.0
+}
+
+/// The path of the [`longest`] chain of accepted nodes.
+///
+/// `judge_at(node)` is asked once per accepted node that has children, and returns the judge of those children: the
+/// log-probability that accepting a token adds to the path's score, or `None` to reject it.
+pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
+    tree: &TokenTree,
+    mut judge_at: impl FnMut(usize) -> J,
+) -> Vec<usize> {
+    // Indexed by node; `None` for a rejected node and for everything below one.
+    let mut scores: Vec<Option<f64>> = vec![None; tree.len()];
+    scores[0] = Some(0.0);
+    for node in 0..tree.len() {
+        let Some(score) = scores[node] else { continue };
+        let mut children = tree.children(node).peekable();
+        if children.peek().is_none() {
+            continue;
+        }
+        let judge = judge_at(node);
+        for child in children {
+            scores[child] = judge(tree.token(child)).map(|gain| score + gain);
+        }
+    }
+    let accepted = |(node, score): (usize, Option<f64>)| score.map(|score| (node, (tree.depths()[node], score)));
+    let (nodes, candidates): (Vec<usize>, Vec<_>) = scores.into_iter().enumerate().filter_map(accepted).unzip();
+    tree.path(nodes[longest(candidates)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_prefers_length_then_score_then_order() {
+        assert_eq!(longest([(1, 0.0), (2, -9.0), (2, -3.0), (2, -3.0)]), 2);
+        assert_eq!(longest([(0, 0.0), (0, 0.0)]), 0);
+        assert_eq!(longest([(1, f64::NAN), (1, -1.0)]), 0);
+        assert_eq!(longest([]), 0);
+    }
+
+    #[test]
+    fn nothing_below_a_rejected_node_is_asked_about() {
+        let tree = TokenTree::from_parts(vec![9, 1, 2, 1, 1], vec![0, 0, 0, 2, 1]).unwrap();
+        let mut asked = Vec::new();
+        let path = longest_accepted(&tree, |node| {
+            asked.push(node);
+            |token| (token == 1).then_some(0.0)
+        });
+        assert_eq!(path, [0, 1, 4]);
+        assert_eq!(asked, [0, 1]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Distributions over the vocabulary: softmax, temperature, top-k, top-p, residuals, entropy.
+//!
+//! A *law* is a row of `f64` probabilities `[vocab]`. Everything here is total: rows that come from an untrusted
+//! drafter may hold NaN or infinities, and the worst that happens is a poor law, never a panic. Where two tokens are
+//! equally likely the lower id comes first, everywhere.
+
+mod transform;
+
+pub use transform::{Row, Transform, TransformError};
+
+use crate::Token;
+
+/// The index of the greatest score, the lowest on ties. NaN is never the greatest; `None` if there is nothing else.
+pub fn argmax<S: Copy + PartialOrd>(scores: &[S]) -> Option<usize> {
+    let mut best: Option<(usize, S)> = None;
+    for (index, &score) in scores.iter().enumerate() {
+        let is_nan = score.partial_cmp(&score).is_none();
+        if !is_nan && best.is_none_or(|(_, greatest)| score > greatest) {
+            best = Some((index, score));
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+/// The indices of the `count` greatest scores, best first, the lower index first on ties; fewer if there are fewer.
+/// NaN counts as negative infinity. Takes time linear in the vocabulary plus a sort of `count` entries.
+pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize> {
+    let key = |index: usize| {
+        let score: f64 = scores[index].into();
+        // Adding zero turns -0.0 into 0.0, which a total order would tell apart.
+        if score.is_nan() { f64::NEG_INFINITY } else { score + 0.0 }
+    };
+    let order = |a: &usize, b: &usize| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
+    let mut indices: Vec<usize> = (0..scores.len()).collect();
+    if count < indices.len() {
+        if count > 0 {
+            indices.select_nth_unstable_by(count - 1, order);
+        }
+        indices.truncate(count);
+    }
+    indices.sort_unstable_by(order);
+    indices
+}
+
+/// `softmax(scores / temperature)`, computed in `f64` relative to the greatest score.
+///
+/// Temperature 0 is the limit: all mass on the greatest score, the lowest index on ties. NaN and negative infinity get
+/// no mass; positive infinities share it. A row with nothing but NaN or negative infinities puts all mass on index 0.
+///
+/// # Shapes
+/// `scores [vocab]` to `[vocab]`.
+pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64) -> Vec<f64> {
+    let Some(best) = argmax(scores) else { return point_mass(scores.len(), 0) };
+    let greatest: f64 = scores[best].into();
+    if temperature == 0.0 || greatest == f64::NEG_INFINITY {
+        return point_mass(scores.len(), best);
+    }
+    let weight = |&score: &S| {
+        let score: f64 = score.into();
+        if score == greatest {
+            1.0
+        } else if score.is_nan() {
+            0.0
+        } else {
+            ((score - greatest) / temperature).exp()
+        }
+    };
+    let mut law: Vec<f64> = scores.iter().map(weight).collect();
+    normalise(&mut law);
+    law
+}
+
+/// All mass on `index`, over `vocab` tokens.
+pub fn point_mass(vocab: usize, index: usize) -> Vec<f64> {
+    let mut law = vec![0.0; vocab];
+    if let Some(entry) = law.get_mut(index) {
+        *entry = 1.0;
+    }
+    law
+}
+
+/// The probability of `token`; zero beyond the end of the row, so a drafter's vocabulary may differ from the target's.
+pub fn mass(law: &[f64], token: Token) -> f64 {
+    law.get(token as usize).copied().unwrap_or(0.0)
+}
+
+/// Scales `weights` to sum to 1. Returns false, and leaves them alone, when their sum is not positive and finite.
+pub fn normalise(weights: &mut [f64]) -> bool {
+    let sum: f64 = weights.iter().sum();
+    let is_law = sum > 0.0 && sum.is_finite();
+    if is_law {
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
+    is_law
+}
+
+/// The residual `norm(max(0, p - q))` of speculative sampling (Leviathan et al. 2023): what the target `p` wants more
+/// of than the draft `q` gives. `None` when nothing is left, which is when `q >= p` everywhere.
+///
+/// # Shapes
+/// `target [vocab]`, `draft` of any length (missing entries are 0) to `[vocab]`.
+pub fn residual(target: &[f64], draft: &[f64]) -> Option<Vec<f64>> {
+    let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
+    let mut left: Vec<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q).max(0.0)).collect();
+    normalise(&mut left).then_some(left)
+}
+
+/// `Σ_x min(p(x), q(x))`: the probability that speculative sampling accepts one draft (Leviathan et al. 2023).
+pub fn overlap(p: &[f64], q: &[f64]) -> f64 {
+    p.iter().zip(q).map(|(&p, &q)| p.min(q)).sum()
+}
+
+/// Total variation distance `TV(p, q) = Σ_x max(0, p(x) - q(x))` between two laws; missing entries are 0.
+pub fn total_variation(p: &[f64], q: &[f64]) -> f64 {
+    let q = q.iter().copied().chain(std::iter::repeat(0.0));
+    p.iter().zip(q).map(|(&p, q)| (p - q).max(0.0)).sum()
+}
+
+/// Shannon entropy `-Σ p ln p` in nats, with `0 ln 0 = 0`.
+pub fn entropy(law: &[f64]) -> f64 {
+    -law.iter().filter(|&&p| p > 0.0).map(|&p| p * p.ln()).sum::<f64>()
+}
+
+/// Medusa's entropy `-Σ p ln(p + 1e-5)` in nats (its reference implementation): within about 1e-5·V of [`entropy`],
+/// and slightly below 0 for a point mass.
+pub fn smoothed_entropy(law: &[f64]) -> f64 {
+    -law.iter().map(|&p| p * (p + 1e-5).ln()).sum::<f64>()
+}
+
+/// The threshold of typical acceptance, `min(ε, δ·exp(-H(p)))` with [`smoothed_entropy`] (Medusa, section 2.3.1).
+pub fn typical_threshold(law: &[f64], epsilon: f64, delta: f64) -> f64 {
+    epsilon.min(delta * (-smoothed_entropy(law)).exp())
+}
+
+/// The law of one typical draw (Medusa's reference implementation): tokens less likely than [`typical_threshold`] are
+/// removed and the rest renormalised. If that removes everything, the likeliest token stays.
+pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> Vec<f64> {
+    let threshold = typical_threshold(law, epsilon, delta);
+    let mut kept: Vec<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
+    if !normalise(&mut kept) {
+        return point_mass(law.len(), argmax(law).unwrap_or(0));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argmax_takes_the_lowest_index_and_never_nan() {
+        assert_eq!(argmax(&[1.0, 3.0, 3.0]), Some(1));
+        assert_eq!(argmax(&[f32::NAN, -1.0, f32::NAN, -1.0]), Some(1));
+        assert_eq!(argmax(&[f64::NAN]), None);
+        assert_eq!(argmax::<f32>(&[]), None);
+    }
+
+    #[test]
+    fn top_indices_breaks_ties_by_index_and_puts_nan_last() {
+        assert_eq!(top_indices(&[0.0, 2.0, 2.0, 1.0], 3), [1, 2, 3]);
+        assert_eq!(top_indices(&[0.0, -0.0, 0.0], 2), [0, 1]);
+        assert_eq!(top_indices(&[f32::NAN, 0.5, f32::NAN], 2), [1, 0]);
+        assert_eq!(top_indices(&[1.0, 2.0], 9), [1, 0]);
+        assert!(top_indices(&[1.0, 2.0], 0).is_empty());
+    }
+
+    #[test]
+    fn softmax_is_stable_and_total() {
+        let far = softmax(&[1.0e38_f32, -1.0e38, 1.0e38], 1.0);
+        assert_eq!(far, [0.5, 0.0, 0.5]);
+        assert_eq!(softmax(&[0.0, f64::INFINITY, f64::INFINITY], 1.0), [0.0, 0.5, 0.5]);
+        assert_eq!(softmax(&[f32::NAN, 1.0], 1.0), [0.0, 1.0]);
+        assert_eq!(softmax(&[f32::NAN, f32::NAN], 1.0), [1.0, 0.0]);
+        assert_eq!(softmax(&[f32::NEG_INFINITY, f32::NEG_INFINITY], 1.0), [1.0, 0.0]);
+        assert_eq!(softmax(&[2.0, 5.0, 5.0], 0.0), [0.0, 1.0, 0.0]);
+        assert_eq!(softmax(&[2.0, 5.0, 4.999], 1e-310), [0.0, 1.0, 0.0]);
+        assert!(softmax::<f32>(&[], 1.0).is_empty());
+        let law = softmax(&[1.0_f32, 2.0, 3.0], 0.5);
+        let expected = [1.0, 2.0_f64.exp(), 4.0_f64.exp()].map(|w| w / (1.0 + 2.0_f64.exp() + 4.0_f64.exp()));
+        assert!(law.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15));
+    }
+
+    #[test]
+    fn residual_is_none_when_exhausted_and_handles_other_lengths() {
+        assert_eq!(residual(&[0.5, 0.5], &[0.5, 0.5]), None);
+        assert_eq!(residual(&[0.5, 0.5], &[1.0]), Some(vec![0.0, 1.0]));
+        assert_eq!(residual(&[0.25, 0.75], &[0.0, 0.5, 0.5]), Some(vec![0.5, 0.5]));
+    }
+
+    #[test]
+    fn distances_and_entropies_of_known_laws() {
+        let (p, q) = ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]);
+        assert_eq!(total_variation(&p, &q), 0.5);
+        assert_eq!(overlap(&p, &q), 0.5);
+        assert!((entropy(&[0.25; 4]) - 4.0_f64.ln()).abs() < 1e-15);
+        assert_eq!(entropy(&[1.0, 0.0]), 0.0);
+        assert!((smoothed_entropy(&[1.0, 0.0]) + 1.00001_f64.ln()).abs() < 1e-15);
+        assert_eq!(typical_filter(&[0.25; 4], 2.0, 8.0), [1.0, 0.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,264 @@
+//! Sampling transforms: from a row of scores or probabilities to the law that tokens are drawn from.
+
+use super::{argmax, normalise, point_mass, softmax, top_indices};
+
+/// One node's distribution, as it came from a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Row<'a> {
+    /// Raw scores `[vocab]`; a softmax makes them probabilities.
+    Logits(&'a [f32]),
+    /// Probabilities `[vocab]`, normalised on use.
+    Probabilities(&'a [f64]),
+}
+
+impl Row<'_> {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Logits(row) => row.len(),
+            Self::Probabilities(row) => row.len(),
+        }
+    }
+
+    /// Whether the row has no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The likeliest token, the lowest id on ties; 0 if the row holds nothing but NaN.
+    pub fn argmax(&self) -> usize {
+        let index = match self {
+            Self::Logits(row) => argmax(row),
+            Self::Probabilities(row) => argmax(row),
+        };
+        index.unwrap_or(0)
+    }
+
+    /// Whether the row describes a law at all: no NaN; logits below positive infinity with at least one finite;
+    /// probabilities finite and non-negative with a positive sum. A drafter's row that is not sound is not used.
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Self::Logits(row) => row.iter().all(|&x| x < f32::INFINITY) && row.iter().any(|x| x.is_finite()),
+            Self::Probabilities(row) => {
+                let sum: f64 = row.iter().sum();
+                row.iter().all(|&p| p >= 0.0) && sum > 0.0 && sum.is_finite()
+            }
+        }
+    }
+}
+
+/// A sampling transform a person asked for that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum TransformError {
+    /// The temperature is negative or no number.
+    #[error("temperature {0} is out of range; it must be a finite number of at least 0 (0 is greedy)")]
+    Temperature(f64),
+    /// Top-k keeps nothing.
+    #[error("top-k 0 would keep no token; it must be at least 1 (leave it out to keep all)")]
+    TopK,
+    /// Top-p is no probability.
+    #[error("top-p {0} is out of range; it must be between 0 and 1")]
+    TopP(f64),
+}
+
+/// Temperature, then top-k, then top-p, each renormalising: `p` and `q` go through the same one before a lossless rule
+/// compares them, and "the target's law" means the law after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transform {
+    temperature: f64,
+    top_k: Option<usize>,
+    top_p: Option<f64>,
+}
+
+impl Transform {
+    /// The model's own law: temperature 1, nothing cut.
+    pub const IDENTITY: Self = Self { temperature: 1.0, top_k: None, top_p: None };
+    /// All mass on the likeliest token: temperature 0.
+    pub const GREEDY: Self = Self { temperature: 0.0, top_k: None, top_p: None };
+
+    /// A transform that divides logits by `temperature` (0: all mass on the likeliest token), keeps the `top_k`
+    /// likeliest tokens, and of those the fewest likeliest ones whose sum exceeds `top_p` (the token that crosses it
+    /// stays). Among equally likely tokens lower ids are kept first, so exactly `top_k` tokens stay.
+    ///
+    /// # Errors
+    /// When a value is out of range.
+    pub fn new(temperature: f64, top_k: Option<usize>, top_p: Option<f64>) -> Result<Self, TransformError> {
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return Err(TransformError::Temperature(temperature));
+        }
+        if top_k == Some(0) {
+            return Err(TransformError::TopK);
+        }
+        if let Some(top_p) = top_p.filter(|top_p| !(0.0..=1.0).contains(top_p)) {
+            return Err(TransformError::TopP(top_p));
+        }
+        Ok(Self { temperature, top_k, top_p })
+    }
+
+    /// The temperature.
+    pub fn temperature(&self) -> f64 {
+        self.temperature
+    }
+
+    /// How many of the likeliest tokens are kept; `None` for all.
+    pub fn top_k(&self) -> Option<usize> {
+        self.top_k
+    }
+
+    /// The mass of the likeliest tokens that is kept; `None` for all.
+    pub fn top_p(&self) -> Option<f64> {
+        self.top_p
+    }
+
+    /// The same temperature without top-k and top-p.
+    pub fn uncut(&self) -> Self {
+        Self { temperature: self.temperature, top_k: None, top_p: None }
+    }
+
+    /// Whether every law becomes a point mass because the temperature is 0.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature == 0.0
+    }
+
+    /// The law that `row` becomes. Total: NaN entries get no mass, see [`softmax`].
+    ///
+    /// # Shapes
+    /// `row [vocab]` to `[vocab]`. The vocabulary is sorted only as far as top-k and top-p need.
+    pub fn apply(&self, row: Row<'_>) -> Vec<f64> {
+        if self.is_greedy() {
+            return point_mass(row.len(), row.argmax());
+        }
+        let mut law = match row {
+            Row::Logits(scores) => softmax(scores, self.temperature),
+            Row::Probabilities(probabilities) => tempered(probabilities, self.temperature),
+        };
+        if let Some(count) = self.top_k.filter(|&count| count < law.len()) {
+            law = keep(&law, &top_indices(&law, count));
+        }
+        if let Some(top_p) = self.top_p.filter(|&top_p| top_p < 1.0) {
+            law = keep(&law, &nucleus(&law, top_p));
+        }
+        law
+    }
+}
+
+impl Default for Transform {
+    /// Temperature 0, the command line's default.
+    fn default() -> Self {
+        Self::GREEDY
+    }
+}
+
+/// `norm(p^(1/T))`, which is what temperature does to probabilities.
+fn tempered(probabilities: &[f64], temperature: f64) -> Vec<f64> {
+    let Some(best) = argmax(probabilities) else { return point_mass(probabilities.len(), 0) };
+    let greatest = probabilities[best];
+    if !(greatest > 0.0 && greatest.is_finite()) {
+        return point_mass(probabilities.len(), best);
+    }
+    let weight = |&p: &f64| match p > 0.0 {
+        false => 0.0, // also NaN
+        true if temperature == 1.0 => p,
+        // Relative to the greatest, so that a low temperature cannot underflow every entry.
+        true => (p / greatest).powf(temperature.recip()),
+    };
+    let mut law: Vec<f64> = probabilities.iter().map(weight).collect();
+    normalise(&mut law);
+    law
+}
+
+/// The law restricted to `indices` and renormalised.
+fn keep(law: &[f64], indices: &[usize]) -> Vec<f64> {
+    let mut kept = vec![0.0; law.len()];
+    for &index in indices {
+        kept[index] = law[index];
+    }
+    normalise(&mut kept);
+    kept
+}
+
+/// The likeliest tokens up to and including the one with which their sum first exceeds `top_p`.
+fn nucleus(law: &[f64], top_p: f64) -> Vec<usize> {
+    // A nucleus is mostly tiny beside the vocabulary: look at a short sorted head first, and at more only if needed.
+    let mut count = 64.min(law.len());
+    loop {
+        let mut order = top_indices(law, count);
+        let mut sum = 0.0;
+        let crossing = order.iter().position(|&index| {
+            sum += law[index];
+            sum > top_p
+        });
+        if let Some(last) = crossing {
+            order.truncate(last + 1);
+            return order;
+        }
+        if count == law.len() {
+            return order;
+        }
+        count = (count * 4).min(law.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: &[f64], b: &[f64]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14)
+    }
+
+    #[test]
+    fn out_of_range_values_are_named() {
+        assert!(Transform::new(-1.0, None, None).unwrap_err().to_string().contains("-1"));
+        assert!(Transform::new(f64::NAN, None, None).is_err());
+        assert_eq!(Transform::new(1.0, Some(0), None), Err(TransformError::TopK));
+        assert_eq!(Transform::new(1.0, None, Some(1.5)), Err(TransformError::TopP(1.5)));
+        assert!(Transform::new(1.0, None, Some(f64::NAN)).is_err());
+    }
+
+    #[test]
+    fn logits_and_probabilities_agree() {
+        let logits = [0.5_f32, -1.0, 2.0, 0.0];
+        let probabilities = softmax(&logits, 1.0);
+        for (temperature, top_k, top_p) in
+            [(1.0, None, None), (0.7, Some(3), None), (1.3, None, Some(0.8)), (0.0, None, None)]
+        {
+            let transform = Transform::new(temperature, top_k, top_p).unwrap();
+            let from_logits = transform.apply(Row::Logits(&logits));
+            assert!(close(&from_logits, &transform.apply(Row::Probabilities(&probabilities))));
+        }
+    }
+
+    #[test]
+    fn ties_keep_lower_ids() {
+        let flat = [0.25; 4];
+        let top_k = Transform::new(1.0, Some(2), None).unwrap();
+        assert_eq!(top_k.apply(Row::Probabilities(&flat)), [0.5, 0.5, 0.0, 0.0]);
+        // The sum reaches 0.5 with the second token and exceeds it with the third, which therefore stays.
+        let top_p = Transform::new(1.0, None, Some(0.5)).unwrap();
+        assert!(close(&top_p.apply(Row::Probabilities(&flat)), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]));
+        let smallest = Transform::new(1.0, None, Some(0.0)).unwrap();
+        assert_eq!(smallest.apply(Row::Probabilities(&flat)), [1.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_wide_nucleus_is_found_beyond_the_first_head() {
+        let flat = vec![1.0; 1024];
+        let law = Transform::new(1.0, None, Some(0.875)).unwrap().apply(Row::Probabilities(&flat));
+        assert_eq!(law.iter().filter(|&&p| p > 0.0).count(), 897);
+    }
+
+    #[test]
+    fn unsound_rows_are_told_apart_and_never_panic() {
+        assert!(Row::Logits(&[0.0, f32::NEG_INFINITY]).is_sound());
+        for row in [&[f32::NAN, 0.0][..], &[f32::INFINITY, 0.0], &[f32::NEG_INFINITY], &[]] {
+            assert!(!Row::Logits(row).is_sound());
+            assert_eq!(Transform::IDENTITY.apply(Row::Logits(row)).len(), row.len());
+        }
+        assert!(Row::Probabilities(&[0.0, 2.0]).is_sound());
+        for row in [&[f64::NAN, 1.0][..], &[-0.1, 1.1], &[0.0, 0.0], &[f64::INFINITY, 0.0], &[]] {
+            assert!(!Row::Probabilities(row).is_sound());
+            assert_eq!(Transform::IDENTITY.apply(Row::Probabilities(row)).len(), row.len());
+        }
+    }
+}

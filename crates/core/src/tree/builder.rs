@@ -1,0 +1,153 @@
+//! The seam between drafters and trees: a drafter names candidates, a builder decides which become nodes.
+
+use super::TokenTree;
+use crate::Token;
+
+/// A token that may follow a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The proposed token.
+    pub token: Token,
+    /// The drafter's probability of `token` given the path to its parent, in `[0, 1]`.
+    pub probability: f64,
+}
+
+/// Whatever went wrong inside a drafter; `?` turns any error into one.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Names the children of tree nodes. A drafter implements this; builders call [`expand`](Self::expand) once per level,
+/// so that a drafter runs one batch per level.
+pub trait CandidateSource {
+    /// The candidates after each of `nodes`: row `i` holds at most `widths[i]` of them, likeliest first (or in the
+    /// order drawn). Fewer is fine, also none: the tree is then smaller there.
+    ///
+    /// `tree` holds every node so far; node numbers never change while one tree is being built, and all `nodes` of a
+    /// call have the same depth.
+    ///
+    /// # Shapes
+    /// `nodes` and `widths` have one entry per node to expand, as must the result.
+    ///
+    /// # Errors
+    /// Whatever the drafter cannot do; the builder passes it on as [`BuildError::Source`].
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError>;
+}
+
+/// Why a tree could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The drafter failed.
+    #[error("the drafter failed to name candidates")]
+    Source(#[source] SourceError),
+    /// The drafter answered for a different number of nodes.
+    #[error("the drafter was asked about {asked} nodes and answered for {answered}")]
+    RowCount {
+        /// Nodes to expand.
+        asked: usize,
+        /// Rows returned.
+        answered: usize,
+    },
+}
+
+/// Grows a token tree from a drafter's candidates.
+pub trait TreeBuilder {
+    /// The most nodes a tree can have, the root included: the size to reserve buffers for.
+    fn max_nodes(&self) -> usize;
+
+    /// The greatest depth a node can have: the most drafts that one step can accept.
+    fn max_depth(&self) -> usize;
+
+    /// Builds one tree on `root`, the last emitted token.
+    ///
+    /// # Errors
+    /// When the drafter fails or answers for the wrong number of nodes.
+    fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError>;
+}
+
+/// A drafted tree: tokens, and the drafter's probability of each given its parent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DraftTree {
+    tree: TokenTree,
+    probabilities: Vec<f64>,
+    source_nodes: Vec<usize>,
+}
+
+impl DraftTree {
+    /// A lone root.
+    pub fn root(token: Token) -> Self {
+        Self { tree: TokenTree::root(token), probabilities: vec![1.0], source_nodes: vec![0] }
+    }
+
+    /// The tokens and their arrangement.
+    pub fn tree(&self) -> &TokenTree {
+        &self.tree
+    }
+
+    /// The tree alone.
+    pub fn into_tree(self) -> TokenTree {
+        self.tree
+    }
+
+    /// The drafter's probability `q(node | parent)` by node, in `[0, 1]`; 1 for the root.
+    pub fn probabilities(&self) -> &[f64] {
+        &self.probabilities
+    }
+
+    /// For each node, the number it had in the tree that the drafter saw while it was being built. A builder that drops
+    /// nodes afterwards renumbers them; a drafter finds its own rows (states, distributions) by these numbers.
+    pub fn source_nodes(&self) -> &[usize] {
+        &self.source_nodes
+    }
+
+    /// Adds a candidate under `parent` and returns its node number.
+    pub(super) fn push(&mut self, parent: usize, candidate: Candidate) -> usize {
+        let node = self.tree.push(parent, candidate.token);
+        self.probabilities.push(candidate.probability);
+        self.source_nodes.push(node);
+        node
+    }
+
+    /// The tree of the root and `kept`, which is increasing and holds the parent of each of its nodes (unless that is
+    /// the root).
+    pub(super) fn keep(&self, kept: &[usize]) -> Self {
+        let mut smaller = Self::root(self.tree.token(0));
+        let mut renumbered = vec![0; self.tree.len()];
+        for &node in kept {
+            let candidate = Candidate { token: self.tree.token(node), probability: self.probabilities[node] };
+            renumbered[node] = smaller.push(renumbered[self.tree.parents()[node]], candidate);
+            smaller.source_nodes[renumbered[node]] = self.source_nodes[node];
+        }
+        smaller
+    }
+}
+
+/// Asks the drafter about one level. Rows longer than asked are cut, and a probability outside `[0, 1]` is moved into
+/// it (not-a-number counts as 0): drafters are untrusted, and a wrong number here may only cost speed.
+///
+/// No call is made for an empty level.
+pub(super) fn expand_level(
+    source: &mut dyn CandidateSource,
+    tree: &TokenTree,
+    nodes: &[usize],
+    widths: &[usize],
+) -> Result<Vec<Vec<Candidate>>, BuildError> {
+    if nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = source.expand(tree, nodes, widths).map_err(BuildError::Source)?;
+    if rows.len() != nodes.len() {
+        return Err(BuildError::RowCount { asked: nodes.len(), answered: rows.len() });
+    }
+    for (row, &width) in rows.iter_mut().zip(widths) {
+        row.truncate(width);
+        for candidate in row {
+            let probability = candidate.probability;
+            candidate.probability = if probability > 0.0 { probability.min(1.0) } else { 0.0 };
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,150 @@
+//! EAGLE-2's dynamic tree: expand where paths are likely, then keep the likeliest nodes.
+
+use super::{
+    BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder,
+    builder::expand_level,
+};
+use crate::Token;
+
+/// The most nodes that may be drafted before the best of them are kept.
+const MAX_DRAFTED: usize = 1 << 16;
+/// The most expansions after the first level.
+const MAX_EXPANSIONS: usize = MAX_DEPTH - 1;
+/// The most children of a node.
+const MAX_TOP_K: usize = MAX_RANK + 1;
+
+/// Expand and rerank (EAGLE-2). The value of a node is the product of draft probabilities along its path, an estimate
+/// of the probability that it will be accepted.
+///
+/// 1. *Expand*: the first level holds the `top_k` likeliest children of the root. Then, `depth` times, the `top_k`
+///    nodes of greatest value on the last level get their `top_k` likeliest children. Paths hold up to `depth + 1`
+///    drafts.
+/// 2. *Rerank*: of all drafted nodes the `total - 1` of greatest value are kept, and the root. Values never grow
+///    along a path, so what is kept is connected.
+///
+/// Ties go to the node drafted earlier, and among the children of one node to the lower token id. Nodes keep the order
+/// in which they were drafted: level by level, the children of a more valuable parent first, likelier siblings first.
+/// If fewer nodes exist, the tree is smaller. Candidates must be the drafter's likeliest tokens, not draws: keeping
+/// the best of what was drawn would not leave draws.
+///
+/// Values are sums of logarithms in `f64`, so that long paths do not underflow; the reference sums `f32` log-softmaxes,
+/// and may order near-ties differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DynamicTree {
+    total_nodes: usize,
+    depth: usize,
+    top_k: usize,
+}
+
+/// Sizes no dynamic tree has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DynamicError {
+    /// The total is 0 or above [`MAX_NODES`].
+    #[error("a dynamic tree keeps 1 to {MAX_NODES} nodes, its root included, not {0}")]
+    Total(usize),
+    /// The depth is [`MAX_DEPTH`] or more.
+    #[error("a dynamic tree is expanded at most {MAX_EXPANSIONS} times after its first level, not {0}")]
+    Depth(usize),
+    /// Top-k is 0 or beyond the greatest rank.
+    #[error("a dynamic tree expands 1 to {MAX_TOP_K} nodes and children at a time, not {0}")]
+    TopK(usize),
+    /// Too many nodes would be drafted.
+    #[error("{depth} expansions with top-k {top_k} draft up to {drafted} nodes; at most {MAX_DRAFTED} are allowed")]
+    Drafted {
+        /// Expansions after the first level.
+        depth: usize,
+        /// Nodes expanded per level and children of each.
+        top_k: usize,
+        /// Nodes drafted at most.
+        drafted: usize,
+    },
+}
+
+impl DynamicTree {
+    /// A dynamic tree of at most `total_nodes` nodes (root included), `depth` expansions after the first level, and
+    /// `top_k` nodes expanded per level into `top_k` children each.
+    ///
+    /// # Errors
+    /// If a size is 0 where that makes no sense, or absurdly large.
+    pub fn new(total_nodes: usize, depth: usize, top_k: usize) -> Result<Self, DynamicError> {
+        if !(1..=MAX_NODES).contains(&total_nodes) {
+            return Err(DynamicError::Total(total_nodes));
+        }
+        if depth > MAX_EXPANSIONS {
+            return Err(DynamicError::Depth(depth));
+        }
+        if !(1..=MAX_TOP_K).contains(&top_k) {
+            return Err(DynamicError::TopK(top_k));
+        }
+        let drafted = top_k + depth * top_k * top_k;
+        if drafted > MAX_DRAFTED {
+            return Err(DynamicError::Drafted { depth, top_k, drafted });
+        }
+        Ok(Self { total_nodes, depth, top_k })
+    }
+
+    /// The most nodes kept, the root included.
+    pub fn total_nodes(&self) -> usize {
+        self.total_nodes
+    }
+
+    /// The number of expansions after the first level.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The nodes expanded per level, and the children of each.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+}
+
+impl TreeBuilder for DynamicTree {
+    fn max_nodes(&self) -> usize {
+        self.total_nodes.min(1 + self.top_k + self.depth * self.top_k * self.top_k)
+    }
+
+    fn max_depth(&self) -> usize {
+        (self.depth + 1).min(self.total_nodes - 1)
+    }
+
+    fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
+        let mut drafted = DraftTree::root(root);
+        if self.total_nodes == 1 {
+            return Ok(drafted);
+        }
+        // Log of the path's probability, by node.
+        let mut values = vec![0.0];
+        let mut frontier = vec![0];
+        for _ in 0..=self.depth {
+            let level_start = drafted.tree().len();
+            let rows = expand_level(source, drafted.tree(), &frontier, &vec![self.top_k; frontier.len()])?;
+            for (&parent, mut row) in frontier.iter().zip(rows) {
+                row.sort_by(likelier_then_lower_token);
+                for candidate in row {
+                    drafted.push(parent, candidate);
+                    values.push(values[parent] + candidate.probability.ln());
+                }
+            }
+            frontier = most_valuable(level_start..drafted.tree().len(), &values, self.top_k);
+            if frontier.is_empty() {
+                break;
+            }
+        }
+        let mut kept = most_valuable(1..drafted.tree().len(), &values, self.total_nodes - 1);
+        kept.sort_unstable();
+        Ok(drafted.keep(&kept))
+    }
+}
+
+fn likelier_then_lower_token(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    b.probability.total_cmp(&a.probability).then(a.token.cmp(&b.token))
+}
+
+/// The `count` nodes of greatest value, most valuable first; ties to the earlier node.
+fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> Vec<usize> {
+    let mut nodes: Vec<usize> = nodes.collect();
+    nodes.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
+    nodes.truncate(count);
+    nodes
+}

@@ -1,0 +1,72 @@
+//! Trees of a shape known beforehand.
+
+use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeShape, builder::expand_level};
+use crate::Token;
+
+/// Fills a [`TreeShape`] with tokens: rank `r` under a node is the drafter's `r`-th candidate there. Published lists,
+/// calibrated trees and Sequoia's optima are all built by this.
+///
+/// Where the drafter has fewer candidates than the shape asks for, the missing nodes and all below them are left out.
+/// When none is missing, node `i` of the tree is node `i` of the shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedTree {
+    shape: TreeShape,
+    /// Candidates to ask for by node: the greatest rank among its children and one, 0 for a leaf.
+    widths: Vec<usize>,
+    /// The number of nodes of depth at most `d`, by `d`.
+    level_ends: Vec<usize>,
+}
+
+impl FixedTree {
+    /// A builder for a shape.
+    pub fn new(shape: TreeShape) -> Self {
+        let mut widths = vec![0; shape.len()];
+        let mut level_ends = vec![1; shape.max_depth() + 1];
+        for node in 1..shape.len() {
+            let (path, parent) = (shape.path(node), shape.parents()[node]);
+            widths[parent] = widths[parent].max(path[path.len() - 1] + 1);
+            // Canonical order goes level by level, so the last node of a level sets where it ends.
+            level_ends[path.len()] = node + 1;
+        }
+        Self { shape, widths, level_ends }
+    }
+
+    /// The shape that is filled.
+    pub fn shape(&self) -> &TreeShape {
+        &self.shape
+    }
+}
+
+impl TreeBuilder for FixedTree {
+    fn max_nodes(&self) -> usize {
+        self.shape.len()
+    }
+
+    fn max_depth(&self) -> usize {
+        self.shape.max_depth()
+    }
+
+    fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
+        let mut drafted = DraftTree::root(root);
+        // Where a node of the shape went; `None` if the drafter had no candidate for it.
+        let mut placed: Vec<Option<usize>> = vec![None; self.shape.len()];
+        placed[0] = Some(0);
+        let mut above = 0..1;
+        for ends in self.level_ends.windows(2) {
+            let open: Vec<usize> = above.filter(|&node| placed[node].is_some() && self.widths[node] > 0).collect();
+            let nodes: Vec<usize> = open.iter().filter_map(|&node| placed[node]).collect();
+            let widths: Vec<usize> = open.iter().map(|&node| self.widths[node]).collect();
+            let rows = expand_level(source, drafted.tree(), &nodes, &widths)?;
+            for node in ends[0]..ends[1] {
+                let (path, parent) = (self.shape.path(node), self.shape.parents()[node]);
+                let row = open.binary_search(&parent).ok().map(|row| &rows[row]);
+                let candidate = row.and_then(|row| row.get(path[path.len() - 1]));
+                if let (Some(&candidate), Some(parent)) = (candidate, placed[parent]) {
+                    placed[node] = Some(drafted.push(parent, candidate));
+                }
+            }
+            above = ends[0]..ends[1];
+        }
+        Ok(drafted)
+    }
+}

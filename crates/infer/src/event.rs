@@ -1,0 +1,59 @@
+//! What decoding tells while it runs and when it is done.
+
+use gorgon_core::Token;
+use std::time::Duration;
+
+/// Something that happened during decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The prompt has been read.
+    Prefilled,
+    /// A token was emitted.
+    Token(Token),
+}
+
+/// Why decoding ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// An end token was emitted.
+    EndToken,
+    /// As many tokens as were asked for.
+    Length,
+    /// The caller asked to stop.
+    Stopped,
+}
+
+impl Finish {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EndToken => "end_token",
+            Self::Length => "length",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// A finished generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// New tokens, an end token included.
+    pub ids: Vec<Token>,
+    /// Drafted tokens accepted in each step, the bonus not counted. The token that prefill yields is no step.
+    pub accepted: Vec<usize>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// Time from the end of prefill to the last token.
+    pub decode_time: Duration,
+    /// Time to read the prompt and pick the first token.
+    pub prefill_time: Duration,
+}
+
+impl Generation {
+    /// Mean tokens per step, `τ = Σ (accepted + 1) / steps`; `None` before the first step.
+    pub fn tokens_per_step(&self) -> Option<f64> {
+        let steps = self.accepted.len();
+        let emitted = self.accepted.iter().sum::<usize>() + steps;
+        (steps > 0).then(|| emitted as f64 / steps as f64)
+    }
+}

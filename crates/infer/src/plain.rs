@@ -1,0 +1,109 @@
+//! Plain decoding: one token per forward pass. The baseline of every comparison, through the same engine.
+
+use crate::event::{Event, Finish, Generation};
+use gorgon_core::Token;
+use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows};
+use gorgon_core::tree::TokenTree;
+use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::target::Target;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// When to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// New tokens at most.
+    pub max_new_tokens: usize,
+    /// Tokens that end the generation; none are heeded if this is empty.
+    pub end_tokens: Vec<Token>,
+}
+
+/// Why decoding failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The prompt and the new tokens do not fit.
+    #[error("a prompt of {prompt} tokens and {new} new tokens do not fit a context of {context} tokens")]
+    Context {
+        /// Prompt tokens.
+        prompt: usize,
+        /// New tokens asked for.
+        new: usize,
+        /// Tokens that fit.
+        context: usize,
+    },
+}
+
+/// Decodes after `prompt`, telling `observe` of every event; it may stop the generation by breaking.
+///
+/// The committed sequence of `target` is replaced.
+///
+/// # Errors
+/// When the prompt is empty, holds a token outside the vocabulary, or does not fit with the new tokens.
+pub fn decode(
+    target: &mut Target,
+    prompt: &[Token],
+    rule: &dyn AcceptanceRule,
+    draws: &mut dyn Draws,
+    limits: &Limits,
+    observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Generation, DecodeError> {
+    // The last new token is emitted but never read, so it needs no room.
+    let (asked, context) = (prompt.len() + limits.max_new_tokens.saturating_sub(1), target.capacity());
+    if asked > context || limits.max_new_tokens == 0 {
+        return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
+    }
+    target.reset();
+    let started = Instant::now();
+    let output = target.prefill(prompt)?;
+    let last = prompt.len() - 1;
+    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws);
+    let prefilled = Instant::now();
+    let mut generation = Generation {
+        ids: vec![token],
+        accepted: vec![],
+        finish: Finish::Length,
+        decode_time: prefilled.elapsed(),
+        prefill_time: prefilled - started,
+    };
+    let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(token)).is_break();
+    let mut finish = finished(&generation.ids, limits, stopped);
+    while finish.is_none() {
+        let PassOutput { hidden, .. } = target.verify(&TokenTree::root(token))?;
+        let next = pick(target, token, hidden, rule, draws);
+        target.commit(&[0])?;
+        token = next;
+        generation.ids.push(token);
+        generation.accepted.push(0);
+        finish = finished(&generation.ids, limits, observe(Event::Token(token)).is_break());
+    }
+    generation.finish = finish.unwrap_or(Finish::Length);
+    generation.decode_time = prefilled.elapsed();
+    Ok(generation)
+}
+
+/// The token that a rule emits after a lone root.
+fn pick(
+    target: &Target,
+    root: Token,
+    hidden: burn::tensor::Tensor<3>,
+    rule: &dyn AcceptanceRule,
+    draws: &mut dyn Draws,
+) -> Token {
+    let logits = target.logits(&hidden);
+    let rows = Rows::Logits { data: &logits, vocab: logits.len() };
+    let draft = DraftRows { rows: None, law: ChildLaw::Deterministic };
+    rule.accept(&TokenTree::root(root), draft, rows, draws).bonus
+}
+
+fn finished(ids: &[Token], limits: &Limits, stopped: bool) -> Option<Finish> {
+    if ids.last().is_some_and(|last| limits.end_tokens.contains(last)) {
+        Some(Finish::EndToken)
+    } else if ids.len() >= limits.max_new_tokens {
+        Some(Finish::Length)
+    } else {
+        stopped.then_some(Finish::Stopped)
+    }
+}

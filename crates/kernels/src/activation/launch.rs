@@ -1,0 +1,38 @@
+//! The gate on burn tensors.
+
+use super::Activation;
+use crate::{Isa, host};
+use burn::tensor::{DType, Tensor, activation};
+
+/// `act(gate) · up` where the last dimension of `x` holds `[gate | up]`.
+///
+/// # Shapes
+/// `x [batch, rows, 2 d]`, result `[batch, rows, d]`.
+pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
+    let [batch, rows, width] = x.dims();
+    let d = width / 2;
+    if let Some(values) = host::read(x) {
+        let mut y = vec![0f32; batch * rows * d];
+        super::gate_rows(Isa::detect(), kind, values.as_slice(), d, &mut y);
+        return host::tensor(y, [batch, rows, d]);
+    }
+    let (gate, up) = (x.clone().narrow(2, 0, d), x.clone().narrow(2, d, d));
+    match kind {
+        Activation::Silu => activation::silu(gate) * up,
+        Activation::GeluTanh => {
+            let cubic = gate.clone() + gate.clone().powi_scalar(3) * 0.044_715;
+            gate * ((cubic * 0.797_884_560_802_865_4).tanh() + 1.0) * 0.5 * up
+        }
+    }
+}
+
+/// `cap · tanh(x / cap)`, computed in `f32`.
+pub fn soft_cap<const D: usize>(x: Tensor<D>, cap: f32) -> Tensor<D> {
+    let dtype = x.dtype();
+    if let Some(values) = host::read(&x) {
+        let mut y = values.as_slice().to_vec();
+        super::soft_cap_rows(Isa::detect(), &mut y, cap);
+        return host::tensor(y, x.dims());
+    }
+    ((x.cast(DType::F32) / cap).tanh() * cap).cast(dtype)
+}

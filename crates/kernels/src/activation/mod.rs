@@ -1,0 +1,17 @@
+//! The gate of the feed-forward network.
+
+mod kernel;
+mod launch;
+pub mod reference;
+
+pub use kernel::{gate_rows, soft_cap_rows};
+pub use launch::{gate, soft_cap};
+
+/// The function applied to the gate before it multiplies the up projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    GeluTanh,
+}

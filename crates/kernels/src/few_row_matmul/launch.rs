@@ -1,0 +1,21 @@
+//! The product on burn tensors.
+
+use super::{Packed, few_row_matmul};
+use crate::{Isa, host};
+use burn::tensor::Tensor;
+
+/// `x · W + bias` on the CPU.
+///
+/// # Shapes
+/// `x [batch, rows, d_in]`, `bias [d_out]`, result `[batch, rows, d_out]`.
+///
+/// # Panics
+/// If `x` does not live on the CPU: packed weights exist only there.
+pub fn matmul(x: &Tensor<3>, w: &Packed, bias: Option<&Tensor<1>>) -> Tensor<3> {
+    let [batch, rows, _] = x.dims();
+    let values = host::read(x).expect("packed weights multiply CPU tensors only");
+    let bias = bias.and_then(host::read);
+    let mut y = vec![0f32; batch * rows * w.d_out()];
+    few_row_matmul(Isa::detect(), values.as_slice(), w, bias.as_ref().map(|b| b.as_slice()), &mut y);
+    host::tensor(y, [batch, rows, w.d_out()])
+}

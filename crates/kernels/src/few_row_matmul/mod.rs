@@ -1,0 +1,22 @@
+//! `y = x · W` for one to a few hundred rows of `x`, with `W` frozen and packed once.
+//!
+//! A decode step multiplies very few rows by every weight of the model, so it is bound by reading the weights. They are
+//! stored in panels of [`PANEL`] output columns, `[ceil(d_out / PANEL)][d_in][PANEL]`, so that a panel is one contiguous
+//! stream that is read once for up to [`TILE_ROWS`] rows, with all accumulators in registers.
+//!
+//! Each output element is one chain of fused multiply-adds over `d_in` in increasing order, whatever the number of rows,
+//! threads or the instruction set.
+
+mod kernel;
+mod launch;
+mod packed;
+pub mod reference;
+
+pub use kernel::few_row_matmul;
+pub use launch::matmul;
+pub use packed::{PackError, Packed, RowSource, WeightDtype};
+
+/// Output columns per panel.
+pub const PANEL: usize = 64;
+/// Rows that share one pass over a panel.
+pub const TILE_ROWS: usize = 6;

@@ -1,0 +1,264 @@
+//! Weights in panels.
+
+use super::PANEL;
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// How weights are stored. Products are always accumulated in `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightDtype {
+    /// 32-bit.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of an `f32`.
+    Bf16,
+}
+
+impl WeightDtype {
+    /// Bytes per weight.
+    pub fn bytes(self) -> usize {
+        match self {
+            WeightDtype::F32 => 4,
+            WeightDtype::F16 | WeightDtype::Bf16 => 2,
+        }
+    }
+}
+
+/// Where a weight matrix comes from: rows as checkpoints store them, one per output column of the product.
+pub trait RowSource: Sync {
+    /// Writes rows `rows` of the `[d_out, d_in]` matrix to `out` (`rows.len() * d_in` values).
+    ///
+    /// # Errors
+    /// A one-line description of what could not be read.
+    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String>;
+}
+
+impl RowSource for (&[f32], usize) {
+    /// A matrix in memory with its row length.
+    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
+        out.copy_from_slice(&self.0[rows.start * self.1..rows.end * self.1]);
+        Ok(())
+    }
+}
+
+/// Why packing failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A size is zero or the product overflows.
+    #[error("a weight matrix of {d_out} x {d_in} cannot be packed")]
+    Size {
+        /// Output columns.
+        d_out: usize,
+        /// Input width.
+        d_in: usize,
+    },
+    /// The source failed.
+    #[error("{0}")]
+    Source(String),
+    /// A finite weight became infinite.
+    #[error("weight {value} becomes infinite in half precision")]
+    Overflow {
+        /// The offending weight.
+        value: f32,
+    },
+}
+
+/// Panels begin on cache lines.
+const ALIGN: usize = 64;
+
+/// Zeroed bytes that begin on a cache line. A plain byte vector with a margin: the system hands out zeroed pages lazily,
+/// so the threads that fill the panels also fault them in.
+struct Panels {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Panels {
+    fn zeroed(size: usize) -> Self {
+        let bytes = vec![0u8; size + ALIGN];
+        let start = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
+        Self { bytes, start }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - ALIGN
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len()]
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        let end = self.start + self.len();
+        &mut self.bytes[self.start..end]
+    }
+}
+
+/// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero.
+pub struct Packed {
+    panels: Panels,
+    dtype: WeightDtype,
+    d_in: usize,
+    d_out: usize,
+}
+
+impl std::fmt::Debug for Packed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Packed[{} x {} {:?}]", self.d_out, self.d_in, self.dtype)
+    }
+}
+
+/// Element types of panels. Any bit pattern of their size is a value.
+pub(super) trait Element: Copy + Send + Sync + 'static {
+    fn widen(self) -> f32;
+    /// Converts a row of a panel; with vector instructions where the processor has them.
+    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
+    /// Whether a finite value becomes infinite.
+    fn clips(value: f32) -> bool;
+}
+impl Element for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
+        out.copy_from_slice(values);
+    }
+    fn clips(_: f32) -> bool {
+        false
+    }
+}
+impl Element for f16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
+        out.convert_from_f32_slice(values);
+    }
+    fn clips(value: f32) -> bool {
+        // Halfway between the largest finite f16 and the next power of two.
+        value.abs() >= 65_520.0 && value.is_finite()
+    }
+}
+impl Element for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
+        out.convert_from_f32_slice(values);
+    }
+    fn clips(value: f32) -> bool {
+        value.is_finite() && !bf16::from_f32(value).is_finite()
+    }
+}
+
+impl Packed {
+    /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs one panel of `f32` per thread.
+    ///
+    /// # Errors
+    /// When a size is zero, the source fails, or a finite weight does not fit the storage type.
+    pub fn pack(d_in: usize, d_out: usize, dtype: WeightDtype, source: &dyn RowSource) -> Result<Self, PackError> {
+        let size = PackError::Size { d_out, d_in };
+        if d_in == 0 || d_out == 0 {
+            return Err(size);
+        }
+        let panel_bytes = PANEL * dtype.bytes() * d_in;
+        let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
+        let mut panels = Panels::zeroed(total);
+        panels.as_mut_slice().par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
+            || vec![0f32; PANEL * d_in],
+            |rows, (panel, bytes)| {
+                let range = panel * PANEL..((panel + 1) * PANEL).min(d_out);
+                let rows = &mut rows[..range.len() * d_in];
+                source.read_rows(range, rows).map_err(PackError::Source)?;
+                match dtype {
+                    WeightDtype::F32 => fill::<f32>(rows, d_in, cast_mut(bytes)),
+                    WeightDtype::F16 => fill::<f16>(rows, d_in, cast_mut(bytes)),
+                    WeightDtype::Bf16 => fill::<bf16>(rows, d_in, cast_mut(bytes)),
+                }
+            },
+        )?;
+        Ok(Self { panels, dtype, d_in, d_out })
+    }
+
+    /// Input width.
+    pub fn d_in(&self) -> usize {
+        self.d_in
+    }
+
+    /// Output columns.
+    pub fn d_out(&self) -> usize {
+        self.d_out
+    }
+
+    /// Storage type.
+    pub fn dtype(&self) -> WeightDtype {
+        self.dtype
+    }
+
+    /// Bytes held, padding included.
+    pub fn bytes(&self) -> usize {
+        self.panels.len()
+    }
+
+    /// Copies row `row` of the original `[d_out, d_in]` matrix to `out`: an embedding look-up in tied weights.
+    ///
+    /// # Panics
+    /// If `row >= d_out` or `out` is not `d_in` long.
+    pub fn copy_row(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.d_out && out.len() == self.d_in, "row {row} of {self:?}");
+        match self.dtype {
+            WeightDtype::F32 => self.gather::<f32>(row, out),
+            WeightDtype::F16 => self.gather::<f16>(row, out),
+            WeightDtype::Bf16 => self.gather::<bf16>(row, out),
+        }
+    }
+
+    fn gather<T: Element>(&self, row: usize, out: &mut [f32]) {
+        let panel = &self.elements::<T>()[row / PANEL * self.d_in * PANEL..];
+        for (k, value) in out.iter_mut().enumerate() {
+            *value = panel[k * PANEL + row % PANEL].widen();
+        }
+    }
+
+    /// The panels as elements of the storage type.
+    pub(super) fn elements<T: Element>(&self) -> &[T] {
+        assert_eq!(size_of::<T>(), self.dtype.bytes());
+        let bytes = self.panels.as_slice();
+        // SAFETY: the bytes begin on a cache line, above the alignment of every `T` here, and any bits are a value.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+    }
+}
+
+fn cast_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
+    assert!(bytes.as_ptr().align_offset(ALIGN) == 0, "a panel begins on a cache line");
+    // SAFETY: as in `elements`, and the borrow is exclusive.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
+}
+
+/// Transposes rows `[columns ≤ PANEL, d_in]` into a panel `[d_in][PANEL]`.
+fn fill<T: Element>(rows: &[f32], d_in: usize, panel: &mut [T]) -> Result<(), PackError> {
+    // Blocks of input positions keep the transposition within the first-level cache.
+    const BLOCK: usize = 16;
+    let mut block = [[0f32; PANEL]; BLOCK];
+    for start in (0..d_in).step_by(BLOCK) {
+        let height = BLOCK.min(d_in - start);
+        for (column, row) in rows.chunks_exact(d_in).enumerate() {
+            for (line, &value) in block.iter_mut().zip(&row[start..start + height]) {
+                line[column] = value;
+            }
+        }
+        for (k, line) in block[..height].iter().enumerate() {
+            let at = (start + k) * PANEL;
+            T::narrow_row(line, &mut panel[at..at + PANEL]);
+        }
+    }
+    match rows.iter().find(|&&value| T::clips(value)) {
+        Some(&value) => Err(PackError::Overflow { value }),
+        None => Ok(()),
+    }
+}

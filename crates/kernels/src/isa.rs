@@ -1,0 +1,86 @@
+//! Which vector instructions this processor has.
+
+use std::sync::OnceLock;
+
+/// The instruction sets the CPU kernels are compiled for. All of them perform the same operations in the same order,
+/// with fused multiply-add, so results are equal bit for bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// 512-bit vectors: AVX-512 F, BW, DQ, VL.
+    Avx512,
+    /// 256-bit vectors: AVX2 with FMA and F16C.
+    Avx2,
+    /// Whatever the target guarantees (NEON on aarch64).
+    Portable,
+}
+
+impl Isa {
+    /// The best set this processor has, looked up once.
+    pub fn detect() -> Self {
+        static FOUND: OnceLock<Isa> = OnceLock::new();
+        *FOUND.get_or_init(|| *Self::available().last().unwrap_or(&Isa::Portable))
+    }
+
+    /// Every set this processor can run, worst first.
+    pub fn available() -> Vec<Self> {
+        let mut found = vec![Isa::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 =
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            if avx2 {
+                found.push(Isa::Avx2);
+            }
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx2 && avx512 {
+                found.push(Isa::Avx512);
+            }
+        }
+        found
+    }
+
+    /// The name printed by `gorgon doctor`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Avx512 => "AVX-512",
+            Isa::Avx2 => "AVX2",
+            Isa::Portable => "portable",
+        }
+    }
+}
+
+/// Defines `fn name(isa: Isa, args…)` whose body is compiled once per instruction set. The body and everything it
+/// calls must be `#[inline(always)]`, so that it is compiled with the features of the function it is inlined into.
+macro_rules! per_isa {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$g:ident: $b:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name $(<$g: $b>)? (isa: $crate::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body $(<$g: $b>)? ($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512 $(<$g: $b>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2 $(<$g: $b>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+            match isa {
+                // SAFETY: `Isa` values other than `Portable` come from `Isa::available`, which detected the features.
+                #[cfg(target_arch = "x86_64")]
+                $crate::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::Isa::Avx2 => unsafe { avx2($($arg),*) },
+                #[allow(unreachable_patterns)]
+                _ => body($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use per_isa;

@@ -1,0 +1,140 @@
+//! Arithmetic with a fixed order: sums over sixteen lanes, an exponential without branches.
+//!
+//! Element `i` of a sum always goes to lane `i % 16`, and the lanes are folded in one fixed order, so a sum depends on
+//! its elements alone. Rust never reorders floating-point operations, hence vector and scalar code agree bit for bit.
+
+/// Number of partial sums.
+pub const LANES: usize = 16;
+
+/// Folds sixteen partial sums in a fixed order.
+#[inline(always)]
+pub fn fold(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// `Σ a[i]·b[i]` over the shorter length.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let n = a.len().min(b.len());
+    let (a, b) = (&a[..n], &b[..n]);
+    let mut lanes = [0f32; LANES];
+    let (a16, b16) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let (ra, rb) = (a16.remainder(), b16.remainder());
+    for (x, y) in a16.zip(b16) {
+        for i in 0..LANES {
+            lanes[i] = x[i].mul_add(y[i], lanes[i]);
+        }
+    }
+    for i in 0..ra.len() {
+        lanes[i] = ra[i].mul_add(rb[i], lanes[i]);
+    }
+    fold(lanes)
+}
+
+/// `Σ a[i]`.
+#[inline(always)]
+pub fn sum(a: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for x in chunks {
+        for i in 0..LANES {
+            lanes[i] += x[i];
+        }
+    }
+    for i in 0..rest.len() {
+        lanes[i] += rest[i];
+    }
+    fold(lanes)
+}
+
+/// `e^x`, within 2 units in the last place between -87 and 88; 0 below, infinity above, NaN for NaN.
+///
+/// Cody-Waite reduction by multiples of ln 2, then a polynomial of degree 6 (minimax coefficients of the Cephes
+/// library's `expf`).
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let clamped = x.clamp(-87.0, 88.0);
+    let n = (clamped * LOG2_E).round_ties_even();
+    let r = (-n).mul_add(LN2_LOW, (-n).mul_add(LN2_HIGH, clamped));
+    let mut p = 1.987_569_1e-4_f32;
+    p = p.mul_add(r, 1.398_199_9e-3);
+    p = p.mul_add(r, 8.333_452e-3);
+    p = p.mul_add(r, 4.166_579_6e-2);
+    p = p.mul_add(r, 0.166_666_65);
+    p = p.mul_add(r, 0.5);
+    let y = p.mul_add(r * r, r) + 1.0;
+    // 2^n by its exponent bits; n lies in [-126, 127] after the clamp. A NaN's bits do not matter: y is NaN too.
+    let scale = f32::from_bits(((n as i32 + 127) << 23) as u32);
+    let e = y * scale;
+    if x < -87.0 {
+        0.0
+    } else if x > 88.0 {
+        f32::INFINITY
+    } else {
+        e
+    }
+}
+
+/// `tanh x`, within 3e-7.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    // For small |x| the quotient below would cancel; an odd polynomial (the first terms of the Taylor series) does not.
+    let x2 = x * x;
+    let small = x * x2.mul_add(x2.mul_add(x2.mul_add(-17.0 / 315.0, 2.0 / 15.0), -1.0 / 3.0), 1.0);
+    let e = exp(-2.0 * x.abs());
+    let large = ((1.0 - e) / (1.0 + e)).copysign(x);
+    if x.abs() < 0.15 { small } else { large }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_close_to_the_double_precision_one() {
+        let mut worst = 0f64;
+        for i in -870_000..880_000 {
+            let x = i as f32 * 1e-4;
+            let want = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) - want).abs() / want);
+        }
+        assert!(worst < 2.5e-7, "relative error {worst:e}");
+        assert_eq!(exp(-1e30), 0.0);
+        assert_eq!(exp(1e30), f32::INFINITY);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn tanh_is_close_to_the_double_precision_one() {
+        for i in -200_000..200_000 {
+            let x = i as f32 * 1e-4;
+            let error = (f64::from(tanh(x)) - f64::from(x).tanh()).abs();
+            assert!(error < 3e-7, "tanh({x}) is off by {error:e}");
+        }
+        assert!(tanh(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_what_follows() {
+        let values: Vec<f32> = (0..77).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.013).collect();
+        for n in 0..values.len() {
+            let mut padded = values[..n].to_vec();
+            padded.resize(n + 40, 9.0);
+            assert_eq!(sum(&values[..n]).to_bits(), sum(&padded[..n]).to_bits());
+            assert_eq!(dot(&values[..n], &values[..n]).to_bits(), dot(&padded[..n], &values[..n]).to_bits());
+        }
+    }
+}

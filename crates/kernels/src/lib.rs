@@ -1,0 +1,19 @@
+//! Custom operations, a folder each: `reference.rs` (the definition, plain loops), `kernel.rs` (the CPU kernel over
+//! slices) and `launch.rs` (burn tensors in, burn tensors out, on any device).
+//!
+//! **Rows are independent.** On the CPU, a row of any result is computed by the same sequence of floating-point
+//! operations whatever other rows are computed with it, however many threads run, and wherever the row's keys lie in
+//! the cache. Verifying a token tree therefore equals plain decoding bit for bit. Every kernel keeps to three habits:
+//! each output element has one fixed order of accumulation, work is split between threads along outputs only, and
+//! reductions run over logical positions, never over storage positions.
+
+pub mod activation;
+pub mod few_row_matmul;
+pub mod host;
+mod isa;
+pub mod lanes;
+pub mod norm;
+pub mod rope;
+pub mod tree_attention;
+
+pub use isa::Isa;

@@ -1,0 +1,82 @@
+//! Attention of a few new rows over a cached prefix and over each other.
+//!
+//! Row `i` of a forward pass sees the whole prefix and, of the rows in flight, its ancestors and itself. In a prefill
+//! chunk or a chain these are all rows before it; in a token tree they are the path from the root.
+
+mod kernel;
+mod launch;
+pub mod reference;
+
+pub use kernel::{HostKv, attend as attend_rows};
+pub use launch::{attend, mask};
+
+/// What attention does besides the softmax.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; each serves `heads / kv_heads` query heads.
+    pub kv_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+    pub scale: f32,
+    /// `s ← cap · tanh(s / cap)` before the softmax.
+    pub soft_cap: Option<f32>,
+    /// A row sees itself and the `window - 1` positions before it.
+    pub window: Option<usize>,
+}
+
+/// Which of the rows in flight each of them sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visible {
+    /// Row `i` sees rows `0..=i`: a prompt or a chain.
+    Causal {
+        /// Number of rows.
+        rows: usize,
+    },
+    /// Row `i` sees the listed rows, in the order of their positions, itself last: a token tree.
+    Paths {
+        /// All lists, one after the other.
+        nodes: Vec<u32>,
+        /// Row `i`'s list is `nodes[starts[i]..starts[i + 1]]`.
+        starts: Vec<usize>,
+    },
+}
+
+impl Visible {
+    /// Visibility from one root-to-node path per row.
+    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
+        let (mut nodes, mut starts) = (vec![], vec![0]);
+        for path in paths {
+            nodes.extend(path.iter().map(|&node| node as u32));
+            starts.push(nodes.len());
+        }
+        Visible::Paths { nodes, starts }
+    }
+
+    /// Number of rows in flight.
+    pub fn rows(&self) -> usize {
+        match self {
+            Visible::Causal { rows } => *rows,
+            Visible::Paths { starts, .. } => starts.len() - 1,
+        }
+    }
+
+    /// How many rows in flight row `row` sees, itself included: one more than its depth.
+    pub fn count(&self, row: usize) -> usize {
+        match self {
+            Visible::Causal { .. } => row + 1,
+            Visible::Paths { starts, .. } => starts[row + 1] - starts[row],
+        }
+    }
+
+    /// The `index`-th row that row `row` sees, in the order of positions.
+    #[inline(always)]
+    pub fn nth(&self, row: usize, index: usize) -> usize {
+        match self {
+            Visible::Causal { .. } => index,
+            Visible::Paths { nodes, starts } => nodes[starts[row] + index] as usize,
+        }
+    }
+}

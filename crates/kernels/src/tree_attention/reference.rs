@@ -1,0 +1,43 @@
+//! The definition of tree attention.
+
+use super::{AttentionSpec, Visible};
+
+/// Attention in double precision, one row and one head at a time.
+///
+/// # Shapes
+/// `q [rows, heads · head_dim]`; `key(kv_head, slot)` and `value(kv_head, slot)` give `head_dim` values; rows in flight
+/// lie in slots `prefix..prefix + rows`. Result as `q`.
+pub fn attend<'a>(
+    spec: &AttentionSpec,
+    q: &[f32],
+    prefix: usize,
+    visible: &Visible,
+    key: impl Fn(usize, usize) -> &'a [f32],
+    value: impl Fn(usize, usize) -> &'a [f32],
+) -> Vec<f64> {
+    let (d, group) = (spec.head_dim, spec.heads / spec.kv_heads);
+    let mut out = vec![0f64; q.len()];
+    for row in 0..visible.rows() {
+        let mut slots: Vec<usize> = (0..prefix).collect();
+        slots.extend((0..visible.count(row)).map(|i| prefix + visible.nth(row, i)));
+        let window = spec.window.unwrap_or(usize::MAX).min(slots.len());
+        let slots = &slots[slots.len() - window..];
+        for head in 0..spec.heads {
+            let at = (row * spec.heads + head) * d;
+            let score = |slot: &usize| {
+                let k = key(head / group, *slot);
+                let s: f64 = (0..d).map(|i| f64::from(q[at + i]) * f64::from(k[i])).sum::<f64>() * f64::from(spec.scale);
+                spec.soft_cap.map_or(s, |cap| f64::from(cap) * (s / f64::from(cap)).tanh())
+            };
+            let scores: Vec<f64> = slots.iter().map(score).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+            for (slot, s) in slots.iter().zip(&scores) {
+                for i in 0..d {
+                    out[at + i] += (s - max).exp() / total * f64::from(value(head / group, *slot)[i]);
+                }
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,179 @@
+//! The key/value cache: allocated once, written in place, guarded.
+//!
+//! A forward pass writes the rows in flight into the slots after the committed ones. They count only once they are
+//! committed: [`KvCache::reserve`] opens the room, [`KvCache::commit`] keeps one path of it and
+//! [`KvCache::roll_back`] none. A pass without a reservation, or a second reservation, is an error.
+
+use crate::config::ModelConfig;
+use crate::device::Compute;
+use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_kernels::tree_attention::HostKv;
+
+/// Why the cache refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// No room.
+    #[error("{committed} tokens and {asked} more do not fit a context of {capacity} tokens")]
+    Full {
+        /// Committed rows.
+        committed: usize,
+        /// Rows asked for.
+        asked: usize,
+        /// Rows in all.
+        capacity: usize,
+    },
+    /// A reservation is still open.
+    #[error("{0} rows are reserved and neither committed nor rolled back")]
+    Reserved(usize),
+    /// A commit without a reservation.
+    #[error("no rows are reserved")]
+    NotReserved,
+    /// A path that is no strictly increasing list of reserved rows.
+    #[error("path {path:?} is no increasing list of rows below {reserved}")]
+    Path {
+        /// The path.
+        path: Vec<usize>,
+        /// Reserved rows.
+        reserved: usize,
+    },
+}
+
+/// One layer's keys and values.
+#[derive(Clone, Debug)]
+pub(crate) enum LayerKv {
+    /// On the CPU.
+    Host(HostKv),
+    /// Elsewhere, `[1, kv_heads, capacity, head_dim]` each.
+    Device { keys: Tensor<4>, values: Tensor<4> },
+}
+
+/// Keys and values of all layers for one sequence.
+#[derive(Debug)]
+pub struct KvCache {
+    pub(crate) layers: Vec<LayerKv>,
+    capacity: usize,
+    committed: usize,
+    reserved: Option<usize>,
+    compute: Compute,
+}
+
+impl KvCache {
+    /// Room for `capacity` positions.
+    pub fn new(config: &ModelConfig, compute: &Compute, capacity: usize) -> Self {
+        let layer = || {
+            if compute.is_host() {
+                return LayerKv::Host(HostKv::new(config.kv_heads, capacity, config.head_dim));
+            }
+            let shape = [1, config.kv_heads, capacity, config.head_dim];
+            let zeros = || Tensor::zeros(shape, (compute.device(), compute.format().tensor()));
+            LayerKv::Device { keys: zeros(), values: zeros() }
+        };
+        let layers = (0..config.layers).map(|_| layer()).collect();
+        Self { layers, capacity, committed: 0, reserved: None, compute: compute.clone() }
+    }
+
+    /// Bytes that a cache of `capacity` positions takes.
+    pub fn bytes(config: &ModelConfig, compute: &Compute, capacity: usize) -> usize {
+        let size = if compute.is_host() { 4 } else { compute.format().bytes() };
+        2 * config.layers * config.kv_heads * config.head_dim * capacity * size
+    }
+
+    /// Committed rows.
+    pub fn len(&self) -> usize {
+        self.committed
+    }
+
+    /// True before the first commit.
+    pub fn is_empty(&self) -> bool {
+        self.committed == 0
+    }
+
+    /// Rows in all.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Rows in flight, if there are any.
+    pub fn reserved(&self) -> Option<usize> {
+        self.reserved
+    }
+
+    /// Opens room for `rows` rows in flight.
+    ///
+    /// # Errors
+    /// When rows are already in flight or the cache is full.
+    pub fn reserve(&mut self, rows: usize) -> Result<(), CacheError> {
+        if let Some(open) = self.reserved {
+            return Err(CacheError::Reserved(open));
+        }
+        if self.committed + rows > self.capacity {
+            let (committed, capacity) = (self.committed, self.capacity);
+            return Err(CacheError::Full { committed, asked: rows, capacity });
+        }
+        self.reserved = Some(rows);
+        Ok(())
+    }
+
+    /// Keeps the rows of `path` (row numbers within the reservation, increasing), gathered to be contiguous, and drops
+    /// the others.
+    ///
+    /// # Errors
+    /// When nothing is in flight or the path is none of its.
+    pub fn commit(&mut self, path: &[usize]) -> Result<(), CacheError> {
+        let reserved = self.reserved.ok_or(CacheError::NotReserved)?;
+        let increasing = path.windows(2).all(|pair| pair[0] < pair[1]);
+        if !increasing || path.last().is_some_and(|&last| last >= reserved) {
+            return Err(CacheError::Path { path: path.into(), reserved });
+        }
+        // The part of the path that already lies in place needs no copy: for a chain, all of it.
+        let in_place = path.iter().enumerate().take_while(|&(i, &row)| i == row).count();
+        if in_place < path.len() {
+            self.gather(path, in_place);
+        }
+        self.committed += path.len();
+        self.reserved = None;
+        Ok(())
+    }
+
+    fn gather(&mut self, path: &[usize], in_place: usize) {
+        let start = self.committed;
+        let moved = &path[in_place..];
+        let index: Vec<i32> = moved.iter().map(|&row| (start + row) as i32).collect();
+        let index = (!self.compute.is_host()).then(|| {
+            Tensor::<1, Int>::from_data(TensorData::new(index, [moved.len()]), self.compute.device())
+        });
+        for layer in &mut self.layers {
+            match (layer, &index) {
+                (LayerKv::Host(kv), _) => {
+                    for (i, &row) in path.iter().enumerate().skip(in_place) {
+                        kv.move_slot(start + row, start + i);
+                    }
+                }
+                (LayerKv::Device { keys, values }, Some(index)) => {
+                    for cache in [keys, values] {
+                        let rows = cache.clone().select(2, index.clone());
+                        write_rows(cache, rows, start + in_place);
+                    }
+                }
+                (LayerKv::Device { .. }, None) => {}
+            }
+        }
+    }
+
+    /// Drops the rows in flight, if there are any.
+    pub fn roll_back(&mut self) {
+        self.reserved = None;
+    }
+
+    /// Drops committed rows from `length` on, and the rows in flight.
+    pub fn truncate(&mut self, length: usize) {
+        self.reserved = None;
+        self.committed = self.committed.min(length);
+    }
+}
+
+/// Writes `rows [1, kv_heads, n, head_dim]` at slot `start`, in place.
+pub(crate) fn write_rows(cache: &mut Tensor<4>, rows: Tensor<4>, start: usize) {
+    let [b, h, n, d] = rows.dims();
+    cache.inplace(|cache| cache.slice_assign([0..b, 0..h, start..start + n, 0..d], rows));
+}

@@ -1,0 +1,287 @@
+//! Where a model runs and in which number format.
+
+use burn::tensor::{DType, Device};
+use gorgon_kernels::few_row_matmul::WeightDtype;
+use std::str::FromStr;
+
+/// What `--device` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// A CUDA device if the build and the machine have one, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The CUDA device of this index.
+    Cuda(usize),
+    /// The default Vulkan, Metal or DX12 device, through WGSL.
+    Wgpu,
+}
+
+/// What `--dtype` names: how weights are stored (and, on a GPU, activations too).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub enum FloatFormat {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// Why a device cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// No such name.
+    #[error("--device {0}: expected auto, cpu, cuda, cuda:INDEX or wgpu")]
+    UnknownDevice(String),
+    /// No such name.
+    #[error("--dtype {0}: expected f32, f16 or bf16")]
+    UnknownFormat(String),
+    /// The binary lacks the backend.
+    #[error("--device {name}: this binary was built without it; build with `cargo build --release --features {feature}`")]
+    NotBuilt {
+        /// The device asked for.
+        name: String,
+        /// The cargo feature that brings it.
+        feature: &'static str,
+    },
+    /// The machine lacks the device.
+    #[error("--device {name}: {found}")]
+    NotFound {
+        /// The device asked for.
+        name: String,
+        /// What there is.
+        found: String,
+    },
+    /// The device cannot compute in this format.
+    #[error("--dtype {format}: the device {name} does not support it")]
+    Format {
+        /// The format asked for.
+        format: &'static str,
+        /// The device.
+        name: String,
+    },
+}
+
+impl FromStr for DeviceChoice {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text.split_once(':') {
+            None => match text {
+                "auto" => Some(Self::Auto),
+                "cpu" => Some(Self::Cpu),
+                "cuda" => Some(Self::Cuda(0)),
+                "wgpu" => Some(Self::Wgpu),
+                _ => None,
+            },
+            Some(("cuda", index)) => index.parse().ok().map(Self::Cuda),
+            Some(_) => None,
+        }
+        .ok_or_else(|| DeviceError::UnknownDevice(text.into()))
+    }
+}
+
+impl std::fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Wgpu => f.write_str("wgpu"),
+        }
+    }
+}
+
+impl FromStr for FloatFormat {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "f16" => Ok(Self::F16),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(DeviceError::UnknownFormat(text.into())),
+        }
+    }
+}
+
+impl FloatFormat {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
+    /// Bytes per number.
+    pub fn bytes(self) -> usize {
+        self.packed().bytes()
+    }
+
+    pub(crate) fn packed(self) -> WeightDtype {
+        match self {
+            Self::F32 => WeightDtype::F32,
+            Self::F16 => WeightDtype::F16,
+            Self::Bf16 => WeightDtype::Bf16,
+        }
+    }
+
+    pub(crate) fn tensor(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F16 => DType::F16,
+            Self::Bf16 => DType::BF16,
+        }
+    }
+}
+
+/// A device with a number format.
+///
+/// On the CPU the format is that of the stored weights, and activations are `f32`; elsewhere it is that of both.
+#[derive(Clone, Debug)]
+pub struct Compute {
+    device: Device,
+    choice: DeviceChoice,
+    format: FloatFormat,
+}
+
+impl Compute {
+    /// Resolves a choice of device; without a format the device's own default is taken (`f32` on the CPU and wgpu,
+    /// `bf16` on CUDA).
+    ///
+    /// # Errors
+    /// When the binary or the machine lacks the device, or the device the format.
+    pub fn resolve(choice: DeviceChoice, format: Option<FloatFormat>) -> Result<Self, DeviceError> {
+        let choice = match choice {
+            DeviceChoice::Auto if cuda_devices() > 0 => DeviceChoice::Cuda(0),
+            DeviceChoice::Auto => DeviceChoice::Cpu,
+            named => named,
+        };
+        let (device, default) = match choice {
+            DeviceChoice::Auto | DeviceChoice::Cpu => (Device::flex(), FloatFormat::F32),
+            DeviceChoice::Cuda(index) => (cuda(index)?, FloatFormat::Bf16),
+            DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
+        };
+        let format = format.unwrap_or(default);
+        let compute = Self { device, choice, format };
+        if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
+            return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
+        }
+        Ok(compute)
+    }
+
+    /// The CPU.
+    pub fn cpu(format: FloatFormat) -> Self {
+        Self { device: Device::flex(), choice: DeviceChoice::Cpu, format }
+    }
+
+    /// The burn device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The device by name, never `auto`.
+    pub fn choice(&self) -> DeviceChoice {
+        self.choice
+    }
+
+    /// The number format.
+    pub fn format(&self) -> FloatFormat {
+        self.format
+    }
+
+    /// True on the CPU.
+    pub fn is_host(&self) -> bool {
+        self.choice == DeviceChoice::Cpu
+    }
+}
+
+/// Number of CUDA devices that this binary can use.
+pub fn cuda_devices() -> usize {
+    #[cfg(feature = "cuda")]
+    {
+        Device::enumerate(burn::tensor::DeviceType::Cuda).len()
+    }
+    #[cfg(not(feature = "cuda"))]
+    0
+}
+
+/// Number of wgpu adapters that this binary can use.
+pub fn wgpu_devices() -> usize {
+    #[cfg(feature = "wgpu")]
+    {
+        Device::enumerate(burn::tensor::DeviceType::Wgpu).len()
+    }
+    #[cfg(not(feature = "wgpu"))]
+    0
+}
+
+fn cuda(index: usize) -> Result<Device, DeviceError> {
+    let name = DeviceChoice::Cuda(index).to_string();
+    if !cfg!(feature = "cuda") {
+        return Err(DeviceError::NotBuilt { name, feature: "cuda" });
+    }
+    // Only a count of devices is safe to ask for: opening one that is not there panics deep inside the driver's loader.
+    match cuda_devices() {
+        0 => Err(DeviceError::NotFound { name, found: "no CUDA device or driver was found on this machine".into() }),
+        n if index >= n => Err(DeviceError::NotFound { name, found: format!("this machine has {n} CUDA device(s)") }),
+        _ => Ok(open_cuda(index)),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn open_cuda(index: usize) -> Device {
+    Device::cuda(index)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda(_: usize) -> Device {
+    Device::flex()
+}
+
+fn wgpu() -> Result<Device, DeviceError> {
+    let name = DeviceChoice::Wgpu.to_string();
+    if !cfg!(feature = "wgpu") {
+        return Err(DeviceError::NotBuilt { name, feature: "wgpu" });
+    }
+    match wgpu_devices() {
+        0 => Err(DeviceError::NotFound { name, found: "no Vulkan, Metal or DX12 adapter was found".into() }),
+        _ => Ok(open_wgpu()),
+    }
+}
+
+#[cfg(feature = "wgpu")]
+fn open_wgpu() -> Device {
+    Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn open_wgpu() -> Device {
+    Device::flex()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_and_wrong_ones_refused() {
+        for name in ["auto", "cpu", "cuda:0", "cuda:3", "wgpu"] {
+            assert_eq!(name.parse::<DeviceChoice>().unwrap().to_string(), name);
+        }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        for name in ["", "gpu", "cuda:", "cuda:x", "cpu:1", "cuda:-1"] {
+            assert!(name.parse::<DeviceChoice>().is_err(), "{name}");
+        }
+        assert!("f64".parse::<FloatFormat>().is_err());
+    }
+
+    #[test]
+    fn a_device_that_is_not_built_in_says_how_to_get_it() {
+        if !cfg!(feature = "cuda") {
+            let error = Compute::resolve(DeviceChoice::Cuda(0), None).unwrap_err().to_string();
+            assert!(error.contains("--features cuda"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The backbone: one config-driven decoder that loads Hugging Face checkpoints, hands out taps and verifies token trees
+//! against a cache that is allocated once.
+
+mod attention;
+pub mod cache;
+pub mod config;
+pub mod decoder;
+pub mod device;
+pub mod layout;
+pub mod linear;
+mod mlp;
+mod moe;
+pub mod random;
+pub mod rope;
+pub mod taps;
+pub mod target;
+pub mod weights;

@@ -1,0 +1,203 @@
+//! Frozen linear layers and where their weights come from.
+
+use crate::device::Compute;
+use crate::weights::{Checkpoint, WeightsError};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A weight matrix in the layout its device reads fastest.
+#[derive(Clone, Debug)]
+pub enum Weight {
+    /// CPU: panels of output columns.
+    Packed(Arc<Packed>),
+    /// Other devices: `[out, in]`, multiplied through its transposed view.
+    Dense(Tensor<2>),
+}
+
+/// `y = x · Wᵀ + b`.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Weight,
+    bias: Option<Tensor<1>>,
+}
+
+impl Linear {
+    /// The layer applied to every row.
+    ///
+    /// # Shapes
+    /// `x [batch, rows, in]`, result `[batch, rows, out]`.
+    pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
+        match &self.weight {
+            Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref()),
+            Weight::Dense(weight) => {
+                let y = x.clone().matmul(weight.clone().transpose().unsqueeze());
+                match &self.bias {
+                    Some(bias) => y + bias.clone().unsqueeze(),
+                    None => y,
+                }
+            }
+        }
+    }
+
+    /// Bytes of the weights.
+    pub fn bytes(&self) -> usize {
+        let bias = self.bias.as_ref().map_or(0, |bias| bias.dims()[0] * 4);
+        bias + match &self.weight {
+            Weight::Packed(weight) => weight.bytes(),
+            Weight::Dense(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
+        }
+    }
+
+    /// A layer without bias that shares a table's weights.
+    pub(crate) fn shared(weight: &Weight) -> Self {
+        Self { weight: weight.clone(), bias: None }
+    }
+}
+
+/// A table of rows looked up by token.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    weight: Weight,
+    scale: f32,
+}
+
+impl Embedding {
+    /// A table over `weight [vocab, d]` whose rows are multiplied by `scale`.
+    pub(crate) fn new(weight: Weight, scale: f32) -> Self {
+        Self { weight, scale }
+    }
+
+    /// The weights, for an LM head that shares them.
+    pub(crate) fn weight(&self) -> &Weight {
+        &self.weight
+    }
+
+    /// The rows of `tokens`.
+    ///
+    /// # Shapes
+    /// Result `[1, tokens, d]`.
+    ///
+    /// # Panics
+    /// If a token is outside the table; callers check ids where they enter.
+    pub fn look_up(&self, tokens: &[u32], device: &Device) -> Tensor<3> {
+        let rows = match &self.weight {
+            Weight::Packed(table) => {
+                let d = table.d_in();
+                let mut rows = vec![0f32; tokens.len() * d];
+                for (&token, row) in tokens.iter().zip(rows.chunks_exact_mut(d)) {
+                    table.copy_row(token as usize, row);
+                }
+                gorgon_kernels::host::tensor(rows, [1, tokens.len(), d])
+            }
+            Weight::Dense(table) => {
+                let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
+                let ids = Tensor::<1, Int>::from_data(TensorData::new(ids, [tokens.len()]), device);
+                table.clone().select(0, ids).unsqueeze()
+            }
+        };
+        if self.scale == 1.0 { rows } else { rows * self.scale }
+    }
+}
+
+/// Reads layers from a checkpoint onto a device.
+pub(crate) struct Loader<'a> {
+    pub checkpoint: &'a Checkpoint,
+    pub compute: &'a Compute,
+}
+
+impl Loader<'_> {
+    /// A linear layer whose rows are those of the named projections, one after the other.
+    pub fn linear(&self, names: &[String], bias: bool) -> Result<Linear, WeightsError> {
+        let weights: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
+        let weight = self.weight(&weights)?;
+        let bias = if bias {
+            let mut values = vec![];
+            for name in names {
+                values.extend(self.checkpoint.read_all(&format!("{name}.bias"))?);
+            }
+            Some(self.vector(values))
+        } else {
+            None
+        };
+        Ok(Linear { weight, bias })
+    }
+
+    /// A matrix whose rows are those of the named tensors, one after the other.
+    pub fn weight(&self, names: &[String]) -> Result<Weight, WeightsError> {
+        let rows = Rows::new(self.checkpoint, names);
+        let (d_in, d_out) = (rows.d_in, rows.height());
+        if self.compute.is_host() {
+            let packed = Packed::pack(d_in, d_out, self.compute.format().packed(), &rows);
+            return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
+        }
+        let mut values = vec![0f32; d_in * d_out];
+        rows.read_rows(0..d_out, &mut values).map_err(|reason| rows.error(PackError::Source(reason)))?;
+        let data = TensorData::new(values, [d_out, d_in]).convert_dtype(self.compute.format().tensor());
+        Ok(Weight::Dense(Tensor::from_data(data, self.compute.device())))
+    }
+
+    /// A norm's weights; `plus_one` for checkpoints that store them minus one.
+    pub fn norm(&self, name: &str, plus_one: bool) -> Result<Tensor<1>, WeightsError> {
+        let mut values = self.checkpoint.read_all(name)?;
+        if plus_one {
+            values.iter_mut().for_each(|v| *v += 1.0);
+        }
+        // Norms are computed in f32 everywhere, so their few weights stay in f32.
+        let size = values.len();
+        Ok(Tensor::from_data(TensorData::new(values, [size]), self.compute.device()))
+    }
+
+    fn vector(&self, values: Vec<f32>) -> Tensor<1> {
+        let size = values.len();
+        let mut data = TensorData::new(values, [size]);
+        if !self.compute.is_host() {
+            data = data.convert_dtype(self.compute.format().tensor());
+        }
+        Tensor::from_data(data, self.compute.device())
+    }
+}
+
+/// Rows of one or more tensors of equal width, one after the other.
+struct Rows<'a> {
+    checkpoint: &'a Checkpoint,
+    parts: Vec<(&'a str, usize)>,
+    d_in: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(checkpoint: &'a Checkpoint, names: &'a [String]) -> Self {
+        let shape = |name: &str| checkpoint.entries().get(name).map_or(&[0, 0][..], |entry| entry.shape.as_slice());
+        let parts = names.iter().map(|name| (name.as_str(), shape(name)[0])).collect();
+        let d_in = names.first().map_or(0, |name| shape(name).get(1).copied().unwrap_or(0));
+        Self { checkpoint, parts, d_in }
+    }
+
+    fn height(&self) -> usize {
+        self.parts.iter().map(|(_, rows)| rows).sum()
+    }
+
+    fn error(&self, error: PackError) -> WeightsError {
+        let tensor = self.parts.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" + ");
+        WeightsError::Tensor { path: self.checkpoint.dir().into(), tensor, reason: error.to_string() }
+    }
+}
+
+impl RowSource for Rows<'_> {
+    fn read_rows(&self, rows: Range<usize>, mut out: &mut [f32]) -> Result<(), String> {
+        let mut first = 0;
+        for &(name, height) in &self.parts {
+            let from = rows.start.max(first);
+            let to = rows.end.min(first + height);
+            if from < to {
+                let (head, rest) = out.split_at_mut((to - from) * self.d_in);
+                let range = (from - first) * self.d_in..(to - first) * self.d_in;
+                self.checkpoint.read(name, range, head).map_err(|error| error.to_string())?;
+                out = rest;
+            }
+            first += height;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Randomly initialised checkpoints: for measuring speed, which does not depend on what the weights say.
+
+use crate::config::ModelConfig;
+use crate::device::FloatFormat;
+use crate::layout;
+use gorgon_core::accept::draws::Seeded;
+use safetensors::{Dtype, View, serialize_to_file};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+/// Sizes of a Llama.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LlamaShape {
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward network.
+    pub intermediate_size: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Vocabulary; at least [`BYTE_VOCAB`].
+    pub vocab_size: usize,
+    /// Longest context.
+    pub max_positions: usize,
+}
+
+/// Tokens of the byte-level tokenizer that comes with a random checkpoint: 256 bytes, `<s>` and `</s>`.
+pub const BYTE_VOCAB: usize = 258;
+
+impl LlamaShape {
+    /// The `config.json` of this shape.
+    pub fn config(&self, format: FloatFormat) -> Value {
+        let dtype = match format {
+            FloatFormat::F32 => "float32",
+            FloatFormat::F16 => "float16",
+            FloatFormat::Bf16 => "bfloat16",
+        };
+        json!({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+            "hidden_size": self.hidden_size, "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads, "vocab_size": self.vocab_size,
+            "max_position_embeddings": self.max_positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+            "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": dtype
+        })
+    }
+
+    /// Writes a checkpoint with a byte-level tokenizer into `dir`, which is created.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn write(&self, dir: &Path, format: FloatFormat, seed: u64) -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        let config = self.config(format);
+        let parsed = ModelConfig::from_json(&config).map_err(io::Error::other)?;
+        let tensor = |(i, spec): (usize, layout::TensorSpec)| {
+            (spec.name.clone(), RandomTensor { spec, format, seed, stream: i as u64 })
+        };
+        let tensors: Vec<_> = layout::tensors(&parsed).into_iter().enumerate().map(tensor).collect();
+        gorgon_runs::atomic::write_path(&dir.join("model.safetensors"), |path| {
+            serialize_to_file(tensors, None, path).map_err(io::Error::other)
+        })?;
+        let files = [
+            ("tokenizer.json", byte_tokenizer()),
+            ("tokenizer_config.json", json!({"bos_token": "<s>", "eos_token": "</s>"})),
+            ("config.json", config),
+        ];
+        for (name, value) in files {
+            gorgon_runs::atomic::write(&dir.join(name), |f| serde_json::to_writer_pretty(f, &value).map_err(io::Error::other))?;
+        }
+        Ok(())
+    }
+}
+
+/// A tensor whose values are drawn when they are written, so that a checkpoint of any size needs little memory.
+struct RandomTensor {
+    spec: layout::TensorSpec,
+    format: FloatFormat,
+    seed: u64,
+    stream: u64,
+}
+
+impl View for RandomTensor {
+    fn dtype(&self) -> Dtype {
+        match self.format {
+            FloatFormat::F32 => Dtype::F32,
+            FloatFormat::F16 => Dtype::F16,
+            FloatFormat::Bf16 => Dtype::BF16,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.spec.shape
+    }
+
+    /// Norms are one; matrices are uniform with a variance of `1 / d_in`, so that activations keep their size.
+    fn data(&self) -> Cow<'_, [u8]> {
+        let mut draws = Seeded::stream(self.seed, self.stream);
+        let bound = match self.spec.shape.as_slice() {
+            [_, d_in] => (3.0 / *d_in as f64).sqrt(),
+            _ => 0.0,
+        };
+        let mut bytes = Vec::with_capacity(self.data_len());
+        for _ in 0..self.spec.shape.iter().product::<usize>() {
+            let value = if bound == 0.0 { 1.0 } else { ((draws.uniform() * 2.0 - 1.0) * bound) as f32 };
+            match self.format {
+                FloatFormat::F32 => bytes.extend(value.to_le_bytes()),
+                FloatFormat::F16 => bytes.extend(half::f16::from_f32(value).to_le_bytes()),
+                FloatFormat::Bf16 => bytes.extend(half::bf16::from_f32(value).to_le_bytes()),
+            }
+        }
+        bytes.into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.spec.shape.iter().product::<usize>() * self.format.bytes()
+    }
+}
+
+/// A tokenizer with one token per byte.
+fn byte_tokenizer() -> Value {
+    let special = |id: u32, content: &str| {
+        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+               "normalized": false, "special": true})
+    };
+    // Byte-level tokenizers write bytes as printable characters: printable ones as themselves, the others from U+0100.
+    let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    let mut moved = 0x100;
+    let mut vocab = serde_json::Map::new();
+    for byte in 0..256 {
+        let code = if printable(byte) { byte } else { moved };
+        moved += u32::from(!printable(byte));
+        vocab.insert(char::from_u32(code).unwrap_or_default().to_string(), byte.into());
+    }
+    vocab.insert("<s>".into(), 256.into());
+    vocab.insert("</s>".into(), 257.into());
+    json!({
+        "version": "1.0",
+        "added_tokens": [special(256, "<s>"), special(257, "</s>")],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [256], "tokens": ["<s>"]}}
+        },
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
+    })
+}

@@ -1,0 +1,125 @@
+//! Rotary position embedding: frequencies, their scaling, and the table of cosines and sines.
+
+/// How rotary frequencies are stretched for contexts longer than the pretraining's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// As trained.
+    None,
+    /// All frequencies divided by a factor.
+    Linear {
+        /// The factor.
+        factor: f64,
+    },
+    /// Llama 3: high frequencies stay, low ones are divided by the factor, those between are interpolated.
+    Llama3 {
+        /// The factor.
+        factor: f64,
+        /// Wavelengths above `original_length / low` are divided by the factor.
+        low: f64,
+        /// Wavelengths below `original_length / high` stay.
+        high: f64,
+        /// Context length of the pretraining, in tokens.
+        original_length: f64,
+    },
+}
+
+/// Rotary settings of a decoder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Base of the frequencies: `θ^(-2i/r)`.
+    pub theta: f64,
+    /// Rotated dimensions of a head, r.
+    pub rotary_dim: usize,
+    /// Stretching.
+    pub scaling: RopeScaling,
+}
+
+impl RopeConfig {
+    /// The `r / 2` frequencies, in radians per position.
+    pub fn frequencies(&self) -> Vec<f32> {
+        let plain = |i: usize| 1.0 / (self.theta as f32).powf(2.0 * i as f32 / self.rotary_dim as f32);
+        (0..self.rotary_dim / 2).map(|i| self.stretch(plain(i))).collect()
+    }
+
+    fn stretch(&self, frequency: f32) -> f32 {
+        match self.scaling {
+            RopeScaling::None => frequency,
+            RopeScaling::Linear { factor } => frequency / factor as f32,
+            RopeScaling::Llama3 { factor, low, high, original_length } => {
+                let wavelength = std::f64::consts::TAU / f64::from(frequency);
+                if wavelength < original_length / high {
+                    frequency
+                } else if wavelength > original_length / low {
+                    frequency / factor as f32
+                } else {
+                    let smooth = (original_length / wavelength - low) / (high - low);
+                    let f = f64::from(frequency);
+                    ((1.0 - smooth) * f / factor + smooth * f) as f32
+                }
+            }
+        }
+    }
+}
+
+/// Cosines and sines of every position of a context.
+#[derive(Clone, Debug)]
+pub struct RopeTable {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+    half: usize,
+}
+
+impl RopeTable {
+    /// The table for positions `0..positions`. Angles are `f32` products, as checkpoints were trained with.
+    pub fn new(config: &RopeConfig, positions: usize) -> Self {
+        let frequencies = config.frequencies();
+        let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| p as f32 * f));
+        let (sin, cos) = angles.map(f32::sin_cos).unzip();
+        Self { cos, sin, half: frequencies.len() }
+    }
+
+    /// Number of angles per position, `r / 2`.
+    pub fn half(&self) -> usize {
+        self.half
+    }
+
+    /// Number of positions.
+    pub fn positions(&self) -> usize {
+        self.cos.len() / self.half
+    }
+
+    /// Cosines and sines of one position.
+    pub fn at(&self, position: usize) -> (&[f32], &[f32]) {
+        let range = position * self.half..(position + 1) * self.half;
+        (&self.cos[range.clone()], &self.sin[range])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_scaling_divides_positions() {
+        let plain = RopeConfig { theta: 10_000.0, rotary_dim: 8, scaling: RopeScaling::None };
+        let linear = RopeConfig { scaling: RopeScaling::Linear { factor: 4.0 }, ..plain };
+        let (a, b) = (RopeTable::new(&plain, 5), RopeTable::new(&linear, 17));
+        for p in 0..5 {
+            for (x, y) in a.at(p).0.iter().zip(b.at(4 * p).0) {
+                assert!((x - y).abs() < 1e-6);
+            }
+        }
+        assert_eq!((b.half(), b.positions()), (4, 17));
+    }
+
+    #[test]
+    fn llama3_scaling_has_three_bands() {
+        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original_length: 64.0 };
+        let config = RopeConfig { theta: 500_000.0, rotary_dim: 16, scaling };
+        let plain = RopeConfig { scaling: RopeScaling::None, ..config }.frequencies();
+        let ratios: Vec<f32> = config.frequencies().iter().zip(&plain).map(|(a, b)| a / b).collect();
+        assert_eq!(ratios[0], 1.0);
+        assert!(ratios[1] < 1.0 && ratios[1] > 0.125, "{ratios:?}");
+        assert!(ratios[2..].iter().all(|&r| (r - 0.125).abs() < 1e-6), "{ratios:?}");
+    }
+}

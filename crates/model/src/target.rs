@@ -1,0 +1,135 @@
+//! The target: a decoder with one sequence's cache, seen by the decode loop.
+
+use crate::cache::KvCache;
+use crate::decoder::{Decoder, ModelError, PassOutput};
+use crate::taps::Taps;
+use burn::tensor::{DType, Tensor};
+use gorgon_core::{Token, tree::TokenTree};
+use gorgon_kernels::tree_attention::Visible;
+use std::sync::Arc;
+
+/// Prompt tokens per forward pass: bounds the memory of a long prompt.
+const PREFILL_CHUNK: usize = 256;
+
+/// A sequence being decoded.
+#[derive(Debug)]
+pub struct Target {
+    decoder: Arc<Decoder>,
+    cache: KvCache,
+    taps: Taps,
+}
+
+impl Target {
+    /// A target for one sequence of at most `capacity` tokens, drafts in flight included.
+    pub fn new(decoder: Arc<Decoder>, capacity: usize, taps: Taps) -> Self {
+        let cache = decoder.new_cache(capacity);
+        Self { decoder, cache, taps }
+    }
+
+    /// The decoder.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Committed tokens.
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// True before the first commit.
+    pub fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+
+    /// Tokens that fit in all.
+    pub fn capacity(&self) -> usize {
+        self.cache.capacity()
+    }
+
+    /// Drops committed tokens from `length` on.
+    pub fn truncate(&mut self, length: usize) {
+        self.cache.truncate(length);
+    }
+
+    /// Forgets the sequence.
+    pub fn reset(&mut self) {
+        self.cache.truncate(0);
+    }
+
+    /// Runs `tokens` after the committed ones, in chunks, and commits them.
+    ///
+    /// # Shapes
+    /// The output has one row per token.
+    ///
+    /// # Errors
+    /// When there are no tokens, they do not fit, or one is outside the vocabulary; nothing is committed then.
+    pub fn prefill(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        if tokens.is_empty() {
+            return Err(ModelError::EmptyPrompt);
+        }
+        self.decoder.check_tokens(tokens)?;
+        // Asked for as a whole first, so that a prompt that does not fit changes nothing.
+        self.cache.reserve(tokens.len())?;
+        self.cache.roll_back();
+        let mut hidden = vec![];
+        let mut taps: Vec<Vec<Tensor<3>>> = vec![vec![]; self.taps.layers().len()];
+        for chunk in tokens.chunks(PREFILL_CHUNK) {
+            self.cache.reserve(chunk.len())?;
+            let visible = Visible::Causal { rows: chunk.len() };
+            let output = self.decoder.forward(chunk, &visible, &mut self.cache, &self.taps)?;
+            let rows: Vec<usize> = (0..chunk.len()).collect();
+            self.cache.commit(&rows)?;
+            hidden.push(output.hidden);
+            taps.iter_mut().zip(output.taps).for_each(|(all, tap)| all.push(tap));
+        }
+        Ok(PassOutput { hidden: join(hidden), taps: taps.into_iter().map(join).collect() })
+    }
+
+    /// One forward pass over a tree whose root follows the committed tokens. The rows stay in flight until
+    /// [`Self::commit`].
+    ///
+    /// # Shapes
+    /// The output has one row per node.
+    ///
+    /// # Errors
+    /// When the tree does not fit or a token is outside the vocabulary; nothing stays in flight then.
+    pub fn verify(&mut self, tree: &TokenTree) -> Result<PassOutput, ModelError> {
+        self.cache.reserve(tree.len())?;
+        let paths: Vec<Vec<usize>> = (0..tree.len()).map(|node| tree.path(node)).collect();
+        let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+        let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.taps);
+        if output.is_err() {
+            self.cache.roll_back();
+        }
+        output
+    }
+
+    /// Keeps the rows of an accepted path (nodes from the root on) and drops the others.
+    ///
+    /// # Errors
+    /// When no tree is in flight or the path is none of its.
+    pub fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
+        Ok(self.cache.commit(path)?)
+    }
+
+    /// The logits of hidden states as rows on the host: the step's one read from the device.
+    ///
+    /// # Shapes
+    /// `hidden [1, rows, d]`, result `[rows · V]`, row-major.
+    pub fn logits(&self, hidden: &Tensor<3>) -> Vec<f32> {
+        read(self.decoder.logits(hidden))
+    }
+}
+
+/// A tensor's values in `f32` on the host, row-major.
+pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    let data = tensor.cast(DType::F32).into_data();
+    data.try_into_vec().expect("the tensor was cast to f32")
+}
+
+fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => Tensor::cat(parts, 1),
+    }
+}

@@ -1,0 +1,362 @@
+//! Text to token ids and back: a model folder's `tokenizer.json`, and decoding as tokens arrive.
+//!
+//! The engine never sees text; this is the only place where ids become characters. Decoded text is exactly what the
+//! tokenizer's own decoder says. The optional clean-up of spaces before punctuation that some libraries apply
+//! (`clean_up_tokenization_spaces`) is left out: it loses information and cannot be applied to a stream.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokenizers::{AddedToken, Tokenizer};
+
+/// What can go wrong with a tokenizer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TextError {
+    /// The folder has no `tokenizer.json`.
+    #[error("{path}: not found; the model needs a tokenizer.json (convert a tokenizer.model with the model's own tools)")]
+    Missing {
+        /// Where the file should be.
+        path: PathBuf,
+    },
+    /// A file is there but cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in one line.
+        reason: String,
+    },
+    /// The tokenizer knows ids that the model has no embedding for.
+    #[error("{path}: token id {id} ({token:?}) lies outside the model's vocabulary of {model_vocab}")]
+    OutsideVocabulary {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// The largest token id.
+        id: u32,
+        /// Its text.
+        token: String,
+        /// The number of rows of the model's embedding.
+        model_vocab: usize,
+    },
+    /// The tokenizer refused to encode or decode.
+    #[error("{path}: cannot {action}: {reason}")]
+    Failed {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// `encode` or `decode`.
+        action: &'static str,
+        /// What the tokenizer said.
+        reason: String,
+    },
+}
+
+/// The keys of `tokenizer_config.json`; empty when a folder has none.
+#[derive(Debug, Clone, Default)]
+pub struct TokenizerConfig {
+    path: PathBuf,
+    keys: Map<String, Value>,
+}
+
+impl TokenizerConfig {
+    /// Reads `tokenizer_config.json` of a model folder; a missing file gives an empty config.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a JSON object.
+    pub fn read(folder: &Path) -> Result<Self, TextError> {
+        let path = folder.join("tokenizer_config.json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
+            Err(source) => return Err(TextError::Read { path, source }),
+        };
+        match serde_json::from_str(&text) {
+            Ok(Value::Object(keys)) => Ok(Self { path, keys }),
+            Ok(_) => Err(TextError::Invalid { path, reason: "not a JSON object".into() }),
+            Err(e) => Err(TextError::Invalid { path, reason: e.to_string() }),
+        }
+    }
+
+    /// The file this was, or would have been, read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.keys.get(key)
+    }
+
+    /// The text of a special token such as `bos_token`: a string, or an object with `content`.
+    pub fn token(&self, key: &str) -> Option<&str> {
+        match self.keys.get(key)? {
+            Value::String(text) => Some(text),
+            Value::Object(token) => token.get("content")?.as_str(),
+            _ => None,
+        }
+    }
+}
+
+/// The ids of the special tokens that `tokenizer_config.json` names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Beginning of sequence.
+    pub bos: Option<u32>,
+    /// End of sequence (`generation_config.json` may name more).
+    pub eos: Option<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+    /// Unknown.
+    pub unk: Option<u32>,
+}
+
+/// A tokenizer with its special tokens. Clones share the vocabulary.
+#[derive(Debug, Clone)]
+pub struct Text {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    tokenizer: Tokenizer,
+    special_ids: SpecialIds,
+    /// Ids that decoding without special tokens leaves out.
+    hidden: HashSet<u32>,
+    /// Ids put around every text, where `tokenizer_config.json` overrules the tokenizer's own post-processor.
+    frame: Option<Frame>,
+    max_id: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frame {
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+impl Text {
+    /// Loads `tokenizer.json`, and `tokenizer_config.json` where there is one, from a model folder.
+    ///
+    /// # Errors
+    /// A file is missing, unreadable or not a tokenizer.
+    pub fn load(folder: &Path) -> Result<Self, TextError> {
+        let config = TokenizerConfig::read(folder)?;
+        let path = folder.join("tokenizer.json");
+        if !path.is_file() {
+            return Err(TextError::Missing { path });
+        }
+        let invalid = |e: &dyn std::fmt::Display| TextError::Invalid { path: path.clone(), reason: one_line(e) };
+        let mut tokenizer = Tokenizer::from_file(&path).map_err(|e| invalid(&e))?;
+        // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
+        tokenizer.with_truncation(None).map_err(|e| invalid(&e))?;
+        tokenizer.with_padding(None);
+        mark_special(&mut tokenizer, &config);
+
+        let id = |key| config.token(key).and_then(|token| tokenizer.token_to_id(token));
+        let special_ids = SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
+        let hidden = tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
+        let max_id = tokenizer.get_vocab(true).into_values().max();
+        let frame = frame(&tokenizer, &config, special_ids).map_err(|e| invalid(&e))?;
+        Ok(Self { inner: Arc::new(Inner { path, tokenizer, special_ids, hidden, frame, max_id }) })
+    }
+
+    /// The ids of a text; `add_special` adds the special tokens that the tokenizer puts around every text.
+    ///
+    /// Text that spells a special token becomes that token.
+    ///
+    /// # Errors
+    /// The tokenizer has no token for some character and no token for unknown ones.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
+        let frame = self.inner.frame.filter(|_| add_special);
+        let own = add_special && self.inner.frame.is_none();
+        let encoding = self.inner.tokenizer.encode_fast(text, own).map_err(|e| self.failed("encode", &e))?;
+        let Some(frame) = frame else { return Ok(encoding.get_ids().to_vec()) };
+        Ok(frame.before.into_iter().chain(encoding.get_ids().iter().copied()).chain(frame.after).collect())
+    }
+
+    /// The text of some ids; `skip_special` leaves special tokens out.
+    ///
+    /// Ids without a token are left out; bytes that are no character become U+FFFD.
+    ///
+    /// # Errors
+    /// The tokenizer's decoder fails.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TextError> {
+        self.inner.tokenizer.decode(ids, skip_special).map_err(|e| self.failed("decode", &e))
+    }
+
+    /// The text of one token as the vocabulary spells it, or `None` for an id without a token.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.tokenizer.id_to_token(id)
+    }
+
+    /// The number of tokens, added ones included.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.tokenizer.get_vocab_size(true)
+    }
+
+    /// The largest token id, or `None` for an empty vocabulary.
+    pub fn max_id(&self) -> Option<u32> {
+        self.inner.max_id
+    }
+
+    /// The ids of the special tokens that `tokenizer_config.json` names.
+    pub fn special_ids(&self) -> SpecialIds {
+        self.inner.special_ids
+    }
+
+    /// The tokenizer file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Checks that the model has a row for every token. A model may well have more rows than there are tokens.
+    ///
+    /// # Errors
+    /// Some token id is not below `model_vocab`.
+    pub fn check_vocab(&self, model_vocab: usize) -> Result<(), TextError> {
+        match self.inner.max_id {
+            Some(id) if id as usize >= model_vocab => Err(TextError::OutsideVocabulary {
+                path: self.inner.path.clone(),
+                id,
+                token: self.token(id).unwrap_or_default(),
+                model_vocab,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A decoder for ids that arrive one after another.
+    pub fn stream(&self, skip_special: bool) -> StreamDecoder {
+        StreamDecoder { text: self.clone(), skip_special, context: None, pending: Vec::new(), next_try: 0 }
+    }
+
+    fn failed(&self, action: &'static str, e: &dyn std::fmt::Display) -> TextError {
+        TextError::Failed { path: self.inner.path.clone(), action, reason: one_line(e) }
+    }
+}
+
+/// Marks the named special tokens as special: not every `tokenizer.json` does, but decoding has to leave them out.
+fn mark_special(tokenizer: &mut Tokenizer, config: &TokenizerConfig) {
+    let known = tokenizer.get_added_tokens_decoder();
+    let missing: Vec<AddedToken> = ["bos_token", "eos_token", "pad_token", "unk_token"]
+        .iter()
+        .filter_map(|key| config.token(key))
+        .filter(|token| !token.is_empty() && tokenizer.token_to_id(token).is_some())
+        .filter(|token| !known.values().any(|t| t.special && t.content == **token))
+        .map(|token| AddedToken::from(token, true).normalized(false))
+        .collect();
+    tokenizer.add_special_tokens(&missing);
+}
+
+/// What `add_bos_token` and `add_eos_token` of the config put around a text: where either key is given, they overrule
+/// `tokenizer.json`, and a key that is not given keeps what `tokenizer.json` does.
+fn frame(tokenizer: &Tokenizer, config: &TokenizerConfig, ids: SpecialIds) -> tokenizers::Result<Option<Frame>> {
+    let flag = |key| config.get(key).and_then(Value::as_bool);
+    let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
+    if bos.is_none() && eos.is_none() {
+        return Ok(None);
+    }
+    let around = tokenizer.encode_fast("", true)?;
+    let around = around.get_ids();
+    let before = ids.bos.filter(|id| bos.unwrap_or(around.first() == Some(id)));
+    let after = ids.eos.filter(|id| eos.unwrap_or(around.last() == Some(id)));
+    Ok(Some(Frame { before, after }))
+}
+
+/// Decodes ids as they arrive into pieces of text that never cut a character in two.
+///
+/// The pieces in a row, with [`finish`](Self::finish) at the end, are exactly [`Text::decode`] of all ids. To keep that
+/// promise a piece may be held back: until a character is complete, and, for tokenizers that spell rare characters as
+/// byte tokens, until the run of byte tokens ends, because one wrong byte makes the whole run undecodable.
+///
+/// Each id costs amortised constant time: only the ids since the last piece are decoded, with the token before them as
+/// context for spaces.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder {
+    text: Text,
+    skip_special: bool,
+    /// The last token of the previous piece.
+    context: Option<u32>,
+    /// Ids of which no text is out yet.
+    pending: Vec<u32>,
+    /// Decode again only when this many ids are pending. It grows geometrically while the text ends inside a character,
+    /// so that a model that babbles broken bytes does not make decoding quadratic.
+    next_try: usize,
+}
+
+impl StreamDecoder {
+    /// Takes the next id and returns the text that became certain, often empty.
+    ///
+    /// # Errors
+    /// As [`Text::decode`].
+    pub fn push(&mut self, id: u32) -> Result<String, TextError> {
+        let Some(token) = self.text.token(id) else { return Ok(String::new()) };
+        if self.skip_special && self.text.inner.hidden.contains(&id) {
+            return Ok(String::new());
+        }
+        self.pending.push(id);
+        if is_byte_token(&token) || self.pending.len() < self.next_try {
+            return Ok(String::new());
+        }
+        match self.new_text()? {
+            Some(text) if !text.ends_with(char::REPLACEMENT_CHARACTER) => {
+                self.restart(Some(id));
+                Ok(text)
+            }
+            _ => {
+                self.next_try = self.pending.len() + 1 + self.pending.len() / 4;
+                Ok(String::new())
+            }
+        }
+    }
+
+    /// Returns the text still held back and makes the decoder ready for another sequence.
+    ///
+    /// # Errors
+    /// As [`Text::decode`].
+    pub fn finish(&mut self) -> Result<String, TextError> {
+        let text = match self.new_text()? {
+            Some(text) => text,
+            None => self.text.decode(&self.pending, self.skip_special)?,
+        };
+        self.restart(None);
+        Ok(text)
+    }
+
+    /// The text of the pending ids after the context, or `None` where the decoder changes the context's own text.
+    fn new_text(&self) -> Result<Option<String>, TextError> {
+        if self.pending.is_empty() {
+            return Ok(Some(String::new()));
+        }
+        let context = self.context.as_slice();
+        let before = self.text.decode(context, self.skip_special)?;
+        let all = self.text.decode(&[context, self.pending.as_slice()].concat(), self.skip_special)?;
+        Ok(all.strip_prefix(&before).map(str::to_owned))
+    }
+
+    fn restart(&mut self, context: Option<u32>) {
+        self.context = context;
+        self.pending.clear();
+        self.next_try = 0;
+    }
+}
+
+/// A token that stands for one byte, spelled `<0x0A>`.
+fn is_byte_token(token: &str) -> bool {
+    token.len() == 6
+        && token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>')).is_some_and(|t| u8::from_str_radix(t, 16).is_ok())
+}
+
+fn one_line(message: &dyn std::fmt::Display) -> String {
+    message.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,406 @@
+//! Safetensors checkpoints: one file, or shards with an index; every byte untrusted.
+//!
+//! Headers are read and checked first, so that all problems of a checkpoint are reported at once and nothing is
+//! allocated for a file that lies about its contents. Tensor data is then read piecewise at known offsets: no mapping,
+//! no second copy of a tensor.
+
+use crate::{config::ModelConfig, layout};
+use safetensors::{Dtype, tensor::Metadata};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
+
+/// Why a checkpoint cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// The folder holds no safetensors checkpoint.
+    #[error("{dir}: no model.safetensors and no model.safetensors.index.json{hint}")]
+    NotFound {
+        /// The folder.
+        dir: PathBuf,
+        /// What is there instead.
+        hint: &'static str,
+    },
+    /// A file cannot be opened or read.
+    #[error("{path}: cannot be read: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is no valid safetensors file.
+    #[error("{path}: not a valid safetensors file: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The index is wrong.
+    #[error("{path}: {reason}")]
+    Index {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The tensors are not those that the config calls for.
+    #[error("{dir}: the tensors do not fit config.json: {problems}")]
+    Mismatch {
+        /// The folder.
+        dir: PathBuf,
+        /// All missing, unexpected and wrong-shape tensors.
+        problems: Problems,
+    },
+    /// The weights do not fit the storage type or the memory.
+    #[error("{path}: tensor {tensor}: {reason}")]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Differences between a checkpoint's tensors and those its config calls for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// Needed but absent.
+    pub missing: Vec<String>,
+    /// Present but not needed.
+    pub unexpected: Vec<String>,
+    /// Present with another shape or a type that is no float, with a description.
+    pub wrong: Vec<String>,
+}
+
+impl Problems {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.wrong.is_empty()
+    }
+}
+
+impl std::fmt::Display for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lists = [("missing", &self.missing), ("unexpected", &self.unexpected), ("wrong", &self.wrong)];
+        let parts: Vec<String> = lists
+            .iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(what, list)| format!("{} {what} ({})", list.len(), list.join(", ")))
+            .collect();
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// A tensor in a file.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    file: usize,
+    /// Storage type.
+    pub dtype: Dtype,
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// First byte within the file.
+    offset: u64,
+    /// Length in bytes.
+    bytes: usize,
+}
+
+/// An opened checkpoint: checked headers and open files.
+pub struct Checkpoint {
+    dir: PathBuf,
+    files: Vec<(PathBuf, File)>,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Checkpoint({}, {} tensors)", self.dir.display(), self.entries.len())
+    }
+}
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+impl Checkpoint {
+    /// Opens the checkpoint of a model folder: `model.safetensors`, or the shards that the index names.
+    ///
+    /// # Errors
+    /// When a file is missing, truncated or inconsistent, or the index points outside the folder.
+    pub fn open(dir: &Path) -> Result<Self, WeightsError> {
+        if dir.join(SINGLE).exists() {
+            return Self::open_files(dir, &[dir.join(SINGLE)]);
+        }
+        let index = dir.join(INDEX);
+        if !index.exists() {
+            let pickled = ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().any(|f| dir.join(f).exists());
+            let hint = if pickled { " (PyTorch .bin weights must be converted to safetensors first)" } else { "" };
+            return Err(WeightsError::NotFound { dir: dir.into(), hint });
+        }
+        let map = read_index(&index)?;
+        let shards: BTreeSet<&String> = map.values().collect();
+        let paths = shards.iter().map(|name| shard_path(dir, &index, name)).collect::<Result<Vec<_>, _>>()?;
+        let opened = Self::open_files(dir, &paths)?;
+        for (tensor, shard) in &map {
+            let found = opened.entries.get(tensor).map(|entry| &opened.files[entry.file].0);
+            if found != Some(&dir.join(shard)) {
+                let reason = format!("weight_map puts tensor {tensor} in {shard}, but that file does not hold it");
+                return Err(WeightsError::Index { path: index, reason });
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens exactly these safetensors files.
+    ///
+    /// # Errors
+    /// When a file is missing, truncated or inconsistent, or two files hold a tensor of the same name.
+    pub fn open_files(dir: &Path, paths: &[PathBuf]) -> Result<Self, WeightsError> {
+        let mut opened = Self { dir: dir.into(), files: vec![], entries: BTreeMap::new() };
+        for path in paths {
+            opened.add_file(path)?;
+        }
+        Ok(opened)
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), WeightsError> {
+        let read = |source| WeightsError::Read { path: path.into(), source };
+        let invalid = |reason: String| WeightsError::Invalid { path: path.into(), reason };
+        let file = File::open(path).map_err(read)?;
+        let length = file.metadata().map_err(read)?.len();
+        let (metadata, data_start) = read_header(&file, length).map_err(|error| match error {
+            HeaderError::Io(source) => read(source),
+            HeaderError::Bad(reason) => invalid(reason),
+        })?;
+        let index = self.files.len();
+        for (name, info) in metadata.tensors() {
+            let (start, end) = info.data_offsets;
+            let entry = Entry {
+                file: index,
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                offset: data_start + start as u64,
+                bytes: end - start,
+            };
+            if let Some(other) = self.entries.insert(name.clone(), entry) {
+                let first = self.files[other.file].0.display();
+                return Err(invalid(format!("tensor {name} is also in {first}")));
+            }
+        }
+        self.files.push((path.into(), file));
+        Ok(())
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The files, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// All tensors by name.
+    pub fn entries(&self) -> &BTreeMap<String, Entry> {
+        &self.entries
+    }
+
+    /// Bytes of tensor data.
+    pub fn bytes(&self) -> usize {
+        self.entries.values().map(|entry| entry.bytes).sum()
+    }
+
+    /// Compares the tensors with those that `config` calls for.
+    pub fn problems(&self, config: &ModelConfig) -> Problems {
+        let specs = layout::tensors(config);
+        let mut problems = Problems::default();
+        for spec in &specs {
+            match self.entries.get(&spec.name) {
+                None => problems.missing.push(spec.name.clone()),
+                Some(entry) if entry.shape != spec.shape => {
+                    problems.wrong.push(format!("{} is {:?}, expected {:?}", spec.name, entry.shape, spec.shape));
+                }
+                Some(entry) if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) => {
+                    problems.wrong.push(format!("{} is {:?}, expected F32, F16 or BF16", spec.name, entry.dtype));
+                }
+                Some(_) => {}
+            }
+        }
+        let known: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        let extra = |name: &&String| !known.contains(name.as_str()) && !layout::is_harmless_extra(config, name);
+        problems.unexpected = self.entries.keys().filter(extra).cloned().collect();
+        problems
+    }
+
+    /// Fails if the tensors are not those that `config` calls for.
+    ///
+    /// # Errors
+    /// [`WeightsError::Mismatch`] with every problem.
+    pub fn check(&self, config: &ModelConfig) -> Result<(), WeightsError> {
+        let problems = self.problems(config);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(WeightsError::Mismatch { dir: self.dir.clone(), problems })
+    }
+
+    /// Reads elements `range` of a tensor, widened to `f32`.
+    ///
+    /// # Errors
+    /// When the tensor is absent, no float, or the file cannot be read.
+    pub fn read(&self, name: &str, range: std::ops::Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
+        let entry = self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
+            dir: self.dir.clone(),
+            problems: Problems { missing: vec![name.into()], ..Problems::default() },
+        })?;
+        let (path, file) = &self.files[entry.file];
+        let wrong = |reason: String| WeightsError::Tensor { path: path.clone(), tensor: name.into(), reason };
+        let size = match entry.dtype {
+            Dtype::F32 => 4,
+            Dtype::F16 | Dtype::BF16 => 2,
+            other => return Err(wrong(format!("{other:?} is no supported float type"))),
+        };
+        if range.len() != out.len() || range.end * size > entry.bytes {
+            return Err(wrong(format!("elements {range:?} of {} bytes", entry.bytes)));
+        }
+        // Pieces keep the staging buffer in the second-level cache and the memory peak at the result alone.
+        const PIECE: usize = 1 << 15;
+        let mut bytes = vec![0u8; size * PIECE.min(out.len())];
+        for (i, out) in out.chunks_mut(PIECE).enumerate() {
+            let bytes = &mut bytes[..out.len() * size];
+            let at = entry.offset + ((range.start + i * PIECE) * size) as u64;
+            read_at(file, bytes, at).map_err(|source| WeightsError::Read { path: path.clone(), source })?;
+            widen(entry.dtype, bytes, out);
+        }
+        Ok(())
+    }
+
+    /// Reads a whole tensor, widened to `f32`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_all(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let elements = self.entries.get(name).map_or(0, |entry| entry.shape.iter().product());
+        let mut out = vec![0f32; elements];
+        self.read(name, 0..elements, &mut out)?;
+        Ok(out)
+    }
+}
+
+fn widen(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
+    use half::slice::HalfFloatSliceExt;
+    match dtype {
+        Dtype::F32 => {
+            for (v, b) in out.iter_mut().zip(bytes.chunks_exact(4)) {
+                *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            }
+        }
+        Dtype::F16 => {
+            // The slice conversion uses the processor's own instructions where it has them.
+            let mut block = [half::f16::ZERO; 256];
+            for (out, bytes) in out.chunks_mut(256).zip(bytes.chunks(512)) {
+                for (h, b) in block.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *h = half::f16::from_le_bytes([b[0], b[1]]);
+                }
+                block[..out.len()].convert_to_f32_slice(out);
+            }
+        }
+        _ => {
+            for (v, b) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+                *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        let n = std::os::windows::fs::FileExt::seek_read(file, bytes, offset)?;
+        if n == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes = &mut bytes[n..];
+        offset += n as u64;
+    }
+    Ok(())
+}
+
+enum HeaderError {
+    Io(std::io::Error),
+    Bad(String),
+}
+
+/// Reads and checks a safetensors header; returns it with the offset of the tensor data.
+fn read_header(file: &File, length: u64) -> Result<(Metadata, u64), HeaderError> {
+    const LIMIT: u64 = 100_000_000;
+    let bad = |reason: String| Err(HeaderError::Bad(reason));
+    if length < 8 {
+        return bad(format!("{length} bytes long, too short for a header"));
+    }
+    let mut size = [0u8; 8];
+    read_at(file, &mut size, 0).map_err(HeaderError::Io)?;
+    let size = u64::from_le_bytes(size);
+    if size > LIMIT || size > length - 8 {
+        return bad(format!("the header claims {size} bytes, but the file has {length}"));
+    }
+    let mut header = vec![0u8; size as usize];
+    read_at(file, &mut header, 8).map_err(HeaderError::Io)?;
+    // The crate checks that offsets are in order without gaps or overlaps and that they fit shapes and types.
+    let metadata: Metadata =
+        serde_json::from_slice(&header).map_err(|error| HeaderError::Bad(format!("header: {error}")))?;
+    let data = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
+    let held = length - 8 - size;
+    if data > held {
+        return bad(format!("truncated: the header describes {data} bytes of tensors, the file holds {held}"));
+    }
+    if data < held {
+        return bad(format!("{} bytes follow the last tensor", held - data));
+    }
+    Ok((metadata, 8 + size))
+}
+
+/// The `weight_map` of an index: tensor name to file name.
+fn read_index(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
+    let wrong = |reason: String| WeightsError::Index { path: path.into(), reason };
+    let bytes = std::fs::read(path).map_err(|source| WeightsError::Read { path: path.into(), source })?;
+    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(format!("not JSON: {e}")))?;
+    let map = json.get("weight_map").and_then(|map| map.as_object());
+    let map = map.filter(|map| !map.is_empty()).ok_or_else(|| wrong("it has no weight_map".into()))?;
+    let entry = |(tensor, file): (&String, &serde_json::Value)| match file.as_str() {
+        Some(file) => Ok((tensor.clone(), file.to_owned())),
+        None => Err(wrong(format!("weight_map entry {tensor} is no file name"))),
+    };
+    map.iter().map(entry).collect()
+}
+
+/// The path of a shard, which must lie in the folder: a plain file name, and no symbolic link that leaves it. Links into
+/// the `blobs` folder of the same Hugging Face cache entry are how that cache stores files, so they pass.
+fn shard_path(dir: &Path, index: &Path, name: &str) -> Result<PathBuf, WeightsError> {
+    let outside = |what: &str| WeightsError::Index {
+        path: index.into(),
+        reason: format!("weight_map names \"{name}\", which {what} the model folder"),
+    };
+    let mut components = Path::new(name).components();
+    let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
+    if !plain || name.contains(['/', '\\']) {
+        return Err(outside("is no plain file name in"));
+    }
+    let path = dir.join(name);
+    let read = |source| WeightsError::Read { path: path.clone(), source };
+    let target = path.canonicalize().map_err(read)?;
+    let home = dir.canonicalize().map_err(|source| WeightsError::Read { path: dir.into(), source })?;
+    let snapshots = home.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
+    let blobs = snapshots.and_then(Path::parent).map(|repo| repo.join("blobs"));
+    let inside = target.starts_with(&home) || blobs.is_some_and(|blobs| target.starts_with(blobs));
+    if inside { Ok(path) } else { Err(outside("is a link that leaves")) }
+}

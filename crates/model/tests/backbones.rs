@@ -1,0 +1,214 @@
+//! Backbones against values that another implementation computed.
+//!
+//! `GORGON_TEST_DEVICE` (default `cpu`) names the device.
+
+mod shared;
+
+use gorgon_core::tree::TokenTree;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::taps::Taps;
+use gorgon_model::target::{Target, read};
+use safetensors::SafeTensors;
+use std::path::Path;
+use std::sync::Arc;
+
+const BACKBONES: [&str; 10] = [
+    "llama_mha",
+    "llama_gqa_rope3_tied_bf16",
+    "mistral_swa",
+    "qwen2_f16",
+    "qwen3",
+    "mixtral_sharded",
+    "gemma2",
+    "phi3",
+    "llama_config_v5",
+    "llama_7layer_bf16",
+];
+
+fn compute(format: FloatFormat) -> Compute {
+    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    Compute::resolve(device.parse().unwrap(), Some(format)).unwrap()
+}
+
+fn target(dir: &Path, format: FloatFormat, capacity: usize) -> Target {
+    let decoder = Decoder::load(dir, &compute(format)).unwrap();
+    Target::new(Arc::new(decoder), capacity, Taps::none())
+}
+
+fn floats(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
+    let data = file.tensor(name).unwrap();
+    data.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+fn ids(file: &SafeTensors<'_>, name: &str) -> Vec<u32> {
+    let data = file.tensor(name).unwrap();
+    data.data().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as u32).collect()
+}
+
+/// Largest and mean absolute difference.
+fn differences(a: &[f32], b: &[f32]) -> (f32, f32) {
+    assert_eq!(a.len(), b.len());
+    let each = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    (each.clone().fold(0.0, f32::max), each.sum::<f32>() / a.len() as f32)
+}
+
+fn argmax(row: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, v) in row.iter().enumerate() {
+        if *v > row[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+fn last_row(logits: &[f32], vocab: usize) -> &[f32] {
+    &logits[logits.len() - vocab..]
+}
+
+#[test]
+fn hidden_states_logits_and_greedy_continuations() {
+    for name in BACKBONES {
+        let Some(dir) = shared::shared(&format!("fixtures/backbones/{name}"), "backbones") else { return };
+        let bytes = std::fs::read(dir.join("expected.safetensors")).unwrap();
+        let expected = SafeTensors::deserialize(&bytes).unwrap();
+        let mut target = target(&dir, FloatFormat::F32, 128);
+        let vocab = target.decoder().config().vocab_size;
+        for case in ["seq", "batch0", "batch1"] {
+            target.reset();
+            let output = target.prefill(&ids(&expected, &format!("{case}.input_ids"))).unwrap();
+            let logits = target.logits(&output.hidden);
+            let hidden = read(output.hidden);
+            let (worst, mean) = differences(&hidden, &floats(&expected, &format!("{case}.hidden")));
+            assert!(worst < 1e-3 && mean < 1e-5, "{name} {case} hidden: {worst:e}, mean {mean:e}");
+            let (worst, mean) = differences(&logits, &floats(&expected, &format!("{case}.logits")));
+            assert!(worst < 1e-3 && mean < 1e-4, "{name} {case} logits: {worst:e}, mean {mean:e}");
+
+            let want = ids(&expected, &format!("{case}.greedy"));
+            let mut got = vec![argmax(last_row(&logits, vocab))];
+            while got.len() < want.len() {
+                let output = target.verify(&TokenTree::root(*got.last().unwrap())).unwrap();
+                target.commit(&[0]).unwrap();
+                got.push(argmax(&target.logits(&output.hidden)));
+            }
+            assert_eq!(got, want, "{name} {case} greedy");
+        }
+    }
+}
+
+/// A tree of `nodes` nodes with branches, runs and gaps, over the vocabulary.
+fn tree(nodes: usize, vocab: usize) -> TokenTree {
+    let mut tree = TokenTree::root(17 % vocab as u32);
+    for node in 1..nodes {
+        let parent = if node % 3 == 0 { node - 1 } else { (node * 7 + 3) % node };
+        tree.push(parent, ((node * 37 + 11) % vocab) as u32);
+    }
+    tree
+}
+
+/// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
+#[test]
+fn tree_verification_equals_plain_decoding_of_every_path() {
+    let exact = compute(FloatFormat::F32).is_host();
+    let formats: &[FloatFormat] = if exact { &[FloatFormat::F32, FloatFormat::F16] } else { &[FloatFormat::F32] };
+    for name in BACKBONES {
+        let Some(dir) = shared::shared(&format!("fixtures/backbones/{name}"), "tree verification") else { return };
+        for &format in formats {
+            let mut target = target(&dir, format, 256);
+            let vocab = target.decoder().config().vocab_size;
+            let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
+            target.prefill(&prompt).unwrap();
+            // Every node of the largest tree, decoded one token at a time.
+            let largest = tree(64, vocab);
+            let plain: Vec<Vec<f32>> = (0..64)
+                .map(|node| {
+                    let start = target.len();
+                    let mut logits = vec![];
+                    for &ancestor in &largest.path(node) {
+                        let output = target.verify(&TokenTree::root(largest.token(ancestor))).unwrap();
+                        target.commit(&[0]).unwrap();
+                        logits = target.logits(&output.hidden);
+                    }
+                    target.truncate(start);
+                    logits
+                })
+                .collect();
+            let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16, 64] };
+            for nodes in sizes {
+                let tree = tree(nodes, vocab);
+                assert_eq!(tree.tokens(), &largest.tokens()[..nodes]);
+                let output = target.verify(&tree).unwrap();
+                let logits = target.logits(&output.hidden);
+                target.commit(&[]).unwrap();
+                for (node, row) in logits.chunks_exact(vocab).enumerate() {
+                    if exact {
+                        assert!(row == plain[node], "{name} {format:?}: node {node} of {nodes} differs in its bits");
+                    } else {
+                        let (worst, _) = differences(row, &plain[node]);
+                        assert!(worst < 1e-3, "{name} {format:?}: node {node} of {nodes} differs by {worst:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// After a commit of any path, decoding goes on as if only that path had ever been decoded.
+#[test]
+fn committed_paths_continue_like_plain_decoding() {
+    for name in ["llama_mha", "mistral_swa", "gemma2", "mixtral_sharded"] {
+        let Some(dir) = shared::shared(&format!("fixtures/backbones/{name}"), "commit") else { return };
+        let mut target = target(&dir, FloatFormat::F32, 128);
+        let exact = target.decoder().compute().is_host();
+        let vocab = target.decoder().config().vocab_size;
+        let prompt: Vec<u32> = (0..14).map(|i| (i * 29 + 3) % vocab as u32).collect();
+        let tree = tree(17, vocab);
+        for node in 0..tree.len() {
+            let path = tree.path(node);
+            target.reset();
+            target.prefill(&prompt).unwrap();
+            target.verify(&tree).unwrap();
+            target.commit(&path).unwrap();
+            let after = target.verify(&TokenTree::root(9)).unwrap();
+            let after = target.logits(&after.hidden);
+
+            let mut plain = prompt.clone();
+            plain.extend(path.iter().map(|&n| tree.token(n)));
+            plain.push(9);
+            target.reset();
+            let want = target.prefill(&plain).unwrap();
+            let want = target.logits(&want.hidden);
+            let (worst, _) = differences(&after, last_row(&want, vocab));
+            assert!(if exact { worst == 0.0 } else { worst < 1e-3 }, "{name} path {path:?}: {worst:e}");
+        }
+    }
+}
+
+#[test]
+fn chunked_prefill_and_taps() {
+    let Some(dir) = shared::shared("models/stories260k", "prefill in chunks") else { return };
+    let decoder = Arc::new(Decoder::load(&dir, &compute(FloatFormat::F32)).unwrap());
+    let exact = decoder.compute().is_host();
+    let layers = decoder.config().layers;
+    let taps = Taps::new(vec![layers, 0, 2], layers).unwrap();
+    let prompt: Vec<u32> = (0..300).map(|i| (i * 31 + 7) % 512).collect();
+    let mut whole = Target::new(decoder.clone(), 512, taps.clone());
+    let output = whole.prefill(&prompt).unwrap();
+    assert_eq!(output.hidden.dims(), [1, 300, 64]);
+    assert_eq!(output.taps.iter().map(|tap| tap.dims()).collect::<Vec<_>>(), [[1, 300, 64]; 3]);
+    let mut parts = Target::new(decoder, 512, taps);
+    let mut rows = vec![];
+    let mut tapped = vec![vec![]; 3];
+    for part in [&prompt[..1], &prompt[1..40], &prompt[40..300]] {
+        let output = parts.prefill(part).unwrap();
+        rows.extend(read(output.hidden));
+        output.taps.into_iter().zip(&mut tapped).for_each(|(tap, all)| all.extend(read(tap)));
+    }
+    let limit = if exact { 0.0 } else { 1e-3 };
+    assert!(differences(&rows, &read(output.hidden)).0 <= limit);
+    for (whole, parts) in output.taps.into_iter().zip(&tapped) {
+        assert!(differences(parts, &read(whole)).0 <= limit);
+    }
+}
+
