@@ -125,6 +125,9 @@ pub struct Generate {
     /// Go on past end tokens.
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Print token ids instead of text.
+    #[arg(long)]
+    pub print_ids: bool,
 }
 
 #[derive(Debug, Args)]

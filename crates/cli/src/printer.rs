@@ -1,6 +1,6 @@
 //! Standard output is data, standard error is talk.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// Writes a line of data. A reader that has gone away is no error: it has seen enough.
 pub fn line(text: &str) {
@@ -14,6 +14,21 @@ pub fn piece(text: &str) {
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
     }
+}
+
+/// Writes text that a model made. A terminal gets no control characters beyond line breaks and tabs: they could move the
+/// cursor, or worse.
+pub fn untrusted(text: &str) {
+    if std::io::stdout().is_terminal() {
+        piece(&without_controls(text));
+    } else {
+        piece(text);
+    }
+}
+
+fn without_controls(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(shown).collect()
 }
 
 /// How much to say.
@@ -68,6 +83,11 @@ pub fn count(n: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_not_shown() {
+        assert_eq!(without_controls("a\u{1b}[2J\n\tb\r"), "a\u{fffd}[2J\n\tb\u{fffd}");
+    }
 
     #[test]
     fn sizes_read_well() {

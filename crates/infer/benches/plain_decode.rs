@@ -58,7 +58,12 @@ impl Subject {
         let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(format)).expect("the model just written"));
         let bytes = std::fs::metadata(dir.join("model.safetensors")).map_or(0, |file| file.len());
         let seconds = started.elapsed().as_secs_f64();
-        println!("{}: loaded {} MB in {seconds:.2} s, {:.2} GB/s", format.name(), bytes / 1_000_000, bytes as f64 / seconds / 1e9);
+        println!(
+            "{}: loaded {} MB in {seconds:.2} s, {:.2} GB/s",
+            format.name(),
+            bytes / 1_000_000,
+            bytes as f64 / seconds / 1e9
+        );
         let buffer = vec![1u64; decoder.bytes_per_step() / 8];
         Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Taps::none()), buffer }
     }
@@ -86,7 +91,8 @@ impl Subject {
 
 /// Lowest, median and highest value of a field.
 fn spread(rows: &[Value], name: &str, field: &str) -> (f64, f64, f64) {
-    let mut values: Vec<f64> = rows.iter().filter(|row| row["dtype"] == name).filter_map(|row| row[field].as_f64()).collect();
+    let mut values: Vec<f64> =
+        rows.iter().filter(|row| row["dtype"] == name).filter_map(|row| row[field].as_f64()).collect();
     values.sort_by(f64::total_cmp);
     (values[0], values[values.len() / 2], values[values.len() - 1])
 }

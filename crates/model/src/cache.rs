@@ -6,6 +6,7 @@
 
 use crate::config::ModelConfig;
 use crate::device::Compute;
+use crate::rope::RopeTable;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_kernels::tree_attention::HostKv;
 
@@ -51,6 +52,8 @@ pub(crate) enum LayerKv {
 #[derive(Debug)]
 pub struct KvCache {
     pub(crate) layers: Vec<LayerKv>,
+    /// Angles of every position there is room for.
+    pub(crate) rope: RopeTable,
     capacity: usize,
     committed: usize,
     reserved: Option<usize>,
@@ -69,7 +72,8 @@ impl KvCache {
             LayerKv::Device { keys: zeros(), values: zeros() }
         };
         let layers = (0..config.layers).map(|_| layer()).collect();
-        Self { layers, capacity, committed: 0, reserved: None, compute: compute.clone() }
+        let rope = RopeTable::new(&config.rope, capacity);
+        Self { layers, rope, capacity, committed: 0, reserved: None, compute: compute.clone() }
     }
 
     /// Bytes that a cache of `capacity` positions takes.
@@ -139,9 +143,8 @@ impl KvCache {
         let start = self.committed;
         let moved = &path[in_place..];
         let index: Vec<i32> = moved.iter().map(|&row| (start + row) as i32).collect();
-        let index = (!self.compute.is_host()).then(|| {
-            Tensor::<1, Int>::from_data(TensorData::new(index, [moved.len()]), self.compute.device())
-        });
+        let index = (!self.compute.is_host())
+            .then(|| Tensor::<1, Int>::from_data(TensorData::new(index, [moved.len()]), self.compute.device()));
         for layer in &mut self.layers {
             match (layer, &index) {
                 (LayerKv::Host(kv), _) => {
@@ -176,4 +179,54 @@ impl KvCache {
 pub(crate) fn write_rows(cache: &mut Tensor<4>, rows: Tensor<4>, start: usize) {
     let [b, h, n, d] = rows.dims();
     cache.inplace(|cache| cache.slice_assign([0..b, 0..h, start..start + n, 0..d], rows));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::FloatFormat;
+    use crate::random::LlamaShape;
+
+    fn cache(capacity: usize) -> KvCache {
+        let shape = LlamaShape {
+            hidden_size: 8,
+            intermediate_size: 8,
+            layers: 1,
+            heads: 2,
+            kv_heads: 1,
+            vocab_size: 300,
+            max_positions: 64,
+        };
+        let config = ModelConfig::from_json(&shape.config(FloatFormat::F32)).unwrap();
+        KvCache::new(&config, &Compute::cpu(FloatFormat::F32), capacity)
+    }
+
+    #[test]
+    fn only_committed_rows_count() {
+        let mut cache = cache(10);
+        cache.reserve(6).unwrap();
+        assert_eq!((cache.len(), cache.reserved()), (0, Some(6)));
+        cache.commit(&[0, 2, 5]).unwrap();
+        assert_eq!((cache.len(), cache.reserved()), (3, None));
+        cache.reserve(7).unwrap();
+        cache.roll_back();
+        assert_eq!((cache.len(), cache.reserved()), (3, None));
+        cache.truncate(1);
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn misuse_is_an_error_and_changes_nothing() {
+        let mut cache = cache(8);
+        assert_eq!(cache.commit(&[0]), Err(CacheError::NotReserved));
+        assert_eq!(cache.reserve(9), Err(CacheError::Full { committed: 0, asked: 9, capacity: 8 }));
+        cache.reserve(4).unwrap();
+        assert_eq!(cache.reserve(1), Err(CacheError::Reserved(4)));
+        for path in [vec![0, 0], vec![2, 1], vec![4]] {
+            assert_eq!(cache.commit(&path), Err(CacheError::Path { path, reserved: 4 }));
+            assert_eq!((cache.len(), cache.reserved()), (0, Some(4)));
+        }
+        cache.commit(&[]).unwrap();
+        assert!(cache.is_empty());
+    }
 }

@@ -428,7 +428,9 @@ fn rope(f: &Fields, head_dim: usize) -> Result<RopeConfig, String> {
     let factor = nested.number("partial_rotary_factor")?.or(f.number("partial_rotary_factor")?).unwrap_or(1.0);
     let rotary_dim = (head_dim as f64 * factor) as usize;
     if !(factor > 0.0 && factor <= 1.0) || rotary_dim % 2 == 1 || rotary_dim == 0 {
-        return Err(format!("partial_rotary_factor {factor} of head_dim {head_dim} gives no even number of dimensions"));
+        return Err(format!(
+            "partial_rotary_factor {factor} of head_dim {head_dim} gives no even number of dimensions"
+        ));
     }
     let positive = |name: &str| match nested.number(name)? {
         Some(v) if v > 0.0 => Ok(v),
@@ -461,7 +463,8 @@ fn windows(f: &Fields, architecture: Architecture, layers: usize) -> Result<Vec<
         None => default,
     };
     let qwen = matches!(architecture, A::Qwen2 | A::Qwen3);
-    let Some(window) = window.filter(|_| architecture != A::Llama && (!qwen || f.flag("use_sliding_window", false) == Ok(true)))
+    let Some(window) =
+        window.filter(|_| architecture != A::Llama && (!qwen || f.flag("use_sliding_window", false) == Ok(true)))
     else {
         return Ok(vec![None; layers]);
     };

@@ -7,7 +7,6 @@ use crate::device::Compute;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::mlp::FeedForward;
-use crate::rope::RopeTable;
 use crate::taps::Taps;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
@@ -59,7 +58,6 @@ pub struct Decoder {
     layers: Vec<Layer>,
     final_norm: Tensor<1>,
     lm_head: Linear,
-    rope: RopeTable,
 }
 
 #[derive(Debug)]
@@ -129,8 +127,7 @@ impl Decoder {
         };
         let layers = (0..config.layers).map(|i| Layer::load(&loader, &config, i)).collect::<Result<_, _>>()?;
         let final_norm = loader.norm(layout::FINAL_NORM, config.norm_plus_one)?;
-        let rope = RopeTable::new(&config.rope, config.max_positions);
-        Ok(Self { config, compute: compute.clone(), embedding, layers, final_norm, lm_head, rope })
+        Ok(Self { config, compute: compute.clone(), embedding, layers, final_norm, lm_head })
     }
 
     /// The config.
@@ -183,7 +180,9 @@ impl Decoder {
             return Err(CacheError::NotReserved.into());
         }
         let device = self.compute.device();
-        let pass = Pass::new(&self.config, &self.rope, visible, cache.len(), cache.capacity(), device);
+        let (prefix, capacity) = (cache.len(), cache.capacity());
+        let KvCache { layers: kv, rope, .. } = cache;
+        let pass = Pass::new(&self.config, rope, visible, prefix, capacity, device);
         let eps = self.config.norm_eps;
         let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
         let mut tap = |entering: usize, x: &Tensor<3>| {
@@ -192,7 +191,7 @@ impl Decoder {
             }
         };
         let mut x = self.embedding.look_up(tokens, device);
-        for (i, (layer, kv)) in self.layers.iter().zip(&mut cache.layers).enumerate() {
+        for (i, (layer, kv)) in self.layers.iter().zip(kv.iter_mut()).enumerate() {
             tap(i, &x);
             x = layer.forward(x, eps, &pass, kv);
         }

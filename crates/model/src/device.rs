@@ -36,7 +36,9 @@ pub enum DeviceError {
     #[error("--dtype {0}: expected f32, f16 or bf16")]
     UnknownFormat(String),
     /// The binary lacks the backend.
-    #[error("--device {name}: this binary was built without it; build with `cargo build --release --features {feature}`")]
+    #[error(
+        "--device {name}: this binary was built without it; build with `cargo build --release --features {feature}`"
+    )]
     NotBuilt {
         /// The device asked for.
         name: String,

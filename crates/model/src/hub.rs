@@ -43,7 +43,7 @@ pub enum HubError {
         cache: PathBuf,
     },
     /// The hub does not know the model or the revision.
-    #[error("{repo}: {endpoint} knows no such model or revision")]
+    #[error("{repo}: no such folder, and {endpoint} knows no such model or revision")]
     NoSuchRepo {
         /// The model.
         repo: Repo,
@@ -112,9 +112,9 @@ pub enum HubError {
 /// A model on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repo {
-    owner: String,
-    name: String,
-    revision: String,
+    owner: Box<str>,
+    name: Box<str>,
+    revision: Box<str>,
 }
 
 impl Repo {
@@ -146,7 +146,7 @@ impl Repo {
 impl std::fmt::Display for Repo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.owner, self.name)?;
-        if self.revision == "main" { Ok(()) } else { write!(f, "@{}", self.revision) }
+        if &*self.revision == "main" { Ok(()) } else { write!(f, "@{}", self.revision) }
     }
 }
 

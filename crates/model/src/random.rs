@@ -71,7 +71,9 @@ impl LlamaShape {
             ("config.json", config),
         ];
         for (name, value) in files {
-            gorgon_runs::atomic::write(&dir.join(name), |f| serde_json::to_writer_pretty(f, &value).map_err(io::Error::other))?;
+            gorgon_runs::atomic::write(&dir.join(name), |f| {
+                serde_json::to_writer_pretty(f, &value).map_err(io::Error::other)
+            })?;
         }
         Ok(())
     }

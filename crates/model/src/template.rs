@@ -20,8 +20,8 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
-pub use self::budget::Limits;
 use self::budget::Budget;
+pub use self::budget::Limits;
 use crate::text::{TextError, TokenizerConfig};
 
 /// What can go wrong with a chat template.

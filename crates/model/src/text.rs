@@ -16,7 +16,9 @@ use tokenizers::{AddedToken, Tokenizer};
 #[non_exhaustive]
 pub enum TextError {
     /// The folder has no `tokenizer.json`.
-    #[error("{path}: not found; the model needs a tokenizer.json (convert a tokenizer.model with the model's own tools)")]
+    #[error(
+        "{path}: not found; the model needs a tokenizer.json (convert a tokenizer.model with the model's own tools)"
+    )]
     Missing {
         /// Where the file should be.
         path: PathBuf,
@@ -163,8 +165,10 @@ impl Text {
         mark_special(&mut tokenizer, &config);
 
         let id = |key| config.token(key).and_then(|token| tokenizer.token_to_id(token));
-        let special_ids = SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
-        let hidden = tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
+        let special_ids =
+            SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
+        let hidden =
+            tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
         let max_id = tokenizer.get_vocab(true).into_values().max();
         let frame = frame(&tokenizer, &config, special_ids).map_err(|e| invalid(&e))?;
         Ok(Self { inner: Arc::new(Inner { path, tokenizer, special_ids, hidden, frame, max_id }) })
@@ -354,7 +358,10 @@ impl StreamDecoder {
 /// A token that stands for one byte, spelled `<0x0A>`.
 fn is_byte_token(token: &str) -> bool {
     token.len() == 6
-        && token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>')).is_some_and(|t| u8::from_str_radix(t, 16).is_ok())
+        && token
+            .strip_prefix("<0x")
+            .and_then(|t| t.strip_suffix('>'))
+            .is_some_and(|t| u8::from_str_radix(t, 16).is_ok())
 }
 
 fn one_line(message: &dyn std::fmt::Display) -> String {

@@ -119,9 +119,11 @@ fn tree_verification_equals_plain_decoding_of_every_path() {
             let vocab = target.decoder().config().vocab_size;
             let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
             target.prefill(&prompt).unwrap();
-            // Every node of the largest tree, decoded one token at a time.
-            let largest = tree(64, vocab);
-            let plain: Vec<Vec<f32>> = (0..64)
+            // Every node of the largest tree, decoded one token at a time: thousands of passes, so a device that may be
+            // software gets fewer.
+            let most = if exact { 64 } else { 16 };
+            let largest = tree(most, vocab);
+            let plain: Vec<Vec<f32>> = (0..most)
                 .map(|node| {
                     let start = target.len();
                     let mut logits = vec![];
@@ -134,7 +136,7 @@ fn tree_verification_equals_plain_decoding_of_every_path() {
                     logits
                 })
                 .collect();
-            let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16, 64] };
+            let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16] };
             for nodes in sizes {
                 let tree = tree(nodes, vocab);
                 assert_eq!(tree.tokens(), &largest.tokens()[..nodes]);
@@ -212,3 +214,23 @@ fn chunked_prefill_and_taps() {
     }
 }
 
+/// A small model that others trained tells a story, not noise.
+#[test]
+fn a_trained_model_tells_a_story() {
+    let Some(dir) = shared::shared("models/stories260k", "story") else { return };
+    let mut target = target(&dir, FloatFormat::F32, 256);
+    let output = target.prefill(&[1]).unwrap();
+    let mut logits = target.logits(&output.hidden);
+    let mut story = vec![];
+    for _ in 0..200 {
+        let next = argmax(&logits);
+        story.push(next);
+        let output = target.verify(&TokenTree::root(next)).unwrap();
+        target.commit(&[0]).unwrap();
+        logits = target.logits(&output.hidden);
+    }
+    let text = gorgon_model::text::Text::load(&dir).unwrap().decode(&story, true).unwrap();
+    for word in ["Once upon a time", "Lily", "She", "play"] {
+        assert!(text.contains(word), "no \"{word}\" in: {text}");
+    }
+}

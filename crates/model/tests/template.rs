@@ -66,13 +66,25 @@ fn python_methods_and_operators() {
     assert_renders("{{ messages | map(attribute='role') | join(',') }}", "user,assistant,user");
     assert_renders("{{ messages | selectattr('role', 'equalto', 'user') | list | length }}", "2");
     assert_renders("{% for m in messages[::-1] %}{{ loop.index0 }}{{ m.role[0] }}{% endfor %}", "0u1a2u");
-    assert_renders("{{ 'a' * 3 }}{{ 3 * 'b' }}{{ 2 * 3 }}{{ 1.5 * 2 }}{{ ([1] * 2) | length }}{{ 'x' * -1 }}", "aaabbb63.02");
-    assert_renders("{{ 'a-b'.replace('-', '+') }}{{ '-'.join(['x', 'y']) }}{{ '{}:{:>3}'.format('n', 5) }}", "a+bx-yn:  5");
+    assert_renders(
+        "{{ 'a' * 3 }}{{ 3 * 'b' }}{{ 2 * 3 }}{{ 1.5 * 2 }}{{ ([1] * 2) | length }}{{ 'x' * -1 }}",
+        "aaabbb63.02",
+    );
+    assert_renders(
+        "{{ 'a-b'.replace('-', '+') }}{{ '-'.join(['x', 'y']) }}{{ '{}:{:>3}'.format('n', 5) }}",
+        "a+bx-yn:  5",
+    );
     assert_renders("{{ 'think: x'.removeprefix('think: ') }}{{ 'a.b'.removesuffix('.b') }}", "xa");
-    assert_renders("{{ {'a': 1}.get('b', 2) }}{% for k, v in {'a': 1, 'z': 2}.items() %}{{ k }}{{ v }}{% endfor %}", "2a1z2");
+    assert_renders(
+        "{{ {'a': 1}.get('b', 2) }}{% for k, v in {'a': 1, 'z': 2}.items() %}{{ k }}{{ v }}{% endfor %}",
+        "2a1z2",
+    );
     assert_renders("{{ True }}{{ None }}{{ false }}{{ nothing }}", "TrueNoneFalse");
     assert_renders("{% set x %} in {% endset %}[{{ x | trim }}]{% filter upper %}up{% endfilter %}", "[in]UP");
-    assert_renders("{% for i in range(9) %}{% if i == 1 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}", "023");
+    assert_renders(
+        "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+        "023",
+    );
     assert_renders("{{ 'a\\nb' | indent(2) }}|{{ 'a\\nb' | indent(width=1, first=true) }}", "a\n  b| a\n b");
     assert_renders("{{ 'x' in 'xyz' and 'q' not in ['r'] and 1 < 2 < 3 }}", "True");
 }
@@ -95,8 +107,14 @@ fn macros_namespaces_and_loops() {
         "{% for t in [{'n': 1, 'c': [{'n': 2, 'c': []}]}] recursive %}{{ t.n }}{{ loop(t.c) }}{% endfor %}",
         "12",
     );
-    assert_renders("{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{{ loop.previtem }}{{ ',' if not loop.last }}{% endfor %}", "a,b1,a2");
-    assert_renders("{% for i in [1, 2, 3, 4] if i is even %}{{ i }}{{ loop.length }}{% else %}none{% endfor %}", "2242");
+    assert_renders(
+        "{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{{ loop.previtem }}{{ ',' if not loop.last }}{% endfor %}",
+        "a,b1,a2",
+    );
+    assert_renders(
+        "{% for i in [1, 2, 3, 4] if i is even %}{{ i }}{{ loop.length }}{% else %}none{% endfor %}",
+        "2242",
+    );
 }
 
 #[test]
@@ -111,7 +129,10 @@ fn json_is_as_in_python() {
         with("{{ {'a': [1, {'b': []}], 'c': {}} | tojson(indent=2) }}"),
         "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ],\n  \"c\": {}\n}"
     );
-    assert_eq!(with("{{ {'z': 'é🙂', 'a': true} | tojson(sort_keys=true, ensure_ascii=true) }}"), r#"{"a": true, "z": "\u00e9\ud83d\ude42"}"#);
+    assert_eq!(
+        with("{{ {'z': 'é🙂', 'a': true} | tojson(sort_keys=true, ensure_ascii=true) }}"),
+        r#"{"a": true, "z": "\u00e9\ud83d\ude42"}"#
+    );
     assert_eq!(with("{{ {'a': [1, 2]} | tojson(separators=(',', ':')) }}"), r#"{"a":[1,2]}"#);
     assert_eq!(with("{{ tools is none }}{{ documents is none }}"), "FalseTrue");
 }
@@ -155,7 +176,11 @@ fn the_template_comes_from_the_folder() {
     write(folder, "tokenizer_config.json", r#"{"chat_template": [{"name": "a"}, {"name": "b"}]}"#);
     assert!(render().unwrap_err().to_string().contains("a, b"));
 
-    write(folder, "tokenizer_config.json", r#"{"bos_token": {"content": "<s>"}, "eos_token": null, "chat_template": "{{ bos_token }}{{ eos_token }}!"}"#);
+    write(
+        folder,
+        "tokenizer_config.json",
+        r#"{"bos_token": {"content": "<s>"}, "eos_token": null, "chat_template": "{{ bos_token }}{{ eos_token }}!"}"#,
+    );
     assert_eq!(render().unwrap(), "<s>!");
 
     write(folder, "chat_template.jinja", "{{ bos_token }}jinja\n");
@@ -207,25 +232,70 @@ fn long_conversations_are_fine() {
 /// Templates that would run for ever or fill the memory.
 const HOSTILE: &[(&str, &str)] = &[
     ("recursive macro", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-    ("two macros", "{% macro f(n) %}{{ g(n) }}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}"),
-    ("branching macros", "{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(45) }}"),
+    (
+        "two macros",
+        "{% macro f(n) %}{{ g(n) }}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    ),
+    (
+        "branching macros",
+        "{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(45) }}",
+    ),
     ("long range", "{% for i in range(10**9) %}x{% endfor %}"),
-    ("nested loops", "{% for i in range(60000) %}{% for j in range(60000) %}{% for k in range(60000) %}{% endfor %}{% endfor %}{% endfor %}"),
-    ("doubling ~", "{% set ns = namespace(x='x') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x | length }}"),
-    ("doubling +", "{% set ns = namespace(x='x') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}"),
-    ("doubling in a line", "{% set a = 'x' * 1000 %}{% set b = a ~ a ~ a ~ a %}{% set c = b ~ b ~ b ~ b ~ b ~ b ~ b ~ b %}{% set d = c ~ c ~ c ~ c ~ c ~ c ~ c ~ c ~ c ~ c %}{% set e = d ~ d ~ d ~ d %}{{ e }}"),
-    ("doubling block", "{% set ns = namespace(x='xx') %}{% for i in range(60) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}"),
-    ("doubling list", "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}"),
-    ("shared lists", "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"),
-    ("shared maps", "{% set ns = namespace(x={}) %}{% for i in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x | tojson }}"),
-    ("shared lists compared", "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{% set ns.y = (ns.y, ns.y) %}{% endfor %}{{ ns.x == ns.y }}"),
+    (
+        "nested loops",
+        "{% for i in range(60000) %}{% for j in range(60000) %}{% for k in range(60000) %}{% endfor %}{% endfor %}{% endfor %}",
+    ),
+    (
+        "doubling ~",
+        "{% set ns = namespace(x='x') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x | length }}",
+    ),
+    (
+        "doubling +",
+        "{% set ns = namespace(x='x') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}",
+    ),
+    (
+        "doubling in a line",
+        "{% set a = 'x' * 1000 %}{% set b = a ~ a ~ a ~ a %}{% set c = b ~ b ~ b ~ b ~ b ~ b ~ b ~ b %}{% set d = c ~ c ~ c ~ c ~ c ~ c ~ c ~ c ~ c ~ c %}{% set e = d ~ d ~ d ~ d %}{{ e }}",
+    ),
+    (
+        "doubling block",
+        "{% set ns = namespace(x='xx') %}{% for i in range(60) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}",
+    ),
+    (
+        "doubling list",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}",
+    ),
+    (
+        "shared lists",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+    ),
+    (
+        "shared maps",
+        "{% set ns = namespace(x={}) %}{% for i in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x | tojson }}",
+    ),
+    (
+        "shared lists compared",
+        "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{% set ns.y = (ns.y, ns.y) %}{% endfor %}{{ ns.x == ns.y }}",
+    ),
     ("deep list", "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
-    ("harmless lazy chain", "{% set ns = namespace(x=[1]) %}{% for i in range(60000) %}{% set ns.x = ns.x | map('string') %}{% endfor %}{{ ns.x | list }}"),
-    ("slice chain", "{% set ns = namespace(x=[1] * 60000) %}{% for i in range(60000) %}{% set ns.x = ns.x[0:] %}{% endfor %}{{ ns.x | list }}"),
+    (
+        "harmless lazy chain",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60000) %}{% set ns.x = ns.x | map('string') %}{% endfor %}{{ ns.x | list }}",
+    ),
+    (
+        "slice chain",
+        "{% set ns = namespace(x=[1] * 60000) %}{% for i in range(60000) %}{% set ns.x = ns.x[0:] %}{% endfor %}{{ ns.x | list }}",
+    ),
     ("cyclic namespace", "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}"),
+    ("cyclic with", "{% set ns = namespace() %}{% with ns.x = ns %}{{ ns }}{% endwith %}"),
+    ("cyclic pair", "{% set ns = namespace() %}{% set ns.x, ns.y = ns, ns %}{{ ns }}"),
+    ("cyclic for", "{% set ns = namespace() %}{% for ns.x in [ns] %}{{ ns }}{% endfor %}"),
     ("cyclic list", "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}"),
     ("cyclic dict", "{% set ns = namespace() %}{% set ns.x = dict(a=ns) %}{{ ns }}"),
-    ("loop chain", "{% set ns = namespace(p=1) %}{% for i in range(60000) %}{% for y in [ns.p] %}{% set ns.p = loop %}{% endfor %}{% endfor %}"),
+    (
+        "loop chain",
+        "{% set ns = namespace(p=1) %}{% for i in range(60000) %}{% for y in [ns.p] %}{% set ns.p = loop %}{% endfor %}{% endfor %}",
+    ),
     ("repeat", "{{ 'a' * 10**9 }}"),
     ("repeat left", "{{ 10**9 * 'a' }}"),
     ("repeat constant", "{% set x = 'a' * 99999999 ~ 'a' * 99999999 ~ 'a' * 99999999 ~ 'a' * 99999999 %}"),
@@ -237,6 +307,12 @@ const HOSTILE: &[(&str, &str)] = &[
     ("replace", "{{ ('a' * 100000) | replace('a', 'b' * 100000) }}"),
     ("replace method", "{{ ('a' * 100000).replace('', 'b' * 100000) }}"),
     ("replace mapped", "{{ (['a' * 100000] * 9) | map('replace', 'a', 'b' * 100000) | list }}"),
+    ("replace mapped small", "{{ (['a'] * 60000) | map('replace', 'a', 'b' * 900000) | list | length }}"),
+    ("many compared", "{{ range(60000) | select('in', range(60000)) | list | length }}"),
+    ("many compared by attribute", "{{ ([{'a': 1}] * 60000) | selectattr('a', 'in', [2] * 60000) | list | length }}"),
+    ("many sums", "{{ ([[1] * 60000] * 60000) | sum(start=[]) | length }}"),
+    ("many chains", "{{ ([1] * 60000) | chain(*([[1] * 60000] * 60000)) | length }}"),
+    ("many defaults", "{{ (['a' * 100000] * 10000) | map('upper') | map('lower') | map('title') | list | length }}"),
     ("indent", "{{ ('\n' * 100000) | indent(1000000) }}"),
     ("indent named", "{{ ('\n' * 100000) | indent(width=9999) }}"),
     ("tojson indent", "{{ [[[1]]] | tojson(indent=10**12) }}"),
@@ -247,14 +323,29 @@ const HOSTILE: &[(&str, &str)] = &[
     ("batch", "{{ [1] | batch(10**9, 'x') | list }}"),
     ("slice", "{{ [1] | slice(10**9, 'x') | list }}"),
     ("round", "{{ 1.5 | round(10**9) }}"),
-    ("raw text", "{% set ns = namespace() %}{% for i in range(60000) %}{% set ns.x %}RAW{% for j in range(60000) %}RAW{% endfor %}{% endset %}{% endfor %}"),
+    (
+        "raw text",
+        "{% set ns = namespace() %}{% for i in range(60000) %}{% set ns.x %}RAW{% for j in range(60000) %}RAW{% endfor %}{% endset %}{% endfor %}",
+    ),
     ("output", "{% for i in range(60000) %}{{ 'x' * 1000 }}{% endfor %}"),
-    ("many strings", "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = ns.x + ['x' * 100000] %}{% endfor %}"),
-    ("string indexing", "{% set x = 'x' * 1000000 %}{% for i in range(60000) %}{% if x[999999] == x[-1] %}{% endif %}{% endfor %}"),
+    (
+        "many strings",
+        "{% set ns = namespace(x=[]) %}{% for i in range(60000) %}{% set ns.x = ns.x + ['x' * 100000] %}{% endfor %}",
+    ),
+    (
+        "string indexing",
+        "{% set x = 'x' * 1000000 %}{% for i in range(60000) %}{% if x[999999] == x[-1] %}{% endif %}{% endfor %}",
+    ),
     ("string slicing", "{% set x = 'x' * 1000000 %}{% for i in range(60000) %}{% if x[1:] %}{% endif %}{% endfor %}"),
-    ("string comparing", "{% set x = 'x' * 1000000 %}{% set y = 'x' * 1000000 %}{% for i in range(60000) %}{% if x == y and x is not upper %}{% endif %}{% endfor %}"),
+    (
+        "string comparing",
+        "{% set x = 'x' * 1000000 %}{% set y = 'x' * 1000000 %}{% for i in range(60000) %}{% if x == y and x is not upper %}{% endif %}{% endfor %}",
+    ),
     ("argument list", "{% macro f() %}{{ varargs }}{% endmacro %}{{ f(*([1] * 10**7)) }}"),
-    ("split", "{{ ('x' * 1000000).split('') | length }}{{ ('x' * 1000000) | list | length }}{{ ('x' * 1000000) | list | length }}"),
+    (
+        "split",
+        "{{ ('x' * 1000000).split('') | length }}{{ ('x' * 1000000) | list | length }}{{ ('x' * 1000000) | list | length }}",
+    ),
     ("cycle of nothing", "{% for i in [1] %}{{ loop.cycle(*[]) }}{% endfor %}"),
     ("debug", "{{ debug() }}"),
     ("include", "{% include '/etc/passwd' %}"),
@@ -268,7 +359,8 @@ fn hostile_templates_end_quickly_and_cheaply() {
     let longest_chain = format!("{{{{ {}1 }}}}", "1~".repeat(131_000));
     let long_elif = format!("{{% if false %}}{}{{% endif %}}", "{% elif false %}".repeat(10_000));
     let long_attributes = format!("{{{{ x{} }}}}", ".a".repeat(100_000));
-    let raw_text = HOSTILE.iter().find(|(name, _)| *name == "raw text").unwrap().1.replace("RAW", &"raw ".repeat(10_000));
+    let raw_text =
+        HOSTILE.iter().find(|(name, _)| *name == "raw text").unwrap().1.replace("RAW", &"raw ".repeat(10_000));
     let long = [
         ("long chain", long_chain.as_str()),
         ("longest chain", &longest_chain),

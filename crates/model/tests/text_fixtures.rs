@@ -38,7 +38,11 @@ fn encode_and_decode() {
             assert_eq!(with_special, ids(&case["ids"]), "{folder:?} {source:?}");
             assert_eq!(text.encode(source, false).unwrap(), ids(&case["ids_no_special"]), "{folder:?} {source:?}");
             assert_eq!(text.decode(&with_special, true).unwrap(), case["decoded"], "{folder:?} {source:?}");
-            assert_eq!(text.decode(&with_special, false).unwrap(), case["decoded_with_special"], "{folder:?} {source:?}");
+            assert_eq!(
+                text.decode(&with_special, false).unwrap(),
+                case["decoded_with_special"],
+                "{folder:?} {source:?}"
+            );
         }
     }
 }
@@ -116,7 +120,8 @@ fn chat_templates_render_and_encode() {
         let template = ChatTemplate::load(&folder).unwrap();
         for case in expected["chat"].as_array().unwrap() {
             let messages = case["messages"].as_array().unwrap();
-            let render = Render { add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap(), ..Render::default() };
+            let render =
+                Render { add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap(), ..Render::default() };
             let rendered = template.render(messages, &render);
             let name = format!("{folder:?} {}", case["name"]);
             match case["rendered"].as_str() {
@@ -174,7 +179,8 @@ fn with_config(test: &str, backbone: &str, config: &Value) -> Option<(tempfile::
 #[test]
 fn the_config_decides_on_bos_and_eos() {
     let test = "the_config_decides_on_bos_and_eos";
-    let around = |config: Value| with_config(test, "llama_mha", &config).map(|(_folder, text)| text.encode("", true).unwrap());
+    let around =
+        |config: Value| with_config(test, "llama_mha", &config).map(|(_folder, text)| text.encode("", true).unwrap());
     let tokens = |more: &[(&str, bool)]| {
         let mut config = serde_json::json!({"bos_token": "<s>", "eos_token": {"content": "</s>"}});
         more.iter().for_each(|(key, value)| config[*key] = Value::from(*value));

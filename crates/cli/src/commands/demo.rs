@@ -26,7 +26,9 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let written = SHAPE.write(&args.dir, FloatFormat::F16, settings.seed);
     written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", args.dir.display())))?;
-    settings.talk.say(format!("\nwrote a randomly initialised model to {}; what it says means nothing", args.dir.display()));
+    settings
+        .talk
+        .say(format!("\nwrote a randomly initialised model to {}; what it says means nothing", args.dir.display()));
     let model = args.dir.display().to_string();
     settings.talk.say(format!("gorgon generate --model {model} --ids 256,72,101,108,108,111 --max-new-tokens 64\n"));
     let generate = Generate {
@@ -41,6 +43,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
         top_p: None,
         top_k: None,
         ignore_eos: true,
+        print_ids: true,
     };
     generate::run(&generate, settings)
 }

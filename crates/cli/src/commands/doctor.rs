@@ -60,7 +60,8 @@ impl Report {
 pub fn examine(settings: &Settings) -> Report {
     let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let system = System::new_with_specifics(refresh);
-    let (total, available) = (system.total_memory(), system.available_memory());
+    // Some systems keep this to themselves; then there is nothing to complain about.
+    let (total, available) = system.map_or((0, u64::MAX), |system| (system.total_memory(), system.available_memory()));
     let mut problems = vec![];
     if available < SCARCE {
         problems.push((
@@ -72,7 +73,7 @@ pub fn examine(settings: &Settings) -> Report {
     if let Err(failure) = settings.compute() {
         problems.push((failure.message().to_owned(), "use --device cpu, which works everywhere".to_owned()));
     }
-    let cache = HubOptions::from_env().cache_dir;
+    let cache = HubOptions::from_env().map_or_else(|_| PathBuf::from("."), |options| options.cache);
     let free = free_disk(&cache);
     if free.is_some_and(|free| free < SCARCE) {
         let left = bytes(free.unwrap_or_default());
@@ -123,8 +124,8 @@ fn existing(path: &Path) -> PathBuf {
 /// Free bytes of the disk that holds `path`.
 fn free_disk(path: &Path) -> Option<u64> {
     let path = existing(path).canonicalize().ok()?;
-    let disks = Disks::new_with_refreshed_list();
-    let holding = disks.list().iter().filter(|disk| path.starts_with(disk.mount_point()));
+    let disks = Disks::new_with_refreshed_list().ok()?;
+    let holding = disks.iter().filter(|disk| path.starts_with(disk.mount_point()));
     holding.max_by_key(|disk| disk.mount_point().as_os_str().len()).map(|disk| disk.available_space())
 }
 

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use std::process::ExitCode;
 
 pub fn run(args: &Fetch, settings: &Settings) -> Result<ExitCode, Failure> {
-    let folder = load::folder(&args.repo, settings)?;
+    let folder = load::newest(&args.repo, settings)?;
     if settings.json {
         crate::printer::line(&serde_json::json!({ "repo": args.repo, "folder": folder }).to_string());
     } else {

@@ -9,8 +9,8 @@ use gorgon_core::dist::Transform;
 use gorgon_infer::{Event, Generation, Limits, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
 use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
 use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
 use std::ops::ControlFlow;
@@ -46,17 +46,18 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let mut target = Target::new(decoder.clone(), prompt.len() + limits.max_new_tokens - 1, Taps::none());
     let law = rule.rule(transform);
     let mut draws = Seeded::new(settings.seed);
-    let mut stream = text.as_ref().filter(|_| !settings.json).map(|text| text.stream(true));
+    let mut stream = text.as_ref().filter(|_| !settings.json && !args.print_ids).map(|text| text.stream(true));
     let generation = decode(&mut target, &prompt, law.as_ref(), &mut draws, &limits, &mut |event| {
         if let (Some(stream), Event::Token(token)) = (&mut stream, event)
             && let Ok(piece) = stream.push(token)
         {
-            crate::printer::piece(&piece);
+            crate::printer::untrusted(&piece);
         }
         ControlFlow::Continue(())
     })?;
     if let Some(mut stream) = stream {
-        crate::printer::line(&stream.finish()?);
+        crate::printer::untrusted(&stream.finish()?);
+        crate::printer::line("");
     }
     answer.report(&generation, law.is_lossless(), &rule.to_string())?;
     Ok(ExitCode::SUCCESS)
@@ -162,7 +163,7 @@ impl Answer<'_> {
             crate::printer::line(&document.to_string());
             return Ok(());
         }
-        if self.text.is_none() {
+        if self.text.is_none() || self.args.print_ids {
             let ids: Vec<String> = generation.ids.iter().map(u32::to_string).collect();
             crate::printer::line(&ids.join(","));
         }

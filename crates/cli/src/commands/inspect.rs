@@ -148,9 +148,14 @@ fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
         ("method".into(), format.method().into()),
         ("description".into(), format.description().into()),
     ];
-    listed.extend(facts.into_iter().map(|(name, value)| (name, json!(value))));
+    listed.extend(facts.list().into_iter().map(|(name, value)| (key(name), json!(value))));
     listed.extend(storage(&checkpoint));
     Ok(Some(Report { kind: "heads", facts: listed, notes, problems }))
+}
+
+/// A fact's name as a JSON key.
+fn key(name: &str) -> String {
+    name.to_lowercase().replace([' ', '/'], "_")
 }
 
 /// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is.
@@ -165,7 +170,8 @@ fn open_heads(dir: &Path) -> Result<Option<Checkpoint>, Failure> {
     files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
     files.sort();
     // Files of other kinds (expected values, optimizer states) may lie beside the weights; the heads' own names win.
-    let named = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("lm_head.safetensors"));
+    let named =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("lm_head.safetensors"));
     let chosen = files.iter().find(named).or(if files.len() == 1 { files.first() } else { None });
     match chosen {
         Some(path) => Ok(Some(Checkpoint::open_files(dir, std::slice::from_ref(path))?)),

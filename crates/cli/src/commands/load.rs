@@ -5,7 +5,7 @@ use crate::progress;
 use crate::settings::Settings;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::hub::{self, HubOptions};
+use gorgon_model::hub::{self, HubOptions, Repo};
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_model::weights::Checkpoint;
@@ -18,19 +18,47 @@ use std::time::Instant;
 /// # Errors
 /// When there is no such folder or repo.
 pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
-    let mut options = HubOptions::from_env();
+    let mut bars = Bars { shown: settings.progress, current: None };
+    Ok(hub::resolve(model, &hub_options(settings)?, &mut |progress| bars.show(progress))?)
+}
+
+/// The folder of the newest commit of a repo, brought into the cache.
+///
+/// # Errors
+/// When the name is none of a repo, or it cannot be brought.
+pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
+    let options = hub_options(settings)?;
+    let parsed = Repo::parse(repo)?;
+    if options.offline {
+        return folder(repo, settings);
+    }
+    let mut bars = Bars { shown: settings.progress, current: None };
+    Ok(hub::fetch(&parsed, &options, &mut |progress| bars.show(progress))?)
+}
+
+fn hub_options(settings: &Settings) -> Result<HubOptions, Failure> {
+    let mut options = HubOptions::from_env()?;
     options.offline |= settings.offline;
-    let shown = settings.progress;
-    let mut bar: Option<(String, indicatif::ProgressBar)> = None;
-    let mut report = |progress: &hub::Progress<'_>| {
-        if bar.as_ref().is_none_or(|(file, _)| file != progress.file) {
-            bar = Some((progress.file.to_owned(), progress::transfer(shown, progress.file, progress.total)));
+    Ok(options)
+}
+
+/// One progress bar per file of a download.
+struct Bars {
+    shown: bool,
+    current: Option<(String, indicatif::ProgressBar)>,
+}
+
+impl Bars {
+    fn show(&mut self, progress: &hub::Progress<'_>) {
+        if self.current.as_ref().is_none_or(|(file, _)| file != progress.file) {
+            let total = progress.file_total_bytes.unwrap_or_default();
+            let bar = progress::transfer(self.shown, progress.file, total);
+            self.current = Some((progress.file.to_owned(), bar));
         }
-        if let Some((_, bar)) = &bar {
-            bar.set_position(progress.done);
+        if let Some((_, bar)) = &self.current {
+            bar.set_position(progress.file_done_bytes);
         }
-    };
-    Ok(hub::resolve(model, &options, &mut report)?)
+    }
 }
 
 /// The model in a folder, with a cache for `capacity` tokens.

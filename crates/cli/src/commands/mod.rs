@@ -5,5 +5,5 @@ pub mod doctor;
 pub mod fetch;
 pub mod generate;
 pub mod inspect;
-pub mod logits;
 mod load;
+pub mod logits;

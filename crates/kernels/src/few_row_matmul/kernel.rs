@@ -181,9 +181,9 @@ mod x86 {
         }
         tile!(tile_f32, f32, |p: *const f32| _mm512_load_ps(p));
         tile!(tile_f16, f16, |p: *const f16| _mm512_cvtph_ps(_mm256_load_si256(p.cast())));
-        tile!(tile_bf16, bf16, |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
-            _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
-        )));
+        tile!(tile_bf16, bf16, |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
+            _mm256_load_si256(p.cast())
+        ))));
     }
 
     pub mod avx2 {

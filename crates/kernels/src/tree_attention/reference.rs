@@ -26,7 +26,8 @@ pub fn attend<'a>(
             let at = (row * spec.heads + head) * d;
             let score = |slot: &usize| {
                 let k = key(head / group, *slot);
-                let s: f64 = (0..d).map(|i| f64::from(q[at + i]) * f64::from(k[i])).sum::<f64>() * f64::from(spec.scale);
+                let s: f64 =
+                    (0..d).map(|i| f64::from(q[at + i]) * f64::from(k[i])).sum::<f64>() * f64::from(spec.scale);
                 spec.soft_cap.map_or(s, |cap| f64::from(cap) * (s / f64::from(cap)).tanh())
             };
             let scores: Vec<f64> = slots.iter().map(score).collect();

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -21,7 +23,7 @@ pub(super) struct Cache {
 impl Cache {
     pub fn new(root: &Path, repo: &Repo) -> Self {
         let name = format!("models--{}--{}", repo.owner, repo.name);
-        Self { folder: root.join(&name), locks: root.join(".locks").join(name), revision: repo.revision.clone() }
+        Self { folder: root.join(&name), locks: root.join(".locks").join(name), revision: repo.revision.to_string() }
     }
 
     /// The folder of a commit.
@@ -110,8 +112,7 @@ impl Cache {
         let snapshot = self.snapshot(commit);
         create_folder(&snapshot)?;
         let path = snapshot.join(file);
-        let temporary = snapshot.join(format!(".{file}.{}", std::process::id()));
-        let _ = fs::remove_file(&temporary);
+        let temporary = snapshot.join(temporary_name());
         let linked = symlink(&Path::new("..").join("..").join("blobs").join(etag), &temporary);
         let linked = linked.or_else(|_| fs::rename(self.blob(etag), &temporary));
         linked.and_then(|()| fs::rename(&temporary, &path)).map_err(|source| HubError::Io { path, source })
@@ -126,7 +127,7 @@ impl Cache {
         if let Some(folder) = path.parent() {
             create_folder(folder)?;
         }
-        let temporary = path.with_file_name(format!(".ref.{}", std::process::id()));
+        let temporary = path.with_file_name(temporary_name());
         let written = fs::write(&temporary, commit).and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|source| HubError::Io { path, source })
     }
@@ -138,6 +139,13 @@ impl Cache {
     fn blob(&self, etag: &str) -> PathBuf {
         self.folder.join("blobs").join(etag)
     }
+}
+
+/// A name that no other thread or process uses at the same time.
+fn temporary_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    format!(".{}-{}-{since_epoch}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn create_folder(path: &Path) -> Result<(), HubError> {

@@ -60,6 +60,7 @@ impl<'a> Client<'a> {
         let config = Agent::config_builder()
             .user_agent(concat!("gorgon/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
+            .https_only(options.endpoint.starts_with("https://"))
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(options.timeout))
@@ -78,7 +79,8 @@ impl<'a> Client<'a> {
         let broken = |reason: String| HubError::Transfer { url: url.clone(), reason };
         let text = response.body_mut().with_config().limit(MAX_LISTING_BYTES).read_to_string();
         let text = text.map_err(|e| broken(e.to_string()))?;
-        let json: Value = serde_json::from_str(&text).map_err(|e| broken(format!("not the list of a model's files: {e}")))?;
+        let json: Value =
+            serde_json::from_str(&text).map_err(|e| broken(format!("not the list of a model's files: {e}")))?;
         let commit = json.get("sha").and_then(Value::as_str);
         let siblings = json.get("siblings").and_then(Value::as_array);
         let (Some(commit), Some(siblings)) = (commit, siblings) else {
@@ -100,7 +102,8 @@ impl<'a> Client<'a> {
         let etag = linked_etag.or_else(|| header(headers, &ETAG));
         let etag = etag.ok_or_else(|| HubError::Transfer { url, reason: "the hub sent no etag".into() })?;
         let size = header(headers, &HeaderName::from_static("x-linked-size"));
-        let size = if response.status().is_redirection() { size } else { size.or_else(|| header(headers, &CONTENT_LENGTH)) };
+        let size =
+            if response.status().is_redirection() { size } else { size.or_else(|| header(headers, &CONTENT_LENGTH)) };
         let etag = self.plain("etag", etag.trim_start_matches("W/").trim_matches('"'))?;
         Ok(Metadata { etag, size: size.and_then(|size| size.parse().ok()) })
     }
@@ -117,14 +120,14 @@ impl<'a> Client<'a> {
         let url = self.url(commit, file);
         let mut partial = Partial::open(path)?;
         let mut resumed = partial.len > 0;
-        let mut failures = 0;
+        let (mut furthest, mut failures) = (partial.len, 0);
         loop {
-            let before = partial.len;
             if metadata.size != Some(partial.len) || partial.len == 0 {
                 match self.transfer(&url, metadata, &mut partial, progress)? {
                     None => {}
                     Some(reason) => {
-                        failures = if partial.len > before { 1 } else { failures + 1 };
+                        failures = if partial.len > furthest { 1 } else { failures + 1 };
+                        furthest = furthest.max(partial.len);
                         if failures >= self.options.attempts {
                             return Err(HubError::Transfer { url, reason });
                         }
@@ -159,7 +162,8 @@ impl<'a> Client<'a> {
             partial.restart()?;
         }
         let response = self.ask(Method::GET, url, Some(partial.len).filter(|len| *len > 0))?;
-        let from = header(response.headers(), &CONTENT_RANGE).and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+        let from = header(response.headers(), &CONTENT_RANGE)
+            .and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
         if response.status() != StatusCode::PARTIAL_CONTENT || from != Some(partial.len) {
             // The whole file, or nothing that fits: what is there is of no use.
             partial.restart()?;
@@ -181,7 +185,10 @@ impl<'a> Client<'a> {
                 break;
             }
         }
-        Ok(metadata.size.filter(|size| partial.len < *size).map(|size| format!("only {} of {size} bytes came", partial.len)))
+        Ok(metadata
+            .size
+            .filter(|size| partial.len < *size)
+            .map(|size| format!("only {} of {size} bytes came", partial.len)))
     }
 
     /// Makes a request, again if it fails in a way that may pass, and turns refusals into errors.
@@ -206,8 +213,10 @@ impl<'a> Client<'a> {
     fn follow(&self, method: &Method, url: &str, from: Option<u64>) -> Result<Response<Body>, Failure> {
         let mut url = url.to_owned();
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = ureq::http::Request::builder().method(method).uri(&url).header(ACCEPT_ENCODING, "identity");
-            if let Some(token) = self.options.token.as_ref().filter(|_| origin(&url) == origin(&self.options.endpoint)) {
+            let mut request =
+                ureq::http::Request::builder().method(method).uri(&url).header(ACCEPT_ENCODING, "identity");
+            if let Some(token) = self.options.token.as_ref().filter(|_| origin(&url) == origin(&self.options.endpoint))
+            {
                 request = request.header(AUTHORIZATION, format!("Bearer {token}"));
             }
             if let Some(from) = from {
@@ -222,7 +231,9 @@ impl<'a> Client<'a> {
                 return Err(Failure::Transient(format!("the hub answers {status}")));
             }
             let described = method == Method::HEAD && response.headers().contains_key("x-linked-etag");
-            let Some(location) = header(response.headers(), &LOCATION).filter(|_| status.is_redirection() && !described) else {
+            let Some(location) =
+                header(response.headers(), &LOCATION).filter(|_| status.is_redirection() && !described)
+            else {
                 return Ok(response);
             };
             url = if location.starts_with('/') && !location.starts_with("//") {
@@ -243,7 +254,9 @@ impl<'a> Client<'a> {
             }
             StatusCode::UNAUTHORIZED => "the token is not valid: check HF_TOKEN",
             StatusCode::FORBIDDEN => "the model is gated: accept its conditions on its page, and set HF_TOKEN",
-            StatusCode::NOT_FOUND => return Err(HubError::NoSuchRepo { repo: self.repo.clone(), endpoint }),
+            StatusCode::NOT_FOUND if url.starts_with(&format!("{endpoint}/api/")) => {
+                return Err(HubError::NoSuchRepo { repo: self.repo.clone(), endpoint });
+            }
             // These have a meaning to whoever asks.
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED | StatusCode::RANGE_NOT_SATISFIABLE => {
                 return Ok(response);
@@ -261,7 +274,9 @@ impl<'a> Client<'a> {
     fn plain(&self, what: &'static str, name: &str) -> Result<String, HubError> {
         match is_plain(name) {
             true => Ok(name.to_owned()),
-            false => Err(HubError::UnsafeName { repo: self.repo.clone(), what, name: name.chars().take(200).collect() }),
+            false => {
+                Err(HubError::UnsafeName { repo: self.repo.clone(), what, name: name.chars().take(200).collect() })
+            }
         }
     }
 }
@@ -350,7 +365,9 @@ fn origin(url: &str) -> &str {
 
 fn is_loopback(url: &str) -> bool {
     let host = origin(url).rsplit("://").next().unwrap_or_default();
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|h| host == *h || host.strip_prefix(h).is_some_and(|p| p.starts_with(':')))
+    ["localhost", "127.0.0.1", "[::1]"]
+        .iter()
+        .any(|h| host == *h || host.strip_prefix(h).is_some_and(|p| p.starts_with(':')))
 }
 
 fn one_line(message: &dyn std::fmt::Display) -> String {

@@ -7,8 +7,8 @@ use minijinja::{Error, ErrorKind, Value};
 
 /// The limits of one rendering. A template comes with the model, so it is as untrusted as the weights.
 ///
-/// The defaults let through any conversation that fits a model's context, and stop a hostile template within seconds
-/// and some tens of MiB.
+/// The defaults let through any conversation that fits a model's context, and stop a hostile template within a second
+/// or so and about a hundred MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest template, in bytes.
@@ -17,7 +17,7 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Bytes of all strings and lists that are made, together.
     pub memory_bytes: u64,
-    /// Elements and bytes that operations look at, together.
+    /// What operations look at, together: an element of a list counts as 16, eight bytes of text as 1.
     pub work: u64,
     /// Instructions.
     pub fuel: u64,
@@ -44,6 +44,8 @@ const MAX_DEPTH: usize = 128;
 const MAX_ELEMENTS: usize = 1 << 16;
 /// What one element of a list costs in memory: the value itself and, where it is small, what it holds.
 const ELEMENT_BYTES: u64 = 64;
+/// What it takes to look at one element, where looking at eight bytes of a string is one.
+const ELEMENT_WORK: u64 = 16;
 
 /// What is left of the limits during one rendering.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Budget {
     pub fn admit(&self, value: &Value) -> Result<Size, Error> {
         let mut size = Size::default();
         self.measure(value, 0, &mut size)?;
-        spend(&self.work, (size.elements + size.bytes / 8) as u64, "work")?;
+        spend(&self.work, size.elements as u64 * ELEMENT_WORK + size.bytes as u64 / 8, "work")?;
         Ok(size)
     }
 

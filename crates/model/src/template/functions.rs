@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters};
+use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters, tests};
 use minijinja_contrib::pycompat;
 
 use super::budget::{Budget, Limits, too_large};
@@ -26,12 +26,13 @@ pub(super) fn environment(limits: &Limits, budget: &Arc<Budget>, now: Option<Sys
     let mut env = Environment::new();
     env.set_fuel(Some(limits.fuel));
     env.set_recursion_limit(limits.recursion);
-    // They show whatever the template holds, at any size, and are no part of a chat template.
+    // They show whatever the template holds, and are no part of a chat template.
     env.remove_global("debug");
     env.remove_filter("pprint");
 
     add_checks(&mut env, budget);
     add_filters(&mut env, budget, limits.output_bytes);
+    add_tests(&mut env, budget);
     env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
@@ -59,17 +60,37 @@ fn add_checks(env: &mut Environment<'_>, budget: &Arc<Budget>) {
     env.add_function(rewrite::REPEAT, move |left: Value, right: Value| b.repeat(&left, &right));
 }
 
-/// The filters whose result can be much larger than what goes in, with a check before each.
+/// All filters, each with an account of what goes in and what comes out. `map` calls them by name, too.
 fn add_filters(env: &mut Environment<'_>, budget: &Arc<Budget>, max_bytes: usize) {
-    env.add_filter("tojson", move |value: Value, indent: Option<Value>, options: Kwargs| {
-        json::dumps(&value, indent, &options, max_bytes)
-    });
+    for (name, filter) in own_filters(budget, max_bytes).into_iter().chain(engine_filters()) {
+        let b = budget.clone();
+        env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            match name {
+                // They look at no more than the outermost list, and templates ask for the length in every turn.
+                "length" | "count" | "first" | "last" | "default" | "d" => args.iter().try_for_each(|a| b.touch(a))?,
+                _ => args.iter().try_for_each(|arg| b.admit(arg).map(drop))?,
+            }
+            match name {
+                "indent" | "batch" | "slice" | "round" => check_widening(&b, &args)?,
+                "format" => check_format(&b, &args)?,
+                _ => {}
+            }
+            b.settle(filter.call(state, &args)?)
+        });
+    }
+}
+
+/// The filters that differ from the engine's.
+fn own_filters(budget: &Arc<Budget>, max_bytes: usize) -> [(&'static str, Value); 3] {
+    let to_json =
+        move |value: Value, indent: Option<Value>, options: Kwargs| json::dumps(&value, indent, &options, max_bytes);
     let b = budget.clone();
-    env.add_filter("replace", move |text: Value, old: Value, new: Value, count: Option<i64>| {
+    let replaced = move |text: Value, old: Value, new: Value, count: Option<i64>| {
         replace(&b, &text.to_string(), &old.to_string(), &new.to_string(), count)
-    });
+    };
     let b = budget.clone();
-    env.add_filter("join", move |items: Value, between: Option<Value>, options: Kwargs| {
+    let joined = move |items: Value, between: Option<Value>, options: Kwargs| {
         let between = match between {
             Some(between) => Some(between),
             None => options.get("d")?,
@@ -77,29 +98,48 @@ fn add_filters(env: &mut Environment<'_>, budget: &Arc<Budget>, max_bytes: usize
         let attribute = options.get::<Option<&str>>("attribute")?;
         options.assert_all_used()?;
         join(&b, &items, &between.map_or_else(String::new, |b| b.to_string()), attribute)
-    });
-    let widening: [(&'static str, Value); 4] = [
-        ("indent", Value::from_function(filters::indent)),
-        ("batch", Value::from_function(filters::batch)),
-        ("slice", Value::from_function(filters::slice)),
-        ("round", Value::from_function(filters::round)),
-    ];
-    for (name, filter) in widening {
+    };
+    [
+        ("tojson", Value::from_function(to_json)),
+        ("replace", Value::from_function(replaced)),
+        ("join", Value::from_function(joined)),
+    ]
+}
+
+/// Names of functions of the engine with the functions.
+macro_rules! engine {
+    ($module:ident: $($name:literal $function:ident),* $(,)?) => {
+        [$(($name, Value::from_function($module::$function))),*]
+    };
+}
+
+fn engine_filters() -> Vec<(&'static str, Value)> {
+    engine!(filters:
+        "abs" abs, "attr" attr, "batch" batch, "bool" bool, "capitalize" capitalize, "chain" chain, "count" length,
+        "d" default, "default" default, "dictsort" dictsort, "e" escape, "escape" escape, "first" first,
+        "float" float, "format" format, "groupby" groupby, "indent" indent, "int" int, "items" items, "last" last,
+        "length" length, "lines" lines, "list" list, "lower" lower, "map" map, "max" max, "min" min,
+        "reject" reject, "rejectattr" rejectattr, "reverse" reverse, "round" round, "safe" safe, "select" select,
+        "selectattr" selectattr, "slice" slice, "sort" sort, "split" split, "string" string, "sum" sum,
+        "title" title, "trim" trim, "unique" unique, "upper" upper, "zip" zip,
+    )
+    .into()
+}
+
+/// The tests that read more than the kind of a value. `select` calls them by name, too.
+fn add_tests(env: &mut Environment<'_>, budget: &Arc<Budget>) {
+    let reading = engine!(tests:
+        "eq" is_eq, "equalto" is_eq, "==" is_eq, "ne" is_ne, "!=" is_ne, "lt" is_lt, "lessthan" is_lt, "<" is_lt,
+        "le" is_le, "<=" is_le, "gt" is_gt, "greaterthan" is_gt, ">" is_gt, "ge" is_ge, ">=" is_ge, "in" is_in,
+        "startingwith" is_startingwith, "endingwith" is_endingwith, "lower" is_lower, "upper" is_upper,
+    );
+    for (name, test) in reading {
         let b = budget.clone();
-        env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-            let args = args.into_values();
-            check_widening(&b, &args)?;
-            filter.call(state, &args)
+        env.add_test(name, move |state: &mut State<'_, '_>, args: Rest<Value>| {
+            args.iter().try_for_each(|arg| b.admit(arg).map(drop))?;
+            test.call(state, &args).map(|result| result.is_true())
         });
     }
-    let b = budget.clone();
-    let format = Value::from_function(filters::format);
-    env.add_filter("format", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-        let args = args.into_values();
-        let (template, values) = args.split_first().ok_or_else(|| Error::from(ErrorKind::MissingArgument))?;
-        check_format(&b, &template.to_string(), values)?;
-        format.call(state, &args)
-    });
 }
 
 /// Prints a value as `{{ … }}` does.
@@ -146,7 +186,7 @@ fn call_method(
             Ok(Value::from(text.strip_suffix(suffix).unwrap_or(text)))
         }
         "format" => {
-            check_format(budget, text, args)?;
+            check_format(budget, &[std::slice::from_ref(value), args].concat())?;
             pycompat::unknown_method_callback(state, value, method, args)
         }
         _ => pycompat::unknown_method_callback(state, value, method, args),
@@ -191,8 +231,10 @@ fn check_widening(budget: &Budget, args: &[Value]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a format string: its widths, and what its fields may repeat.
-fn check_format(budget: &Budget, format: &str, args: &[Value]) -> Result<(), Error> {
+/// Checks a format string, which comes first: its widths, and what its fields may repeat.
+fn check_format(budget: &Budget, args: &[Value]) -> Result<(), Error> {
+    let Some((format, args)) = args.split_first() else { return Ok(()) };
+    let format = format.to_string();
     let mut bytes = format.len();
     let fields = format.matches(['{', '%']).count();
     for arg in args {

@@ -21,7 +21,8 @@ pub(super) fn dumps(value: &Value, indent: Option<Value>, options: &Kwargs, max_
         None => options.get::<Option<Value>>("indent")?,
     };
     options.assert_all_used()?;
-    let indent = indent.filter(|i| !i.is_none()).map(|i| i.as_usize().ok_or_else(|| invalid("indent", &i))).transpose()?;
+    let indent =
+        indent.filter(|i| !i.is_none()).map(|i| i.as_usize().ok_or_else(|| invalid("indent", &i))).transpose()?;
     let (item, key) = match separators {
         Some(pair) => (separator(&pair, 0)?, separator(&pair, 1)?),
         None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),

@@ -117,14 +117,16 @@ impl Rewriter {
     }
 
     fn with_block<'a>(&mut self, w: &Spanned<ast::WithBlock<'a>>) -> Result<Stmt<'a>, Error> {
-        let assignments = w.assignments.iter().map(|(t, e)| Ok((self.target(t)?, self.expr(e)?)));
-        let assignments = assignments.collect::<Result<_, Error>>()?;
+        let mut assignments = Vec::with_capacity(w.assignments.len());
+        for (target, expr) in &w.assignments {
+            let expr = self.expr(expr)?;
+            assignments.push((self.target(target)?, stored(target, expr)));
+        }
         Ok(Stmt::WithBlock(Spanned::new(ast::WithBlock { assignments, body: self.body(&w.body)? }, w.span())))
     }
 
     fn set<'a>(&mut self, target: &Expr<'a>, expr: Expr<'a>, span: Span) -> Result<Stmt<'a>, Error> {
-        let expr = if matches!(target, Expr::GetAttr(_)) { call(STORE, vec![expr], span) } else { expr };
-        Ok(Stmt::Set(Spanned::new(ast::Set { target: self.target(target)?, expr }, span)))
+        Ok(Stmt::Set(Spanned::new(ast::Set { target: self.target(target)?, expr: stored(target, expr) }, span)))
     }
 
     fn set_block<'a>(&mut self, s: &Spanned<ast::SetBlock<'a>>) -> Result<Vec<Stmt<'a>>, Error> {
@@ -186,32 +188,14 @@ impl Rewriter {
         Ok(match expr {
             Expr::Var(v) => variable(v.id, span),
             Expr::Const(c) => Expr::Const(Spanned::new(ast::Const { value: c.value.clone() }, span)),
-            Expr::Slice(s) => settled(Expr::Slice(Spanned::new(
-                ast::Slice {
-                    expr: self.admitted(&s.expr)?,
-                    start: self.optional(&s.start)?,
-                    stop: self.optional(&s.stop)?,
-                    step: self.optional(&s.step)?,
-                },
-                span,
-            ))),
+            Expr::Slice(s) => self.slice(s)?,
             Expr::UnaryOp(u) => {
-                let op = match u.op {
-                    UnaryOpKind::Not => UnaryOpKind::Not,
-                    UnaryOpKind::Neg => UnaryOpKind::Neg,
-                };
+                let op = if matches!(u.op, UnaryOpKind::Not) { UnaryOpKind::Not } else { UnaryOpKind::Neg };
                 Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr: self.expr(&u.expr)? }, span))
             }
             Expr::BinOp(b) => self.operator(b)?,
             Expr::Compare(c) => self.comparison(c)?,
-            Expr::IfExpr(i) => Expr::IfExpr(Spanned::new(
-                ast::IfExpr {
-                    test_expr: self.expr(&i.test_expr)?,
-                    true_expr: self.expr(&i.true_expr)?,
-                    false_expr: self.optional(&i.false_expr)?,
-                },
-                span,
-            )),
+            Expr::IfExpr(i) => self.if_expr(i)?,
             Expr::Filter(f) => self.filter(f)?,
             Expr::Test(t) => self.test(t)?,
             Expr::GetAttr(g) => {
@@ -234,6 +218,25 @@ impl Rewriter {
                 settled(Expr::Map(Spanned::new(node, span)))
             }
         })
+    }
+
+    fn slice<'a>(&mut self, s: &Spanned<ast::Slice<'a>>) -> Result<Expr<'a>, Error> {
+        let node = ast::Slice {
+            expr: self.admitted(&s.expr)?,
+            start: self.optional(&s.start)?,
+            stop: self.optional(&s.stop)?,
+            step: self.optional(&s.step)?,
+        };
+        Ok(settled(Expr::Slice(Spanned::new(node, s.span()))))
+    }
+
+    fn if_expr<'a>(&mut self, i: &Spanned<ast::IfExpr<'a>>) -> Result<Expr<'a>, Error> {
+        let node = ast::IfExpr {
+            test_expr: self.expr(&i.test_expr)?,
+            true_expr: self.expr(&i.true_expr)?,
+            false_expr: self.optional(&i.false_expr)?,
+        };
+        Ok(Expr::IfExpr(Spanned::new(node, i.span())))
     }
 
     fn operator<'a>(&mut self, b: &Spanned<ast::BinOp<'a>>) -> Result<Expr<'a>, Error> {
@@ -259,20 +262,18 @@ impl Rewriter {
         Ok(Expr::Compare(Spanned::new(ast::Compare { expr: self.admitted(&c.expr)?, ops }, c.span())))
     }
 
+    /// Filters and tests ask the budget themselves, because `map` and `select` call them too.
     fn filter<'a>(&mut self, f: &Spanned<ast::Filter<'a>>) -> Result<Expr<'a>, Error> {
         let expr = match &f.expr {
-            Some(expr) => self.admitted(expr)?,
-            None => call(ADMIT, vec![variable(BLOCK, f.span())], f.span()),
+            Some(expr) => self.expr(expr)?,
+            None => variable(BLOCK, f.span()),
         };
         let node = ast::Filter { name: f.name, expr: Some(expr), args: self.arguments(&f.args)? };
-        Ok(settled(Expr::Filter(Spanned::new(node, f.span()))))
+        Ok(Expr::Filter(Spanned::new(node, f.span())))
     }
 
     fn test<'a>(&mut self, t: &Spanned<ast::Test<'a>>) -> Result<Expr<'a>, Error> {
-        // A test without arguments looks at the kind of a value, except for the two that read a whole string.
-        let reads = !t.args.is_empty() || matches!(t.name, "lower" | "upper");
-        let expr = if reads { self.admitted(&t.expr)? } else { self.expr(&t.expr)? };
-        let node = ast::Test { name: t.name, expr, args: self.arguments(&t.args)? };
+        let node = ast::Test { name: t.name, expr: self.expr(&t.expr)?, args: self.arguments(&t.args)? };
         Ok(Expr::Test(Spanned::new(node, t.span())))
     }
 
@@ -320,6 +321,11 @@ fn emit<'a>(expr: Expr<'a>, span: Span) -> Stmt<'a> {
 fn settled(expr: Expr<'_>) -> Expr<'_> {
     let span = expr.span();
     call(SETTLE, vec![expr], span)
+}
+
+/// What is assigned: an attribute on the left is that of a namespace.
+fn stored<'a>(target: &Expr<'a>, expr: Expr<'a>) -> Expr<'a> {
+    if matches!(target, Expr::GetAttr(_)) { call(STORE, vec![expr], target.span()) } else { expr }
 }
 
 fn call<'a>(name: &'static str, args: Vec<Expr<'a>>, span: Span) -> Expr<'a> {

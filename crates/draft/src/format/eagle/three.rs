@@ -1,0 +1,256 @@
+//! EAGLE-3 under its three namings.
+
+use super::check_layer;
+use crate::format::HeadsFormat;
+use crate::format::claims::Claims;
+use crate::format::facts::EagleFacts;
+use crate::format::inventory::{Inventory, Report, numbered, shown};
+use crate::format::layer::{self, Layer};
+use crate::format::specs::{Claim, Kind, Size, Sizes, Specs};
+
+/// The config key that lists the target's layers whose hidden states are read.
+const TAPS: &str = "eagle_aux_hidden_state_layer_ids";
+
+/// A config, sorted by who reads which part of it.
+struct Config<'a> {
+    /// The whole.
+    top: Claims<'a>,
+    /// What ModelOpt and SpecForge add.
+    eagle: Claims<'a>,
+    /// The decoder layer's.
+    layer: Claims<'a>,
+}
+
+impl<'a> Config<'a> {
+    fn new(format: HeadsFormat, claims: &Claims<'a>) -> Self {
+        let nested = format == HeadsFormat::Eagle3Speculators;
+        let layer = if nested { claims.within("transformer_layer_config") } else { claims.clone() };
+        Self { top: claims.clone(), eagle: claims.within("eagle_config"), layer }
+    }
+
+    /// A flag, wherever its writer puts it.
+    fn flag(&self, key: &str, report: &mut Report) -> Option<bool> {
+        let top = self.top.flag(key, report);
+        let nested = self.eagle.flag(key, report);
+        top.or(nested)
+    }
+
+    /// The taps' layers.
+    fn tap_layers(&self, report: &mut Report) -> Option<Vec<usize>> {
+        let top = self.top.layers(TAPS, report);
+        let nested = self.eagle.layers(TAPS, report);
+        top.or(nested)
+    }
+}
+
+/// What `fc` reads.
+struct Taps {
+    /// Number of the target's hidden states.
+    count: usize,
+    /// Their layers, if the config lists them.
+    layers: Option<Vec<usize>>,
+    /// How many of them must have a norm each; 0 without such norms.
+    norms: usize,
+    /// One norm for all taps together.
+    input_norm: bool,
+}
+
+/// Compares an EAGLE-3 draft layer with its format and config.
+pub(super) fn check(
+    format: HeadsFormat,
+    inventory: &Inventory<'_>,
+    claims: &Claims<'_>,
+    report: &mut Report,
+) -> EagleFacts {
+    let config = Config::new(format, claims);
+    let taps = check_taps(format, &config, inventory, report);
+    let layer = layer_of(format);
+    let specs = specs(format, &layer, &taps, &config, inventory);
+    let mut claimed = layer::claims(&config.layer, report);
+    claimed.extend(config.top.size("target_hidden_size", Size::TargetHidden, report));
+    claimed.extend(config.top.size("draft_vocab_size", Size::Draft, report));
+    let sizes = specs.sizes(inventory, &claimed);
+    specs.check(inventory, &sizes, |_| false, report);
+    sizes.check_claims(&claimed, report);
+    check_layer(layer.qkv_bias(inventory), &config.layer, report);
+    let target_hidden = check_features(taps.count, claim(&claimed, Size::TargetHidden), &sizes, claims, report);
+    let vocab_size = sizes.get(Size::Vocab).or_else(|| claim(&claimed, Size::Vocab));
+    check_vocabularies(format, vocab_size, claims, inventory, &sizes, report);
+    if format == HeadsFormat::Eagle3Speculators {
+        check_speculators(claims, report);
+    }
+    EagleFacts {
+        hidden_size: sizes.or_zero(Size::Hidden),
+        vocab_size,
+        draft_vocab_size: inventory.get("lm_head.weight").and_then(|_| sizes.get(Size::Draft)),
+        taps: taps.count,
+        tap_layers: taps.layers,
+        target_hidden_size: target_hidden,
+        layer: layer.facts(inventory, &sizes),
+        fc_bias: false,
+        own_embedding: inventory.has("embed_tokens.weight"),
+        vocab_map: inventory.has("d2t"),
+        tap_norms: taps.norms > 0,
+        input_norm: taps.input_norm,
+        norm_before_residual: config.flag("norm_before_residual", report),
+        norm_output: config.flag("norm_output", report),
+    }
+}
+
+fn tap_norm(name: &str) -> bool {
+    let norm = name.strip_prefix("fc_norm.").and_then(numbered);
+    norm.is_some_and(|(_, rest)| rest == "weight")
+}
+
+fn claim(claims: &[Claim], size: Size) -> Option<usize> {
+    claims.iter().find(|claim| claim.size == size).map(|claim| claim.value)
+}
+
+fn layer_of(format: HeadsFormat) -> Layer {
+    let prefix = if format == HeadsFormat::Eagle3 { "midlayer." } else { "layers.0." };
+    Layer {
+        prefix: prefix.into(),
+        attention_input: Size::Hidden.times(2),
+        norms: &["input_layernorm", "hidden_norm", "post_attention_layernorm"],
+    }
+}
+
+fn specs(format: HeadsFormat, layer: &Layer, taps: &Taps, config: &Config<'_>, inventory: &Inventory<'_>) -> Specs {
+    let mut specs = Specs::default();
+    specs.linear("fc", Size::Hidden, Size::Features, false);
+    // speculators has two kinds of layers, of which Qwen3's has norms on queries and keys.
+    let qwen3 = config.layer.text("model_type") == Some("qwen3");
+    layer.add(&mut specs, inventory, format == HeadsFormat::Eagle3Speculators && qwen3);
+    specs.vector("norm.weight", Size::Hidden);
+    // `"draft_vocab_size": null` is how SGLang is told to use the target's LM head.
+    if config.top.is_null("draft_vocab_size") && !inventory.has("d2t") {
+        specs.optional_matrix("lm_head.weight", Size::Draft, Size::Hidden);
+    } else {
+        specs.matrix("lm_head.weight", Size::Draft, Size::Hidden);
+    }
+    specs.optional_list("d2t", Kind::Id, Size::Draft);
+    specs.optional_list("t2d", Kind::Mask, Size::Vocab);
+    specs.optional_matrix("embed_tokens.weight", Size::Vocab, Size::Hidden);
+    for tap in 0..taps.norms {
+        specs.vector(format!("fc_norm.{tap}.weight"), Size::TargetHidden);
+    }
+    if taps.input_norm {
+        specs.vector("input_norm.weight", Size::Features);
+    }
+    specs
+}
+
+/// What `fc` reads, and whether the flags say so: engines build the norms that the flags ask for and skip the rest.
+fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &Inventory<'_>, report: &mut Report) -> Taps {
+    let norms = inventory.names().filter(|name| tap_norm(name)).count();
+    let layers = config.tap_layers(report);
+    let count = layers.as_ref().map_or(if norms > 0 { norms } else { 3 }, Vec::len);
+    // The original names have no `input_norm`, so there it is unexpected.
+    let input_norm = format != HeadsFormat::Eagle3 && inventory.has("input_norm.weight");
+    for (key, found, name) in [("fc_norm", norms > 0, "fc_norm.*"), ("norm_before_fc", input_norm, "input_norm.weight")]
+    {
+        let claimed = config.flag(key, report);
+        match (claimed, found) {
+            (Some(true), false) => report.problem(format!("config.json: {key} is true, but the file has no {name}")),
+            (Some(false) | None, true) if config.top.given() => {
+                report.problem(format!("config.json: without \"{key}\": true engines ignore {name}"));
+            }
+            _ => {}
+        }
+    }
+    if config.eagle.flag("use_aux_hidden_state", report) == Some(false) && inventory.has("fc.weight") {
+        report.problem("config.json: eagle_config.use_aux_hidden_state is false, so engines ignore fc.weight");
+    }
+    // However many the config lists, hardly more are asked for than are there.
+    let norms = if norms > 0 { count.min(norms.saturating_add(3)) } else { 0 };
+    Taps { count, layers, norms, input_norm }
+}
+
+/// The width of one tap: `fc` reads all of them side by side.
+fn check_features(
+    taps: usize,
+    claimed: Option<usize>,
+    sizes: &Sizes,
+    claims: &Claims<'_>,
+    report: &mut Report,
+) -> usize {
+    let Some(features) = sizes.get(Size::Features) else { return 0 };
+    let width = claimed.or_else(|| claims.given().then(|| sizes.get(Size::Hidden)).flatten());
+    let found = if taps > 0 && features % taps == 0 { Some(features / taps) } else { None };
+    if found.is_none() || width.is_some_and(|width| found != Some(width)) {
+        let width = width.map_or_else(String::new, |width| {
+            format!(" of {} {width}", if claimed.is_some() { "target_hidden_size" } else { "hidden_size" })
+        });
+        report.problem(format!("wrong shape: fc.weight reads {features} features, not {taps} taps{width}"));
+    }
+    if let Some(norm) = sizes.get(Size::TargetHidden).filter(|norm| found.is_some_and(|found| found != *norm)) {
+        report.problem(format!("wrong shape: fc_norm.*.weight is [{norm}], but fc.weight reads {features} features"));
+    }
+    found.unwrap_or(0)
+}
+
+/// A draft vocabulary needs its maps; SGLang and vLLM read only `d2t`, training reads both, and ModelOpt writes `d2t`.
+fn check_vocabularies(
+    format: HeadsFormat,
+    vocab: Option<usize>,
+    claims: &Claims<'_>,
+    inventory: &Inventory<'_>,
+    sizes: &Sizes,
+    report: &mut Report,
+) {
+    let (d2t, t2d) = (inventory.has("d2t"), inventory.has("t2d"));
+    let (Some(draft), Some(vocab)) = (sizes.get(Size::Draft), vocab) else {
+        if !d2t && t2d {
+            report.problem("missing: d2t, which belongs to t2d");
+        }
+        return;
+    };
+    if draft > vocab {
+        report.problem(format!("wrong shape: {draft} tokens can be drafted, but the target has {vocab}"));
+    }
+    if draft == vocab {
+        if d2t || t2d {
+            report.note("d2t and t2d are not needed: every token can be drafted");
+        }
+        return;
+    }
+    if claims.given() && claims.get("draft_vocab_size").is_none() {
+        report
+            .problem(format!("config.json: draft_vocab_size is absent, but {draft} of {vocab} tokens can be drafted"));
+    }
+    if !d2t {
+        report.problem(format!("missing: d2t, as {draft} of {vocab} tokens can be drafted"));
+    }
+    if !t2d && format == HeadsFormat::Eagle3ModelOpt {
+        report.note("no t2d: drafting does not need it, further training does");
+    } else if !t2d {
+        report.problem(format!("missing: t2d, as {draft} of {vocab} tokens can be drafted"));
+    }
+}
+
+/// Keys that vLLM's reader of speculators configs needs, and the one that two readers default differently.
+fn check_speculators(claims: &Claims<'_>, report: &mut Report) {
+    if claims.get("norm_before_residual").is_none() {
+        report
+            .problem("config.json: norm_before_residual is absent, which vLLM reads as true and speculators as false");
+    }
+    match claims.text("speculators_model_type") {
+        Some("eagle3") => {}
+        Some(other) => {
+            report.problem(format!("config.json: speculators_model_type is {}, not eagle3", shown(other)));
+        }
+        None => report.problem("config.json: speculators_model_type is absent, not eagle3"),
+    }
+    if !claims.within("transformer_layer_config").given() {
+        report.problem("config.json: transformer_layer_config is absent");
+    }
+    let nested = claims.within("speculators_config");
+    if nested.within("verifier").text("name_or_path").is_none() {
+        report.note("vLLM will refuse this head: speculators_config.verifier.name_or_path is absent");
+    }
+    let methods = nested.get("proposal_methods").and_then(serde_json::Value::as_array);
+    let tokens = methods.and_then(|methods| methods.first()).and_then(|first| first.get("speculative_tokens"));
+    if tokens.is_none_or(|tokens| tokens.as_u64().is_none()) {
+        report.note("vLLM will refuse this head: speculators_config.proposal_methods[0].speculative_tokens is absent");
+    }
+}

@@ -1,0 +1,185 @@
+//! Hydra heads, and Hydra++'s prefix-attention layer.
+
+use super::HeadsFormat;
+use super::claims::Claims;
+use super::facts::{HydraFacts, LmHeads};
+use super::inventory::{Inventory, Report, number, numbered, report_gap, shown};
+use super::layer::Layer;
+use super::medusa::{blocks_per_head, report_uneven};
+use super::specs::{Claim, Dim, Size, Specs};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the names of the prefix-attention layer start with, spelt as the reference implementation spells it.
+pub(super) const PREFIX_LAYER: &str = "prefix_embeding_layer.";
+
+/// The reference implementation registers the target's embedding table as a part of the heads, so files hold a copy.
+const EMBEDDING_COPY: &str = "input_embed_fn.weight";
+
+/// What a file holds of one head.
+#[derive(Default)]
+struct Head {
+    /// Numbers as they stand in the names: in Hydra++ every other one, since dropouts are counted too.
+    blocks: BTreeSet<usize>,
+    res_connection: bool,
+    lm_head: bool,
+}
+
+/// Whether `hydra_lm_head.{i}.` is followed by the 1 of a projection behind a dropout.
+fn lm_head(name: &str) -> Option<(usize, bool)> {
+    let (head, rest) = numbered(name.strip_prefix("hydra_lm_head.")?)?;
+    Some((head, rest.starts_with("1.")))
+}
+
+/// Hydra++ if there is a prefix layer, or most projections are behind a dropout.
+pub(super) fn format(inventory: &Inventory<'_>) -> HeadsFormat {
+    let prefix = inventory.names().any(|name| name.starts_with(PREFIX_LAYER));
+    let (behind, plain): (Vec<_>, Vec<_>) =
+        inventory.names().filter_map(lm_head).partition(|(_, behind_dropout)| *behind_dropout);
+    if prefix || behind.len() > plain.len() { HeadsFormat::HydraPlusPlus } else { HeadsFormat::Hydra }
+}
+
+fn read(inventory: &Inventory<'_>) -> BTreeMap<usize, Head> {
+    let mut heads: BTreeMap<usize, Head> = BTreeMap::new();
+    for name in inventory.names() {
+        if let Some((head, _)) = lm_head(name) {
+            heads.entry(head).or_default().lm_head = true;
+        }
+        let Some((head, rest)) = name.strip_prefix("hydra_mlp.").and_then(numbered) else { continue };
+        let head = heads.entry(head).or_default();
+        if let Some(block) = rest.strip_suffix(".linear.weight").and_then(number) {
+            head.blocks.insert(block);
+        }
+        head.res_connection |= rest.ends_with(".res_connection.weight");
+    }
+    heads
+}
+
+/// Compares Hydra heads with their format and config.
+pub(super) fn check(
+    format: HeadsFormat,
+    inventory: &Inventory<'_>,
+    claims: &Claims<'_>,
+    report: &mut Report,
+) -> HydraFacts {
+    let heads = read(inventory);
+    let blocks = blocks_per_head(heads.values().map(|head| head.blocks.len()));
+    report_gap("head", 0, heads.keys().copied(), report);
+    let counts: Vec<_> = heads.iter().map(|(&head, parts)| (head, parts.blocks.len())).collect();
+    report_uneven(&counts, report);
+
+    // Only grounded heads need a way around the first block's change of width.
+    let grounded = 2 * heads.values().filter(|head| head.res_connection).count() >= heads.len().max(1);
+    let own = heads.values().any(|head| head.lm_head);
+    let prefix_layer = (format == HeadsFormat::HydraPlusPlus).then(prefix_layer);
+    let layout = Layout { blocks, grounded, own, prefix_layer };
+    let specs = layout.specs(heads.keys().copied(), inventory);
+    let sizes_of = [("hidden_size", Size::Hidden), ("vocab_size", Size::Vocab)];
+    let claimed: Vec<Claim> = sizes_of.iter().filter_map(|(key, size)| claims.size(key, *size, report)).collect();
+    let sizes = specs.sizes(inventory, &claimed);
+    specs.check(inventory, &sizes, |_| false, report);
+    sizes.check_claims(&claimed, report);
+    let facts = HydraFacts {
+        heads: heads.len(),
+        blocks,
+        hidden_size: sizes.or_zero(Size::Hidden),
+        vocab_size: sizes.get(Size::Vocab),
+        lm_heads: if own { LmHeads::PerHead } else { LmHeads::Target },
+        grounded,
+        prefix_layer: layout.prefix_layer.map(|layer| layer.facts(inventory, &sizes)),
+    };
+    check_config(&facts, claims, report);
+    add_notes(&facts, inventory, report);
+    facts
+}
+
+fn prefix_layer() -> Layer {
+    Layer {
+        prefix: format!("{PREFIX_LAYER}layers.0."),
+        attention_input: Size::Hidden.into(),
+        norms: &["input_layernorm", "post_attention_layernorm"],
+    }
+}
+
+/// What decides which tensors heads have.
+struct Layout {
+    blocks: usize,
+    grounded: bool,
+    /// Whether heads have projections to the vocabulary.
+    own: bool,
+    /// The prefix-attention layer; with it, dropouts are counted in the names.
+    prefix_layer: Option<Layer>,
+}
+
+impl Layout {
+    fn specs(&self, heads: impl Iterator<Item = usize>, inventory: &Inventory<'_>) -> Specs {
+        let mut specs = Specs::default();
+        for head in heads {
+            self.add_head(&mut specs, head);
+        }
+        specs.optional_matrix(EMBEDDING_COPY, Size::Vocab, Size::Hidden);
+        if let Some(layer) = &self.prefix_layer {
+            layer.add(&mut specs, inventory, false);
+            specs.vector(format!("{PREFIX_LAYER}norm.weight"), Size::Hidden);
+            // The layer is fed hidden states, so its embedding table is never read.
+            specs.optional_matrix(format!("{PREFIX_LAYER}embed_tokens.weight"), Size::Vocab, Size::Hidden);
+        }
+        specs
+    }
+
+    /// Head `i`, grounded, reads the hidden state and the embeddings of `i + 1` tokens: its first block is
+    /// `[H, (i + 2) H]`.
+    fn add_head(&self, specs: &mut Specs, head: usize) {
+        let dropout = self.prefix_layer.is_some();
+        for block in 0..self.blocks {
+            let at = if dropout { 2 * block + 1 } else { block };
+            let name = format!("hydra_mlp.{head}.{at}");
+            let first = self.grounded && block == 0;
+            let d_in: Dim = Size::Hidden.times(if first { head.saturating_add(2) } else { 1 });
+            specs.linear(&format!("{name}.linear"), Size::Hidden, d_in, true);
+            if first {
+                specs.linear(&format!("{name}.res_connection"), Size::Hidden, d_in, true);
+            }
+        }
+        if self.own {
+            let at = if dropout { ".1" } else { "" };
+            specs.linear(&format!("hydra_lm_head.{head}{at}"), Size::Vocab, Size::Hidden, true);
+        }
+    }
+}
+
+fn check_config(facts: &HydraFacts, claims: &Claims<'_>, report: &mut Report) {
+    if let Some(heads) = claims.count("hydra_num_heads", report).filter(|heads| *heads != facts.heads) {
+        let found = facts.heads;
+        report.note(format!("config.json: hydra_num_heads is {heads}, but there are {found} heads"));
+    }
+    if let Some(blocks) = claims.count("hydra_num_layers", report).filter(|blocks| *blocks != facts.blocks) {
+        let found = facts.blocks;
+        report.problem(format!("config.json: hydra_num_layers is {blocks}, but heads have {found} blocks"));
+    }
+    if let Some(grounded) = claims.flag("grounded_heads", report).filter(|grounded| *grounded != facts.grounded) {
+        report.problem(format!("config.json: grounded_heads is {grounded}, but the tensors say {}", facts.grounded));
+    }
+    let arch = if facts.prefix_layer.is_some() { "prefix-mlp" } else { "mlp" };
+    if let Some(claimed) = claims.text("hydra_head_arch").filter(|claimed| *claimed != arch) {
+        report.problem(format!("config.json: hydra_head_arch is {}, but the tensors are {arch}", shown(claimed)));
+    }
+}
+
+fn add_notes(facts: &HydraFacts, inventory: &Inventory<'_>, report: &mut Report) {
+    // The first block of a grounded head is its own, all others are one shared object.
+    let independent = if facts.grounded { 2 } else { 1 };
+    if facts.blocks > independent {
+        report.note(format!(
+            "{} blocks per head: the original Hydra loader shares one block among {}, so independent blocks cannot be \
+             exported to it.",
+            facts.blocks,
+            if facts.grounded { "all but the first" } else { "them" },
+        ));
+    }
+    if facts.lm_heads == LmHeads::Target {
+        report.note("no LM heads: the target's is used here, but the original Hydra loader needs one per head");
+    }
+    if inventory.has(EMBEDDING_COPY) {
+        report.note(format!("{EMBEDDING_COPY} is a copy of the target's embedding and is ignored"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Which format a set of names belongs to.
+
+use super::claims::Claims;
+use super::inventory::{Inventory, numbered};
+use super::medusa::{self, MedusaNaming};
+use super::{DetectError, HeadsFormat, eagle, hydra, mtp, shown};
+
+/// Formats that share the names that tell them from all others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Medusa V1 and V2.
+    MedusaPlain,
+    MedusaInModel,
+    MedusaModelOpt,
+    MedusaVllm,
+    /// EAGLE-3 under its original names.
+    Midlayer,
+    /// EAGLE-1 and the other namings of EAGLE-3.
+    LayerZero,
+    Hydra,
+    Mtp,
+}
+
+/// The family that a name belongs to; names that several have (`fc.weight`, `lm_head.weight`, …) belong to none.
+fn family(name: &str) -> Option<Family> {
+    if let Some(rest) = name.strip_prefix(medusa::HEADS) {
+        // vLLM strips this prefix, ModelOpt numbers the heads under it.
+        return Some(if numbered(rest).is_some() { Family::MedusaModelOpt } else { Family::MedusaVllm });
+    }
+    if name.strip_prefix(medusa::IN_MODEL).is_some_and(|rest| numbered(rest).is_some()) {
+        return Some(Family::MedusaInModel);
+    }
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    if starts(&["midlayer."]) {
+        return Some(Family::Midlayer);
+    }
+    if starts(&["layers.0."]) {
+        return Some(Family::LayerZero);
+    }
+    if starts(&["hydra_mlp.", "hydra_lm_head.", hydra::PREFIX_LAYER]) {
+        return Some(Family::Hydra);
+    }
+    if mtp::module_of(name).is_some() {
+        return Some(Family::Mtp);
+    }
+    if (MedusaNaming::Blocks { prefix: "" }).part(name).is_some() {
+        return Some(Family::MedusaVllm);
+    }
+    // A lone `0.1.weight` may come from any network at all; a block may not.
+    let block = matches!((MedusaNaming::Sequential { prefix: "" }).part(name), Some(medusa::Part::Block { .. }));
+    block.then_some(Family::MedusaPlain)
+}
+
+/// The format of a set of tensors.
+pub(super) fn recognise(inventory: &Inventory<'_>, claims: &Claims<'_>) -> Result<HeadsFormat, DetectError> {
+    let mut found: Option<(Family, &str)> = None;
+    // The layers of a full model saved without its usual prefix start like a draft layer, but there are more of them.
+    let model = !inventory.has("fc.weight") && inventory.names().any(|name| name.starts_with("layers.1."));
+    for name in inventory.names() {
+        let Some(family) = family(name).filter(|family| !(model && *family == Family::LayerZero)) else { continue };
+        match found {
+            None => found = Some((family, name)),
+            Some((first, first_tensor)) if first != family => {
+                return Err(DetectError::Ambiguous {
+                    first: format(first, inventory, claims),
+                    first_tensor: shown(first_tensor),
+                    second: format(family, inventory, claims),
+                    second_tensor: shown(name),
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    found.map(|(family, _)| format(family, inventory, claims)).ok_or_else(|| unknown(inventory))
+}
+
+/// The format within a family.
+fn format(family: Family, inventory: &Inventory<'_>, claims: &Claims<'_>) -> HeadsFormat {
+    match family {
+        Family::MedusaPlain => medusa::plain_format(inventory),
+        Family::MedusaInModel => HeadsFormat::MedusaInModel,
+        Family::MedusaModelOpt => HeadsFormat::MedusaModelOpt,
+        Family::MedusaVllm => HeadsFormat::MedusaVllm,
+        Family::Midlayer => HeadsFormat::Eagle3,
+        Family::LayerZero => eagle::layer_zero_format(inventory, claims),
+        Family::Hydra => hydra::format(inventory),
+        Family::Mtp => HeadsFormat::Mtp,
+    }
+}
+
+/// Whether a name belongs to a full model that heads may be stored beside.
+pub(super) fn is_backbone(name: &str) -> bool {
+    name.starts_with("model.") || name.starts_with("lm_head.")
+}
+
+fn unknown(inventory: &Inventory<'_>) -> DetectError {
+    const EXAMPLES: usize = 6;
+    if inventory.len() == 0 {
+        return DetectError::Empty;
+    }
+    let names = inventory.names().take(EXAMPLES).map(shown).collect();
+    let layer = |name: &str| name.starts_with("model.layers.") || name.starts_with("layers.");
+    let model = inventory.names().any(layer);
+    let hint = if model { " (they look like a full model without draft heads)" } else { "" };
+    DetectError::Unknown { total: inventory.len(), names, hint }
+}

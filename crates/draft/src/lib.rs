@@ -1,0 +1,6 @@
+//! Drafters.
+//!
+//! [`format`](mod@format) recognises, from tensor names and shapes alone, in which of the published formats a set of
+//! draft heads is stored, and lists everything that would make it load wrongly.
+
+pub mod format;

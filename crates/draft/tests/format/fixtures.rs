@@ -1,0 +1,75 @@
+//! Heads as the reference implementations saved them.
+
+use crate::synthetic::Tensors;
+use gorgon_draft::format::{Facts, HeadsFormat, LmHeads, TensorInfo};
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The path of `rel` inside the folder of reference data: `$GORGON_SHARED`, or `shared` beside the repository. `None`,
+/// said loudly, when it is not there.
+fn shared(rel: &str, test: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("GORGON_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let path = root.join(rel);
+    if path.exists() {
+        return Some(path);
+    }
+    // Written past the test harness, which swallows what passing tests print with macros.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {} not found", path.display());
+    None
+}
+
+/// The header of a safetensors file: its length in eight bytes, then JSON.
+fn header(path: &Path) -> Tensors {
+    let bytes = std::fs::read(path).unwrap();
+    let (length, rest) = bytes.split_at(8);
+    let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&rest[..length]).unwrap();
+    let tensors = header.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__");
+    let info = |(name, entry): (&String, &Value)| TensorInfo {
+        name: name.clone(),
+        shape: entry["shape"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect(),
+        dtype: entry["dtype"].as_str().unwrap().into(),
+    };
+    Tensors(tensors.map(info).collect())
+}
+
+fn read(dir: &str, file: &str, test: &str) -> Option<(Tensors, Value)> {
+    let dir = shared(dir, test)?;
+    let config = std::fs::read(dir.join("config.json")).unwrap();
+    Some((header(&dir.join(file)), serde_json::from_slice(&config).unwrap()))
+}
+
+#[test]
+fn medusa_heads() {
+    let dir = "fixtures/medusa/run_llama_mha";
+    let Some((tensors, config)) = read(dir, "medusa_lm_head.safetensors", "medusa_heads") else { return };
+    let detected = tensors.clean(HeadsFormat::MedusaV1, Some(&config));
+    assert_eq!(detected.notes, [""; 0]);
+    let Facts::Medusa(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    assert_eq!((facts.heads, facts.blocks, facts.hidden_size, facts.vocab_size), (4, 1, 64, Some(512)));
+    assert_eq!(facts.lm_heads, LmHeads::PerHead);
+}
+
+#[test]
+fn eagle_one() {
+    let dir = "fixtures/eagle/eagle1_llama_mha";
+    let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_one") else { return };
+    let detected = tensors.clean(HeadsFormat::Eagle1, Some(&config));
+    let Facts::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    assert_eq!((facts.hidden_size, facts.vocab_size, facts.fc_bias), (64, Some(512), true));
+    assert_eq!((facts.layer.intermediate_size, facts.layer.query_size, facts.layer.key_value_size), (128, 64, 64));
+    tensors.without("fc.bias").detect(HeadsFormat::Eagle1, Some(&config)).problems.first().expect("it is missing");
+}
+
+#[test]
+fn eagle_three() {
+    let dir = "fixtures/eagle/eagle3_llama_7layer_bf16";
+    let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_three") else { return };
+    let detected = tensors.clean(HeadsFormat::Eagle3, Some(&config));
+    assert_eq!(detected.notes, [""; 0]);
+    let Facts::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    assert_eq!((facts.hidden_size, facts.vocab_size, facts.draft_vocab_size), (64, Some(512), Some(256)));
+    assert_eq!((facts.taps, facts.target_hidden_size, facts.vocab_map), (3, 64, true));
+}
