@@ -2,8 +2,6 @@
 CARGO ?= cargo
 GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
-# The wgpu tests run for seconds, so optimising what they link would take longer than it saves.
-UNOPTIMISED := --config 'profile.dev.package."*".opt-level=0'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint build gpu check-gpu test-wgpu bench deny clean
@@ -31,7 +29,7 @@ check-gpu: ## Type-check the CUDA and wgpu code
 	$(CARGO) check -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
 
 test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
-	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET) $(UNOPTIMISED)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
 
 bench: ## Decode and prefill speed of a 110M Llama beside a memory-read probe, into benchmarks/
 	$(CARGO) bench --workspace --bench plain_decode -- --out $(CURDIR)/benchmarks/plain_decode.json

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A weight matrix in the layout its device reads fastest.
+#[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
 #[derive(Clone, Debug)]
 pub enum Weight {
     /// CPU: panels of output columns.

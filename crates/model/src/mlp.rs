@@ -37,6 +37,7 @@ impl Mlp {
 }
 
 /// What stands after a layer's attention.
+#[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Dense(Mlp),

@@ -100,7 +100,7 @@ fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Setti
     let context = config.max_positions;
     if prompt > context {
         let message = format!("the prompt of {prompt} tokens does not fit the context of {context} tokens");
-        return Err(Failure::input(message));
+        return Err(Failure::input(message).hint("shorten the prompt"));
     }
     // The last new token is never read, so it needs no room.
     let room = context - prompt + 1;
@@ -108,7 +108,7 @@ fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Setti
         None => DEFAULT_NEW_TOKENS.min(room),
         Some(asked) if asked > room && args.ignore_eos => {
             let message = format!("--max-new-tokens {asked}: the context of {context} tokens has room for {room}");
-            return Err(Failure::input(message));
+            return Err(Failure::input(message).hint("ask for fewer, or leave out --ignore-eos"));
         }
         Some(asked) if asked > room => {
             settings.talk.say(format!("note: the context has room for {room} of {asked} new tokens"));

@@ -144,9 +144,13 @@ impl Part<'_> {
 }
 
 struct View {
+    /// The first prefix slot seen.
     first: usize,
+    /// How many prefix slots are seen.
     in_prefix: usize,
+    /// How many of the rows in flight on the path are out of the window.
     skip: usize,
+    /// How many slots are seen in all.
     length: usize,
 }
 
@@ -179,10 +183,9 @@ per_isa! {
             for head in 0..group {
                 let q = head_slice(part, rows.start + i, head);
                 let s = &mut scores[(i * group + head) * stride..][..view.length];
-                for at in view.in_prefix..view.length {
-                    let node = part.visible.nth(rows.start + i, at - view.in_prefix + view.skip);
-                    let slot = part.prefix + node;
-                    s[at] = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
+                for (index, score) in s[view.in_prefix..].iter_mut().enumerate() {
+                    let slot = part.prefix + part.visible.nth(rows.start + i, index + view.skip);
+                    *score = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
                 }
                 softmax(s, spec);
             }
@@ -204,12 +207,11 @@ per_isa! {
         }
         for (i, view) in views.iter().enumerate() {
             for head in 0..group {
-                let s = &scores[(i * group + head) * stride..];
+                let s = &scores[(i * group + head) * stride..][..view.length];
                 let out = &mut out[(i * group + head) * d..][..d];
-                for at in view.in_prefix..view.length {
-                    let node = part.visible.nth(rows.start + i, at - view.in_prefix + view.skip);
-                    let slot = part.prefix + node;
-                    add_run(&s[at..at + 1], &values[slot * d..(slot + 1) * d], out);
+                for (index, weight) in s[view.in_prefix..].iter().enumerate() {
+                    let slot = part.prefix + part.visible.nth(rows.start + i, index + view.skip);
+                    add_run(std::slice::from_ref(weight), &values[slot * d..(slot + 1) * d], out);
                 }
             }
         }
