@@ -97,6 +97,27 @@ fn spread(rows: &[Value], name: &str, field: &str) -> (f64, f64, f64) {
     (values[0], values[values.len() / 2], values[values.len() - 1])
 }
 
+/// Medians with lowest and highest values.
+fn print_table(subjects: &[Subject], rows: &[Value]) {
+    println!("| dtype | decode tokens/s | prefill tokens/s | weights read GB/s | probe GB/s | decode / probe |");
+    println!("|---|---|---|---|---|---|");
+    for subject in subjects {
+        let cell = |field: &str, digits: usize| {
+            let (low, median, high) = spread(rows, subject.name, field);
+            format!("{median:.digits$} ({low:.digits$}–{high:.digits$})")
+        };
+        println!(
+            "| {} | {} | {} | {} | {} | {} |",
+            subject.name,
+            cell("decode_tokens_per_second", 1),
+            cell("prefill_tokens_per_second", 0),
+            cell("decode_gb_per_second", 1),
+            cell("probe_gb_per_second", 1),
+            cell("decode_over_probe", 2)
+        );
+    }
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let (mut rounds, mut out) = (7usize, None::<PathBuf>);
@@ -122,23 +143,7 @@ fn main() {
             subjects.reverse();
         }
     }
-    println!("| dtype | decode tokens/s | prefill tokens/s | weights read GB/s | probe GB/s | decode / probe |");
-    println!("|---|---|---|---|---|---|");
-    for subject in &subjects {
-        let cell = |field: &str, digits: usize| {
-            let (low, median, high) = spread(&rows, subject.name, field);
-            format!("{median:.digits$} ({low:.digits$}–{high:.digits$})")
-        };
-        println!(
-            "| {} | {} | {} | {} | {} | {} |",
-            subject.name,
-            cell("decode_tokens_per_second", 1),
-            cell("prefill_tokens_per_second", 0),
-            cell("decode_gb_per_second", 1),
-            cell("probe_gb_per_second", 1),
-            cell("decode_over_probe", 2)
-        );
-    }
+    print_table(&subjects, &rows);
     if let Some(out) = out {
         let text = serde_json::to_string_pretty(&rows).expect("plain values");
         std::fs::write(&out, text + "\n").expect("a path that can be written");

@@ -4,7 +4,11 @@
 //! `dtype`, defaults that live in Python classes). Everything is resolved here, so that the decoder reads plain facts
 //! and never asks which architecture it is.
 
-use crate::rope::{RopeConfig, RopeScaling};
+mod fields;
+mod resolve;
+
+use self::fields::{Fields, read_object};
+use crate::rope::RopeConfig;
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -184,33 +188,15 @@ impl ModelConfig {
     }
 
     fn from_fields(f: &Fields) -> Result<Self, String> {
-        let architecture = architecture(f)?;
-        if let Some(method) = f.get("quantization_config") {
-            let method = method.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
-            return Err(format!("quantization_config: quantised checkpoints (method \"{method}\") are not supported"));
-        }
+        let architecture = resolve::architecture(f)?;
+        resolve::refuse_quantised(f)?;
         let hidden_size = f.size("hidden_size", 1 << 20)?;
         let layers = f.size("num_hidden_layers", 4096)?;
-        let heads = f.size("num_attention_heads", 1 << 14)?;
-        let kv_heads = f.size_or("num_key_value_heads", 1 << 14, heads)?;
-        if heads % kv_heads != 0 {
-            return Err(format!("num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"));
-        }
-        let head_dim = head_dim(f, hidden_size, heads)?;
-        use Architecture as A;
-        let attention_bias = f.flag("attention_bias", false)?;
-        let query_scalar = f.number("query_pre_attn_scalar")?.filter(|_| architecture == A::Gemma2);
-        let query_scalar = query_scalar.unwrap_or(head_dim as f64);
-        if query_scalar <= 0.0 {
-            return Err(format!("query_pre_attn_scalar is {query_scalar}; it must be positive"));
-        }
-        let gemma = architecture == A::Gemma2;
-        let cap = |name: &str| -> Result<Option<f32>, String> {
-            match f.number(name)? {
-                Some(cap) if cap <= 0.0 => Err(format!("{name} is {cap}; it must be positive")),
-                cap => Ok(cap.filter(|_| gemma).map(|cap| cap as f32)),
-            }
-        };
+        let (heads, kv_heads, head_dim) = resolve::heads(f, hidden_size)?;
+        let gemma = architecture == Architecture::Gemma2;
+        // The other families have no such biases, whatever their configs say.
+        let may_have_bias = matches!(architecture, Architecture::Llama | Architecture::Qwen3 | Architecture::Gemma2);
+        let attention_bias = f.flag("attention_bias", false)? && may_have_bias;
         let config = Self {
             architecture,
             hidden_size,
@@ -221,23 +207,23 @@ impl ModelConfig {
             head_dim,
             vocab_size: f.size("vocab_size", 1 << 24)?,
             max_positions: f.size_or("max_position_embeddings", 1 << 30, 2048)?,
-            norm_eps: norm_eps(f)?,
-            rope: rope(f, head_dim)?,
-            activation: activation(f, architecture)?,
+            norm_eps: resolve::norm_eps(f)?,
+            rope: resolve::rope(f, head_dim)?,
+            activation: resolve::activation(f, architecture)?,
             tied_embeddings: f.flag("tie_word_embeddings", gemma)?,
-            qkv_bias: attention_bias || architecture == A::Qwen2,
-            o_bias: attention_bias && architecture != A::Qwen2,
-            mlp_bias: architecture == A::Llama && f.flag("mlp_bias", false)?,
-            qk_norm: architecture == A::Qwen3,
-            fused_projections: architecture == A::Phi3,
+            qkv_bias: attention_bias || architecture == Architecture::Qwen2,
+            o_bias: attention_bias,
+            mlp_bias: architecture == Architecture::Llama && f.flag("mlp_bias", false)?,
+            qk_norm: architecture == Architecture::Qwen3,
+            fused_projections: architecture == Architecture::Phi3,
             norm_plus_one: gemma,
             post_norms: gemma,
             embedding_scale: if gemma { (hidden_size as f32).sqrt() } else { 1.0 },
-            attention_scale: (1.0 / query_scalar.sqrt()) as f32,
-            attention_soft_cap: cap("attn_logit_softcapping")?,
-            final_soft_cap: cap("final_logit_softcapping")?,
-            windows: windows(f, architecture, layers)?,
-            experts: experts(f, architecture)?,
+            attention_scale: resolve::attention_scale(f, architecture, head_dim)?,
+            attention_soft_cap: resolve::soft_cap(f, architecture, "attn_logit_softcapping")?,
+            final_soft_cap: resolve::soft_cap(f, architecture, "final_logit_softcapping")?,
+            windows: resolve::windows(f, architecture, layers)?,
+            experts: resolve::experts(f, architecture)?,
             bos_token: f.tokens("bos_token_id")?.and_then(|tokens| tokens.first().copied()),
             eos_tokens: f.tokens("eos_token_id")?.unwrap_or_default(),
         };
@@ -268,247 +254,4 @@ impl ModelConfig {
         let (one, none) = (count(&one), count(&none));
         none + (one - none) * self.layers as u128
     }
-}
-
-/// A JSON object whose fields are read with a type and a range.
-struct Fields(serde_json::Map<String, Value>);
-
-impl Fields {
-    /// A field that is present and not null.
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    fn size(&self, name: &str, limit: usize) -> Result<usize, String> {
-        let value = self.get(name).ok_or_else(|| format!("{name} is missing"))?;
-        match value.as_u64() {
-            Some(n) if n > 0 && n <= limit as u64 => Ok(n as usize),
-            _ => Err(format!("{name} is {}; a whole number from 1 to {limit} is expected", brief(value))),
-        }
-    }
-
-    fn size_or(&self, name: &str, limit: usize, default: usize) -> Result<usize, String> {
-        if self.get(name).is_some() { self.size(name, limit) } else { Ok(default) }
-    }
-
-    fn number(&self, name: &str) -> Result<Option<f64>, String> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(value) => match value.as_f64().filter(|v| v.is_finite()) {
-                Some(v) => Ok(Some(v)),
-                None => Err(format!("{name} is {}; a number is expected", brief(value))),
-            },
-        }
-    }
-
-    fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
-        match self.get(name) {
-            None => Ok(default),
-            Some(value) => {
-                value.as_bool().ok_or_else(|| format!("{name} is {}; true or false is expected", brief(value)))
-            }
-        }
-    }
-
-    fn text(&self, name: &str) -> Result<Option<&str>, String> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(value) => {
-                value.as_str().map(Some).ok_or_else(|| format!("{name} is {}; a text is expected", brief(value)))
-            }
-        }
-    }
-
-    /// A token id or a list of them.
-    fn tokens(&self, name: &str) -> Result<Option<Vec<u32>>, String> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let one = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
-        let list = match value {
-            Value::Array(list) => list.iter().map(one).collect::<Option<Vec<u32>>>(),
-            one_value => one(one_value).map(|token| vec![token]),
-        };
-        list.map(Some).ok_or_else(|| format!("{name} is {}; a token id or a list of them is expected", brief(value)))
-    }
-}
-
-/// A value short enough for a one-line message.
-fn brief(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>, ConfigError> {
-    const LIMIT: u64 = 16 << 20;
-    let read = |source| ConfigError::Read { path: path.into(), source };
-    let json = |reason: String| ConfigError::Json { path: path.into(), reason };
-    let size = std::fs::metadata(path).map_err(read)?.len();
-    if size > LIMIT {
-        return Err(json(format!("{size} bytes long; at most {LIMIT} are expected")));
-    }
-    let bytes = std::fs::read(path).map_err(read)?;
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(other) => Err(json(format!("it holds {}", brief(&other)))),
-        Err(error) => Err(json(error.to_string())),
-    }
-}
-
-fn architecture(f: &Fields) -> Result<Architecture, String> {
-    let supported = || {
-        let names: Vec<&str> = Architecture::ALL.iter().map(|a| a.model_type()).collect();
-        format!("supported: {}", names.join(", "))
-    };
-    let class = f.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
-    let model_type = f.text("model_type")?;
-    let by_class = class.and_then(|c| Architecture::ALL.into_iter().find(|a| a.class_name() == c));
-    let by_type = model_type.and_then(|t| Architecture::ALL.into_iter().find(|a| a.model_type() == t));
-    match (class, model_type, by_class, by_type) {
-        (_, _, Some(a), Some(b)) if a == b => Ok(a),
-        (_, None, Some(a), None) | (None, _, None, Some(a)) => Ok(a),
-        (None, None, ..) => Err(format!("neither architectures nor model_type names a model; {}", supported())),
-        (Some(class), Some(model_type), Some(_), Some(_)) => {
-            Err(format!("architectures says \"{class}\" but model_type \"{model_type}\""))
-        }
-        (class, model_type, a, _) => {
-            let unknown = if a.is_none() { class.or(model_type) } else { model_type }.unwrap_or_default();
-            Err(format!("unknown architecture \"{unknown}\"; {}", supported()))
-        }
-    }
-}
-
-fn head_dim(f: &Fields, hidden_size: usize, heads: usize) -> Result<usize, String> {
-    let head_dim = match f.get("head_dim") {
-        Some(_) => f.size("head_dim", 1 << 13)?,
-        None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
-        None => return Err(format!("hidden_size {hidden_size} is not a multiple of num_attention_heads {heads}")),
-    };
-    if head_dim % 2 == 1 {
-        return Err(format!("head_dim is {head_dim}; rotary embedding needs an even number"));
-    }
-    Ok(head_dim)
-}
-
-fn norm_eps(f: &Fields) -> Result<f32, String> {
-    let eps = f.number("rms_norm_eps")?.unwrap_or(1e-6);
-    if !(0.0..=1.0).contains(&eps) {
-        return Err(format!("rms_norm_eps is {eps}; a number from 0 to 1 is expected"));
-    }
-    Ok(eps as f32)
-}
-
-fn activation(f: &Fields, architecture: Architecture) -> Result<Activation, String> {
-    let default = if architecture == Architecture::Gemma2 { "gelu_pytorch_tanh" } else { "silu" };
-    // Gemma's own key wins over the general one, which old Gemma configs carry with another value.
-    let key = if f.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
-    match f.text(key)?.unwrap_or(default) {
-        "silu" | "swish" => Ok(Activation::Silu),
-        "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-        other => Err(format!("{key} is \"{other}\"; supported: silu, gelu_pytorch_tanh")),
-    }
-}
-
-/// Rotary settings, from `rope_theta` and `rope_scaling` or from the newer `rope_parameters`.
-fn rope(f: &Fields, head_dim: usize) -> Result<RopeConfig, String> {
-    let (key, object) = match (f.get("rope_parameters"), f.get("rope_scaling")) {
-        (Some(value), _) => ("rope_parameters", Some(value)),
-        (None, value) => ("rope_scaling", value),
-    };
-    let nested = match object {
-        None => Fields(serde_json::Map::new()),
-        Some(Value::Object(object)) => Fields(object.clone()),
-        Some(other) => return Err(format!("{key} is {}; an object is expected", brief(other))),
-    };
-    let theta = nested.number("rope_theta")?.or(f.number("rope_theta")?).unwrap_or(10_000.0);
-    if theta <= 0.0 {
-        return Err(format!("rope_theta is {theta}; it must be positive"));
-    }
-    let factor = nested.number("partial_rotary_factor")?.or(f.number("partial_rotary_factor")?).unwrap_or(1.0);
-    let rotary_dim = (head_dim as f64 * factor) as usize;
-    if !(factor > 0.0 && factor <= 1.0) || rotary_dim % 2 == 1 || rotary_dim == 0 {
-        return Err(format!(
-            "partial_rotary_factor {factor} of head_dim {head_dim} gives no even number of dimensions"
-        ));
-    }
-    let positive = |name: &str| match nested.number(name)? {
-        Some(v) if v > 0.0 => Ok(v),
-        Some(v) => Err(format!("{key}.{name} is {v}; it must be positive")),
-        None => Err(format!("{key}.{name} is missing")),
-    };
-    let kind = nested.text("rope_type")?.or(nested.text("type")?);
-    let scaling = match kind.unwrap_or("default") {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: positive("factor")? },
-        "llama3" => {
-            let (low, high) = (positive("low_freq_factor")?, positive("high_freq_factor")?);
-            if high <= low {
-                return Err(format!("{key}: high_freq_factor {high} must exceed low_freq_factor {low}"));
-            }
-            let original_length = positive("original_max_position_embeddings")?;
-            RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length }
-        }
-        other => return Err(format!("{key}: type \"{other}\" is not supported; supported: default, linear, llama3")),
-    };
-    Ok(RopeConfig { theta, rotary_dim, scaling })
-}
-
-fn windows(f: &Fields, architecture: Architecture, layers: usize) -> Result<Vec<Option<usize>>, String> {
-    use Architecture as A;
-    let default = (architecture == A::Gemma2).then_some(4096);
-    let window = match f.get("sliding_window") {
-        Some(_) => Some(f.size("sliding_window", 1 << 30)?),
-        None if f.0.contains_key("sliding_window") => None,
-        None => default,
-    };
-    let qwen = matches!(architecture, A::Qwen2 | A::Qwen3);
-    let Some(window) =
-        window.filter(|_| architecture != A::Llama && (!qwen || f.flag("use_sliding_window", false) == Ok(true)))
-    else {
-        return Ok(vec![None; layers]);
-    };
-    if let Some(types) = f.get("layer_types") {
-        let one = |v: &Value| match v.as_str() {
-            Some("sliding_attention") => Ok(Some(window)),
-            Some("full_attention") => Ok(None),
-            _ => Err(format!("layer_types has {}; supported: sliding_attention, full_attention", brief(v))),
-        };
-        let types = types.as_array().ok_or("layer_types is no list")?;
-        if types.len() != layers {
-            return Err(format!("layer_types has {} entries for {layers} layers", types.len()));
-        }
-        return types.iter().map(one).collect();
-    }
-    let first_windowed = if qwen { f.count_or("max_window_layers", 28)? } else { 0 };
-    let sliding = |layer: usize| match architecture {
-        A::Gemma2 => layer.is_multiple_of(2),
-        _ => layer >= first_windowed,
-    };
-    Ok((0..layers).map(|layer| sliding(layer).then_some(window)).collect())
-}
-
-impl Fields {
-    /// A whole number, zero included.
-    fn count_or(&self, name: &str, default: usize) -> Result<usize, String> {
-        match self.get(name) {
-            None => Ok(default),
-            Some(value) => match value.as_u64().and_then(|n| usize::try_from(n).ok()) {
-                Some(n) => Ok(n),
-                None => Err(format!("{name} is {}; a whole number is expected", brief(value))),
-            },
-        }
-    }
-}
-
-fn experts(f: &Fields, architecture: Architecture) -> Result<Option<Experts>, String> {
-    if architecture != Architecture::Mixtral {
-        return Ok(None);
-    }
-    let count = f.size_or("num_local_experts", 4096, 8)?;
-    let per_token = f.size_or("num_experts_per_tok", 4096, 2)?;
-    if per_token > count {
-        return Err(format!("num_experts_per_tok {per_token} exceeds num_local_experts {count}"));
-    }
-    Ok(Some(Experts { count, per_token }))
 }

@@ -4,11 +4,18 @@
 //! allocated for a file that lies about its contents. Tensor data is then read piecewise at known offsets: no mapping,
 //! no second copy of a tensor.
 
+mod bytes;
+mod header;
+mod index;
+
+use self::bytes::{read_at, widen};
+use self::header::{HeaderError, read_header};
+use self::index::{read_index, shard_path};
 use crate::{config::ModelConfig, layout};
-use safetensors::{Dtype, tensor::Metadata};
+use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Why a checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -289,118 +296,4 @@ impl Checkpoint {
         self.read(name, 0..elements, &mut out)?;
         Ok(out)
     }
-}
-
-fn widen(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
-    use half::slice::HalfFloatSliceExt;
-    match dtype {
-        Dtype::F32 => {
-            for (v, b) in out.iter_mut().zip(bytes.chunks_exact(4)) {
-                *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            }
-        }
-        Dtype::F16 => {
-            // The slice conversion uses the processor's own instructions where it has them.
-            let mut block = [half::f16::ZERO; 256];
-            for (out, bytes) in out.chunks_mut(256).zip(bytes.chunks(512)) {
-                for (h, b) in block.iter_mut().zip(bytes.chunks_exact(2)) {
-                    *h = half::f16::from_le_bytes([b[0], b[1]]);
-                }
-                block[..out.len()].convert_to_f32_slice(out);
-            }
-        }
-        _ => {
-            for (v, b) in out.iter_mut().zip(bytes.chunks_exact(2)) {
-                *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
-            }
-        }
-    }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
-    while !bytes.is_empty() {
-        let n = std::os::windows::fs::FileExt::seek_read(file, bytes, offset)?;
-        if n == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        bytes = &mut bytes[n..];
-        offset += n as u64;
-    }
-    Ok(())
-}
-
-enum HeaderError {
-    Io(std::io::Error),
-    Bad(String),
-}
-
-/// Reads and checks a safetensors header; returns it with the offset of the tensor data.
-fn read_header(file: &File, length: u64) -> Result<(Metadata, u64), HeaderError> {
-    const LIMIT: u64 = 100_000_000;
-    let bad = |reason: String| Err(HeaderError::Bad(reason));
-    if length < 8 {
-        return bad(format!("{length} bytes long, too short for a header"));
-    }
-    let mut size = [0u8; 8];
-    read_at(file, &mut size, 0).map_err(HeaderError::Io)?;
-    let size = u64::from_le_bytes(size);
-    if size > LIMIT || size > length - 8 {
-        return bad(format!("the header claims {size} bytes, but the file has {length}"));
-    }
-    let mut header = vec![0u8; size as usize];
-    read_at(file, &mut header, 8).map_err(HeaderError::Io)?;
-    // The crate checks that offsets are in order without gaps or overlaps and that they fit shapes and types.
-    let metadata: Metadata =
-        serde_json::from_slice(&header).map_err(|error| HeaderError::Bad(format!("header: {error}")))?;
-    let data = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
-    let held = length - 8 - size;
-    if data > held {
-        return bad(format!("truncated: the header describes {data} bytes of tensors, the file holds {held}"));
-    }
-    if data < held {
-        return bad(format!("{} bytes follow the last tensor", held - data));
-    }
-    Ok((metadata, 8 + size))
-}
-
-/// The `weight_map` of an index: tensor name to file name.
-fn read_index(path: &Path) -> Result<BTreeMap<String, String>, WeightsError> {
-    let wrong = |reason: String| WeightsError::Index { path: path.into(), reason };
-    let bytes = std::fs::read(path).map_err(|source| WeightsError::Read { path: path.into(), source })?;
-    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(format!("not JSON: {e}")))?;
-    let map = json.get("weight_map").and_then(|map| map.as_object());
-    let map = map.filter(|map| !map.is_empty()).ok_or_else(|| wrong("it has no weight_map".into()))?;
-    let entry = |(tensor, file): (&String, &serde_json::Value)| match file.as_str() {
-        Some(file) => Ok((tensor.clone(), file.to_owned())),
-        None => Err(wrong(format!("weight_map entry {tensor} is no file name"))),
-    };
-    map.iter().map(entry).collect()
-}
-
-/// The path of a shard, which must lie in the folder: a plain file name, and no symbolic link that leaves it. Links into
-/// the `blobs` folder of the same Hugging Face cache entry are how that cache stores files, so they pass.
-fn shard_path(dir: &Path, index: &Path, name: &str) -> Result<PathBuf, WeightsError> {
-    let outside = |what: &str| WeightsError::Index {
-        path: index.into(),
-        reason: format!("weight_map names \"{name}\", which {what} the model folder"),
-    };
-    let mut components = Path::new(name).components();
-    let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
-    if !plain || name.contains(['/', '\\']) {
-        return Err(outside("is no plain file name in"));
-    }
-    let path = dir.join(name);
-    let read = |source| WeightsError::Read { path: path.clone(), source };
-    let target = path.canonicalize().map_err(read)?;
-    let home = dir.canonicalize().map_err(|source| WeightsError::Read { path: dir.into(), source })?;
-    let snapshots = home.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
-    let blobs = snapshots.and_then(Path::parent).map(|repo| repo.join("blobs"));
-    let inside = target.starts_with(&home) || blobs.is_some_and(|blobs| target.starts_with(blobs));
-    if inside { Ok(path) } else { Err(outside("is a link that leaves")) }
 }

@@ -62,45 +62,20 @@ pub fn examine(settings: &Settings) -> Report {
     let system = System::new_with_specifics(refresh);
     // Some systems keep this to themselves; then there is nothing to complain about.
     let (total, available) = system.map_or((0, u64::MAX), |system| (system.total_memory(), system.available_memory()));
-    let mut problems = vec![];
-    if available < SCARCE {
-        problems.push((
-            format!("only {} of memory are available", bytes(available)),
-            "close other programs, or use a smaller model or --dtype f16".to_owned(),
-        ));
-    }
-    let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
-    if let Err(failure) = settings.compute() {
-        problems.push((failure.message().to_owned(), "use --device cpu, which works everywhere".to_owned()));
-    }
     let cache = HubOptions::from_env().map_or_else(|_| PathBuf::from("."), |options| options.cache);
     let free = free_disk(&cache);
-    if free.is_some_and(|free| free < SCARCE) {
-        let left = bytes(free.unwrap_or_default());
-        problems.push((
-            format!("only {left} of disk are free for the cache {}", cache.display()),
-            "free some space, or set HF_HOME to a folder on another disk".to_owned(),
-        ));
-    }
-    if let Some(reason) = not_writable(&cache) {
-        problems.push((
-            format!("the cache {} cannot be written: {reason}", cache.display()),
-            "set HF_HOME to a folder that you own".to_owned(),
-        ));
-    }
-    let threads = rayon::current_num_threads();
-    let isa = Isa::detect().name();
+    let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
+    let (threads, isa) = (rayon::current_num_threads(), Isa::detect().name());
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
         (true, 0) => "built in, no device found".to_owned(),
         (true, n) => format!("{n} device(s)"),
     };
-    let (cuda_text, wgpu_text) = (gpu(cfg!(feature = "cuda"), cuda), gpu(cfg!(feature = "wgpu"), wgpu));
     let facts = vec![
         ("gorgon", env!("CARGO_PKG_VERSION").to_owned()),
         ("cpu", format!("{threads} threads, {isa}")),
-        ("cuda", cuda_text),
-        ("wgpu", wgpu_text),
+        ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
+        ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
         ("memory", format!("{} available of {}", bytes(available), bytes(total))),
         ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
     ];
@@ -113,7 +88,35 @@ pub fn examine(settings: &Settings) -> Report {
         "disk": { "free_bytes": free },
         "cache": cache,
     });
-    Report { facts, details, problems }
+    Report { facts, details, problems: problems(settings, available, &cache, free) }
+}
+
+/// Problems, each with something to do about it.
+fn problems(settings: &Settings, available: u64, cache: &Path, free: Option<u64>) -> Vec<(String, String)> {
+    let mut problems = vec![];
+    let mut add = |problem: String, hint: &str| problems.push((problem, hint.to_owned()));
+    if available < SCARCE {
+        add(
+            format!("only {} of memory are available", bytes(available)),
+            "close other programs, or use a smaller model or --dtype f16",
+        );
+    }
+    if let Err(failure) = settings.compute() {
+        add(failure.message().to_owned(), "use --device cpu, which works everywhere");
+    }
+    if let Some(free) = free.filter(|&free| free < SCARCE) {
+        add(
+            format!("only {} of disk are free for the cache {}", bytes(free), cache.display()),
+            "free some space, or set HF_HOME to a folder on another disk",
+        );
+    }
+    if let Some(reason) = not_writable(cache) {
+        add(
+            format!("the cache {} cannot be written: {reason}", cache.display()),
+            "set HF_HOME to a folder that you own",
+        );
+    }
+    problems
 }
 
 /// The nearest folder on the way to `path` that exists.

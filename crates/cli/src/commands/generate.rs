@@ -13,6 +13,7 @@ use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
+use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
@@ -132,34 +133,15 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     fn report(&self, generation: &Generation, lossless: bool, rule: &str) -> Result<(), Failure> {
-        let (decode, prefill) = (generation.decode_time.as_secs_f64(), generation.prefill_time.as_secs_f64());
+        let decode = generation.decode_time.as_secs_f64();
         // The first token comes from prefill, so it does not count for the speed of decoding.
         let decoded = generation.ids.len() - 1;
         let speed = (decoded > 0 && decode > 0.0).then(|| decoded as f64 / decode);
-        let compute = self.decoder.compute();
         if self.settings.json {
-            let text = self.text.map(|text| text.decode(&generation.ids, true)).transpose()?;
-            let document = serde_json::json!({
-                "model": self.args.model,
-                "prompt_ids": self.prompt,
-                "ids": generation.ids,
-                "text": text,
-                "accepted": generation.accepted,
-                "steps": generation.accepted.len(),
-                "tokens_per_step": generation.tokens_per_step(),
-                "tokens_per_second": speed,
-                "seconds": decode,
-                "prefill_seconds": prefill,
-                "finish": generation.finish.name(),
-                "lossless": lossless,
-                "drafter": "none",
-                "tree": "none",
-                "accept": rule,
-                "device": compute.choice().to_string(),
-                "dtype": compute.format().name(),
-                "seed": self.settings.seed,
-                "max_new_tokens": self.limits.max_new_tokens,
-            });
+            let mut document = self.document(generation)?;
+            document["tokens_per_second"] = json!(speed);
+            document["lossless"] = lossless.into();
+            document["accept"] = rule.into();
             crate::printer::line(&document.to_string());
             return Ok(());
         }
@@ -169,11 +151,35 @@ impl Answer<'_> {
         }
         let speed = speed.map_or(String::new(), |speed| format!(", {speed:.1} tokens/s"));
         self.settings.talk.say(format!(
-            "{} tokens in {decode:.3} s{speed}; prompt of {} tokens in {prefill:.3} s; {rule}, {}",
+            "{} tokens in {decode:.3} s{speed}; prompt of {} tokens in {:.3} s; {rule}, {}",
             generation.ids.len(),
             self.prompt.len(),
+            generation.prefill_time.as_secs_f64(),
             if lossless { "lossless" } else { "not lossless" }
         ));
         Ok(())
+    }
+
+    fn document(&self, generation: &Generation) -> Result<Value, Failure> {
+        let text = self.text.map(|text| text.decode(&generation.ids, true)).transpose()?;
+        let compute = self.decoder.compute();
+        Ok(json!({
+            "model": self.args.model,
+            "prompt_ids": self.prompt,
+            "ids": generation.ids,
+            "text": text,
+            "accepted": generation.accepted,
+            "steps": generation.accepted.len(),
+            "tokens_per_step": generation.tokens_per_step(),
+            "seconds": generation.decode_time.as_secs_f64(),
+            "prefill_seconds": generation.prefill_time.as_secs_f64(),
+            "finish": generation.finish.name(),
+            "drafter": "none",
+            "tree": "none",
+            "device": compute.choice().to_string(),
+            "dtype": compute.format().name(),
+            "seed": self.settings.seed,
+            "max_new_tokens": self.limits.max_new_tokens,
+        }))
     }
 }

@@ -64,9 +64,10 @@ fn model(dir: &Path) -> Result<Report, Failure> {
     let config = ModelConfig::read(dir)?;
     let checkpoint = Checkpoint::open(dir)?;
     let found = checkpoint.problems(&config);
-    let mut problems: Vec<String> = found.missing.iter().map(|name| format!("missing tensor {name}")).collect();
-    problems.extend(found.unexpected.iter().map(|name| format!("unexpected tensor {name}")));
-    problems.extend(found.wrong.iter().map(|what| format!("wrong tensor: {what}")));
+    let missing = found.missing.iter().map(|name| format!("missing tensor {name}"));
+    let unexpected = found.unexpected.iter().map(|name| format!("unexpected tensor {name}"));
+    let wrong = found.wrong.iter().map(|what| format!("wrong tensor: {what}"));
+    let mut problems: Vec<String> = missing.chain(unexpected).chain(wrong).collect();
     let mut notes = vec![];
     let tokenizer = match Text::load(dir) {
         Ok(text) => {
@@ -84,6 +85,13 @@ fn model(dir: &Path) -> Result<Report, Failure> {
     };
     let template = ChatTemplate::load(dir);
     notes.extend(template.as_ref().err().map(ToString::to_string));
+    let mut facts = facts(&config, tokenizer, template.is_ok());
+    facts.extend(storage(&checkpoint));
+    Ok(Report { kind: "model", facts, notes, problems })
+}
+
+/// A backbone's sizes.
+fn facts(config: &ModelConfig, tokenizer_vocab: Value, chat_template: bool) -> Vec<(String, Value)> {
     let mut facts: Vec<(String, Value)> = vec![
         ("architecture".into(), config.architecture.class_name().into()),
         ("parameters".into(), count(config.parameters()).into()),
@@ -94,17 +102,16 @@ fn model(dir: &Path) -> Result<Report, Failure> {
         ("kv_heads".into(), config.kv_heads.into()),
         ("head_dim".into(), config.head_dim.into()),
         ("vocab_size".into(), config.vocab_size.into()),
-        ("tokenizer_vocab".into(), tokenizer),
+        ("tokenizer_vocab".into(), tokenizer_vocab),
         ("context".into(), config.max_positions.into()),
         ("tied_embeddings".into(), config.tied_embeddings.into()),
         ("end_tokens".into(), json!(config.eos_tokens)),
-        ("chat_template".into(), template.is_ok().into()),
+        ("chat_template".into(), chat_template.into()),
     ];
     if let Some(experts) = config.experts {
         facts.push(("experts".into(), format!("{} of {} per token", experts.per_token, experts.count).into()));
     }
-    facts.extend(storage(&checkpoint));
-    Ok(Report { kind: "model", facts, notes, problems })
+    facts
 }
 
 /// How the tensors are stored.

@@ -131,6 +131,11 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Room for the weights of one (row, head).
+    fn stride(&self) -> usize {
+        self.prefix + self.visible.rows()
+    }
+
     /// What `row` sees, in the order of positions: prefix slots `first..prefix`, then the rows in flight from the
     /// `skip`-th on.
     #[inline(always)]
@@ -155,67 +160,76 @@ struct View {
 }
 
 per_isa! {
+    /// The attended values of the heads that one key/value head serves, `[rows, group · head_dim]`.
     fn attend_part(part: &Part<'_>, rows: std::ops::Range<usize>) -> Vec<f32> {
-        let spec = part.spec;
-        let (d, group) = (spec.head_dim, spec.heads / spec.kv_heads);
-        let stride = part.prefix + part.visible.rows();
+        let group = part.spec.heads / part.spec.kv_heads;
         let views: Vec<View> = rows.clone().map(|row| part.view(row)).collect();
-        let mut scores = vec![0f32; views.len() * group * stride];
-        let mut out = vec![0f32; views.len() * group * d];
-        let keys = &part.kv.keys[part.kv.at(part.kv_head, 0).start..];
-        let values = &part.kv.values[part.kv.at(part.kv_head, 0).start..];
-
-        // Scores. The scores of a (row, head) lie side by side in the order of positions.
-        for block in (0..part.prefix).step_by(KEY_BLOCK) {
-            let end = (block + KEY_BLOCK).min(part.prefix);
-            for (i, view) in views.iter().enumerate() {
-                let from = block.max(view.first);
-                for head in 0..group {
-                    let q = head_slice(part, rows.start + i, head);
-                    let s = &mut scores[(i * group + head) * stride..];
-                    for slot in from..end {
-                        s[slot - view.first] = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
-                    }
-                }
-            }
-        }
-        for (i, view) in views.iter().enumerate() {
-            for head in 0..group {
-                let q = head_slice(part, rows.start + i, head);
-                let s = &mut scores[(i * group + head) * stride..][..view.length];
-                for (index, score) in s[view.in_prefix..].iter_mut().enumerate() {
-                    let slot = part.prefix + part.visible.nth(rows.start + i, index + view.skip);
-                    *score = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
-                }
-                softmax(s, spec);
-            }
-        }
-
-        // Weighted values: one chain of additions per output element, in the order of positions.
-        for block in (0..part.prefix).step_by(KEY_BLOCK) {
-            let end = (block + KEY_BLOCK).min(part.prefix);
-            for (i, view) in views.iter().enumerate() {
-                let from = block.max(view.first);
-                for head in 0..group {
-                    let s = &scores[(i * group + head) * stride..];
-                    let out = &mut out[(i * group + head) * d..][..d];
-                    if from < end {
-                        add_run(&s[from - view.first..end - view.first], &values[from * d..end * d], out);
-                    }
-                }
-            }
-        }
-        for (i, view) in views.iter().enumerate() {
-            for head in 0..group {
-                let s = &scores[(i * group + head) * stride..][..view.length];
-                let out = &mut out[(i * group + head) * d..][..d];
-                for (index, weight) in s[view.in_prefix..].iter().enumerate() {
-                    let slot = part.prefix + part.visible.nth(rows.start + i, index + view.skip);
-                    add_run(std::slice::from_ref(weight), &values[slot * d..(slot + 1) * d], out);
-                }
-            }
-        }
+        // The weights of a (row, head) lie side by side in the order of positions.
+        let mut weights = vec![0f32; views.len() * group * part.stride()];
+        let mut out = vec![0f32; views.len() * group * part.spec.head_dim];
+        weigh(part, rows.start, &views, &mut weights);
+        gather(part, rows.start, &views, &weights, &mut out);
         out
+    }
+}
+
+/// The softmax weights of everything that each (row, head) sees.
+#[inline(always)]
+fn weigh(part: &Part<'_>, first_row: usize, views: &[View], weights: &mut [f32]) {
+    let (d, group, stride) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads, part.stride());
+    let keys = &part.kv.keys[part.kv.at(part.kv_head, 0).start..];
+    for block in (0..part.prefix).step_by(KEY_BLOCK) {
+        let end = (block + KEY_BLOCK).min(part.prefix);
+        for (i, view) in views.iter().enumerate() {
+            for head in 0..group {
+                let q = head_slice(part, first_row + i, head);
+                let scores = &mut weights[(i * group + head) * stride..];
+                for slot in block.max(view.first)..end {
+                    scores[slot - view.first] = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
+                }
+            }
+        }
+    }
+    for (i, view) in views.iter().enumerate() {
+        for head in 0..group {
+            let q = head_slice(part, first_row + i, head);
+            let scores = &mut weights[(i * group + head) * stride..][..view.length];
+            for (index, score) in scores[view.in_prefix..].iter_mut().enumerate() {
+                let slot = part.prefix + part.visible.nth(first_row + i, index + view.skip);
+                *score = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
+            }
+            softmax(scores, part.spec);
+        }
+    }
+}
+
+/// The weighted values: one chain of additions per output element, in the order of positions.
+#[inline(always)]
+fn gather(part: &Part<'_>, first_row: usize, views: &[View], weights: &[f32], out: &mut [f32]) {
+    let (d, group, stride) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads, part.stride());
+    let values = &part.kv.values[part.kv.at(part.kv_head, 0).start..];
+    for block in (0..part.prefix).step_by(KEY_BLOCK) {
+        let end = (block + KEY_BLOCK).min(part.prefix);
+        for (i, view) in views.iter().enumerate() {
+            let from = block.max(view.first);
+            if from >= end {
+                continue;
+            }
+            for head in 0..group {
+                let weights = &weights[(i * group + head) * stride..][from - view.first..end - view.first];
+                add_run(weights, &values[from * d..end * d], &mut out[(i * group + head) * d..][..d]);
+            }
+        }
+    }
+    for (i, view) in views.iter().enumerate() {
+        for head in 0..group {
+            let weights = &weights[(i * group + head) * stride..][..view.length];
+            let out = &mut out[(i * group + head) * d..][..d];
+            for (index, weight) in weights[view.in_prefix..].iter().enumerate() {
+                let slot = part.prefix + part.visible.nth(first_row + i, index + view.skip);
+                add_run(std::slice::from_ref(weight), &values[slot * d..(slot + 1) * d], out);
+            }
+        }
     }
 }
 
