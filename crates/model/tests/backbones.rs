@@ -107,6 +107,19 @@ fn tree(nodes: usize, vocab: usize) -> TokenTree {
     tree
 }
 
+/// The logits at the end of a node's path, decoded one token at a time.
+fn decode_path(target: &mut Target, tree: &TokenTree, node: usize) -> Vec<f32> {
+    let start = target.len();
+    let mut logits = vec![];
+    for &ancestor in &tree.path(node) {
+        let output = target.verify(&TokenTree::root(tree.token(ancestor))).unwrap();
+        target.commit(&[0]).unwrap();
+        logits = target.logits(&output.hidden);
+    }
+    target.truncate(start);
+    logits
+}
+
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
 #[test]
 fn tree_verification_equals_plain_decoding_of_every_path() {
@@ -123,19 +136,7 @@ fn tree_verification_equals_plain_decoding_of_every_path() {
             // software gets fewer.
             let most = if exact { 64 } else { 16 };
             let largest = tree(most, vocab);
-            let plain: Vec<Vec<f32>> = (0..most)
-                .map(|node| {
-                    let start = target.len();
-                    let mut logits = vec![];
-                    for &ancestor in &largest.path(node) {
-                        let output = target.verify(&TokenTree::root(largest.token(ancestor))).unwrap();
-                        target.commit(&[0]).unwrap();
-                        logits = target.logits(&output.hidden);
-                    }
-                    target.truncate(start);
-                    logits
-                })
-                .collect();
+            let plain: Vec<Vec<f32>> = (0..most).map(|node| decode_path(&mut target, &largest, node)).collect();
             let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16] };
             for nodes in sizes {
                 let tree = tree(nodes, vocab);
