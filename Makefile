@@ -7,7 +7,7 @@ WGPU_TARGET := target/wgpu
 .PHONY: help demo test lint build gpu check-gpu test-wgpu bench deny clean
 
 help: ## This list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## The main job: look at this machine, write a small model, decode with it
 	target/release/gorgon demo

@@ -99,6 +99,9 @@ pub struct Generate {
     /// Which drafter proposes tokens: auto or none.
     #[arg(long, default_value = "auto", value_parser = ["auto", "none"], value_name = "D")]
     pub drafter: String,
+    /// Which tree arranges them: none, a lone root.
+    #[arg(long, default_value = "none", value_parser = ["none"], value_name = "T")]
+    pub tree: String,
     /// Acceptance rule: auto (greedy at temperature 0, sampling above), greedy, sampling, nucleus, typical[:E,D], …
     #[arg(long, default_value = "auto", value_name = "R")]
     pub accept: RuleChoice,

@@ -1,6 +1,8 @@
 //! Failures and their exit codes.
 
+use crate::printer::complain;
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A failure with its exit code and, where a person can act, a hint.
@@ -40,11 +42,12 @@ impl Failure {
             if let Some(hint) = &self.hint {
                 document["hint"] = hint.as_str().into();
             }
-            crate::printer::line(&document.to_string());
+            // The exit code is the failure's own, whether the document can be written or not.
+            let _ = writeln!(std::io::stdout(), "{document}");
         } else {
-            eprintln!("error: {}", self.message);
+            complain(&format!("error: {}", self.message));
             if let Some(hint) = &self.hint {
-                eprintln!("hint: {hint}");
+                complain(&format!("hint: {hint}"));
             }
         }
         ExitCode::from(self.code)

@@ -14,12 +14,15 @@ use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let json = std::env::args().any(|arg| arg == "--json");
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if json && error.use_stderr() => return Failure::input(usage_error(&error)).report(true),
+        Err(error) if error.use_stderr() => {
+            let json = std::env::args_os().any(|arg| arg == "--json");
+            return Failure::input(usage_error(&error)).hint("see gorgon --help").report(json);
+        }
         Err(error) => error.exit(),
     };
+    let json = cli.global.json;
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
     // since files appear by renaming.
     std::panic::set_hook(Box::new(|_| {}));
@@ -43,11 +46,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The first paragraph of clap's message, without its decoration.
+/// What clap says is wrong, without the usage that follows.
 fn usage_error(error: &clap::Error) -> String {
     let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    paragraph.trim_start_matches("error: ").to_owned()
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
+    text[..end.unwrap_or(text.len())].trim_start_matches("error: ").to_owned()
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

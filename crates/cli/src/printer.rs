@@ -1,23 +1,31 @@
 //! Standard output is data, standard error is talk.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
-/// Writes a line of data. A reader that has gone away is no error: it has seen enough.
+/// Writes a line of data for people: what files say cannot move their cursor.
 pub fn line(text: &str) {
+    document(&without_controls(text));
+}
+
+/// Writes a line of data as it is.
+pub fn document(text: &str) {
     piece(text);
     piece("\n");
 }
 
-/// Writes a piece of data at once.
+/// Writes a piece of data at once. A reader that has gone away is no error: it has seen enough. Any other failure is,
+/// since the data is what this program was asked for.
 pub fn piece(text: &str) {
     let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else { return };
+    if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    complain(&format!("error: standard output: {error}"));
+    std::process::exit(1);
 }
 
-/// Writes text that a model made. A terminal gets no control characters beyond line breaks and tabs: they could move the
-/// cursor, or worse.
+/// Writes text that a model made: to a terminal without control characters, which could move the cursor, or worse.
 pub fn untrusted(text: &str) {
     if std::io::stdout().is_terminal() {
         piece(&without_controls(text));
@@ -26,6 +34,12 @@ pub fn untrusted(text: &str) {
     }
 }
 
+/// Writes a line to standard error, if anybody listens.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", without_controls(text));
+}
+
+/// Text with line breaks and tabs, but no other control characters.
 fn without_controls(text: &str) -> String {
     let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
     text.chars().map(shown).collect()
@@ -46,14 +60,14 @@ impl Talk {
     /// Something a person wants to know.
     pub fn say(self, text: impl std::fmt::Display) {
         if !self.quiet {
-            eprintln!("{text}");
+            complain(&text.to_string());
         }
     }
 
     /// Something for the curious.
     pub fn detail(self, text: impl std::fmt::Display) {
         if self.verbose {
-            eprintln!("{text}");
+            complain(&text.to_string());
         }
     }
 }

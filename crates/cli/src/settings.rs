@@ -56,7 +56,11 @@ pub fn token_ids(text: &str) -> Result<Vec<u32>, Failure> {
         return Err(Failure::input("--ids is empty: at least one token id is needed"));
     }
     let one = |part: &str| {
-        part.trim().parse::<u32>().map_err(|_| Failure::input(format!("--ids: \"{part}\" is no token id")))
+        // `parse` would take a plus sign.
+        let digits = Some(part.trim()).filter(|part| part.bytes().all(|b| b.is_ascii_digit()));
+        digits
+            .and_then(|digits| digits.parse::<u32>().ok())
+            .ok_or_else(|| Failure::input(format!("--ids: \"{part}\" is no token id")))
     };
     text.split(',').map(one).collect()
 }

@@ -234,3 +234,118 @@ fn tokenizers_and_templates() {
     refused(&prompt, &["tokenizer.json"]);
     assert!(run(&generate(&model, &[])).status.success(), "ids need no tokenizer");
 }
+
+#[test]
+fn weights_that_are_no_numbers() {
+    let model = Model::new();
+    let mut bytes = std::fs::read(model.file("model.safetensors")).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(model.file("model.safetensors"), bytes).unwrap();
+    let output = run(&generate(&model, &[]));
+    assert_eq!(output.status.code(), Some(1), "it ran and failed");
+    assert!(gorgon::stderr(&output).contains("not finite"), "{}", gorgon::stderr(&output));
+}
+
+#[test]
+fn a_context_that_no_memory_holds() {
+    let model = Model::new();
+    model.edit("config.json", |config| config["max_position_embeddings"] = (1 << 30).into());
+    let args = ["generate", "--model", model.name(), "--ids", "1", "--max-new-tokens", "1000000000"];
+    refused(&args, &["memory"]);
+    model.edit("config.json", |config| {
+        config["architectures"] = json!(["MixtralForCausalLM"]);
+        config["model_type"] = json!("mixtral");
+        config["num_local_experts"] = json!(4096);
+        config["num_hidden_layers"] = json!(4096);
+    });
+    refused_model(&model, &["config.json", "networks"]);
+}
+
+#[test]
+fn a_demo_leaves_other_models_alone() {
+    let model = Model::new();
+    model.edit("config.json", |config| drop(config.as_object_mut().unwrap().remove("gorgon_random_weights")));
+    let before = std::fs::read(model.file("model.safetensors")).unwrap();
+    refused(&["demo", "--dir", model.name()], &["something else"]);
+    assert_eq!(std::fs::read(model.file("model.safetensors")).unwrap(), before);
+}
+
+#[test]
+fn messages_hold_no_control_characters() {
+    let model = Model::new();
+    model.edit("config.json", |config| {
+        config["architectures"] = json!(["\u{1b}[2JEvil"]);
+        config["model_type"] = json!("evil");
+    });
+    let output = run(&generate(&model, &[]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!gorgon::stderr(&output).contains('\u{1b}'));
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn paths_and_prompts_that_are_no_text() {
+        for args in [["inspect", "d"], ["fetch", "r"]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gorgon"));
+            let output = command.arg(args[0]).arg(OsStr::from_bytes(b"\xff\xfe")).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{}", gorgon::stderr(&output));
+            assert!(gorgon::stderr(&output).starts_with("error: "));
+        }
+        let model = Model::new();
+        let dir = model.path().join(OsStr::from_bytes(b"\xff"));
+        gorgon::SHAPE.write(&dir, gorgon_model::device::FloatFormat::F32, 1).unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_gorgon")).arg("inspect").arg(&dir).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{}", gorgon::stderr(&output));
+    }
+
+    #[test]
+    fn devices_and_pipes_are_not_files() {
+        let model = Model::new();
+        let null = model.file("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        let out = null.to_str().unwrap();
+        refused(&["logits", "--model", model.name(), "--ids", "1", "--out", out], &["no ordinary file"]);
+        refused(&["logits", "--model", model.name(), "--ids", "1", "--out", model.name()], &["a folder"]);
+        for name in ["tokenizer_config.json", "generation_config.json", "config.json", "model.safetensors"] {
+            let model = Model::new();
+            let _ = std::fs::remove_file(model.file(name));
+            std::os::unix::fs::symlink("/dev/zero", model.file(name)).unwrap();
+            refused(&["generate", "--model", model.name(), "--prompt", "x"], &[name, "not an ordinary file"]);
+        }
+    }
+
+    #[test]
+    fn output_that_cannot_be_written_is_a_failure() {
+        let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        if !std::path::Path::new("/dev/full").exists() {
+            return;
+        }
+        let model = Model::new();
+        let status = |out: Stdio, err: Stdio, model: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gorgon"));
+            command.args([
+                "generate",
+                "--model",
+                model,
+                "--ids",
+                "1",
+                "--max-new-tokens",
+                "2",
+                "--print-ids",
+                "--offline",
+            ]);
+            command.stdout(out).stderr(err).status().unwrap().code()
+        };
+        assert_eq!(status(full(), Stdio::null(), model.name()), Some(1));
+        assert_eq!(status(Stdio::null(), full(), model.name()), Some(0));
+        assert_eq!(status(Stdio::null(), full(), "no/such"), Some(2));
+    }
+}

@@ -10,6 +10,7 @@ use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
+use memmap2::MmapMut;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -31,25 +32,36 @@ const PREFILL_TOKENS: usize = 256;
 const DECODE_TOKENS: usize = 48;
 
 /// Bytes per second of reading `buffer` once with all threads.
-fn read_probe(buffer: &[u64]) -> f64 {
+fn read_probe(buffer: &[u8]) -> f64 {
     let started = Instant::now();
-    let part = |part: &[u64]| {
+    let part = |part: &[u8]| {
         let mut lanes = [0u64; 16];
-        for chunk in part.chunks_exact(16) {
-            for (lane, value) in lanes.iter_mut().zip(chunk) {
-                *lane = lane.wrapping_add(*value);
+        for chunk in part.chunks_exact(128) {
+            for (lane, bytes) in lanes.iter_mut().zip(chunk.chunks_exact(8)) {
+                let mut value = [0; 8];
+                value.copy_from_slice(bytes);
+                *lane = lane.wrapping_add(u64::from_le_bytes(value));
             }
         }
         lanes.iter().fold(0u64, |sum, lane| sum.wrapping_add(*lane))
     };
-    black_box(buffer.par_chunks(1 << 16).map(part).reduce(|| 0, u64::wrapping_add));
-    size_of_val(buffer) as f64 / started.elapsed().as_secs_f64()
+    black_box(buffer.par_chunks(1 << 19).map(part).reduce(|| 0, u64::wrapping_add));
+    buffer.len() as f64 / started.elapsed().as_secs_f64()
+}
+
+/// A buffer that the probe reads, in large pages like the weights.
+fn probe_buffer(bytes: usize) -> MmapMut {
+    let mut buffer = MmapMut::map_anon(bytes).expect("memory for the probe");
+    #[cfg(target_os = "linux")]
+    let _ = buffer.advise(memmap2::Advice::HugePage);
+    buffer.fill(1);
+    buffer
 }
 
 struct Subject {
     name: &'static str,
     target: Target,
-    buffer: Vec<u64>,
+    buffer: MmapMut,
 }
 
 impl Subject {
@@ -64,7 +76,7 @@ impl Subject {
             bytes / 1_000_000,
             bytes as f64 / seconds / 1e9
         );
-        let buffer = vec![1u64; decoder.bytes_per_step() / 8];
+        let buffer = probe_buffer(decoder.bytes_per_step());
         Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Taps::none()), buffer }
     }
 
@@ -76,12 +88,12 @@ impl Subject {
         let run = decode(&mut self.target, &prompt, &Greedy, &mut Seeded::new(0), &limits, observe).expect("it fits");
         let probe_after = read_probe(&self.buffer);
         let decode = DECODE_TOKENS as f64 / run.decode_time.as_secs_f64();
-        let read = decode * (self.buffer.len() * 8) as f64;
+        let read = decode * self.buffer.len() as f64;
         json!({
             "round": round, "dtype": self.name, "threads": rayon::current_num_threads(),
             "decode_tokens_per_second": decode,
             "prefill_tokens_per_second": PREFILL_TOKENS as f64 / run.prefill_time.as_secs_f64(),
-            "weight_bytes_per_step": self.buffer.len() * 8,
+            "weight_bytes_per_step": self.buffer.len(),
             "decode_gb_per_second": read / 1e9,
             "probe_gb_per_second": (probe_before + probe_after) / 2e9,
             "decode_over_probe": read / ((probe_before + probe_after) / 2.0),

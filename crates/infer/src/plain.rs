@@ -2,7 +2,8 @@
 
 use crate::event::{Event, Finish, Generation};
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows};
+use gorgon_core::dist::Row;
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::{ModelError, PassOutput};
 use gorgon_model::target::Target;
@@ -24,6 +25,14 @@ pub enum DecodeError {
     /// The model.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The model's scores are no scores.
+    #[error(
+        "the model's logits at position {position} are not finite: its weights are damaged or overflow this format"
+    )]
+    Unsound {
+        /// Tokens before.
+        position: usize,
+    },
     /// The prompt and the new tokens do not fit.
     #[error("a prompt of {prompt} tokens and {new} new tokens do not fit a context of {context} tokens")]
     Context {
@@ -59,7 +68,7 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws);
+    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws)?;
     let prefilled = Instant::now();
     let mut generation = Generation {
         ids: vec![token],
@@ -72,7 +81,7 @@ pub fn decode(
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
         let PassOutput { hidden, .. } = target.verify(&TokenTree::root(token))?;
-        let next = pick(target, token, hidden, rule, draws);
+        let next = pick(target, token, hidden, rule, draws)?;
         target.commit(&[0])?;
         token = next;
         generation.ids.push(token);
@@ -91,11 +100,13 @@ fn pick(
     hidden: burn::tensor::Tensor<3>,
     rule: &dyn AcceptanceRule,
     draws: &mut dyn Draws,
-) -> Token {
+) -> Result<Token, DecodeError> {
     let logits = target.logits(&hidden);
+    if !Row::Logits(&logits).is_sound() {
+        return Err(DecodeError::Unsound { position: target.len() });
+    }
     let rows = Rows::Logits { data: &logits, vocab: logits.len() };
-    let draft = DraftRows { rows: None, law: ChildLaw::Deterministic };
-    rule.accept(&TokenTree::root(root), draft, rows, draws).bonus
+    Ok(rule.accept(&TokenTree::root(root), DraftRows::NONE, rows, draws).bonus)
 }
 
 fn finished(ids: &[Token], limits: &Limits, stopped: bool) -> Option<Finish> {

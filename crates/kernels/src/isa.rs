@@ -2,10 +2,14 @@
 
 use std::sync::OnceLock;
 
-/// The instruction sets the CPU kernels are compiled for. All of them perform the same operations in the same order,
+/// An instruction set that this processor was found to have. All sets perform the same operations in the same order,
 /// with fused multiply-add, so results are equal bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isa {
+pub struct Isa(Kind);
+
+/// The instruction sets the CPU kernels are compiled for. Only detection makes an [`Isa`] of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
     /// 512-bit vectors: AVX-512 F, BW, DQ, VL.
     Avx512,
     /// 256-bit vectors: AVX2 with FMA and F16C.
@@ -18,36 +22,40 @@ impl Isa {
     /// The best set this processor has, looked up once.
     pub fn detect() -> Self {
         static FOUND: OnceLock<Isa> = OnceLock::new();
-        *FOUND.get_or_init(|| *Self::available().last().unwrap_or(&Isa::Portable))
+        *FOUND.get_or_init(|| *Self::available().last().unwrap_or(&Isa(Kind::Portable)))
     }
 
     /// Every set this processor can run, worst first.
     pub fn available() -> Vec<Self> {
-        let mut found = vec![Isa::Portable];
+        let mut found = vec![Isa(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 =
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
             if avx2 {
-                found.push(Isa::Avx2);
+                found.push(Isa(Kind::Avx2));
             }
             let avx512 = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
             if avx2 && avx512 {
-                found.push(Isa::Avx512);
+                found.push(Isa(Kind::Avx512));
             }
         }
         found
     }
 
+    pub(crate) fn kind(self) -> Kind {
+        self.0
+    }
+
     /// The name printed by `gorgon doctor`.
     pub fn name(self) -> &'static str {
-        match self {
-            Isa::Avx512 => "AVX-512",
-            Isa::Avx2 => "AVX2",
-            Isa::Portable => "portable",
+        match self.0 {
+            Kind::Avx512 => "AVX-512",
+            Kind::Avx2 => "AVX2",
+            Kind::Portable => "portable",
         }
     }
 }
@@ -70,13 +78,13 @@ macro_rules! per_isa {
             #[target_feature(enable = "avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$g: $b>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
-            match isa {
-                // SAFETY: `Isa` values other than `Portable` come from `Isa::available`, which detected the features.
+            match isa.kind() {
+                // SAFETY: an `Isa` comes from `Isa::available`, which detected the features.
                 #[cfg(target_arch = "x86_64")]
-                $crate::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::isa::Kind::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::Isa::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::isa::Kind::Avx2 => unsafe { avx2($($arg),*) },
                 #[allow(unreachable_patterns)]
                 _ => body($($arg),*),
             }

@@ -77,10 +77,11 @@ impl KvCache {
         Self { layers, rope, capacity, committed: 0, reserved: None, compute: compute.clone() }
     }
 
-    /// Bytes that a cache of `capacity` positions takes.
-    pub fn bytes(config: &ModelConfig, compute: &Compute, capacity: usize) -> usize {
-        let size = if compute.is_host() { 4 } else { compute.format().bytes() };
-        2 * config.layers * config.kv_heads * config.head_dim * capacity * size
+    /// Bytes that a cache of `capacity` positions takes, its table of angles included.
+    pub fn bytes(config: &ModelConfig, compute: &Compute, capacity: usize) -> u128 {
+        let size = if compute.is_host() { 4 } else { compute.format().bytes() } as u128;
+        let row = 2 * (config.layers * config.kv_heads) as u128 * config.head_dim as u128 * size;
+        (row + 4 * config.rope.rotary_dim as u128) * capacity as u128
     }
 
     /// Committed rows.

@@ -4,9 +4,11 @@
 //! `dtype`, defaults that live in Python classes). Everything is resolved here, so that the decoder reads plain facts
 //! and never asks which architecture it is.
 
+mod defaults;
 mod fields;
 mod resolve;
 
+use self::defaults::Defaults;
 use self::fields::{Fields, read_object};
 use crate::rope::RopeConfig;
 use gorgon_kernels::activation::Activation;
@@ -122,8 +124,6 @@ pub struct ModelConfig {
     pub windows: Vec<Option<usize>>,
     /// Mixture of experts in place of the feed-forward network.
     pub experts: Option<Experts>,
-    /// Token that begins a sequence.
-    pub bos_token: Option<u32>,
     /// Tokens that end a generation.
     pub eos_tokens: Vec<u32>,
 }
@@ -189,10 +189,11 @@ impl ModelConfig {
 
     fn from_fields(f: &Fields) -> Result<Self, String> {
         let architecture = resolve::architecture(f)?;
+        let defaults = Defaults::of(architecture);
         resolve::refuse_quantised(f)?;
         let hidden_size = f.size("hidden_size", 1 << 20)?;
         let layers = f.size("num_hidden_layers", 4096)?;
-        let (heads, kv_heads, head_dim) = resolve::heads(f, hidden_size)?;
+        let (heads, kv_heads, head_dim) = resolve::heads(f, &defaults, hidden_size)?;
         let gemma = architecture == Architecture::Gemma2;
         // The other families have no such biases, whatever their configs say.
         let may_have_bias = matches!(architecture, Architecture::Llama | Architecture::Qwen3 | Architecture::Gemma2);
@@ -206,9 +207,9 @@ impl ModelConfig {
             kv_heads,
             head_dim,
             vocab_size: f.size("vocab_size", 1 << 24)?,
-            max_positions: f.size_or("max_position_embeddings", 1 << 30, 2048)?,
-            norm_eps: resolve::norm_eps(f)?,
-            rope: resolve::rope(f, head_dim)?,
+            max_positions: f.size_or("max_position_embeddings", 1 << 30, defaults.max_positions)?,
+            norm_eps: resolve::norm_eps(f, &defaults)?,
+            rope: resolve::rope(f, architecture, &defaults, head_dim)?,
             activation: resolve::activation(f, architecture)?,
             tied_embeddings: f.flag("tie_word_embeddings", gemma)?,
             qkv_bias: attention_bias || architecture == Architecture::Qwen2,
@@ -219,12 +220,11 @@ impl ModelConfig {
             norm_plus_one: gemma,
             post_norms: gemma,
             embedding_scale: if gemma { (hidden_size as f32).sqrt() } else { 1.0 },
-            attention_scale: resolve::attention_scale(f, architecture, head_dim)?,
-            attention_soft_cap: resolve::soft_cap(f, architecture, "attn_logit_softcapping")?,
-            final_soft_cap: resolve::soft_cap(f, architecture, "final_logit_softcapping")?,
-            windows: resolve::windows(f, architecture, layers)?,
+            attention_scale: resolve::attention_scale(f, &defaults, head_dim)?,
+            attention_soft_cap: resolve::soft_cap(f, "attn_logit_softcapping", defaults.attention_soft_cap)?,
+            final_soft_cap: resolve::soft_cap(f, "final_logit_softcapping", defaults.final_soft_cap)?,
+            windows: resolve::windows(f, architecture, &defaults, layers)?,
             experts: resolve::experts(f, architecture)?,
-            bos_token: f.tokens("bos_token_id")?.and_then(|tokens| tokens.first().copied()),
             eos_tokens: f.tokens("eos_token_id")?.unwrap_or_default(),
         };
         config.check_total()
@@ -233,6 +233,13 @@ impl ModelConfig {
     /// Refuses sizes that are fine one by one and absurd together.
     fn check_total(self) -> Result<Self, String> {
         const LIMIT: u128 = 1 << 41;
+        // Every tensor has a name and a shape in memory before any is read.
+        const MOST_NETWORKS: usize = 1 << 18;
+        let networks = self.layers.saturating_mul(self.experts.map_or(1, |experts| experts.count));
+        if networks > MOST_NETWORKS {
+            let layers = self.layers;
+            return Err(format!("num_hidden_layers {layers} with these experts make {networks} networks"));
+        }
         let total = self.parameters();
         if total > LIMIT {
             return Err(format!("the sizes amount to {total} parameters; at most {LIMIT} are supported"));

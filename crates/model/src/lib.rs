@@ -6,6 +6,7 @@ pub mod cache;
 pub mod config;
 pub mod decoder;
 pub mod device;
+pub mod file;
 pub mod hub;
 pub mod layout;
 pub mod linear;

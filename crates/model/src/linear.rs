@@ -1,9 +1,10 @@
 //! Frozen linear layers and where their weights come from.
 
-use crate::device::Compute;
+use crate::device::{Compute, FloatFormat};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource};
+use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -133,9 +134,9 @@ impl Loader<'_> {
             let packed = Packed::pack(d_in, d_out, self.compute.format().packed(), &rows);
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
         }
-        let mut values = vec![0f32; d_in * d_out];
-        rows.read_rows(0..d_out, &mut values).map_err(|reason| rows.error(PackError::Source(reason)))?;
-        let data = TensorData::new(values, [d_out, d_in]).convert_dtype(self.compute.format().tensor());
+        let format = self.compute.format();
+        let bytes = rows.dense(format).map_err(|reason| rows.error(PackError::Source(reason)))?;
+        let data = TensorData::from_bytes_vec(bytes, [d_out, d_in], format.tensor());
         Ok(Weight::Dense(Tensor::from_data(data, self.compute.device())))
     }
 
@@ -177,6 +178,30 @@ impl<'a> Rows<'a> {
 
     fn height(&self) -> usize {
         self.parts.iter().map(|(_, rows)| rows).sum()
+    }
+
+    /// All rows in a storage format, read and converted in parallel.
+    fn dense(&self, format: FloatFormat) -> Result<Vec<u8>, String> {
+        const ROWS: usize = 64;
+        let row_bytes = self.d_in * format.bytes();
+        let mut bytes = vec![0u8; self.height() * row_bytes];
+        bytes.par_chunks_mut(ROWS * row_bytes).enumerate().try_for_each_init(
+            || vec![0f32; ROWS * self.d_in],
+            |values, (block, bytes)| {
+                let rows = bytes.len() / row_bytes;
+                let values = &mut values[..rows * self.d_in];
+                self.read_rows(block * ROWS..block * ROWS + rows, values)?;
+                for (value, bytes) in values.iter().zip(bytes.chunks_exact_mut(format.bytes())) {
+                    match format {
+                        FloatFormat::F32 => bytes.copy_from_slice(&value.to_le_bytes()),
+                        FloatFormat::F16 => bytes.copy_from_slice(&half::f16::from_f32(*value).to_le_bytes()),
+                        FloatFormat::Bf16 => bytes.copy_from_slice(&half::bf16::from_f32(*value).to_le_bytes()),
+                    }
+                }
+                Ok::<(), String>(())
+            },
+        )?;
+        Ok(bytes)
     }
 
     fn error(&self, error: PackError) -> WeightsError {

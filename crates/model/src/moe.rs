@@ -78,11 +78,13 @@ impl Mixture {
     fn forward_on_device(&self, x: &Tensor<3>, scores: Tensor<3>) -> Tensor<3> {
         let dtype = x.dtype();
         let weights = activation::softmax(scores.cast(DType::F32), 2);
-        let least = weights.clone().topk(self.per_token, 2).min_dim(2);
-        let chosen = weights.clone().greater_equal(least).float().cast(DType::F32);
-        let weights = weights * chosen;
-        let weights = (weights.clone() / weights.sum_dim(2)).cast(dtype);
-        let expert = |(e, expert): (usize, &Mlp)| expert.forward(x) * weights.clone().narrow(2, e, 1);
+        let (chosen, indices) = weights.clone().topk_with_indices(self.per_token, 2);
+        let weights = weights / chosen.sum_dim(2);
+        let expert = |(e, expert): (usize, &Mlp)| {
+            // One where this expert is among the chosen, zero elsewhere.
+            let served = indices.clone().equal_elem(e as i64).float().cast(DType::F32).sum_dim(2);
+            expert.forward(x) * (weights.clone().narrow(2, e, 1) * served).cast(dtype)
+        };
         let outputs = self.experts.iter().enumerate().map(expert);
         outputs.reduce(|sum, y| sum + y).expect("a mixture has at least one expert")
     }

@@ -4,10 +4,10 @@ use crate::config::ModelConfig;
 use crate::device::FloatFormat;
 use crate::layout;
 use gorgon_core::accept::draws::Seeded;
-use safetensors::{Dtype, View, serialize_to_file};
+use gorgon_runs::tensors::{self, Source};
+use safetensors::Dtype;
 use serde_json::{Value, json};
-use std::borrow::Cow;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Sizes of a Llama.
@@ -32,6 +32,16 @@ pub struct LlamaShape {
 /// Tokens of the byte-level tokenizer that comes with a random checkpoint: 256 bytes, `<s>` and `</s>`.
 pub const BYTE_VOCAB: usize = 258;
 
+/// The key that tells a random checkpoint's config from a model's.
+const MARK: &str = "gorgon_random_weights";
+
+/// True if the folder holds a checkpoint that [`LlamaShape::write`] wrote.
+pub fn is_random(dir: &Path) -> bool {
+    let config = crate::file::read(&dir.join("config.json"), 1 << 20).ok();
+    let config = config.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    config.is_some_and(|config| config[MARK] == true)
+}
+
 impl LlamaShape {
     /// The `config.json` of this shape.
     pub fn config(&self, format: FloatFormat) -> Value {
@@ -46,7 +56,7 @@ impl LlamaShape {
             "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads, "vocab_size": self.vocab_size,
             "max_position_embeddings": self.max_positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-            "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": dtype
+            "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": dtype, (MARK): true
         })
     }
 
@@ -58,13 +68,14 @@ impl LlamaShape {
         std::fs::create_dir_all(dir)?;
         let config = self.config(format);
         let parsed = ModelConfig::from_json(&config).map_err(io::Error::other)?;
-        let tensor = |(i, spec): (usize, layout::TensorSpec)| {
-            (spec.name.clone(), RandomTensor { spec, format, seed, stream: i as u64 })
+        let source = |(i, spec): (usize, layout::TensorSpec)| Source {
+            name: spec.name,
+            dtype: dtype(format),
+            shape: spec.shape.clone(),
+            fill: Box::new(move |file| fill(file, &spec.shape, format, seed, i as u64)),
         };
-        let tensors: Vec<_> = layout::tensors(&parsed).into_iter().enumerate().map(tensor).collect();
-        gorgon_runs::atomic::write_path(&dir.join("model.safetensors"), |path| {
-            serialize_to_file(tensors, None, path).map_err(io::Error::other)
-        })?;
+        let sources: Vec<Source<'_>> = layout::tensors(&parsed).into_iter().enumerate().map(source).collect();
+        tensors::write(&dir.join("model.safetensors"), &sources)?;
         let files = [
             ("tokenizer.json", byte_tokenizer()),
             ("tokenizer_config.json", json!({"bos_token": "<s>", "eos_token": "</s>"})),
@@ -79,49 +90,31 @@ impl LlamaShape {
     }
 }
 
-/// A tensor whose values are drawn when they are written, so that a checkpoint of any size needs little memory.
-struct RandomTensor {
-    spec: layout::TensorSpec,
-    format: FloatFormat,
-    seed: u64,
-    stream: u64,
+fn dtype(format: FloatFormat) -> Dtype {
+    match format {
+        FloatFormat::F32 => Dtype::F32,
+        FloatFormat::F16 => Dtype::F16,
+        FloatFormat::Bf16 => Dtype::BF16,
+    }
 }
 
-impl View for RandomTensor {
-    fn dtype(&self) -> Dtype {
-        match self.format {
-            FloatFormat::F32 => Dtype::F32,
-            FloatFormat::F16 => Dtype::F16,
-            FloatFormat::Bf16 => Dtype::BF16,
+/// Draws values as they are written, so that a checkpoint of any size needs little memory. Norms are one; matrices are
+/// uniform with a variance of `1 / d_in`, so that activations keep their size.
+fn fill(file: &mut dyn Write, shape: &[usize], format: FloatFormat, seed: u64, stream: u64) -> io::Result<()> {
+    let mut draws = Seeded::stream(seed, stream);
+    let bound = match shape {
+        [_, d_in] => (3.0 / *d_in as f64).sqrt(),
+        _ => 0.0,
+    };
+    for _ in 0..shape.iter().product::<usize>() {
+        let value = if bound == 0.0 { 1.0 } else { ((draws.uniform() * 2.0 - 1.0) * bound) as f32 };
+        match format {
+            FloatFormat::F32 => file.write_all(&value.to_le_bytes())?,
+            FloatFormat::F16 => file.write_all(&half::f16::from_f32(value).to_le_bytes())?,
+            FloatFormat::Bf16 => file.write_all(&half::bf16::from_f32(value).to_le_bytes())?,
         }
     }
-
-    fn shape(&self) -> &[usize] {
-        &self.spec.shape
-    }
-
-    /// Norms are one; matrices are uniform with a variance of `1 / d_in`, so that activations keep their size.
-    fn data(&self) -> Cow<'_, [u8]> {
-        let mut draws = Seeded::stream(self.seed, self.stream);
-        let bound = match self.spec.shape.as_slice() {
-            [_, d_in] => (3.0 / *d_in as f64).sqrt(),
-            _ => 0.0,
-        };
-        let mut bytes = Vec::with_capacity(self.data_len());
-        for _ in 0..self.spec.shape.iter().product::<usize>() {
-            let value = if bound == 0.0 { 1.0 } else { ((draws.uniform() * 2.0 - 1.0) * bound) as f32 };
-            match self.format {
-                FloatFormat::F32 => bytes.extend(value.to_le_bytes()),
-                FloatFormat::F16 => bytes.extend(half::f16::from_f32(value).to_le_bytes()),
-                FloatFormat::Bf16 => bytes.extend(half::bf16::from_f32(value).to_le_bytes()),
-            }
-        }
-        bytes.into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.spec.shape.iter().product::<usize>() * self.format.bytes()
-    }
+    Ok(())
 }
 
 /// A tokenizer with one token per byte.

@@ -8,7 +8,6 @@ mod functions;
 mod json;
 mod rewrite;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -229,7 +228,7 @@ fn missing(folder: &Path) -> TemplateError {
 fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String)>, TemplateError> {
     let path = folder.join("chat_template.jinja");
     let mut source = String::new();
-    match File::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
+    match crate::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
         Ok(_) => Ok(Some((path, source))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(TemplateError::Read { path, source }),

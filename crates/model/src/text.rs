@@ -63,6 +63,23 @@ pub enum TextError {
     },
 }
 
+/// Longest `tokenizer_config.json` that is read.
+const MAX_CONFIG_BYTES: u64 = 64 << 20;
+/// Longest `tokenizer.json` that is read.
+const MAX_TOKENIZER_BYTES: u64 = 512 << 20;
+
+/// Runs the tokenizer library, which panics on some files it cannot work with; that becomes an error like any other.
+fn contained<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| one_line(&error)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            Err(format!("the tokenizer broke down: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
 /// The keys of `tokenizer_config.json`; empty when a folder has none.
 #[derive(Debug, Clone, Default)]
 pub struct TokenizerConfig {
@@ -77,12 +94,12 @@ impl TokenizerConfig {
     /// The file cannot be read or is not a JSON object.
     pub fn read(folder: &Path) -> Result<Self, TextError> {
         let path = folder.join("tokenizer_config.json");
-        let text = match std::fs::read_to_string(&path) {
+        let text = match crate::file::read(&path, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
             Err(source) => return Err(TextError::Read { path, source }),
         };
-        match serde_json::from_str(&text) {
+        match serde_json::from_slice(&text) {
             Ok(Value::Object(keys)) => Ok(Self { path, keys }),
             Ok(_) => Err(TextError::Invalid { path, reason: "not a JSON object".into() }),
             Err(e) => Err(TextError::Invalid { path, reason: e.to_string() }),
@@ -154,11 +171,13 @@ impl Text {
     pub fn load(folder: &Path) -> Result<Self, TextError> {
         let config = TokenizerConfig::read(folder)?;
         let path = folder.join("tokenizer.json");
-        if !path.is_file() {
-            return Err(TextError::Missing { path });
-        }
+        let bytes = match crate::file::read(&path, MAX_TOKENIZER_BYTES) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(TextError::Missing { path }),
+            Err(source) => return Err(TextError::Read { path, source }),
+        };
         let invalid = |e: &dyn std::fmt::Display| TextError::Invalid { path: path.clone(), reason: one_line(e) };
-        let mut tokenizer = Tokenizer::from_file(&path).map_err(|e| invalid(&e))?;
+        let mut tokenizer = contained(|| Tokenizer::from_bytes(&bytes)).map_err(|e| invalid(&e))?;
         // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
         tokenizer.with_truncation(None).map_err(|e| invalid(&e))?;
         tokenizer.with_padding(None);
@@ -183,7 +202,8 @@ impl Text {
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
         let frame = self.inner.frame.filter(|_| add_special);
         let own = add_special && self.inner.frame.is_none();
-        let encoding = self.inner.tokenizer.encode_fast(text, own).map_err(|e| self.failed("encode", &e))?;
+        let encoding = contained(|| self.inner.tokenizer.encode_fast(text, own));
+        let encoding = encoding.map_err(|e| self.failed("encode", &e))?;
         let Some(frame) = frame else { return Ok(encoding.get_ids().to_vec()) };
         Ok(frame.before.into_iter().chain(encoding.get_ids().iter().copied()).chain(frame.after).collect())
     }
@@ -195,7 +215,7 @@ impl Text {
     /// # Errors
     /// The tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TextError> {
-        self.inner.tokenizer.decode(ids, skip_special).map_err(|e| self.failed("decode", &e))
+        contained(|| self.inner.tokenizer.decode(ids, skip_special)).map_err(|e| self.failed("decode", &e))
     }
 
     /// The text of one token as the vocabulary spells it, or `None` for an id without a token.

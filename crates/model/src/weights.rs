@@ -138,11 +138,12 @@ impl Checkpoint {
     /// # Errors
     /// When a file is missing, truncated or inconsistent, or the index points outside the folder.
     pub fn open(dir: &Path) -> Result<Self, WeightsError> {
-        if dir.join(SINGLE).exists() {
+        // A link that leads nowhere counts as there: opening it then says what is wrong.
+        if dir.join(SINGLE).symlink_metadata().is_ok() {
             return Self::open_files(dir, &[dir.join(SINGLE)]);
         }
         let index = dir.join(INDEX);
-        if !index.exists() {
+        if index.symlink_metadata().is_err() {
             let pickled = ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().any(|f| dir.join(f).exists());
             let hint = if pickled { " (PyTorch .bin weights must be converted to safetensors first)" } else { "" };
             return Err(WeightsError::NotFound { dir: dir.into(), hint });
@@ -176,7 +177,7 @@ impl Checkpoint {
     fn add_file(&mut self, path: &Path) -> Result<(), WeightsError> {
         let read = |source| WeightsError::Read { path: path.into(), source };
         let invalid = |reason: String| WeightsError::Invalid { path: path.into(), reason };
-        let file = File::open(path).map_err(read)?;
+        let file = crate::file::open(path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
         let (metadata, data_start) = read_header(&file, length).map_err(|error| match error {
             HeaderError::Io(source) => read(source),

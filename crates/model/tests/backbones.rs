@@ -2,6 +2,7 @@
 //!
 //! `GORGON_TEST_DEVICE` (default `cpu`) names the device.
 
+#[path = "../../core/tests/shared/mod.rs"]
 mod shared;
 
 use gorgon_core::tree::TokenTree;

@@ -1,5 +1,6 @@
 //! The tokenizer and the chat templates of the reference backbones against the outputs recorded with them.
 
+#[path = "../../core/tests/shared/mod.rs"]
 mod shared;
 
 use std::path::{Path, PathBuf};

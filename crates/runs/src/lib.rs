@@ -1,3 +1,4 @@
 //! What a run leaves on disk.
 
 pub mod atomic;
+pub mod tensors;

@@ -6,7 +6,8 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_model::device::FloatFormat;
-use gorgon_model::random::LlamaShape;
+use gorgon_model::random::{self, LlamaShape};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Small enough to be written in a second, large enough to take measurable time per token.
@@ -24,6 +25,10 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     if !settings.json {
         doctor::examine(settings).print();
     }
+    if in_use(&args.dir) {
+        let message = format!("{}: this folder holds something else than a demo's model", args.dir.display());
+        return Err(Failure::input(message).hint("name another folder with --dir"));
+    }
     let written = SHAPE.write(&args.dir, FloatFormat::F16, settings.seed);
     written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", args.dir.display())))?;
     settings
@@ -34,6 +39,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     let generate = Generate {
         model,
         drafter: "none".into(),
+        tree: "none".into(),
         accept: RuleChoice::Auto,
         prompt: Prompt { prompt: None, ids: Some("256,72,101,108,108,111".into()) },
         raw: false,
@@ -46,4 +52,10 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
         print_ids: true,
     };
     generate::run(&generate, settings)
+}
+
+/// True if a folder holds files that no random checkpoint has: a demo must not write over somebody's model.
+fn in_use(dir: &Path) -> bool {
+    let Ok(mut files) = dir.read_dir() else { return false };
+    files.next().is_some() && !random::is_random(dir)
 }

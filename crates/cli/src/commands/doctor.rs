@@ -1,11 +1,11 @@
 //! `gorgon doctor`: what this machine has, and what is wrong with it.
 
 use crate::error::Failure;
-use crate::printer::{bytes, line};
+use crate::printer::{bytes, document, line};
 use crate::settings::Settings;
 use gorgon_kernels::Isa;
 use gorgon_model::device::{cuda_devices, wgpu_devices};
-use gorgon_model::hub::HubOptions;
+use gorgon_model::hub::{HubError, HubOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ const SCARCE: u64 = 2_000_000_000;
 pub fn run(settings: &Settings) -> Result<ExitCode, Failure> {
     let report = examine(settings);
     if settings.json {
-        line(&report.json().to_string());
+        document(&report.json().to_string());
     } else {
         report.print();
     }
@@ -62,9 +62,11 @@ pub fn examine(settings: &Settings) -> Report {
     let system = System::new_with_specifics(refresh);
     // Some systems keep this to themselves; then there is nothing to complain about.
     let (total, available) = system.map_or((0, u64::MAX), |system| (system.total_memory(), system.available_memory()));
-    let cache = HubOptions::from_env().map_or_else(|_| PathBuf::from("."), |options| options.cache);
+    let hub = HubOptions::from_env();
+    let cache = hub.as_ref().map_or_else(|_| PathBuf::from("."), |options| options.cache.clone());
     let free = free_disk(&cache);
     let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
+    let driver = nvidia_driver();
     let (threads, isa) = (rayon::current_num_threads(), Isa::detect().name());
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
@@ -76,6 +78,7 @@ pub fn examine(settings: &Settings) -> Report {
         ("cpu", format!("{threads} threads, {isa}")),
         ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
         ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
+        ("driver", driver.clone().unwrap_or_else(|| "no NVIDIA driver".to_owned())),
         ("memory", format!("{} available of {}", bytes(available), bytes(total))),
         ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
     ];
@@ -84,15 +87,21 @@ pub fn examine(settings: &Settings) -> Report {
         "cpu": { "threads": threads, "instructions": isa },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
+        "driver": driver,
         "memory": { "total_bytes": total, "available_bytes": available },
         "disk": { "free_bytes": free },
-        "cache": cache,
+        "cache": cache.display().to_string(),
     });
-    Report { facts, details, problems: problems(settings, available, &cache, free) }
+    Report { facts, details, problems: problems(settings, available, &hub, free) }
 }
 
 /// Problems, each with something to do about it.
-fn problems(settings: &Settings, available: u64, cache: &Path, free: Option<u64>) -> Vec<(String, String)> {
+fn problems(
+    settings: &Settings,
+    available: u64,
+    hub: &Result<HubOptions, HubError>,
+    free: Option<u64>,
+) -> Vec<(String, String)> {
     let mut problems = vec![];
     let mut add = |problem: String, hint: &str| problems.push((problem, hint.to_owned()));
     if available < SCARCE {
@@ -104,19 +113,35 @@ fn problems(settings: &Settings, available: u64, cache: &Path, free: Option<u64>
     if let Err(failure) = settings.compute() {
         add(failure.message().to_owned(), "use --device cpu, which works everywhere");
     }
-    if let Some(free) = free.filter(|&free| free < SCARCE) {
+    let options = match hub {
+        Ok(options) => options,
+        Err(error) => {
+            add(error.to_string(), "set HF_HOME to a folder that you own");
+            return problems;
+        }
+    };
+    let cache = options.cache.display();
+    if !options.endpoint.starts_with("http://") && !options.endpoint.starts_with("https://") {
         add(
-            format!("only {} of disk are free for the cache {}", bytes(free), cache.display()),
-            "free some space, or set HF_HOME to a folder on another disk",
+            format!("HF_ENDPOINT is {:?}, no address of a hub", options.endpoint),
+            "unset it, or begin it with https://",
         );
     }
-    if let Some(reason) = not_writable(cache) {
-        add(
-            format!("the cache {} cannot be written: {reason}", cache.display()),
-            "set HF_HOME to a folder that you own",
-        );
+    if let Some(free) = free.filter(|&free| free < SCARCE) {
+        let problem = format!("only {} of disk are free for the cache {cache}", bytes(free));
+        add(problem, "free some space, or set HF_HOME to a folder on another disk");
+    }
+    if let Some(reason) = not_writable(&options.cache) {
+        let problem = format!("the cache {cache} cannot be written: {reason}");
+        add(problem, "set HF_HOME to a folder that you own");
     }
     problems
+}
+
+/// What the NVIDIA kernel driver says of itself (Linux).
+fn nvidia_driver() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The nearest folder on the way to `path` that exists.

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 pub fn run(args: &Fetch, settings: &Settings) -> Result<ExitCode, Failure> {
     let folder = load::newest(&args.repo, settings)?;
     if settings.json {
-        crate::printer::line(&serde_json::json!({ "repo": args.repo, "folder": folder }).to_string());
+        let document = serde_json::json!({ "repo": args.repo, "folder": folder.display().to_string() });
+        crate::printer::document(&document.to_string());
     } else {
         crate::printer::line(&folder.display().to_string());
     }

@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::dist::Transform;
-use gorgon_infer::{Event, Generation, Limits, decode};
+use gorgon_infer::{DecodeError, Event, Generation, Limits, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::taps::Taps;
@@ -42,20 +42,29 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input("the prompt is empty: it has no tokens"));
     }
     let limits = limits(args, &config, prompt.len(), settings)?;
-    let decoder = load::decoder(&dir, settings)?;
+    let tokens = prompt.len() + limits.max_new_tokens - 1;
+    let decoder = load::decoder(&dir, tokens, settings)?;
     let answer = Answer { args, settings, decoder: &decoder, text: text.as_ref(), prompt: &prompt, limits: &limits };
-    let mut target = Target::new(decoder.clone(), prompt.len() + limits.max_new_tokens - 1, Taps::none());
+    let mut target = Target::new(decoder.clone(), tokens, Taps::none());
     let law = rule.rule(transform);
     let mut draws = Seeded::new(settings.seed);
     let mut stream = text.as_ref().filter(|_| !settings.json && !args.print_ids).map(|text| text.stream(true));
+    let mut broken = None;
     let generation = decode(&mut target, &prompt, law.as_ref(), &mut draws, &limits, &mut |event| {
-        if let (Some(stream), Event::Token(token)) = (&mut stream, event)
-            && let Ok(piece) = stream.push(token)
-        {
-            crate::printer::untrusted(&piece);
+        let (Some(stream), Event::Token(token)) = (&mut stream, event) else { return ControlFlow::Continue(()) };
+        match stream.push(token) {
+            Ok(piece) => crate::printer::untrusted(&piece),
+            Err(error) => broken = Some(error),
         }
-        ControlFlow::Continue(())
+        if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let generation = generation.map_err(|error| match error {
+        DecodeError::Unsound { .. } => Failure::run(error),
+        _ => Failure::input(error),
     })?;
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
     if let Some(mut stream) = stream {
         crate::printer::untrusted(&stream.finish()?);
         crate::printer::line("");
@@ -98,11 +107,8 @@ fn encode(args: &Generate, dir: &Path, text: &Text, settings: &Settings) -> Resu
 
 /// How many tokens there is room for, and what ends them.
 fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Settings) -> Result<Limits, Failure> {
+    load::check_context(config, prompt)?;
     let context = config.max_positions;
-    if prompt > context {
-        let message = format!("the prompt of {prompt} tokens does not fit the context of {context} tokens");
-        return Err(Failure::input(message).hint("shorten the prompt"));
-    }
     // The last new token is never read, so it needs no room.
     let room = context - prompt + 1;
     let max_new_tokens = match args.max_new_tokens.map(|n| n as usize) {
@@ -142,7 +148,7 @@ impl Answer<'_> {
             document["tokens_per_second"] = json!(speed);
             document["lossless"] = lossless.into();
             document["accept"] = rule.into();
-            crate::printer::line(&document.to_string());
+            crate::printer::document(&document.to_string());
             return Ok(());
         }
         if self.text.is_none() || self.args.print_ids {

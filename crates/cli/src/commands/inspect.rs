@@ -2,7 +2,7 @@
 
 use crate::args::Inspect;
 use crate::error::Failure;
-use crate::printer::{bytes, count, line};
+use crate::printer::{bytes, count, document, line};
 use crate::settings::Settings;
 use gorgon_draft::format::{self, Detected, TensorInfo};
 use gorgon_model::config::ModelConfig;
@@ -16,14 +16,15 @@ use std::process::ExitCode;
 
 pub fn run(args: &Inspect, settings: &Settings) -> Result<ExitCode, Failure> {
     if !args.dir.is_dir() {
-        return Err(Failure::input(format!("{}: no such folder", args.dir.display())));
+        let what = if args.dir.exists() { "not a folder" } else { "no such folder" };
+        return Err(Failure::input(format!("{}: {what}", args.dir.display())));
     }
     let report = match heads(&args.dir)? {
         Some(report) => report,
         None => model(&args.dir)?,
     };
     if settings.json {
-        line(&report.json(&args.dir).to_string());
+        document(&report.json(&args.dir).to_string());
     } else {
         report.print();
     }
@@ -41,7 +42,7 @@ struct Report {
 impl Report {
     fn json(&self, dir: &Path) -> Value {
         let facts: serde_json::Map<String, Value> = self.facts.iter().cloned().collect();
-        json!({ "dir": dir, "kind": self.kind, "facts": facts, "notes": self.notes, "problems": self.problems,
+        json!({ "dir": dir.display().to_string(), "kind": self.kind, "facts": facts, "notes": self.notes, "problems": self.problems,
                 "ok": self.problems.is_empty() })
     }
 
@@ -140,7 +141,7 @@ fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
         dtype: format!("{:?}", entry.dtype),
     };
     let tensors: Vec<TensorInfo> = checkpoint.entries().iter().map(tensor).collect();
-    let config = std::fs::read(dir.join("config.json")).ok();
+    let config = gorgon_model::file::read(&dir.join("config.json"), 16 << 20).ok();
     let config = config.map(|bytes| serde_json::from_slice::<Value>(&bytes)).transpose();
     let config = config.map_err(|error| Failure::input(format!("{}: {error}", dir.join("config.json").display())))?;
     let detected = match format::detect(&tensors, config.as_ref()) {

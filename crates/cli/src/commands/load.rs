@@ -1,17 +1,19 @@
 //! From names on the command line to loaded models.
 
 use crate::error::Failure;
+use crate::printer::bytes;
 use crate::progress;
 use crate::settings::Settings;
+use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::hub::{self, HubOptions, Repo};
-use gorgon_model::taps::Taps;
-use gorgon_model::target::Target;
+use gorgon_model::device::Compute;
+use gorgon_model::hub::{self, HubError, HubOptions, Repo};
 use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 /// The folder of `--model`: a folder, or a repo that is brought into the cache.
 ///
@@ -19,7 +21,7 @@ use std::time::Instant;
 /// When there is no such folder or repo.
 pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     let mut bars = Bars { shown: settings.progress, current: None };
-    Ok(hub::resolve(model, &hub_options(settings)?, &mut |progress| bars.show(progress))?)
+    hub::resolve(model, &hub_options(settings)?, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
 /// The folder of the newest commit of a repo, brought into the cache.
@@ -33,7 +35,7 @@ pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
         return folder(repo, settings);
     }
     let mut bars = Bars { shown: settings.progress, current: None };
-    Ok(hub::fetch(&parsed, &options, &mut |progress| bars.show(progress))?)
+    hub::fetch(&parsed, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
 fn hub_options(settings: &Settings) -> Result<HubOptions, Failure> {
@@ -61,32 +63,26 @@ impl Bars {
     }
 }
 
-/// The model in a folder, with a cache for `capacity` tokens.
+/// The model in a folder, if there is memory for it and for a context of `tokens`.
 ///
 /// # Errors
-/// When the folder holds no model that this program can run, or the device is not there.
-pub fn target(dir: &Path, capacity: usize, settings: &Settings) -> Result<Target, Failure> {
-    let decoder = decoder(dir, settings)?;
-    Ok(Target::new(decoder, capacity, Taps::none()))
-}
-
-/// The model in a folder.
-///
-/// # Errors
-/// As [`target`].
-pub fn decoder(dir: &Path, settings: &Settings) -> Result<Arc<Decoder>, Failure> {
+/// When the folder holds no model that this program can run, the context or the memory is too small, or the device is
+/// not there.
+pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Decoder>, Failure> {
     let compute = settings.compute()?;
     let started = Instant::now();
     let config = ModelConfig::read(dir)?;
+    check_context(&config, tokens)?;
     let checkpoint = Checkpoint::open(dir)?;
+    checkpoint.check(&config)?;
+    check_memory(&config, &compute, tokens)?;
     let spinner = progress::spinner(settings.progress, format!("loading {}", dir.display()));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
     spinner.finish_and_clear();
-    let bytes = checkpoint.bytes() as u64;
     settings.talk.detail(format!(
         "{}: {} loaded in {:.2} s as {} on {}",
         dir.display(),
-        crate::printer::bytes(bytes),
+        bytes(checkpoint.bytes() as u64),
         started.elapsed().as_secs_f64(),
         compute.format().name(),
         compute.choice()
@@ -94,17 +90,60 @@ pub fn decoder(dir: &Path, settings: &Settings) -> Result<Arc<Decoder>, Failure>
     Ok(Arc::new(decoder))
 }
 
+/// Fails when a prompt cannot fit.
+///
+/// # Errors
+/// When it has more tokens than the context.
+pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure> {
+    let context = config.max_positions;
+    if prompt <= context {
+        return Ok(());
+    }
+    let message = format!("the prompt of {prompt} tokens does not fit the context of {context} tokens");
+    Err(Failure::input(message).hint("shorten the prompt"))
+}
+
+/// Fails before the system does: an allocation that cannot be met ends the program without a word.
+fn check_memory(config: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(), Failure> {
+    let weights = config.parameters() * compute.format().bytes() as u128;
+    let cache = KvCache::bytes(config, compute, tokens);
+    let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(()) };
+    if weights + cache <= u128::from(available) {
+        return Ok(());
+    }
+    let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    Err(Failure::input(format!(
+        "{} of weights and {} of cache for {tokens} tokens do not fit the {} of memory that are available",
+        size(weights),
+        size(cache),
+        bytes(available)
+    ))
+    .hint("ask for fewer new tokens, use --dtype f16, or free some memory"))
+}
+
+/// Bytes of memory that programs can still have, where the system says.
+pub fn available_memory() -> Option<u64> {
+    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    System::new_with_specifics(refresh).ok().map(|system| system.available_memory())
+}
+
+/// What went wrong on the way, and what was wrong to begin with.
+fn hub_failure(error: HubError) -> Failure {
+    match error {
+        HubError::Transfer { .. } | HubError::Corrupt { .. } | HubError::Io { .. } => Failure::run(error),
+        _ => Failure::input(error),
+    }
+}
+
 /// Fails early when a result could not be written in the end.
 ///
 /// # Errors
-/// When the folder of `path` does not exist or `path` is a folder.
+/// When the folder of `path` does not exist or something other than a file is there.
 pub fn check_output(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));
     }
-    if path.is_dir() {
-        return Err(Failure::input(format!("{}: is a folder; a file name is expected", path.display())));
-    }
-    Ok(())
+    let refused = |error| Failure::input(format!("{}: cannot be written: {error}", path.display()));
+    gorgon_runs::atomic::destination(path).map(drop).map_err(refused)
 }

@@ -3,6 +3,7 @@
 use super::packed::{Element, Packed, WeightDtype};
 use super::{PANEL, TILE_ROWS};
 use crate::Isa;
+use crate::isa::Kind;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
@@ -93,14 +94,14 @@ macro_rules! tile {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the features were detected, and the lengths were checked above.
                 unsafe {
-                    match (isa, sums.len()) {
-                        (Isa::Avx512, 1) => return x86::avx512::$avx512::<1>(x, d_in, panel, sums),
-                        (Isa::Avx512, 2) => return x86::avx512::$avx512::<2>(x, d_in, panel, sums),
-                        (Isa::Avx512, 3) => return x86::avx512::$avx512::<3>(x, d_in, panel, sums),
-                        (Isa::Avx512, 4) => return x86::avx512::$avx512::<4>(x, d_in, panel, sums),
-                        (Isa::Avx512, 5) => return x86::avx512::$avx512::<5>(x, d_in, panel, sums),
-                        (Isa::Avx512, 6) => return x86::avx512::$avx512::<6>(x, d_in, panel, sums),
-                        (Isa::Avx2, _) => return x86::avx2::$avx2(x, d_in, panel, sums),
+                    match (isa.kind(), sums.len()) {
+                        (Kind::Avx512, 1) => return x86::avx512::$avx512::<1>(x, d_in, panel, sums),
+                        (Kind::Avx512, 2) => return x86::avx512::$avx512::<2>(x, d_in, panel, sums),
+                        (Kind::Avx512, 3) => return x86::avx512::$avx512::<3>(x, d_in, panel, sums),
+                        (Kind::Avx512, 4) => return x86::avx512::$avx512::<4>(x, d_in, panel, sums),
+                        (Kind::Avx512, 5) => return x86::avx512::$avx512::<5>(x, d_in, panel, sums),
+                        (Kind::Avx512, 6) => return x86::avx512::$avx512::<6>(x, d_in, panel, sums),
+                        (Kind::Avx2, _) => return x86::avx2::$avx2(x, d_in, panel, sums),
                         _ => {}
                     }
                 }

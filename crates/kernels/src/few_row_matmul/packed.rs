@@ -2,6 +2,7 @@
 
 use super::PANEL;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
+use memmap2::{MmapMut, MmapOptions};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -57,6 +58,14 @@ pub enum PackError {
     /// The source failed.
     #[error("{0}")]
     Source(String),
+    /// The system has no memory left for it.
+    #[error("{bytes} bytes of memory cannot be had: {reason}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        reason: String,
+    },
     /// A finite weight became infinite.
     #[error("weight {value} becomes infinite in half precision")]
     Overflow {
@@ -68,37 +77,22 @@ pub enum PackError {
 /// Panels begin on cache lines.
 const ALIGN: usize = 64;
 
-/// Zeroed bytes that begin on a cache line. A plain byte vector with a margin: the system hands out zeroed pages lazily,
-/// so the threads that fill the panels also fault them in.
-struct Panels {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Panels {
-    fn zeroed(size: usize) -> Self {
-        let bytes = vec![0u8; size + ALIGN];
-        let start = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
-        Self { bytes, start }
+/// Zeroed pages. The system hands them out when they are first touched, so the threads that fill the panels also fault
+/// them in; and where it can, it hands out large ones, which spares a decode step most of its address translation.
+fn pages(size: usize) -> Result<MmapMut, PackError> {
+    let pages = MmapOptions::new().len(size).map_anon();
+    let pages = pages.map_err(|error| PackError::Memory { bytes: size, reason: error.to_string() })?;
+    #[cfg(target_os = "linux")]
+    {
+        // Only a wish: a kernel without large pages refuses, and small ones do.
+        let _ = pages.advise(memmap2::Advice::HugePage);
     }
-
-    fn len(&self) -> usize {
-        self.bytes.len() - ALIGN
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len()]
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        let end = self.start + self.len();
-        &mut self.bytes[self.start..end]
-    }
+    Ok(pages)
 }
 
 /// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero.
 pub struct Packed {
-    panels: Panels,
+    panels: MmapMut,
     dtype: WeightDtype,
     d_in: usize,
     d_out: usize,
@@ -168,8 +162,8 @@ impl Packed {
         }
         let panel_bytes = PANEL * dtype.bytes() * d_in;
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
-        let mut panels = Panels::zeroed(total);
-        panels.as_mut_slice().par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
+        let mut panels = pages(total)?;
+        panels.par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
             || vec![0f32; PANEL * d_in],
             |rows, (panel, bytes)| {
                 let range = panel * PANEL..((panel + 1) * PANEL).min(d_out);
@@ -228,7 +222,7 @@ impl Packed {
     /// The panels as elements of the storage type.
     pub(super) fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.bytes());
-        let bytes = self.panels.as_slice();
+        let bytes = &self.panels[..];
         // SAFETY: the bytes begin on a cache line, above the alignment of every `T` here, and any bits are a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }

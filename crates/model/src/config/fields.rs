@@ -8,6 +8,11 @@ use std::path::Path;
 pub(super) struct Fields(pub serde_json::Map<String, Value>);
 
 impl Fields {
+    /// True if there is no such field, not even null.
+    pub fn is_absent(&self, name: &str) -> bool {
+        !self.0.contains_key(name)
+    }
+
     /// A field that is present and not null.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
@@ -76,6 +81,11 @@ impl Fields {
     }
 }
 
+/// A text in quotes, short enough for a one-line message.
+pub(super) fn quoted(text: &str) -> String {
+    brief(&Value::from(text))
+}
+
 /// A value short enough for a one-line message.
 pub(super) fn brief(value: &Value) -> String {
     let text = value.to_string();
@@ -89,11 +99,7 @@ pub(super) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>,
     const LIMIT: u64 = 16 << 20;
     let read = |source| ConfigError::Read { path: path.into(), source };
     let json = |reason: String| ConfigError::Json { path: path.into(), reason };
-    let size = std::fs::metadata(path).map_err(read)?.len();
-    if size > LIMIT {
-        return Err(json(format!("{size} bytes long; at most {LIMIT} are expected")));
-    }
-    let bytes = std::fs::read(path).map_err(read)?;
+    let bytes = crate::file::read(path, LIMIT).map_err(read)?;
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(json(format!("it holds {}", brief(&other)))),

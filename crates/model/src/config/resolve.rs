@@ -1,6 +1,7 @@
 //! What the keys of a config mean, whatever their spelling and age.
 
-use super::fields::{Fields, brief};
+use super::defaults::Defaults;
+use super::fields::{Fields, brief, quoted};
 use super::{Architecture, Experts};
 use crate::rope::{RopeConfig, RopeScaling};
 use gorgon_kernels::activation::Activation;
@@ -20,11 +21,11 @@ pub(super) fn architecture(f: &Fields) -> Result<Architecture, String> {
         (_, None, Some(a), None) | (None, _, None, Some(a)) => Ok(a),
         (None, None, ..) => Err(format!("neither architectures nor model_type names a model; {}", supported())),
         (Some(class), Some(model_type), Some(_), Some(_)) => {
-            Err(format!("architectures says \"{class}\" but model_type \"{model_type}\""))
+            Err(format!("architectures says {} but model_type {}", quoted(class), quoted(model_type)))
         }
         (class, model_type, a, _) => {
             let unknown = if a.is_none() { class.or(model_type) } else { model_type }.unwrap_or_default();
-            Err(format!("unknown architecture \"{unknown}\"; {}", supported()))
+            Err(format!("unknown architecture {}; {}", quoted(unknown), supported()))
         }
     }
 }
@@ -33,50 +34,52 @@ pub(super) fn architecture(f: &Fields) -> Result<Architecture, String> {
 pub(super) fn refuse_quantised(f: &Fields) -> Result<(), String> {
     let Some(settings) = f.get("quantization_config") else { return Ok(()) };
     let method = settings.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
-    Err(format!("quantization_config: quantised checkpoints (method \"{method}\") are not supported"))
+    Err(format!("quantization_config: quantised checkpoints (method {}) are not supported", quoted(method)))
 }
 
 /// Query heads, key/value heads and the size of a head.
-pub(super) fn heads(f: &Fields, hidden_size: usize) -> Result<(usize, usize, usize), String> {
+pub(super) fn heads(f: &Fields, defaults: &Defaults, hidden_size: usize) -> Result<(usize, usize, usize), String> {
     let heads = f.size("num_attention_heads", 1 << 14)?;
-    let kv_heads = f.size_or("num_key_value_heads", 1 << 14, heads)?;
+    let default = defaults.kv_heads.filter(|_| f.is_absent("num_key_value_heads"));
+    let kv_heads = f.size_or("num_key_value_heads", 1 << 14, default.unwrap_or(heads))?;
     if heads % kv_heads != 0 {
         return Err(format!("num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"));
     }
-    Ok((heads, kv_heads, head_dim(f, hidden_size, heads)?))
-}
-
-/// The factor on attention scores: one over the root of the head size, or of Gemma's own number.
-pub(super) fn attention_scale(f: &Fields, architecture: Architecture, head_dim: usize) -> Result<f32, String> {
-    let scalar = f.number("query_pre_attn_scalar")?.filter(|_| architecture == Architecture::Gemma2);
-    match scalar.unwrap_or(head_dim as f64) {
-        scalar if scalar > 0.0 => Ok((1.0 / scalar.sqrt()) as f32),
-        scalar => Err(format!("query_pre_attn_scalar is {scalar}; it must be positive")),
-    }
-}
-
-/// A soft cap, which only Gemma 2 has.
-pub(super) fn soft_cap(f: &Fields, architecture: Architecture, name: &str) -> Result<Option<f32>, String> {
-    match f.number(name)? {
-        Some(cap) if cap <= 0.0 => Err(format!("{name} is {cap}; it must be positive")),
-        cap => Ok(cap.filter(|_| architecture == Architecture::Gemma2).map(|cap| cap as f32)),
-    }
-}
-
-fn head_dim(f: &Fields, hidden_size: usize, heads: usize) -> Result<usize, String> {
-    let head_dim = match f.get("head_dim") {
-        Some(_) => f.size("head_dim", 1 << 13)?,
-        None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
-        None => return Err(format!("hidden_size {hidden_size} is not a multiple of num_attention_heads {heads}")),
+    let head_dim = match (f.get("head_dim"), defaults.head_dim.filter(|_| f.is_absent("head_dim"))) {
+        (Some(_), _) => f.size("head_dim", 1 << 13)?,
+        (None, Some(default)) => default,
+        (None, None) if hidden_size.is_multiple_of(heads) => hidden_size / heads,
+        _ => return Err(format!("hidden_size {hidden_size} is not a multiple of num_attention_heads {heads}")),
     };
     if head_dim % 2 == 1 {
         return Err(format!("head_dim is {head_dim}; rotary embedding needs an even number"));
     }
-    Ok(head_dim)
+    Ok((heads, kv_heads, head_dim))
 }
 
-pub(super) fn norm_eps(f: &Fields) -> Result<f32, String> {
-    let eps = f.number("rms_norm_eps")?.unwrap_or(1e-6);
+/// The factor on attention scores: one over the root of the head size, or of Gemma's own number.
+pub(super) fn attention_scale(f: &Fields, defaults: &Defaults, head_dim: usize) -> Result<f32, String> {
+    let scalar = match defaults.query_scalar {
+        Some(default) => f.number("query_pre_attn_scalar")?.unwrap_or(default),
+        None => head_dim as f64,
+    };
+    if scalar > 0.0 {
+        return Ok((1.0 / scalar.sqrt()) as f32);
+    }
+    Err(format!("query_pre_attn_scalar is {scalar}; it must be positive"))
+}
+
+/// A soft cap, which only a family with a default for it has.
+pub(super) fn soft_cap(f: &Fields, name: &str, default: Option<f64>) -> Result<Option<f32>, String> {
+    let cap = if f.is_absent(name) { default } else { f.number(name)? };
+    match cap {
+        Some(cap) if cap <= 0.0 => Err(format!("{name} is {cap}; it must be positive")),
+        cap => Ok(cap.filter(|_| default.is_some()).map(|cap| cap as f32)),
+    }
+}
+
+pub(super) fn norm_eps(f: &Fields, defaults: &Defaults) -> Result<f32, String> {
+    let eps = f.number("rms_norm_eps")?.unwrap_or(defaults.norm_eps);
     if !(0.0..=1.0).contains(&eps) {
         return Err(format!("rms_norm_eps is {eps}; a number from 0 to 1 is expected"));
     }
@@ -85,17 +88,22 @@ pub(super) fn norm_eps(f: &Fields) -> Result<f32, String> {
 
 pub(super) fn activation(f: &Fields, architecture: Architecture) -> Result<Activation, String> {
     let default = if architecture == Architecture::Gemma2 { "gelu_pytorch_tanh" } else { "silu" };
-    // Gemma's own key wins over the general one, which old Gemma configs carry with another value.
-    let key = if f.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
+    // Gemma has a key of its own; the general one is in its configs too, in old ones with another value.
+    let key = if architecture == Architecture::Gemma2 { "hidden_activation" } else { "hidden_act" };
     match f.text(key)?.unwrap_or(default) {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-        other => Err(format!("{key} is \"{other}\"; supported: silu, gelu_pytorch_tanh")),
+        other => Err(format!("{key} is {}; supported: silu, gelu_pytorch_tanh", quoted(other))),
     }
 }
 
 /// Rotary settings, from `rope_theta` and `rope_scaling` or from the newer `rope_parameters`.
-pub(super) fn rope(f: &Fields, head_dim: usize) -> Result<RopeConfig, String> {
+pub(super) fn rope(
+    f: &Fields,
+    architecture: Architecture,
+    defaults: &Defaults,
+    head_dim: usize,
+) -> Result<RopeConfig, String> {
     let (key, object) = match (f.get("rope_parameters"), f.get("rope_scaling")) {
         (Some(value), _) => ("rope_parameters", Some(value)),
         (None, value) => ("rope_scaling", value),
@@ -105,53 +113,59 @@ pub(super) fn rope(f: &Fields, head_dim: usize) -> Result<RopeConfig, String> {
         Some(Value::Object(object)) => Fields(object.clone()),
         Some(other) => return Err(format!("{key} is {}; an object is expected", brief(other))),
     };
-    let theta = nested.number("rope_theta")?.or(f.number("rope_theta")?).unwrap_or(10_000.0);
-    if theta <= 0.0 {
-        return Err(format!("rope_theta is {theta}; it must be positive"));
+    let theta = nested.number("rope_theta")?.or(f.number("rope_theta")?).unwrap_or(defaults.rope_theta);
+    if !(1.0..=1e15).contains(&theta) {
+        return Err(format!("rope_theta is {theta}; a number from 1 to 1e15 is expected"));
     }
-    let factor = nested.number("partial_rotary_factor")?.or(f.number("partial_rotary_factor")?).unwrap_or(1.0);
+    // Of the families here only Phi 3 rotates a part of each head.
+    let factor = nested.number("partial_rotary_factor")?.or(f.number("partial_rotary_factor")?);
+    let factor = factor.filter(|_| architecture == Architecture::Phi3).unwrap_or(1.0);
     let rotary_dim = (head_dim as f64 * factor) as usize;
     if !(factor > 0.0 && factor <= 1.0) || rotary_dim % 2 == 1 || rotary_dim == 0 {
-        return Err(format!(
-            "partial_rotary_factor {factor} of head_dim {head_dim} gives no even number of dimensions"
-        ));
+        let what = "gives no even number of dimensions";
+        return Err(format!("partial_rotary_factor {factor} of head_dim {head_dim} {what}"));
     }
-    let positive = |name: &str| match nested.number(name)? {
-        Some(v) if v > 0.0 => Ok(v),
-        Some(v) => Err(format!("{key}.{name} is {v}; it must be positive")),
+    Ok(RopeConfig { theta, rotary_dim, scaling: scaling(f, key, &nested)? })
+}
+
+fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String> {
+    let within = |name: &str, value: Option<f64>| match value {
+        Some(v) if (1e-6..=1e12).contains(&v) => Ok(v),
+        Some(v) => Err(format!("{key}.{name} is {v}; a number from 1e-6 to 1e12 is expected")),
         None => Err(format!("{key}.{name} is missing")),
     };
+    let positive = |name: &str| within(name, nested.number(name)?);
     let kind = nested.text("rope_type")?.or(nested.text("type")?);
-    let scaling = match kind.unwrap_or("default") {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear { factor: positive("factor")? },
+    match kind.unwrap_or("default") {
+        "default" => Ok(RopeScaling::None),
+        "linear" => Ok(RopeScaling::Linear { factor: positive("factor")? }),
         "llama3" => {
             let (low, high) = (positive("low_freq_factor")?, positive("high_freq_factor")?);
             if high <= low {
                 return Err(format!("{key}: high_freq_factor {high} must exceed low_freq_factor {low}"));
             }
-            let original_length = positive("original_max_position_embeddings")?;
-            RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length }
+            let name = "original_max_position_embeddings";
+            let original_length = within(name, nested.number(name)?.or(f.number(name)?))?;
+            Ok(RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length })
         }
-        other => return Err(format!("{key}: type \"{other}\" is not supported; supported: default, linear, llama3")),
-    };
-    Ok(RopeConfig { theta, rotary_dim, scaling })
+        other => Err(format!("{key}: type {} is not supported; supported: default, linear, llama3", quoted(other))),
+    }
 }
 
-pub(super) fn windows(f: &Fields, architecture: Architecture, layers: usize) -> Result<Vec<Option<usize>>, String> {
+pub(super) fn windows(
+    f: &Fields,
+    architecture: Architecture,
+    defaults: &Defaults,
+    layers: usize,
+) -> Result<Vec<Option<usize>>, String> {
     use Architecture as A;
-    let default = (architecture == A::Gemma2).then_some(4096);
     let window = match f.get("sliding_window") {
         Some(_) => Some(f.size("sliding_window", 1 << 30)?),
-        None if f.0.contains_key("sliding_window") => None,
-        None => default,
+        None => defaults.window.filter(|_| f.is_absent("sliding_window")),
     };
     let qwen = matches!(architecture, A::Qwen2 | A::Qwen3);
-    let Some(window) =
-        window.filter(|_| architecture != A::Llama && (!qwen || f.flag("use_sliding_window", false) == Ok(true)))
-    else {
-        return Ok(vec![None; layers]);
-    };
+    let used = if qwen { f.flag("use_sliding_window", false)? } else { architecture != A::Llama };
+    let Some(window) = window.filter(|_| used) else { return Ok(vec![None; layers]) };
     if let Some(types) = f.get("layer_types") {
         let one = |v: &Value| match v.as_str() {
             Some("sliding_attention") => Ok(Some(window)),

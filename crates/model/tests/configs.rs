@@ -1,0 +1,95 @@
+//! What configs mean, family by family: spellings, defaults, windows.
+
+use gorgon_model::config::ModelConfig;
+use gorgon_model::rope::RopeScaling;
+use serde_json::{Value, json};
+
+/// The least a config of a family says.
+fn config(model_type: &str) -> Value {
+    json!({
+        "model_type": model_type, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+        "num_attention_heads": 32, "vocab_size": 100
+    })
+}
+
+fn with(model_type: &str, more: Value) -> ModelConfig {
+    let mut config = config(model_type);
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    ModelConfig::from_json(&config).unwrap()
+}
+
+#[test]
+fn absent_keys_get_the_defaults_of_their_family() {
+    let mistral = with("mistral", json!({}));
+    assert_eq!((mistral.kv_heads, mistral.windows[0], mistral.max_positions), (8, Some(4096), 131_072));
+    let gemma = with("gemma2", json!({}));
+    assert_eq!((gemma.head_dim, gemma.kv_heads, gemma.tied_embeddings), (256, 4, true));
+    assert_eq!(
+        (gemma.attention_soft_cap, gemma.final_soft_cap, gemma.attention_scale),
+        (Some(50.0), Some(30.0), 0.0625)
+    );
+    assert_eq!(gemma.windows, [Some(4096), None, Some(4096), None]);
+    let mixtral = with("mixtral", json!({}));
+    assert_eq!((mixtral.rope.theta, mixtral.norm_eps, mixtral.windows[0]), (1e6, 1e-5, None));
+    assert_eq!(mixtral.experts.map(|e| (e.count, e.per_token)), Some((8, 2)));
+    assert_eq!(with("qwen3", json!({})).head_dim, 128);
+    assert_eq!(with("llama", json!({})).kv_heads, 32);
+    // Null is a statement: no window, no cap, heads as usual.
+    let none = with("mistral", json!({"sliding_window": null, "num_key_value_heads": null, "head_dim": null}));
+    assert_eq!((none.windows[0], none.kv_heads, none.head_dim), (None, 32, 2));
+    assert_eq!(with("gemma2", json!({"final_logit_softcapping": null})).final_soft_cap, None);
+}
+
+#[test]
+fn old_and_new_spellings_mean_the_same() {
+    let old = with("llama", json!({"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 4.0}}));
+    let new = with(
+        "llama",
+        json!({"rope_parameters": {"rope_theta": 5e5, "rope_type": "linear", "factor": 4.0}, "dtype": "x"}),
+    );
+    assert_eq!(old, new);
+    assert_eq!(old.rope.scaling, RopeScaling::Linear { factor: 4.0 });
+    let llama3 = json!({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4});
+    let outside = with("llama", json!({"rope_scaling": llama3, "original_max_position_embeddings": 8192}));
+    let expected = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original_length: 8192.0 };
+    assert_eq!(outside.rope.scaling, expected);
+    assert_eq!(with("llama", json!({"eos_token_id": [1, 2]})).eos_tokens, [1, 2]);
+    assert_eq!(with("llama", json!({"eos_token_id": 3})).eos_tokens, [3]);
+}
+
+#[test]
+fn windows_follow_their_family() {
+    let windows = |model_type: &str, more: Value| with(model_type, more).windows;
+    assert_eq!(windows("qwen2", json!({"sliding_window": 8})), [None; 4]);
+    let used = json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 3});
+    assert_eq!(windows("qwen2", used), [None, None, None, Some(8)]);
+    let types = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"];
+    let listed = json!({"sliding_window": 9, "layer_types": types});
+    assert_eq!(windows("gemma2", listed), [None, Some(9), None, Some(9)]);
+    assert_eq!(windows("llama", json!({"sliding_window": 9})), [None; 4]);
+    assert_eq!(windows("phi3", json!({"sliding_window": 9})), [Some(9); 4]);
+}
+
+#[test]
+fn biases_only_where_the_family_has_them() {
+    let biases = |model_type: &str| {
+        let config = with(model_type, json!({"attention_bias": true, "mlp_bias": true}));
+        (config.qkv_bias, config.o_bias, config.mlp_bias)
+    };
+    assert_eq!(biases("llama"), (true, true, true));
+    assert_eq!(biases("qwen2"), (true, false, false));
+    assert_eq!(biases("qwen3"), (true, true, false));
+    assert_eq!(biases("mistral"), (false, false, false));
+    assert_eq!(with("phi3", json!({"partial_rotary_factor": 0.5, "head_dim": 8})).rope.rotary_dim, 4);
+    assert_eq!(with("llama", json!({"partial_rotary_factor": 0.5, "head_dim": 8})).rope.rotary_dim, 8);
+}
+
+#[test]
+fn wrong_types_are_named() {
+    for (key, value) in [("use_sliding_window", json!("yes")), ("layer_types", json!(["x", "x", "x", "x"]))] {
+        let mut config = config("qwen2");
+        config["use_sliding_window"] = json!(true);
+        config[key] = value;
+        assert!(ModelConfig::from_json(&config).unwrap_err().contains(key));
+    }
+}

@@ -1,0 +1,122 @@
+//! Safetensors files, written as a stream: no copy of the data, and whole or absent like every file.
+
+use crate::atomic;
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensorError};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a tensor's values.
+pub type Fill<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
+
+/// A tensor to be written.
+pub struct Source<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its number format.
+    pub dtype: Dtype,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Writes its values, row-major and little-endian: exactly as many bytes as shape and format say.
+    pub fill: Box<Fill<'a>>,
+}
+
+/// Writes the tensors in the order given.
+///
+/// # Errors
+/// When the file cannot be written, a size overflows, or a source writes another number of bytes than its shape says.
+pub fn write(path: &Path, sources: &[Source<'_>]) -> io::Result<()> {
+    let mut infos = vec![];
+    let mut end = 0usize;
+    for source in sources {
+        let bytes = source.bytes().ok_or_else(|| io::Error::other(format!("{}: its size overflows", source.name)))?;
+        let info = TensorInfo { dtype: source.dtype, shape: source.shape.clone(), data_offsets: (end, end + bytes) };
+        end += bytes;
+        infos.push((source.name.clone(), info));
+    }
+    let wrong = |error: SafeTensorError| io::Error::other(error.to_string());
+    let mut header = serde_json::to_vec(&Metadata::new(None, infos).map_err(wrong)?)?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    atomic::write(path, |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        for source in sources {
+            let mut counted = Counted { inner: file, bytes: 0 };
+            (source.fill)(&mut counted)?;
+            if Some(counted.bytes) != source.bytes() {
+                return Err(io::Error::other(format!("{}: {} bytes were written", source.name, counted.bytes)));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Writes `f32` values, little-endian.
+///
+/// # Errors
+/// When the writer fails.
+pub fn write_f32(file: &mut dyn Write, values: &[f32]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(4 * values.len().min(1 << 14));
+    for part in values.chunks(1 << 14) {
+        bytes.clear();
+        bytes.extend(part.iter().flat_map(|value| value.to_le_bytes()));
+        file.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+impl Source<'_> {
+    fn bytes(&self) -> Option<usize> {
+        let elements = self.shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n))?;
+        Some(elements.checked_mul(self.dtype.bitsize())? / 8)
+    }
+}
+
+struct Counted<'a> {
+    inner: &'a mut dyn Write,
+    bytes: usize,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.bytes += n;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safetensors::SafeTensors;
+
+    fn source(name: &str, shape: Vec<usize>, values: Vec<f32>) -> Source<'static> {
+        let fill = Box::new(move |file: &mut dyn Write| write_f32(file, &values));
+        Source { name: name.into(), dtype: Dtype::F32, shape, fill }
+    }
+
+    #[test]
+    fn files_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.safetensors");
+        write(&path, &[source("b", vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]), source("a", vec![1], vec![9.0])]).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(file.tensor("b").unwrap().shape(), [2, 2]);
+        assert_eq!(file.tensor("a").unwrap().data(), 9f32.to_le_bytes());
+    }
+
+    #[test]
+    fn a_source_that_lies_about_its_size_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.safetensors");
+        let error = write(&path, &[source("x", vec![3], vec![1.0])]).unwrap_err();
+        assert!(error.to_string().contains("4 bytes"), "{error}");
+        assert!(write(&path, &[source("x", vec![usize::MAX, 2], vec![])]).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
