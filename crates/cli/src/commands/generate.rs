@@ -4,7 +4,7 @@ use crate::args::Generate;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, draws::Seeded};
 use gorgon_core::dist::Transform;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, decode};
 use gorgon_model::config::ModelConfig;
@@ -15,7 +15,7 @@ use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,51 +26,80 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
     let rule = args.accept.resolve(&transform);
     // Everything that can be wrong with the input is looked at before the weights are read.
-    let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
-    if args.prompt.prompt.as_deref() == Some("") {
-        return Err(Failure::input("--prompt is empty"));
-    }
-    let dir = load::folder(&args.model, settings)?;
-    let config = ModelConfig::read(&dir)?;
-    let text = text(&dir, given.is_some(), &config)?;
-    let prompt = match (given, &text) {
-        (Some(ids), _) => ids,
-        (None, Some(text)) => encode(args, &dir, text, settings)?,
-        (None, None) => return Err(Failure::input("--prompt needs a tokenizer")),
-    };
-    if prompt.is_empty() {
-        return Err(Failure::input("the prompt is empty: it has no tokens"));
-    }
-    let limits = limits(args, &config, prompt.len(), settings)?;
-    let tokens = prompt.len() + limits.max_new_tokens - 1;
-    let decoder = load::decoder(&dir, tokens, settings)?;
-    let answer = Answer { args, settings, decoder: &decoder, text: text.as_ref(), prompt: &prompt, limits: &limits };
+    let request = Request::prepare(args, settings)?;
+    let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
+    let decoder = load::decoder(&request.dir, tokens, settings)?;
     let mut target = Target::new(decoder.clone(), tokens, Taps::none());
     let law = rule.rule(transform);
-    let mut draws = Seeded::new(settings.seed);
-    let mut stream = text.as_ref().filter(|_| !settings.json && !args.print_ids).map(|text| text.stream(true));
-    let mut broken = None;
-    let generation = decode(&mut target, &prompt, law.as_ref(), &mut draws, &limits, &mut |event| {
-        let (Some(stream), Event::Token(token)) = (&mut stream, event) else { return ControlFlow::Continue(()) };
-        match stream.push(token) {
-            Ok(piece) => crate::printer::untrusted(&piece),
-            Err(error) => broken = Some(error),
-        }
-        if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    let generation = generation.map_err(|error| match error {
-        DecodeError::Unsound { .. } => Failure::run(error),
-        _ => Failure::input(error),
-    })?;
-    if let Some(error) = broken {
-        return Err(error.into());
-    }
-    if let Some(mut stream) = stream {
-        crate::printer::untrusted(&stream.finish()?);
-        crate::printer::line("");
-    }
+    let generation = request.answer(args, settings, &mut target, law.as_ref())?;
+    let answer = Answer { args, settings, decoder: &decoder, request: &request };
     answer.report(&generation, law.is_lossless(), &rule.to_string())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked, as tokens.
+struct Request {
+    dir: PathBuf,
+    text: Option<Text>,
+    prompt: Vec<u32>,
+    limits: Limits,
+}
+
+impl Request {
+    fn prepare(args: &Generate, settings: &Settings) -> Result<Self, Failure> {
+        let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
+        if args.prompt.prompt.as_deref() == Some("") {
+            return Err(Failure::input("--prompt is empty"));
+        }
+        let dir = load::folder(&args.model, settings)?;
+        let config = ModelConfig::read(&dir)?;
+        let text = text(&dir, given.is_some(), &config)?;
+        let prompt = match (given, &text) {
+            (Some(ids), _) => ids,
+            (None, Some(text)) => encode(args, &dir, text, settings)?,
+            (None, None) => return Err(Failure::input("--prompt needs a tokenizer")),
+        };
+        if prompt.is_empty() {
+            return Err(Failure::input("the prompt is empty: it has no tokens"));
+        }
+        let limits = limits(args, &config, prompt.len(), settings)?;
+        Ok(Self { dir, text, prompt, limits })
+    }
+
+    /// Decodes, printing text as it comes.
+    fn answer(
+        &self,
+        args: &Generate,
+        settings: &Settings,
+        target: &mut Target,
+        law: &dyn AcceptanceRule,
+    ) -> Result<Generation, Failure> {
+        let streamed = self.text.as_ref().filter(|_| !settings.json && !args.print_ids);
+        let mut stream = streamed.map(|text| text.stream(true));
+        let mut broken = None;
+        let mut observe = |event| {
+            let (Some(stream), Event::Token(token)) = (&mut stream, event) else { return ControlFlow::Continue(()) };
+            match stream.push(token) {
+                Ok(piece) => crate::printer::untrusted(&piece),
+                Err(error) => broken = Some(error),
+            }
+            if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut draws = Seeded::new(settings.seed);
+        let generation = decode(target, &self.prompt, law, &mut draws, &self.limits, &mut observe);
+        let generation = generation.map_err(|error| match error {
+            DecodeError::Unsound { .. } => Failure::run(error),
+            _ => Failure::input(error),
+        })?;
+        if let Some(error) = broken {
+            return Err(error.into());
+        }
+        if let Some(mut stream) = stream {
+            crate::printer::untrusted(&stream.finish()?);
+            crate::printer::line("");
+        }
+        Ok(generation)
+    }
 }
 
 /// The model's tokenizer. Given ids can do without one.
@@ -132,9 +161,7 @@ struct Answer<'a> {
     args: &'a Generate,
     settings: &'a Settings,
     decoder: &'a Arc<Decoder>,
-    text: Option<&'a Text>,
-    prompt: &'a [u32],
-    limits: &'a Limits,
+    request: &'a Request,
 }
 
 impl Answer<'_> {
@@ -151,7 +178,7 @@ impl Answer<'_> {
             crate::printer::document(&document.to_string());
             return Ok(());
         }
-        if self.text.is_none() || self.args.print_ids {
+        if self.request.text.is_none() || self.args.print_ids {
             let ids: Vec<String> = generation.ids.iter().map(u32::to_string).collect();
             crate::printer::line(&ids.join(","));
         }
@@ -159,7 +186,7 @@ impl Answer<'_> {
         self.settings.talk.say(format!(
             "{} tokens in {decode:.3} s{speed}; prompt of {} tokens in {:.3} s; {rule}, {}",
             generation.ids.len(),
-            self.prompt.len(),
+            self.request.prompt.len(),
             generation.prefill_time.as_secs_f64(),
             if lossless { "lossless" } else { "not lossless" }
         ));
@@ -167,11 +194,11 @@ impl Answer<'_> {
     }
 
     fn document(&self, generation: &Generation) -> Result<Value, Failure> {
-        let text = self.text.map(|text| text.decode(&generation.ids, true)).transpose()?;
+        let text = self.request.text.as_ref().map(|text| text.decode(&generation.ids, true)).transpose()?;
         let compute = self.decoder.compute();
         Ok(json!({
             "model": self.args.model,
-            "prompt_ids": self.prompt,
+            "prompt_ids": self.request.prompt,
             "ids": generation.ids,
             "text": text,
             "accepted": generation.accepted,
@@ -185,7 +212,7 @@ impl Answer<'_> {
             "device": compute.choice().to_string(),
             "dtype": compute.format().name(),
             "seed": self.settings.seed,
-            "max_new_tokens": self.limits.max_new_tokens,
+            "max_new_tokens": self.request.limits.max_new_tokens,
         }))
     }
 }
