@@ -141,7 +141,8 @@ fn main() {
         }
     }
     let dir = std::env::temp_dir().join("gorgon-bench-llama-110m");
-    SHAPE.write(&dir, FloatFormat::F16, 0).expect("a temporary folder that can be written");
+    // Stored in f32, so that the f32 rows really read 32 bits a weight.
+    SHAPE.write(&dir, FloatFormat::F32, 0).expect("a temporary folder that can be written");
     let mut subjects = [Subject::load(&dir, FloatFormat::F32), Subject::load(&dir, FloatFormat::F16)];
     subjects.iter_mut().for_each(|subject| drop(subject.measure(0)));
     let mut rows = vec![];

@@ -1,13 +1,15 @@
 //! How fast a checkpoint loads from the page cache, and how much memory that takes at its peak (Linux).
 //!
-//! `cargo bench --workspace --bench load -- [--out FILE.json]` writes a random 1.1B Llama in bf16 to the temporary folder
-//! and loads it once per format in a process of its own, so that each peak is its own.
+//! `cargo bench --workspace --bench load -- [--out FILE.json]` writes random 1.1B Llamas in bf16 and in f32 to the temporary
+//! folder and loads them in processes of their own, so that each peak is its own. Beside each load, a probe: how long
+//! the system takes to hand out as many fresh bytes, touched by all threads.
 
-use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::layout;
 use gorgon_model::random::LlamaShape;
+use gorgon_model::weights::Checkpoint;
+use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,19 +40,33 @@ fn warm(dir: &Path) {
     while std::io::Read::read(&mut file, &mut buffer).expect("a readable file") > 0 {}
 }
 
+/// Seconds to get `bytes` of fresh memory, page by page, with all threads.
+fn fault_probe(bytes: usize) -> f64 {
+    let mut pages = memmap2::MmapMut::map_anon(bytes).expect("memory for the probe");
+    #[cfg(target_os = "linux")]
+    let _ = pages.advise(memmap2::Advice::HugePage);
+    let started = Instant::now();
+    pages.par_chunks_mut(1 << 21).for_each(|part| part.iter_mut().step_by(4096).for_each(|byte| *byte = 1));
+    started.elapsed().as_secs_f64()
+}
+
 fn load(dir: &Path, format: FloatFormat) -> Value {
     warm(dir);
+    let checkpoint = Checkpoint::open(dir).expect("the checkpoint");
+    let weights = checkpoint.loaded_bytes(&Compute::cpu(format));
     let started = Instant::now();
     let decoder = Decoder::load(dir, &Compute::cpu(format)).expect("the model just written");
     let seconds = started.elapsed().as_secs_f64();
-    let size = std::fs::metadata(dir.join("model.safetensors")).map_or(0, |file| file.len());
+    let peak = peak_bytes();
     let largest =
         layout::tensors(decoder.config()).iter().map(|t| t.shape.iter().product::<usize>()).max().unwrap_or(0);
-    let weights = decoder.config().parameters() as usize * format.bytes();
-    let peak = peak_bytes();
+    drop(decoder);
+    let size = checkpoint.bytes();
+    let stored = size / checkpoint.entries().values().map(|e| e.shape.iter().product::<usize>()).sum::<usize>();
     json!({
-        "dtype": format.name(), "file_bytes": size, "seconds": seconds, "gb_per_second": size as f64 / seconds / 1e9,
-        "weight_bytes": weights, "peak_bytes": peak, "allowed_bytes": weights + 2 * 2 * largest + 200_000_000,
+        "checkpoint": if stored == 2 { "bf16" } else { "f32" }, "dtype": format.name(), "file_bytes": size,
+        "seconds": seconds, "gb_per_second": size as f64 / seconds / 1e9, "fresh_memory_seconds": fault_probe(weights),
+        "weight_bytes": weights, "peak_bytes": peak, "allowed_bytes": weights + 2 * stored * largest + 200_000_000,
         "threads": rayon::current_num_threads(),
     })
 }
@@ -64,23 +80,24 @@ fn main() {
         return;
     }
     let out = args.iter().position(|arg| arg == "--out").and_then(|i| args.get(i + 1)).map(PathBuf::from);
-    let dir = std::env::temp_dir().join("gorgon-bench-llama-1b");
-    SHAPE.write(&dir, FloatFormat::Bf16, 0).expect("a temporary folder that can be written");
-    assert!(ModelConfig::read(&dir).is_ok());
     let mut rows = vec![];
-    for round in 0..3 {
-        for format in ["f32", "f16", "bf16"] {
-            let program = std::env::current_exe().expect("this program");
-            let output = Command::new(program).arg("--load").arg(&dir).arg(format).output().expect("it starts");
-            let mut row: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-            row["round"] = round.into();
-            println!("{row}");
-            rows.push(row);
+    for stored in [FloatFormat::Bf16, FloatFormat::F32] {
+        let dir = std::env::temp_dir().join("gorgon-bench-llama-1b");
+        SHAPE.write(&dir, stored, 0).expect("a temporary folder that can be written");
+        for round in 0..5 {
+            for format in ["f32", "f16", "bf16"] {
+                let program = std::env::current_exe().expect("this program");
+                let output = Command::new(program).arg("--load").arg(&dir).arg(format).output().expect("it starts");
+                let mut row: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+                row["round"] = round.into();
+                println!("{row}");
+                rows.push(row);
+            }
         }
+        let _ = std::fs::remove_dir_all(dir);
     }
     if let Some(out) = out {
         let text = serde_json::to_string_pretty(&rows).expect("plain values");
         std::fs::write(&out, text + "\n").expect("a path that can be written");
     }
-    let _ = std::fs::remove_dir_all(dir);
 }

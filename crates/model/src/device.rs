@@ -1,7 +1,6 @@
 //! Where a model runs and in which number format.
 
 use burn::tensor::{DType, Device};
-use gorgon_kernels::few_row_matmul::WeightDtype;
 use std::str::FromStr;
 
 /// What `--device` names.
@@ -17,7 +16,7 @@ pub enum DeviceChoice {
     Wgpu,
 }
 
-/// What `--dtype` names: how weights are stored (and, on a GPU, activations too).
+/// What `--dtype` names: the precision of weights, and on a GPU of activations too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub enum FloatFormat {
@@ -118,14 +117,9 @@ impl FloatFormat {
 
     /// Bytes per number.
     pub fn bytes(self) -> usize {
-        self.packed().bytes()
-    }
-
-    pub(crate) fn packed(self) -> WeightDtype {
         match self {
-            Self::F32 => WeightDtype::F32,
-            Self::F16 => WeightDtype::F16,
-            Self::Bf16 => WeightDtype::Bf16,
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
         }
     }
 
@@ -140,7 +134,8 @@ impl FloatFormat {
 
 /// A device with a number format.
 ///
-/// On the CPU the format is that of the stored weights, and activations are `f32`; elsewhere it is that of both.
+/// On the CPU activations and products are `f32` and the format is the weights' precision: `f32` takes them as they are
+/// (16-bit checkpoints stay in 16 bits, which is exact), the others round them. Elsewhere it is the format of both.
 #[derive(Clone, Debug)]
 pub struct Compute {
     device: Device,

@@ -3,8 +3,9 @@
 use crate::device::{Compute, FloatFormat};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource};
+use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use rayon::prelude::*;
+use safetensors::Dtype;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -131,7 +132,7 @@ impl Loader<'_> {
         let rows = Rows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
-            let packed = Packed::pack(d_in, d_out, self.compute.format().packed(), &rows);
+            let packed = Packed::pack(d_in, d_out, rows.storage(self.compute.format()), &rows);
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
         }
         let format = self.compute.format();
@@ -178,6 +179,23 @@ impl<'a> Rows<'a> {
 
     fn height(&self) -> usize {
         self.parts.iter().map(|(_, rows)| rows).sum()
+    }
+
+    /// How the CPU stores these rows. Products are in `f32` whatever the storage, and widening 16 bits to 32 is exact, so
+    /// asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and traffic.
+    fn storage(&self, format: FloatFormat) -> WeightDtype {
+        let stored = |dtype: Dtype| {
+            self.parts
+                .iter()
+                .all(|(name, _)| self.checkpoint.entries().get(*name).is_some_and(|entry| entry.dtype == dtype))
+        };
+        match format {
+            FloatFormat::F32 if stored(Dtype::F16) => WeightDtype::F16,
+            FloatFormat::F32 if stored(Dtype::BF16) => WeightDtype::Bf16,
+            FloatFormat::F32 => WeightDtype::F32,
+            FloatFormat::F16 => WeightDtype::F16,
+            FloatFormat::Bf16 => WeightDtype::Bf16,
+        }
     }
 
     /// All rows in a storage format, read and converted in parallel.

@@ -11,6 +11,7 @@ mod index;
 use self::bytes::{read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
+use crate::device::{Compute, FloatFormat};
 use crate::{config::ModelConfig, layout};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
@@ -220,6 +221,16 @@ impl Checkpoint {
     /// Bytes of tensor data.
     pub fn bytes(&self) -> usize {
         self.entries.values().map(|entry| entry.bytes).sum()
+    }
+
+    /// Bytes that the weights take once loaded.
+    pub fn loaded_bytes(&self, compute: &Compute) -> usize {
+        let elements = |entry: &Entry| entry.shape.iter().product::<usize>();
+        match compute.format() {
+            // Stored as they are.
+            FloatFormat::F32 if compute.is_host() => self.bytes(),
+            format => self.entries.values().map(elements).sum::<usize>() * format.bytes(),
+        }
     }
 
     /// Compares the tensors with those that `config` calls for.

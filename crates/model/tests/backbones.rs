@@ -8,9 +8,12 @@ mod shared;
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
-use safetensors::SafeTensors;
+use gorgon_model::weights::{Checkpoint, Entry};
+use gorgon_runs::tensors::{Source, write_f32};
+use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -186,6 +189,46 @@ fn committed_paths_continue_like_plain_decoding() {
             let (worst, _) = differences(&after, last_row(&want, vocab));
             assert!(if exact { worst == 0.0 } else { worst < 1e-3 }, "{name} path {path:?}: {worst:e}");
         }
+    }
+}
+
+/// Asking the CPU for `f32` keeps a 16-bit checkpoint in 16 bits, and changes nothing: the same model stored in `f32`
+/// gives the same bits.
+#[test]
+fn storage_does_not_change_results() {
+    let shape = LlamaShape {
+        hidden_size: 48,
+        intermediate_size: 80,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        vocab_size: 300,
+        max_positions: 64,
+    };
+    for format in [FloatFormat::Bf16, FloatFormat::F16] {
+        let (narrow, wide) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        shape.write(narrow.path(), format, 3).unwrap();
+        let stored = Checkpoint::open(narrow.path()).unwrap();
+        let values: Vec<_> =
+            stored.entries().iter().map(|(name, e)| (name, e, stored.read_all(name).unwrap())).collect();
+        let source = |(name, entry, values): &(&String, &Entry, Vec<f32>)| {
+            let values = values.clone();
+            let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
+            Source { name: name.to_string(), dtype: Dtype::F32, shape: entry.shape.clone(), fill }
+        };
+        let sources: Vec<Source<'_>> = values.iter().map(source).collect();
+        gorgon_runs::tensors::write(&wide.path().join("model.safetensors"), &sources).unwrap();
+        std::fs::copy(narrow.path().join("config.json"), wide.path().join("config.json")).unwrap();
+        let logits = |dir: &Path| {
+            let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
+            let bytes = decoder.bytes_per_step();
+            let mut target = Target::new(decoder, 64, Taps::none());
+            let output = target.prefill(&[1, 2, 3, 250]).unwrap();
+            (target.logits(&output.hidden), bytes)
+        };
+        let ((a, small), (b, large)) = (logits(narrow.path()), logits(wide.path()));
+        assert_eq!(a, b, "{format:?}");
+        assert_eq!(2 * small, large);
     }
 }
 

@@ -75,7 +75,7 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     check_context(&config, tokens)?;
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;
-    check_memory(&config, &compute, tokens)?;
+    check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = progress::spinner(settings.progress, format!("loading {}", dir.display()));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
     spinner.finish_and_clear();
@@ -104,8 +104,13 @@ pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure>
 }
 
 /// Fails before the system does: an allocation that cannot be met ends the program without a word.
-fn check_memory(config: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(), Failure> {
-    let weights = config.parameters() * compute.format().bytes() as u128;
+fn check_memory(
+    config: &ModelConfig,
+    checkpoint: &Checkpoint,
+    compute: &Compute,
+    tokens: usize,
+) -> Result<(), Failure> {
+    let weights = checkpoint.loaded_bytes(compute) as u128;
     let cache = KvCache::bytes(config, compute, tokens);
     let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(()) };
     if weights + cache <= u128::from(available) {
