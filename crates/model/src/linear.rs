@@ -184,18 +184,33 @@ impl<'a> Rows<'a> {
     /// How the CPU stores these rows. Products are in `f32` whatever the storage, and widening 16 bits to 32 is exact, so
     /// asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and traffic.
     fn storage(&self, format: FloatFormat) -> WeightDtype {
-        let stored = |dtype: Dtype| {
-            self.parts
-                .iter()
-                .all(|(name, _)| self.checkpoint.entries().get(*name).is_some_and(|entry| entry.dtype == dtype))
-        };
         match format {
-            FloatFormat::F32 if stored(Dtype::F16) => WeightDtype::F16,
-            FloatFormat::F32 if stored(Dtype::BF16) => WeightDtype::Bf16,
-            FloatFormat::F32 => WeightDtype::F32,
+            FloatFormat::F32 => self.stored_bits().unwrap_or(WeightDtype::F32),
             FloatFormat::F16 => WeightDtype::F16,
             FloatFormat::Bf16 => WeightDtype::Bf16,
         }
+    }
+
+    /// Hands each part's share of `rows` to `read`, with its name and element range.
+    fn for_parts<S>(
+        &self,
+        rows: Range<usize>,
+        mut out: &mut [S],
+        read: impl Fn(&str, Range<usize>, &mut [S]) -> Result<(), WeightsError>,
+    ) -> Result<(), String> {
+        let mut first = 0;
+        for &(name, height) in &self.parts {
+            let from = rows.start.max(first);
+            let to = rows.end.min(first + height);
+            if from < to {
+                let (head, rest) = out.split_at_mut((to - from) * self.d_in);
+                let range = (from - first) * self.d_in..(to - first) * self.d_in;
+                read(name, range, head).map_err(|error| error.to_string())?;
+                out = rest;
+            }
+            first += height;
+        }
+        Ok(())
     }
 
     /// All rows in a storage format, read and converted in parallel.
@@ -229,19 +244,22 @@ impl<'a> Rows<'a> {
 }
 
 impl RowSource for Rows<'_> {
-    fn read_rows(&self, rows: Range<usize>, mut out: &mut [f32]) -> Result<(), String> {
-        let mut first = 0;
-        for &(name, height) in &self.parts {
-            let from = rows.start.max(first);
-            let to = rows.end.min(first + height);
-            if from < to {
-                let (head, rest) = out.split_at_mut((to - from) * self.d_in);
-                let range = (from - first) * self.d_in..(to - first) * self.d_in;
-                self.checkpoint.read(name, range, head).map_err(|error| error.to_string())?;
-                out = rest;
-            }
-            first += height;
+    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
+        self.for_parts(rows, out, |name, range, out| self.checkpoint.read(name, range, out))
+    }
+
+    fn stored_bits(&self) -> Option<WeightDtype> {
+        let dtype = |name: &str| self.checkpoint.entries().get(name).map(|entry| entry.dtype);
+        let first = dtype(self.parts.first()?.0)?;
+        let alike = self.parts.iter().all(|(name, _)| dtype(name) == Some(first));
+        match first {
+            Dtype::F16 if alike => Some(WeightDtype::F16),
+            Dtype::BF16 if alike => Some(WeightDtype::Bf16),
+            _ => None,
         }
-        Ok(())
+    }
+
+    fn read_bits(&self, rows: Range<usize>, out: &mut [u16]) -> Result<(), String> {
+        self.for_parts(rows, out, |name, range, out| self.checkpoint.read_bits(name, range, out))
     }
 }

@@ -16,6 +16,7 @@ use crate::{config::ModelConfig, layout};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Why a checkpoint cannot be read.
@@ -271,31 +272,60 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When the tensor is absent, no float, or the file cannot be read.
-    pub fn read(&self, name: &str, range: std::ops::Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
-        let entry = self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
-            dir: self.dir.clone(),
-            problems: Problems { missing: vec![name.into()], ..Problems::default() },
-        })?;
-        let (path, file) = &self.files[entry.file];
-        let wrong = |reason: String| WeightsError::Tensor { path: path.clone(), tensor: name.into(), reason };
-        let size = match entry.dtype {
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::BF16 => 2,
-            other => return Err(wrong(format!("{other:?} is no supported float type"))),
-        };
-        if range.len() != out.len() || range.end * size > entry.bytes {
-            return Err(wrong(format!("elements {range:?} of {} bytes", entry.bytes)));
-        }
+    pub fn read(&self, name: &str, range: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
+        let (entry, offset) = self.locate(name, &range, out.len())?;
+        let size = entry.dtype.bitsize() / 8;
         // Pieces keep the staging buffer in the second-level cache and the memory peak at the result alone.
         const PIECE: usize = 1 << 15;
         let mut bytes = vec![0u8; size * PIECE.min(out.len())];
         for (i, out) in out.chunks_mut(PIECE).enumerate() {
             let bytes = &mut bytes[..out.len() * size];
-            let at = entry.offset + ((range.start + i * PIECE) * size) as u64;
-            read_at(file, bytes, at).map_err(|source| WeightsError::Read { path: path.clone(), source })?;
+            self.read_bytes(entry, offset + (i * PIECE * size) as u64, bytes)?;
             widen(entry.dtype, bytes, out);
         }
         Ok(())
+    }
+
+    /// Reads elements `range` of a tensor of a 16-bit type as they are stored.
+    ///
+    /// # Errors
+    /// As [`Self::read`], or when the type has another size.
+    pub fn read_bits(&self, name: &str, range: Range<usize>, out: &mut [u16]) -> Result<(), WeightsError> {
+        let (entry, offset) = self.locate(name, &range, out.len())?;
+        if entry.dtype.bitsize() != 16 {
+            return Err(self.wrong(entry, name, format!("{:?} has no 16 bits", entry.dtype)));
+        }
+        // SAFETY: any bytes are a `u16`, and the slice covers exactly the elements' memory.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), 2 * out.len()) };
+        self.read_bytes(entry, offset, bytes)?;
+        // Files are little-endian.
+        out.iter_mut().for_each(|bits| *bits = u16::from_le(*bits));
+        Ok(())
+    }
+
+    /// The entry of a float tensor, and where in its file elements `range` begin.
+    fn locate(&self, name: &str, range: &Range<usize>, room: usize) -> Result<(&Entry, u64), WeightsError> {
+        let entry = self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
+            dir: self.dir.clone(),
+            problems: Problems { missing: vec![name.into()], ..Problems::default() },
+        })?;
+        if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            return Err(self.wrong(entry, name, format!("{:?} is no supported float type", entry.dtype)));
+        }
+        let size = entry.dtype.bitsize() / 8;
+        if range.len() != room || range.end * size > entry.bytes {
+            return Err(self.wrong(entry, name, format!("elements {range:?} of {} bytes", entry.bytes)));
+        }
+        Ok((entry, entry.offset + (range.start * size) as u64))
+    }
+
+    fn wrong(&self, entry: &Entry, name: &str, reason: String) -> WeightsError {
+        WeightsError::Tensor { path: self.files[entry.file].0.clone(), tensor: name.into(), reason }
+    }
+
+    fn read_bytes(&self, entry: &Entry, offset: u64, bytes: &mut [u8]) -> Result<(), WeightsError> {
+        let (path, file) = &self.files[entry.file];
+        read_at(file, bytes, offset).map_err(|source| WeightsError::Read { path: path.clone(), source })
     }
 
     /// Reads a whole tensor, widened to `f32`.

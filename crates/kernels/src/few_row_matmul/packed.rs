@@ -34,6 +34,20 @@ pub trait RowSource: Sync {
     /// # Errors
     /// A one-line description of what could not be read.
     fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String>;
+
+    /// The 16-bit type in which the rows are stored, if [`Self::read_bits`] can hand them out as they are.
+    fn stored_bits(&self) -> Option<WeightDtype> {
+        None
+    }
+
+    /// As [`Self::read_rows`], without widening.
+    ///
+    /// # Errors
+    /// As [`Self::read_rows`], or when [`Self::stored_bits`] says that it cannot.
+    fn read_bits(&self, rows: Range<usize>, out: &mut [u16]) -> Result<(), String> {
+        let _ = (rows, out);
+        Err("the rows are not stored in 16 bits".into())
+    }
 }
 
 impl RowSource for (&[f32], usize) {
@@ -104,8 +118,15 @@ impl std::fmt::Debug for Packed {
     }
 }
 
-/// Element types of panels. Any bit pattern of their size is a value.
-pub(super) trait Element: Copy + Send + Sync + 'static {
+/// Plain numbers: any bit pattern of their size is a value.
+pub(super) trait Bits: Copy + Send + Sync + 'static {}
+impl Bits for u16 {}
+impl Bits for f32 {}
+impl Bits for f16 {}
+impl Bits for bf16 {}
+
+/// Element types of panels.
+pub(super) trait Element: Bits {
     fn widen(self) -> f32;
     /// Converts a row of a panel; with vector instructions where the processor has them.
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
@@ -163,19 +184,22 @@ impl Packed {
         let panel_bytes = PANEL * dtype.bytes() * d_in;
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
         let mut panels = pages(total)?;
-        panels.par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
-            || vec![0f32; PANEL * d_in],
-            |rows, (panel, bytes)| {
-                let range = panel * PANEL..((panel + 1) * PANEL).min(d_out);
-                let rows = &mut rows[..range.len() * d_in];
+        if dtype.bytes() == 2 && source.stored_bits() == Some(dtype) {
+            fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [u16], range, panel| {
+                source.read_bits(range, rows).map_err(PackError::Source)?;
+                transpose(rows, d_in, cast_mut::<u16>(panel), |line: &[u16; PANEL], out| out.copy_from_slice(line));
+                Ok(())
+            })?;
+        } else {
+            fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [f32], range, panel| {
                 source.read_rows(range, rows).map_err(PackError::Source)?;
                 match dtype {
-                    WeightDtype::F32 => fill::<f32>(rows, d_in, cast_mut(bytes)),
-                    WeightDtype::F16 => fill::<f16>(rows, d_in, cast_mut(bytes)),
-                    WeightDtype::Bf16 => fill::<bf16>(rows, d_in, cast_mut(bytes)),
+                    WeightDtype::F32 => narrow::<f32>(rows, d_in, panel),
+                    WeightDtype::F16 => narrow::<f16>(rows, d_in, panel),
+                    WeightDtype::Bf16 => narrow::<bf16>(rows, d_in, panel),
                 }
-            },
-        )?;
+            })?;
+        }
         Ok(Self { panels, dtype, d_in, d_out })
     }
 
@@ -228,17 +252,45 @@ impl Packed {
     }
 }
 
-fn cast_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
+fn cast_mut<T: Bits>(bytes: &mut [u8]) -> &mut [T] {
     assert!(bytes.as_ptr().align_offset(ALIGN) == 0, "a panel begins on a cache line");
     // SAFETY: as in `elements`, and the borrow is exclusive.
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
-/// Transposes rows `[columns ≤ PANEL, d_in]` into a panel `[d_in][PANEL]`.
-fn fill<T: Element>(rows: &[f32], d_in: usize, panel: &mut [T]) -> Result<(), PackError> {
+/// Fills panels in parallel: `fill` gets a staging buffer for the rows of a panel, their range, and the panel's bytes.
+fn fill_panels<S: Copy + Default + Send>(
+    panels: &mut [u8],
+    panel_bytes: usize,
+    d_in: usize,
+    d_out: usize,
+    fill: impl Fn(&mut [S], Range<usize>, &mut [u8]) -> Result<(), PackError> + Sync,
+) -> Result<(), PackError> {
+    panels.par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
+        || vec![S::default(); PANEL * d_in],
+        |rows, (panel, bytes)| {
+            let range = panel * PANEL..((panel + 1) * PANEL).min(d_out);
+            fill(&mut rows[..range.len() * d_in], range, bytes)
+        },
+    )
+}
+
+/// Transposes rows into a panel and converts them to its type.
+fn narrow<T: Element>(rows: &[f32], d_in: usize, panel: &mut [u8]) -> Result<(), PackError> {
+    transpose(rows, d_in, cast_mut::<T>(panel), T::narrow_row);
+    // All rows are looked at without leaving early, which vectorises; then, if need be, the culprit is found.
+    if rows.iter().fold(false, |any, &value| any | T::clips(value)) {
+        let value = rows.iter().copied().find(|&value| T::clips(value)).unwrap_or(f32::NAN);
+        return Err(PackError::Overflow { value });
+    }
+    Ok(())
+}
+
+/// Transposes rows `[columns ≤ PANEL, d_in]` into a panel `[d_in][PANEL]`, a line of it at a time through `write`.
+fn transpose<S: Copy + Default, T>(rows: &[S], d_in: usize, panel: &mut [T], write: impl Fn(&[S; PANEL], &mut [T])) {
     // Blocks of input positions keep the transposition within the first-level cache.
     const BLOCK: usize = 16;
-    let mut block = [[0f32; PANEL]; BLOCK];
+    let mut block = [[S::default(); PANEL]; BLOCK];
     for start in (0..d_in).step_by(BLOCK) {
         let height = BLOCK.min(d_in - start);
         for (column, row) in rows.chunks_exact(d_in).enumerate() {
@@ -248,11 +300,7 @@ fn fill<T: Element>(rows: &[f32], d_in: usize, panel: &mut [T]) -> Result<(), Pa
         }
         for (k, line) in block[..height].iter().enumerate() {
             let at = (start + k) * PANEL;
-            T::narrow_row(line, &mut panel[at..at + PANEL]);
+            write(line, &mut panel[at..at + PANEL]);
         }
-    }
-    match rows.iter().find(|&&value| T::clips(value)) {
-        Some(&value) => Err(PackError::Overflow { value }),
-        None => Ok(()),
     }
 }
