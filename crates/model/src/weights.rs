@@ -275,6 +275,14 @@ impl Checkpoint {
     pub fn read(&self, name: &str, range: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
         let (entry, offset) = self.locate(name, &range, out.len())?;
         let size = entry.dtype.bitsize() / 8;
+        if entry.dtype == Dtype::F32 {
+            // SAFETY: any bytes are an `f32`, and the slice covers exactly the elements' memory.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), 4 * out.len()) };
+            self.read_bytes(entry, offset, bytes)?;
+            // Files are little-endian.
+            out.iter_mut().for_each(|v| *v = f32::from_bits(u32::from_le(v.to_bits())));
+            return Ok(());
+        }
         // Pieces keep the staging buffer in the second-level cache and the memory peak at the result alone.
         const PIECE: usize = 1 << 15;
         let mut bytes = vec![0u8; size * PIECE.min(out.len())];

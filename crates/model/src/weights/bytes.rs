@@ -3,15 +3,10 @@
 use safetensors::Dtype;
 use std::fs::File;
 
-/// Converts stored numbers, little-endian, to `f32`.
+/// Converts 16-bit numbers, little-endian `f16` or else `bf16`, to `f32`.
 pub(super) fn widen(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     use half::slice::HalfFloatSliceExt;
     match dtype {
-        Dtype::F32 => {
-            for (v, b) in out.iter_mut().zip(bytes.chunks_exact(4)) {
-                *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            }
-        }
         Dtype::F16 => {
             // The slice conversion uses the processor's own instructions where it has them.
             let mut block = [half::f16::ZERO; 256];
