@@ -131,6 +131,7 @@ fn print_table(subjects: &[Subject], rows: &[Value]) {
 }
 
 fn main() {
+    rayon::ThreadPoolBuilder::new().use_current_thread().build_global().expect("the first pool");
     let mut args = std::env::args().skip(1);
     let (mut rounds, mut out) = (7usize, None::<PathBuf>);
     while let Some(arg) = args.next() {
