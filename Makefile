@@ -31,8 +31,9 @@ check-gpu: ## Type-check the CUDA and wgpu code
 test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
 
-bench: ## Decode and prefill speed of a 110M Llama beside a memory-read probe, into benchmarks/
-	$(CARGO) bench --workspace --bench plain_decode -- --out $(CURDIR)/benchmarks/plain_decode.json
+bench: ## Speed of decoding, prefill and loading beside memory probes, into benchmarks/
+	$(CARGO) bench --workspace --bench plain_decode -- --rounds 9 --out $(CURDIR)/benchmarks/plain_decode.json
+	$(CARGO) bench --workspace --bench load -- --out $(CURDIR)/benchmarks/load.json
 
 deny: ## Licences, advisories and sources of all dependencies (needs cargo-deny)
 	$(CARGO) deny check

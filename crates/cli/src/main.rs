@@ -9,6 +9,7 @@ mod settings;
 
 use args::{Cli, Command};
 use clap::Parser;
+use clap::error::ErrorKind;
 use error::Failure;
 use settings::Settings;
 use std::process::ExitCode;
@@ -17,6 +18,9 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                error.exit();
+            }
             let json = std::env::args_os().any(|arg| arg == "--json");
             return Failure::input(usage_error(&error)).hint("see gorgon --help").report(json);
         }

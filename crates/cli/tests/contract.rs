@@ -114,6 +114,17 @@ fn threads_and_formats() {
 }
 
 #[test]
+fn no_verb_prints_the_help() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("Usage: gorgon") && stdout(&output).is_empty());
+    let output = run(&["--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(json(&output)["error"].as_str().unwrap().contains("subcommand"));
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+}
+
+#[test]
 fn inspect_and_doctor() {
     let model = Model::new();
     let output = run(&["inspect", model.name(), "--json"]);

@@ -7,8 +7,8 @@ use minijinja::{Error, ErrorKind, Value};
 
 /// The limits of one rendering. A template comes with the model, so it is as untrusted as the weights.
 ///
-/// The defaults let through any conversation that fits a model's context, and stop a hostile template within a second
-/// or so and about a hundred MiB.
+/// The defaults let through conversations of up to a mebibyte (some 250,000 tokens of English), and stop a hostile
+/// template within a second or so and about a hundred MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest template, in bytes.
