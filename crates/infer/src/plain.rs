@@ -68,7 +68,7 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws)?;
+    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws, prompt.len())?;
     let prefilled = Instant::now();
     let mut generation = Generation {
         ids: vec![token],
@@ -81,7 +81,7 @@ pub fn decode(
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
         let PassOutput { hidden, .. } = target.verify(&TokenTree::root(token))?;
-        let next = pick(target, token, hidden, rule, draws)?;
+        let next = pick(target, token, hidden, rule, draws, target.len() + 1)?;
         target.commit(&[0])?;
         token = next;
         generation.ids.push(token);
@@ -100,10 +100,11 @@ fn pick(
     hidden: burn::tensor::Tensor<3>,
     rule: &dyn AcceptanceRule,
     draws: &mut dyn Draws,
+    position: usize,
 ) -> Result<Token, DecodeError> {
     let logits = target.logits(&hidden);
     if !Row::Logits(&logits).is_sound() {
-        return Err(DecodeError::Unsound { position: target.len() });
+        return Err(DecodeError::Unsound { position });
     }
     let rows = Rows::Logits { data: &logits, vocab: logits.len() };
     Ok(rule.accept(&TokenTree::root(root), DraftRows::NONE, rows, draws).bonus)

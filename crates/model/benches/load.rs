@@ -84,8 +84,11 @@ fn main() {
     for stored in [FloatFormat::Bf16, FloatFormat::F32] {
         let dir = std::env::temp_dir().join("gorgon-bench-llama-1b");
         SHAPE.write(&dir, stored, 0).expect("a temporary folder that can be written");
-        for round in 0..5 {
-            for format in ["f32", "f16", "bf16"] {
+        for round in 0..6 {
+            // Another format comes first in each round.
+            let mut formats = ["f32", "f16", "bf16"];
+            formats.rotate_left(round % 3);
+            for format in formats {
                 let program = std::env::current_exe().expect("this program");
                 let output = Command::new(program).arg("--load").arg(&dir).arg(format).output().expect("it starts");
                 let mut row: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");

@@ -168,7 +168,8 @@ impl ModelConfig {
         let mut config =
             Self::from_fields(&fields).map_err(|reason| ConfigError::Value { path: path.clone(), reason })?;
         let path = dir.join("generation_config.json");
-        if path.exists() {
+        // A link that leads nowhere counts as there: reading it then says what is wrong.
+        if path.symlink_metadata().is_ok() {
             let fields = Fields(read_object(&path)?);
             let wrong = |reason| ConfigError::Value { path: path.clone(), reason };
             if let Some(tokens) = fields.tokens("eos_token_id").map_err(wrong)? {
@@ -225,7 +226,7 @@ impl ModelConfig {
             final_soft_cap: resolve::soft_cap(f, "final_logit_softcapping", defaults.final_soft_cap)?,
             windows: resolve::windows(f, architecture, &defaults, layers)?,
             experts: resolve::experts(f, architecture)?,
-            eos_tokens: f.tokens("eos_token_id")?.unwrap_or_default(),
+            eos_tokens: resolve::end_tokens(f, &defaults)?,
         };
         config.check_total()
     }

@@ -75,17 +75,18 @@ impl LlamaShape {
             fill: Box::new(move |file| fill(file, &spec.shape, format, seed, i as u64)),
         };
         let sources: Vec<Source<'_>> = layout::tensors(&parsed).into_iter().enumerate().map(source).collect();
-        tensors::write(&dir.join("model.safetensors"), &sources)?;
+        // The config comes first: it carries the mark by which an interrupted write is known for what it is.
         let files = [
+            ("config.json", config),
             ("tokenizer.json", byte_tokenizer()),
             ("tokenizer_config.json", json!({"bos_token": "<s>", "eos_token": "</s>"})),
-            ("config.json", config),
         ];
         for (name, value) in files {
             gorgon_runs::atomic::write(&dir.join(name), |f| {
                 serde_json::to_writer_pretty(f, &value).map_err(io::Error::other)
             })?;
         }
+        tensors::write(&dir.join("model.safetensors"), &sources)?;
         Ok(())
     }
 }

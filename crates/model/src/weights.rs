@@ -224,13 +224,16 @@ impl Checkpoint {
         self.entries.values().map(|entry| entry.bytes).sum()
     }
 
-    /// Bytes that the weights take once loaded.
+    /// Bytes that the weights take once loaded, norms and biases counted like the rest.
     pub fn loaded_bytes(&self, compute: &Compute) -> usize {
-        let elements = |entry: &Entry| entry.shape.iter().product::<usize>();
+        let elements: usize = self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum();
+        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of a mixed checkpoint it may not.
+        let mut dtypes = self.entries.values().map(|entry| entry.dtype);
+        let first = dtypes.next();
+        let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
         match compute.format() {
-            // Stored as they are.
-            FloatFormat::F32 if compute.is_host() => self.bytes(),
-            format => self.entries.values().map(elements).sum::<usize>() * format.bytes(),
+            FloatFormat::F32 if compute.is_host() && half => elements * 2,
+            format => elements * format.bytes(),
         }
     }
 

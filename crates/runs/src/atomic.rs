@@ -21,11 +21,15 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     // What any new file gets, less what the user's mask takes away.
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    let before = path.metadata().ok().map(|there| there.permissions());
     let mut temporary = builder.tempfile_in(folder)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 18, temporary.as_file_mut());
     fill(&mut buffered)?;
     buffered.flush()?;
     drop(buffered);
+    if let Some(permissions) = before {
+        temporary.as_file().set_permissions(permissions)?;
+    }
     temporary.as_file().sync_all()?;
     temporary.persist(&path).map_err(|error| error.error)?;
     // A rename is durable once its folder is. Some systems cannot open folders; there the rename has to do.
@@ -97,5 +101,9 @@ mod tests {
         let plain = dir.path().join("plain");
         File::create(&plain).unwrap();
         assert_eq!(file.metadata().unwrap().mode(), plain.metadata().unwrap().mode());
+        // A file that is replaced keeps its own.
+        std::fs::set_permissions(&plain, <Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600)).unwrap();
+        write(&plain, |f| f.write_all(b"secret")).unwrap();
+        assert_eq!(plain.metadata().unwrap().mode() & 0o777, 0o600);
     }
 }

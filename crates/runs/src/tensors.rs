@@ -29,9 +29,11 @@ pub fn write(path: &Path, sources: &[Source<'_>]) -> io::Result<()> {
     let mut infos = vec![];
     let mut end = 0usize;
     for source in sources {
-        let bytes = source.bytes().ok_or_else(|| io::Error::other(format!("{}: its size overflows", source.name)))?;
-        let info = TensorInfo { dtype: source.dtype, shape: source.shape.clone(), data_offsets: (end, end + bytes) };
-        end += bytes;
+        let overflow = || io::Error::other(format!("{}: its size overflows", source.name));
+        let bytes = source.bytes().ok_or_else(overflow)?;
+        let next = end.checked_add(bytes).ok_or_else(overflow)?;
+        let info = TensorInfo { dtype: source.dtype, shape: source.shape.clone(), data_offsets: (end, next) };
+        end = next;
         infos.push((source.name.clone(), info));
     }
     let wrong = |error: SafeTensorError| io::Error::other(error.to_string());

@@ -56,6 +56,8 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
 
 /// True if a folder holds files that no random checkpoint has: a demo must not write over somebody's model.
 fn in_use(dir: &Path) -> bool {
-    let Ok(mut files) = dir.read_dir() else { return false };
-    files.next().is_some() && !random::is_random(dir)
+    let Ok(files) = dir.read_dir() else { return dir.exists() };
+    // Temporary files of a run that was killed are nobody's.
+    let mut names = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned());
+    names.any(|name| !name.starts_with(".gorgon-")) && !random::is_random(dir)
 }

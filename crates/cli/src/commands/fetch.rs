@@ -12,7 +12,7 @@ pub fn run(args: &Fetch, settings: &Settings) -> Result<ExitCode, Failure> {
         let document = serde_json::json!({ "repo": args.repo, "folder": folder.display().to_string() });
         crate::printer::document(&document.to_string());
     } else {
-        crate::printer::line(&folder.display().to_string());
+        crate::printer::document(&folder.display().to_string());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -141,7 +141,11 @@ fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
         dtype: format!("{:?}", entry.dtype),
     };
     let tensors: Vec<TensorInfo> = checkpoint.entries().iter().map(tensor).collect();
-    let config = gorgon_model::file::read(&dir.join("config.json"), 16 << 20).ok();
+    let config = match gorgon_model::file::read(&dir.join("config.json"), 16 << 20) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::input(format!("{}: {error}", dir.join("config.json").display()))),
+        Ok(bytes) => Some(bytes),
+    };
     let config = config.map(|bytes| serde_json::from_slice::<Value>(&bytes)).transpose();
     let config = config.map_err(|error| Failure::input(format!("{}: {error}", dir.join("config.json").display())))?;
     let detected = match format::detect(&tensors, config.as_ref()) {

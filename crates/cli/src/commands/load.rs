@@ -123,7 +123,7 @@ fn check_memory(
         size(cache),
         bytes(available)
     ))
-    .hint("ask for fewer new tokens, use --dtype f16, or free some memory"))
+    .hint("ask for fewer new tokens, use --dtype f16 if the checkpoint is in f32, or free some memory"))
 }
 
 /// Bytes of memory that programs can still have, where the system says.
@@ -145,6 +145,10 @@ fn hub_failure(error: HubError) -> Failure {
 /// # Errors
 /// When the folder of `path` does not exist or something other than a file is there.
 pub fn check_output(path: &Path) -> Result<(), Failure> {
+    let text = path.as_os_str().to_string_lossy();
+    if path.file_name().is_none() || text.ends_with(['/', '\\']) || text.ends_with("/.") {
+        return Err(Failure::input(format!("{}: a file name is expected", path.display())));
+    }
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));

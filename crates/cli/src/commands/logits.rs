@@ -4,6 +4,7 @@ use crate::args::Logits;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
+use gorgon_core::dist::Row;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
 use gorgon_runs::tensors::{self, Source};
@@ -20,6 +21,9 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let [_, rows, width] = output.hidden.dims();
     let logits = target.logits(&output.hidden);
     let vocab = logits.len() / rows;
+    if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_sound()) {
+        return Err(Failure::run(format!("the model's logits at position {row} are not finite; nothing was written")));
+    }
     let hidden = read(output.hidden);
     let source = |name: &str, columns: usize, values: Vec<f32>| Source {
         name: name.into(),

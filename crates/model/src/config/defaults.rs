@@ -24,6 +24,8 @@ pub(super) struct Defaults {
     pub final_soft_cap: Option<f64>,
     /// `query_pre_attn_scalar`; the head size if `None`.
     pub query_scalar: Option<f64>,
+    /// `eos_token_id`.
+    pub end_token: Option<u32>,
 }
 
 impl Defaults {
@@ -38,13 +40,19 @@ impl Defaults {
             attention_soft_cap: None,
             final_soft_cap: None,
             query_scalar: None,
+            end_token: None,
         };
         match architecture {
-            Architecture::Llama => plain,
+            Architecture::Llama => Self { end_token: Some(2), ..plain },
             Architecture::Mistral => Self { kv_heads: Some(8), max_positions: 131_072, window: Some(4096), ..plain },
-            Architecture::Mixtral => {
-                Self { kv_heads: Some(8), max_positions: 131_072, norm_eps: 1e-5, rope_theta: 1e6, ..plain }
-            }
+            Architecture::Mixtral => Self {
+                kv_heads: Some(8),
+                max_positions: 131_072,
+                norm_eps: 1e-5,
+                rope_theta: 1e6,
+                end_token: Some(2),
+                ..plain
+            },
             Architecture::Qwen2 => Self { kv_heads: Some(32), max_positions: 32_768, window: Some(4096), ..plain },
             Architecture::Qwen3 => {
                 Self { kv_heads: Some(32), head_dim: Some(128), max_positions: 32_768, window: Some(4096), ..plain }
@@ -57,9 +65,10 @@ impl Defaults {
                 attention_soft_cap: Some(50.0),
                 final_soft_cap: Some(30.0),
                 query_scalar: Some(256.0),
+                end_token: Some(1),
                 ..plain
             },
-            Architecture::Phi3 => Self { max_positions: 4096, norm_eps: 1e-5, ..plain },
+            Architecture::Phi3 => Self { max_positions: 4096, norm_eps: 1e-5, end_token: Some(32_000), ..plain },
         }
     }
 }

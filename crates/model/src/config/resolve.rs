@@ -37,6 +37,14 @@ pub(super) fn refuse_quantised(f: &Fields) -> Result<(), String> {
     Err(format!("quantization_config: quantised checkpoints (method {}) are not supported", quoted(method)))
 }
 
+/// Tokens that end a generation.
+pub(super) fn end_tokens(f: &Fields, defaults: &Defaults) -> Result<Vec<u32>, String> {
+    match defaults.end_token.filter(|_| f.is_absent("eos_token_id")) {
+        Some(token) => Ok(vec![token]),
+        None => Ok(f.tokens("eos_token_id")?.unwrap_or_default()),
+    }
+}
+
 /// Query heads, key/value heads and the size of a head.
 pub(super) fn heads(f: &Fields, defaults: &Defaults, hidden_size: usize) -> Result<(usize, usize, usize), String> {
     let heads = f.size("num_attention_heads", 1 << 14)?;
