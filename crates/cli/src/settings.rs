@@ -24,11 +24,10 @@ impl Settings {
     /// # Errors
     /// When the thread pool cannot be built.
     pub fn new(global: Global) -> Result<Self, Failure> {
-        // The main thread is one of the pool's: a decode step starts dozens of parallel loops, and waking another thread
-        // for each, only to wait for it, costs a fifth of the step.
-        let threads = global.threads.map_or(0, usize::from);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build_global();
-        pool.map_err(|error| Failure::run(format!("{threads} threads: {error}")))?;
+        if let Some(threads) = global.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+            pool.map_err(|error| Failure::run(format!("--threads {threads}: {error}")))?;
+        }
         Ok(Self {
             seed: global.seed,
             json: global.json,

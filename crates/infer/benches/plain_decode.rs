@@ -1,7 +1,7 @@
 //! Plain decoding and prefill of a randomly initialised 110M Llama (hidden 768, 12 layers, V 32000), f32 and f16,
 //! beside a memory-read probe over as many bytes, alternating in one run.
 //!
-//! `cargo bench -p gorgon-infer --bench plain_decode -- [--rounds N] [--out FILE.json]`
+//! `cargo bench --workspace --bench plain_decode -- [--rounds N] [--out FILE.json]`
 
 use gorgon_core::accept::{Greedy, draws::Seeded};
 use gorgon_infer::{Limits, decode};
@@ -131,7 +131,6 @@ fn print_table(subjects: &[Subject], rows: &[Value]) {
 }
 
 fn main() {
-    rayon::ThreadPoolBuilder::new().use_current_thread().build_global().expect("the first pool");
     let mut args = std::env::args().skip(1);
     let (mut rounds, mut out) = (7usize, None::<PathBuf>);
     while let Some(arg) = args.next() {
