@@ -1,24 +1,10 @@
 //! Heads as the reference implementations saved them.
 
+use crate::shared::shared;
 use crate::synthetic::Tensors;
 use gorgon_draft::format::{Facts, HeadsFormat, LmHeads, TensorInfo};
 use serde_json::Value;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-/// The path of `rel` inside the folder of reference data: `$GORGON_SHARED`, or `shared` beside the repository. `None`,
-/// said loudly, when it is not there.
-fn shared(rel: &str, test: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("GORGON_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let path = root.join(rel);
-    if path.exists() {
-        return Some(path);
-    }
-    // Written past the test harness, which swallows what passing tests print with macros.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {} not found", path.display());
-    None
-}
+use std::path::Path;
 
 /// The header of a safetensors file: its length in eight bytes, then JSON.
 fn header(path: &Path) -> Tensors {

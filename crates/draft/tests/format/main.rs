@@ -7,5 +7,7 @@ mod garbage;
 mod hydra;
 mod medusa;
 mod mtp;
+#[path = "../../../core/tests/shared/mod.rs"]
+mod shared;
 mod synthetic;
 mod vllm;
