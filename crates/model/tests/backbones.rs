@@ -124,38 +124,58 @@ fn decode_path(target: &mut Target, tree: &TokenTree, node: usize) -> Vec<f32> {
 }
 
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
-#[test]
-fn tree_verification_equals_plain_decoding_of_every_path() {
+fn check_trees(name: &str, dir: &Path) {
     let exact = compute(FloatFormat::F32).is_host();
     let formats: &[FloatFormat] = if exact { &[FloatFormat::F32, FloatFormat::F16] } else { &[FloatFormat::F32] };
-    for (name, dir) in backbones("tree verification") {
-        for &format in formats {
-            let mut target = target(&dir, format, 256);
-            let vocab = target.decoder().config().vocab_size;
-            let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
-            target.prefill(&prompt).unwrap();
-            // Every node of the largest tree, decoded one token at a time: thousands of passes, so a device that may be
-            // software gets fewer.
-            let most = if exact { 64 } else { 16 };
-            let largest = tree(most, vocab);
-            let plain: Vec<Vec<f32>> = (0..most).map(|node| decode_path(&mut target, &largest, node)).collect();
-            let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16] };
-            for nodes in sizes {
-                let tree = tree(nodes, vocab);
-                assert_eq!(tree.tokens(), &largest.tokens()[..nodes]);
-                let output = target.verify(&tree).unwrap();
-                let logits = target.logits(&output.hidden);
-                target.commit(&[]).unwrap();
-                for (node, row) in logits.chunks_exact(vocab).enumerate() {
-                    if exact {
-                        assert!(row == plain[node], "{name} {format:?}: node {node} of {nodes} differs in its bits");
-                    } else {
-                        let (worst, _) = differences(row, &plain[node]);
-                        assert!(worst < 1e-3, "{name} {format:?}: node {node} of {nodes} differs by {worst:e}");
-                    }
-                }
+    for &format in formats {
+        let mut target = target(dir, format, 256);
+        let vocab = target.decoder().config().vocab_size;
+        let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
+        target.prefill(&prompt).unwrap();
+        // Every node of the largest tree, decoded one token at a time: thousands of passes, so a device that may be
+        // software gets fewer.
+        let most = if exact { 64 } else { 16 };
+        let largest = tree(most, vocab);
+        let plain: Vec<Vec<f32>> = (0..most).map(|node| decode_path(&mut target, &largest, node)).collect();
+        let sizes: Vec<usize> = if exact { (1..=64).collect() } else { vec![1, 2, 7, 16] };
+        for nodes in sizes {
+            let tree = tree(nodes, vocab);
+            assert_eq!(tree.tokens(), &largest.tokens()[..nodes]);
+            let output = target.verify(&tree).unwrap();
+            let logits = target.logits(&output.hidden);
+            target.commit(&[]).unwrap();
+            for (node, row) in logits.chunks_exact(vocab).enumerate() {
+                let (worst, _) = differences(row, &plain[node]);
+                let same = if exact { row == plain[node] } else { worst < 1e-3 };
+                assert!(same, "{name} {format:?}: node {node} of {nodes} differs by {worst:e}");
             }
         }
+    }
+}
+
+#[test]
+fn tree_verification_equals_plain_decoding_of_every_path() {
+    for (name, dir) in backbones("tree verification") {
+        check_trees(&name, &dir);
+    }
+}
+
+/// The same on models that need no reference data: grouped queries, odd widths, and work enough for several threads.
+#[test]
+fn tree_verification_of_random_models() {
+    let shape = |hidden_size: usize, intermediate_size: usize, kv_heads: usize| LlamaShape {
+        hidden_size,
+        intermediate_size,
+        layers: 2,
+        heads: 4,
+        kv_heads,
+        vocab_size: 333,
+        max_positions: 256,
+    };
+    for (i, shape) in [shape(48, 70, 1), shape(64, 96, 4), shape(256, 400, 2)].iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        shape.write(dir.path(), FloatFormat::F32, i as u64).unwrap();
+        check_trees(&format!("random {i}"), dir.path());
     }
 }
 
