@@ -60,6 +60,14 @@ pub enum Command {
     Logits(Logits),
     /// Answer a prompt.
     Generate(Generate),
+    /// Let a model answer prompts, and store its tokens as training shards.
+    Distill(Distill),
+    /// Fit draft heads to a frozen model.
+    Train(Fit),
+    /// Write dialogues of the synthetic corpus, or check a model's answers to them.
+    Synth(Synth),
+    /// Fit a small Llama from scratch.
+    Pretrain(Fit),
     /// Look at this machine, write a small randomly initialised model and decode with it.
     Demo(Demo),
 }
@@ -149,4 +157,59 @@ pub struct Demo {
     /// Where to write the model.
     #[arg(long, default_value = "checkpoints/random-llama", value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// Options of the long jobs.
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// The config file.
+    #[arg(short, long, value_name = "C")]
+    pub config: PathBuf,
+    /// Config keys to override.
+    #[arg(value_name = "KEY.PATH=VALUE")]
+    pub overrides: Vec<String>,
+    /// Go on with this run folder.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<PathBuf>,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Distill {
+    /// The config file.
+    #[arg(short, long, value_name = "C")]
+    pub config: PathBuf,
+    /// Config keys to override.
+    #[arg(value_name = "KEY.PATH=VALUE")]
+    pub overrides: Vec<String>,
+    /// Show this many conversations with the tokens to be trained on, and write nothing.
+    #[arg(long, value_name = "N")]
+    pub preview: Option<usize>,
+    /// Go on with an interrupted job. The output folder says what is done, so this is what happens anyway.
+    #[arg(long)]
+    pub resume: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Synth {
+    /// Dialogues.
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub dialogues: u64,
+    /// Take held-out dialogues: other wordings and other operands than those for training.
+    #[arg(long)]
+    pub held_out: bool,
+    /// The file to write, JSONL in the ShareGPT format; standard output if there is none.
+    #[arg(long, value_name = "F")]
+    pub out: Option<PathBuf>,
+    /// Let this model answer them, and count its right answers by kind.
+    #[arg(long, value_name = "M", conflicts_with = "out")]
+    pub check: Option<String>,
+    /// Dialogues of this kind only.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
 }

@@ -2,7 +2,9 @@
 
 mod args;
 mod commands;
+mod config;
 mod error;
+mod fitting;
 mod printer;
 mod progress;
 mod settings;
@@ -46,6 +48,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => commands::inspect::run(&args, &settings),
         Command::Logits(args) => commands::logits::run(&args, &settings),
         Command::Generate(args) => commands::generate::run(&args, &settings),
+        Command::Distill(args) => commands::distill::run(&args, &settings),
+        Command::Train(args) => commands::train::run(&args, &settings),
+        Command::Synth(args) => commands::synth::run(&args, &settings),
+        Command::Pretrain(args) => commands::pretrain::run(&args, &settings),
         Command::Demo(args) => commands::demo::run(&args, &settings),
     }
 }

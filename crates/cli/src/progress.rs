@@ -23,3 +23,14 @@ pub fn transfer(shown: bool, what: impl Into<String>, total: u64) -> ProgressBar
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
+
+/// A bar over a number of things, if progress is wanted.
+pub fn count(shown: bool, what: impl Into<String>, total: u64) -> ProgressBar {
+    if !shown {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} · {eta} left");
+    let bar = ProgressBar::new(total).with_message(what.into());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

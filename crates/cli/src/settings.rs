@@ -15,6 +15,8 @@ pub struct Settings {
     pub talk: Talk,
     /// Whether progress bars are wanted and can be seen.
     pub progress: bool,
+    /// When the program was started.
+    pub started: jiff::Timestamp,
     global: Global,
 }
 
@@ -32,6 +34,7 @@ impl Settings {
             seed: global.seed,
             json: global.json,
             offline: global.offline,
+            started: jiff::Timestamp::now(),
             talk: Talk::new(global.quiet, global.verbose),
             progress: !global.no_progress && !global.quiet && !global.json && std::io::stderr().is_terminal(),
             global,

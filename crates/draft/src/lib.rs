@@ -4,3 +4,4 @@
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
 pub mod format;
+pub mod medusa;

@@ -1,5 +1,6 @@
 //! The decode loop. It speaks token ids only: text belongs to whoever calls it.
 
+pub mod batch;
 pub mod event;
 pub mod plain;
 

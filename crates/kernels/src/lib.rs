@@ -8,12 +8,16 @@
 //! reductions run over logical positions, never over storage positions.
 
 pub mod activation;
+pub mod differentiable;
 pub mod few_row_matmul;
 pub mod host;
 mod isa;
 pub mod lanes;
+pub mod linear_cross_entropy;
 pub mod norm;
+mod product;
 pub mod rope;
+pub mod segment_attention;
 pub mod tree_attention;
 
 pub use isa::Isa;

@@ -9,6 +9,7 @@ use crate::weights::WeightsError;
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_kernels::tree_attention::{self, AttentionSpec, HostKv, Visible};
 use gorgon_kernels::{Isa, host, norm, rope};
+use rayon::prelude::*;
 
 /// Slots are masked and read in multiples of this, so that a device sees few distinct shapes.
 const SLOT_BUCKET: usize = 64;
@@ -110,41 +111,80 @@ impl Attention {
         self.qkv.bytes() + self.o.bytes()
     }
 
-    /// Attention of the rows in flight; their keys and values are written to the cache.
+    /// Attention of the rows in flight, sequence after sequence; their keys and values are written to the caches.
     ///
     /// # Shapes
-    /// `x [1, rows, d]`, result the same.
-    pub fn forward(&self, x: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+    /// `x [1, rows, d]` with the rows of all passes, result the same.
+    pub fn forward(&self, x: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
         let qkv = self.qkv.forward(x);
-        let mixed = match (kv, &pass.on_device) {
-            (LayerKv::Host(kv), _) => self.mix_on_host(&qkv, pass, kv),
-            (LayerKv::Device { keys, values }, Some(on_device)) => {
-                self.mix_on_device(qkv, pass.prefix, on_device, keys, values)
+        let mixed = match passes.first().and_then(|pass| pass.on_device.as_ref()) {
+            None => self.mix_on_host(&qkv, passes, kvs),
+            Some(_) => {
+                let mut start = 0;
+                let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
+                    let part = qkv.clone().narrow(1, start, pass.visible.rows());
+                    start += pass.visible.rows();
+                    self.mix_on_device(part, pass, kv)
+                });
+                Tensor::cat(parts.collect(), 1)
             }
-            (LayerKv::Device { .. }, None) => unreachable!("a pass is made for the device its cache lives on"),
         };
         self.o.forward(&mixed)
     }
 
-    fn mix_on_host(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut HostKv) -> Tensor<3> {
-        let (spec, isa) = (&self.spec, Isa::detect());
+    fn mix_on_host(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
         let [batch, rows, width] = qkv.dims();
+        let q_width = self.spec.heads * self.spec.head_dim;
+        let values = host::read(qkv).expect("a CPU cache goes with CPU tensors");
+        let norms = self.head_norms.as_ref().map(|(q, k)| (host::read(q), host::read(k)));
+        let norms = match &norms {
+            Some((Some(q), Some(k))) => Some((q.as_slice(), k.as_slice())),
+            _ => None,
+        };
+        let mut out = vec![0f32; rows * q_width];
+        let (mut qkv, mut left, mut parts) = (values.as_slice(), out.as_mut_slice(), vec![]);
+        for (pass, kv) in passes.iter().zip(kvs) {
+            let rows = pass.visible.rows();
+            let (mine, others) = qkv.split_at(rows * width);
+            let (to, rest) = left.split_at_mut(rows * q_width);
+            (qkv, left) = (others, rest);
+            parts.push((pass, &mut **kv, mine, to));
+        }
+        let mix = |(pass, kv, qkv, out): (&Pass<'_>, &mut LayerKv, &[f32], &mut [f32])| match kv {
+            LayerKv::Host(kv) => self.mix_sequence(qkv, norms, pass, kv, out),
+            LayerKv::Device { .. } => unreachable!("a pass is made for the device its cache lives on"),
+        };
+        match parts.len() {
+            1 => parts.into_iter().for_each(mix),
+            _ => parts.into_par_iter().for_each(mix),
+        }
+        host::tensor(out, [batch, rows, q_width])
+    }
+
+    /// One sequence's rows: `qkv [rows, width]`, `out [rows, heads · head_dim]`.
+    fn mix_sequence(
+        &self,
+        qkv: &[f32],
+        norms: Option<(&[f32], &[f32])>,
+        pass: &Pass<'_>,
+        kv: &mut HostKv,
+        out: &mut [f32],
+    ) {
+        let (spec, isa) = (&self.spec, Isa::detect());
         let d = spec.head_dim;
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
-        let norms = self.head_norms.as_ref().map(|(q, k)| (host::read(q), host::read(k)));
-        let values = host::read(qkv).expect("a CPU cache goes with CPU tensors");
-        let mut queries = vec![0f32; rows * q_width];
+        let mut queries = vec![0f32; out.len()];
         let mut keys = vec![0f32; kv_width];
-        for (row, qkv) in values.as_slice().chunks_exact(width).enumerate() {
+        for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
             let query = &mut queries[row * q_width..(row + 1) * q_width];
-            match &norms {
-                Some((Some(q_norm), Some(k_norm))) => {
-                    norm::rms_norm_rows(isa, q, q_norm.as_slice(), self.norm_eps, query);
-                    norm::rms_norm_rows(isa, k, k_norm.as_slice(), self.norm_eps, &mut keys);
+            match norms {
+                Some((q_norm, k_norm)) => {
+                    norm::rms_norm_rows(isa, q, q_norm, self.norm_eps, query);
+                    norm::rms_norm_rows(isa, k, k_norm, self.norm_eps, &mut keys);
                 }
-                _ => {
+                None => {
                     query.copy_from_slice(q);
                     keys.copy_from_slice(k);
                 }
@@ -154,19 +194,13 @@ impl Attention {
             rope::rotate_heads(isa, &mut keys, d, cos, sin);
             kv.write(pass.prefix + row, &keys, v);
         }
-        let mut out = vec![0f32; rows * q_width];
-        tree_attention::attend_rows(isa, spec, &queries, kv, pass.prefix, pass.visible, &mut out);
-        host::tensor(out, [batch, rows, q_width])
+        tree_attention::attend_rows(isa, spec, &queries, kv, pass.prefix, pass.visible, out);
     }
 
-    fn mix_on_device(
-        &self,
-        qkv: Tensor<3>,
-        prefix: usize,
-        pass: &DevicePass,
-        keys: &mut Tensor<4>,
-        values: &mut Tensor<4>,
-    ) -> Tensor<3> {
+    fn mix_on_device(&self, qkv: Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+        let (prefix, Some(pass), LayerKv::Device { keys, values }) = (pass.prefix, &pass.on_device, kv) else {
+            unreachable!("a pass is made for the device its cache lives on")
+        };
         let spec = &self.spec;
         let [batch, rows, _] = qkv.dims();
         let d = spec.head_dim;

@@ -49,6 +49,17 @@ pub struct PassOutput {
     pub taps: Vec<Tensor<3>>,
 }
 
+/// One sequence's rows in a forward pass.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    /// The tokens: as many as the cache has room reserved for.
+    pub tokens: &'a [Token],
+    /// Which of them each of them sees.
+    pub visible: &'a Visible,
+    /// The sequence's cache.
+    pub cache: &'a mut KvCache,
+}
+
 /// A frozen decoder with its weights on a device.
 #[derive(Debug)]
 pub struct Decoder {
@@ -85,12 +96,12 @@ impl Layer {
         })
     }
 
-    fn forward(&self, x: Tensor<3>, eps: f32, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+    fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
         let post = |y: Tensor<3>, weight: &Option<Tensor<1>>| match weight {
             Some(weight) => norm::rms_norm(&y, weight, eps),
             None => y,
         };
-        let attended = self.attention.forward(&norm::rms_norm(&x, &self.input_norm, eps), pass, kv);
+        let attended = self.attention.forward(&norm::rms_norm(&x, &self.input_norm, eps), passes, kvs);
         let x = x + post(attended, &self.post_attention_norm);
         let fed = self.feed_forward.forward(&norm::rms_norm(&x, &self.pre_mlp_norm, eps));
         x + post(fed, &self.post_mlp_norm)
@@ -175,14 +186,37 @@ impl Decoder {
         cache: &mut KvCache,
         taps: &Taps,
     ) -> Result<PassOutput, ModelError> {
-        self.check_tokens(tokens)?;
-        if cache.reserved() != Some(tokens.len()) || visible.rows() != tokens.len() {
-            return Err(CacheError::NotReserved.into());
+        self.forward_batch(&mut [Rows { tokens, visible, cache }], taps)
+    }
+
+    /// One forward pass over rows of several sequences, each with its own cache. On the CPU a sequence's results do not
+    /// depend on which others it is computed with.
+    ///
+    /// # Shapes
+    /// The output has the rows of all sequences, one after another.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary, rows are not the reserved ones, or there are none.
+    pub fn forward_batch(&self, batch: &mut [Rows<'_>], taps: &Taps) -> Result<PassOutput, ModelError> {
+        let mut tokens = vec![];
+        for rows in batch.iter() {
+            self.check_tokens(rows.tokens)?;
+            if rows.cache.reserved() != Some(rows.tokens.len()) || rows.visible.rows() != rows.tokens.len() {
+                return Err(CacheError::NotReserved.into());
+            }
+            tokens.extend_from_slice(rows.tokens);
+        }
+        if tokens.is_empty() {
+            return Err(ModelError::EmptyPrompt);
         }
         let device = self.compute.device();
-        let (prefix, capacity) = (cache.len(), cache.capacity());
-        let KvCache { layers: kv, rope, .. } = cache;
-        let pass = Pass::new(&self.config, rope, visible, prefix, capacity, device);
+        let (mut passes, mut caches) = (vec![], vec![]);
+        for Rows { visible, cache, .. } in batch {
+            let (prefix, capacity) = (cache.len(), cache.capacity());
+            let KvCache { layers, rope, .. } = &mut **cache;
+            passes.push(Pass::new(&self.config, rope, visible, prefix, capacity, device));
+            caches.push(layers.iter_mut());
+        }
         let eps = self.config.norm_eps;
         let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
         let mut tap = |entering: usize, x: &Tensor<3>| {
@@ -190,10 +224,11 @@ impl Decoder {
                 *slot = Some(x.clone());
             }
         };
-        let mut x = self.embedding.look_up(tokens, device);
-        for (i, (layer, kv)) in self.layers.iter().zip(kv.iter_mut()).enumerate() {
+        let mut x = self.embedding.look_up(&tokens, device);
+        for (i, layer) in self.layers.iter().enumerate() {
             tap(i, &x);
-            x = layer.forward(x, eps, &pass, kv);
+            let mut kvs: Vec<&mut LayerKv> = caches.iter_mut().filter_map(Iterator::next).collect();
+            x = layer.forward(x, eps, &passes, &mut kvs);
         }
         tap(self.layers.len(), &x);
         let hidden = norm::rms_norm(&x, &self.final_norm, eps);

@@ -1,5 +1,6 @@
 //! Files that are either whole or absent.
 
+use crate::crash::{self, Point};
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +28,14 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     fill(&mut buffered)?;
     buffered.flush()?;
     drop(buffered);
+    crash::at(Point::AfterWrite);
     if let Some(permissions) = before {
         temporary.as_file().set_permissions(permissions)?;
     }
     temporary.as_file().sync_all()?;
+    crash::at(Point::BeforeRename);
     temporary.persist(&path).map_err(|error| error.error)?;
+    crash::at(Point::BeforeFolderSync);
     // A rename is durable once its folder is. Some systems cannot open folders; there the rename has to do.
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();

@@ -1,4 +1,13 @@
 //! What a run leaves on disk.
 
 pub mod atomic;
+pub mod crash;
+mod error;
+pub mod metrics;
+pub mod plot;
+pub mod provenance;
+pub mod run_dir;
+pub mod table;
 pub mod tensors;
+
+pub use error::RunError;

@@ -1,9 +1,14 @@
 //! One module per verb.
 
 pub mod demo;
+pub mod distill;
+mod distill_preview;
 pub mod doctor;
 pub mod fetch;
 pub mod generate;
 pub mod inspect;
 mod load;
 pub mod logits;
+pub mod pretrain;
+pub mod synth;
+pub mod train;

@@ -1,9 +1,11 @@
 //! The gate of the feed-forward network.
 
+mod gradient;
 mod kernel;
 mod launch;
 pub mod reference;
 
+pub use gradient::silu_gate_tracked;
 pub use kernel::{gate_rows, soft_cap_rows};
 pub use launch::{gate, soft_cap};
 

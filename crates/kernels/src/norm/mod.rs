@@ -1,8 +1,10 @@
 //! Root-mean-square normalisation.
 
+mod gradient;
 mod kernel;
 mod launch;
 pub mod reference;
 
+pub use gradient::rms_norm_tracked;
 pub use kernel::rms_norm as rms_norm_rows;
 pub use launch::rms_norm;

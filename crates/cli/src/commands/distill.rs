@@ -1,0 +1,382 @@
+//! `gorgon distill`: prompts in, training shards out.
+
+use crate::args::Distill;
+use crate::commands::{distill_preview, load};
+use crate::error::Failure;
+use crate::printer::{bytes, count};
+use crate::settings::Settings;
+use crate::{config, fitting};
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
+use gorgon_data::config::{Answers, DistillConfig};
+use gorgon_data::distill::{self, Answering, DistillError, Distillation, Event, Journal};
+use gorgon_data::prompts::{self, Gathered};
+use gorgon_data::render::Renderer;
+use gorgon_data::shard::{self, Row};
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use gorgon_runs::run_dir::RunDir;
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// The journal of answers in the output folder.
+const JOURNAL: &str = "answers.jsonl";
+/// What the answers depend on: a job can only be gone on with if none of it changed.
+const IDENTITY: &str = "identity.json";
+
+pub fn run(args: &Distill, settings: &Settings) -> Result<ExitCode, Failure> {
+    let config: DistillConfig = config::load(&args.config, &args.overrides)?;
+    let job = Job::prepare(config, settings)?;
+    if args.preview.is_none() {
+        job.check_folder(&job.config.out)?;
+    }
+    job.say_plan(settings);
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(n) = args.preview {
+        return job.preview(n, settings);
+    }
+    std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
+    let folder = RunDir::open(&job.config.out)?;
+    job.claim(folder.path(), settings)?;
+    let started = Instant::now();
+    let (rows, without) = match job.config.answers {
+        Answers::Data => (job.given_rows()?, BTreeMap::new()),
+        Answers::Model => match job.answered_rows(folder.path(), settings)? {
+            Some(found) => found,
+            None => {
+                settings.talk.say("stopped; the same command goes on from here");
+                return Ok(ExitCode::FAILURE);
+            }
+        },
+    };
+    job.write(folder.path(), &rows, &without, started, settings)
+}
+
+/// Rows with answers, and how many conversations have none, by reason.
+type Answered = (Vec<Row>, BTreeMap<String, usize>);
+
+/// A job with everything that it needs to know before the model is loaded.
+pub struct Job {
+    pub config: DistillConfig,
+    dir: PathBuf,
+    model: ModelConfig,
+    pub renderer: Renderer,
+    pub gathered: Gathered,
+    transform: Transform,
+}
+
+impl Job {
+    fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
+        let s = &config.sampling;
+        let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
+        let positive = [("max_new_tokens", s.max_new_tokens), ("batch_size", config.batch_size)];
+        if let Some((key, _)) = positive.into_iter().find(|(_, n)| *n == 0) {
+            return Err(Failure::input(format!("{key} = 0: it has to be at least 1")));
+        }
+        if config.prompts.is_empty() && config.synthetic.is_none() {
+            return Err(Failure::input("no prompts: name files with prompts = [..], or a synthetic corpus"));
+        }
+        let dir = load::folder(&config.model, settings)?;
+        let model = ModelConfig::read(&dir)?;
+        let renderer = Renderer::load(&dir)?;
+        if !renderer.has_template() && config.self_talk_turns > 0 {
+            return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
+        }
+        let gathered = prompts::gather(&config, renderer.has_template())?;
+        if gathered.prompts.is_empty() {
+            return Err(Failure::input("there are no prompts"));
+        }
+        Ok(Self { config, dir, model, renderer, gathered, transform })
+    }
+
+    fn say_plan(&self, settings: &Settings) {
+        for report in &self.gathered.reports {
+            settings.talk.say(report.to_string().trim_end());
+        }
+        let n = self.gathered.prompts.len();
+        let turns: usize = self.gathered.prompts.iter().map(|p| p.users.len()).sum();
+        let mut plan = format!("{} conversations, {} turns", count(n as u128), count(turns as u128));
+        if self.gathered.cut_to_one_turn > 0 {
+            let cut = self.gathered.cut_to_one_turn;
+            plan.push_str(&format!("; {cut} cut to one turn, since the model has no chat template"));
+        }
+        if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
+            let capacity = self.capacity();
+            let caches = KvCache::bytes(&self.model, &compute, capacity) * self.config.batch_size as u128;
+            let weights = Checkpoint::open(&self.dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(&compute));
+            plan.push_str(&format!(
+                "; memory: weights {}, caches {} ({} conversations of {capacity} tokens at a time)",
+                bytes(weights as u64),
+                bytes(caches as u64),
+                self.config.batch_size
+            ));
+            let most = turns * self.config.sampling.max_new_tokens;
+            plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
+        }
+        settings.talk.say(plan);
+    }
+
+    fn capacity(&self) -> usize {
+        self.config.max_tokens.min(self.model.max_positions)
+    }
+
+    /// Fails if the folder holds answers of another job. Returns whether it holds this one's.
+    fn check_folder(&self, folder: &Path) -> Result<bool, Failure> {
+        let path = folder.join(IDENTITY);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let known: Value = serde_json::from_slice(&bytes)
+                    .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+                match difference(&known, &self.identity()?) {
+                    None => Ok(true),
+                    Some((key, was, is)) => {
+                        let message = format!("{}: begun with {key} = {was}, now {is}", folder.display());
+                        Err(Failure::input(message).hint("name another folder with out=…, or delete this one"))
+                    }
+                }
+            }
+            Err(_) if folder.join(JOURNAL).exists() => {
+                Err(Failure::input(format!("{}: answers without {IDENTITY}", folder.display())))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Makes the folder this job's, if it is not yet.
+    fn claim(&self, folder: &Path, settings: &Settings) -> Result<(), Failure> {
+        if !self.check_folder(folder)? {
+            config::store(&folder.join("config.toml"), &self.config)?;
+            fitting::write_json(&folder.join(IDENTITY), &self.identity()?)?;
+        }
+        settings.talk.detail(format!("writing to {}", folder.display()));
+        Ok(())
+    }
+
+    /// What answers depend on. The batch size and the output folder are no part of it.
+    fn identity(&self) -> Result<Value, Failure> {
+        let checkpoint = Checkpoint::open(&self.dir)?;
+        let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
+        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let tokenizer = self.renderer.text().path();
+        let mut inputs = BTreeMap::new();
+        for path in &self.config.prompts {
+            inputs.insert(path.display().to_string(), hash_file(path).map_err(|e| failed(path, e))?);
+        }
+        Ok(json!({
+            "model": self.config.model,
+            "model_sha256": hash_folder_weights(&files)?,
+            "tokenizer_sha256": hash_file(tokenizer).map_err(|e| failed(tokenizer, e))?,
+            "answers": self.config.answers,
+            "sampling": self.config.sampling,
+            "max_tokens": self.config.max_tokens,
+            "self_talk_turns": self.config.self_talk_turns,
+            "inputs": inputs,
+            "format": self.config.format,
+            "limit": self.config.limit,
+            "synthetic": self.config.synthetic,
+            "conversations": self.gathered.prompts.len(),
+        }))
+    }
+
+    pub fn given_rows(&self) -> Result<Vec<Row>, Failure> {
+        let pairs: Vec<_> = self.gathered.prompts.iter().zip(&self.gathered.given).collect();
+        let row = |(prompt, given): (&distill::Prompt, &Vec<Option<String>>)| {
+            prompts::given_row(&self.renderer, prompt, given)
+                .map_err(|error| Failure::input(format!("{} line {}: {error}", prompt.source, prompt.line)))
+        };
+        pairs.into_par_iter().map(row).collect()
+    }
+
+    /// The model's answers, or `None` if it was asked to stop.
+    fn answered_rows(&self, folder: &Path, settings: &Settings) -> Result<Option<Answered>, Failure> {
+        let mut journal = Journal::open(&folder.join(JOURNAL))?;
+        if journal.conversations() > 0 {
+            let (done, all) = (journal.conversations(), self.gathered.prompts.len());
+            settings.talk.say(format!("{done} of {all} conversations are answered already"));
+        }
+        if !self.answer(&self.gathered.prompts, &mut journal, settings)? {
+            return Ok(None);
+        }
+        Ok(Some(distill::rows(&self.renderer, &self.gathered.prompts, &journal)?))
+    }
+
+    /// Lets the model answer; false if it was asked to stop.
+    pub fn answer(
+        &self,
+        prompts: &[distill::Prompt],
+        journal: &mut Journal,
+        settings: &Settings,
+    ) -> Result<bool, Failure> {
+        let all = prompts.iter().all(|prompt| journal.is_done(prompt.row));
+        if all {
+            return Ok(true);
+        }
+        let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
+        let rule = RuleChoice::Auto.resolve(&self.transform).rule(self.transform);
+        let answering = Answering {
+            max_new_tokens: self.config.sampling.max_new_tokens,
+            max_tokens: self.config.max_tokens,
+            self_talk_turns: self.config.self_talk_turns,
+            rule: rule.as_ref(),
+            seed: self.config.sampling.seed,
+        };
+        let slots = self.config.batch_size.min(prompts.len());
+        let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots };
+        let stop = fitting::stop_flag()?;
+        let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
+        let finished = distill::distill(&with, prompts, journal, &stop, &mut |event| meter.count(event));
+        meter.bar.finish_and_clear();
+        let finished = finished.map_err(|error| match error {
+            DistillError::Unsound { .. } => Failure::run(error),
+            error => Failure::input(error),
+        })?;
+        journal.sync()?;
+        Ok(finished)
+    }
+
+    fn preview(&self, n: usize, settings: &Settings) -> Result<ExitCode, Failure> {
+        let prompts = &self.gathered.prompts[..n.min(self.gathered.prompts.len())];
+        let rows = match self.config.answers {
+            Answers::Data => self.given_rows()?.into_iter().take(n).collect(),
+            Answers::Model => {
+                let folder = tempfile::tempdir().map_err(Failure::run)?;
+                let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
+                self.answer(prompts, &mut journal, settings)?;
+                distill::rows(&self.renderer, prompts, &journal)?.0
+            }
+        };
+        distill_preview::show(&rows, &self.renderer)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write(
+        &self,
+        folder: &Path,
+        rows: &[Row],
+        without: &BTreeMap<String, usize>,
+        started: Instant,
+        settings: &Settings,
+    ) -> Result<ExitCode, Failure> {
+        check_masks(rows)?;
+        let identity = self.identity()?;
+        let metadata = metadata(&identity);
+        let mut written = 0;
+        for (i, part) in rows.chunks(shard::ROWS_PER_SHARD).enumerate() {
+            let path = folder.join(shard::file_name(i));
+            shard::write(&path, part, &metadata).map_err(|e| Failure::run(format!("{}: {e}", path.display())))?;
+            written += 1;
+        }
+        let tokens: usize = rows.iter().map(|row| row.example.ids.len()).sum();
+        let labels: usize = rows.iter().map(|row| row.example.labels()).sum();
+        let cut = rows.iter().flat_map(|row| &row.ends).filter(|end| *end == distill::LENGTH).count();
+        let report = json!({
+            "conversations": rows.len(), "tokens": tokens, "assistant_tokens": labels, "answers_cut_off": cut,
+            "conversations_without_answers": without, "shards": written,
+            "files": self.gathered.reports.iter().map(|report| report.to_json()).collect::<Vec<_>>(),
+            "cut_to_one_turn": self.gathered.cut_to_one_turn, "out": folder.display().to_string(),
+        });
+        fitting::write_json(&folder.join("report.json"), &report)?;
+        if settings.json {
+            crate::printer::document(&report.to_string());
+        }
+        settings.talk.say(format!(
+            "{} conversations, {} tokens, {} of them the assistant's, {cut} answers cut off; {written} shards in {} ({:.1} s)",
+            rows.len(),
+            count(tokens as u128),
+            count(labels as u128),
+            folder.display(),
+            started.elapsed().as_secs_f64()
+        ));
+        for (reason, n) in without {
+            settings.talk.say(format!("{n} conversations have no answer: {reason}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A conversation without a label would teach nothing, and says that something is wrong with the template or the data.
+fn check_masks(rows: &[Row]) -> Result<(), Failure> {
+    if let Some(row) = rows.iter().find(|row| row.example.labels() == 0) {
+        let message = format!("{} line {} ({}): its loss mask is empty", row.source, row.line, row.id);
+        return Err(Failure::input(message).hint("look at it with gorgon distill --preview"));
+    }
+    if rows.is_empty() {
+        return Err(Failure::input("no conversation has an answer: there is nothing to train on"));
+    }
+    Ok(())
+}
+
+/// The first key in which two documents differ.
+fn difference(was: &Value, is: &Value) -> Option<(String, String, String)> {
+    let (Some(a), Some(b)) = (was.as_object(), is.as_object()) else {
+        return (was != is).then(|| (String::new(), was.to_string(), is.to_string()));
+    };
+    let keys = a.keys().chain(b.keys());
+    keys.into_iter().find_map(|key| {
+        let null = Value::Null;
+        let (key, was, is) = (key.clone(), a.get(key).unwrap_or(&null), b.get(key).unwrap_or(&null));
+        let (inner, was, is) = difference(was, is)?;
+        Some((if inner.is_empty() { key } else { format!("{key}.{inner}") }, was, is))
+    })
+}
+
+fn metadata(identity: &Value) -> BTreeMap<String, String> {
+    let mut metadata = BTreeMap::from([("gorgon.schema".to_owned(), "1".to_owned())]);
+    for (key, value) in identity.as_object().into_iter().flatten() {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        metadata.insert(format!("gorgon.{key}"), text);
+    }
+    metadata
+}
+
+/// Progress of answering.
+struct Meter<'a> {
+    bar: ProgressBar,
+    settings: &'a Settings,
+    started: Instant,
+    tokens: usize,
+    answers: usize,
+    conversations: usize,
+    total: usize,
+    before: usize,
+}
+
+impl<'a> Meter<'a> {
+    fn new(total: usize, before: usize, settings: &'a Settings) -> Self {
+        let bar = if settings.progress { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} conversations · {msg} · {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_position(before as u64);
+        bar.reset_eta();
+        let started = Instant::now();
+        Self { bar, settings, started, tokens: 0, answers: 0, conversations: 0, total, before }
+    }
+
+    fn count(&mut self, event: Event) {
+        match event {
+            Event::Answer(tokens) => {
+                self.tokens += tokens;
+                self.answers += 1;
+            }
+            Event::Conversation => self.conversations += 1,
+        }
+        let speed = self.tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
+        self.bar.set_position((self.before + self.conversations) as u64);
+        self.bar.set_message(format!("{speed:.0} tokens/s"));
+        // A line every tenth where there is no bar.
+        let step = (self.total / 10).max(1);
+        if !self.settings.progress && event == Event::Conversation && self.conversations.is_multiple_of(step) {
+            let done = self.before + self.conversations;
+            self.settings.talk.say(format!("{done}/{} conversations · {speed:.0} tokens/s", self.total));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `kill -9` at any moment costs work, never rows or bits.
+#![cfg(unix)]
+
+mod chain;
+
+use chain::{Job, finished, start};
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+/// How often each job is killed at random moments: few by default, `GORGON_TEST_KILLS` for more.
+fn kills() -> u32 {
+    std::env::var("GORGON_TEST_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5)
+}
+
+/// A sequence of delays in milliseconds, the same in every run.
+fn delays(longest: u64) -> impl Iterator<Item = Duration> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Duration::from_millis((state >> 33) % longest)
+    })
+}
+
+/// Starts the program and kills it after a while. Returns whether it was killed at work.
+fn kill_after(args: &[&str], delay: Duration) -> bool {
+    let mut child = start(args, &[]);
+    std::thread::sleep(delay);
+    let _ = child.kill();
+    child.wait_with_output().unwrap().status.signal() == Some(9)
+}
+
+/// Runs the program to a named point, where it dies. Returns false if it never got there.
+fn dies_at(args: &[&str], point: &str, occurrence: usize) -> bool {
+    let at = format!("{point}:{occurrence}");
+    let output = start(args, &[("GORGON_CRASH_AT", &at)]).wait_with_output().unwrap();
+    let killed = output.status.signal() == Some(9);
+    assert!(killed || output.status.success(), "{at}: {}", String::from_utf8_lossy(&output.stderr));
+    killed
+}
+
+const POINTS: [&str; 3] = ["after-write", "before-rename", "before-folder-sync"];
+
+#[test]
+fn a_killed_distillation_loses_and_doubles_no_row() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    let job = Job::new();
+    let config = job.text("distill.toml");
+    let mut killed = 0;
+    for (i, delay) in delays(150).take(4 * kills() as usize).enumerate() {
+        let batch = format!("batch_size={}", 1 + i % 5);
+        killed += u32::from(kill_after(&["distill", "-c", &config, &batch], delay));
+        if killed == kills() {
+            break;
+        }
+    }
+    job.distill(&[]);
+    assert_eq!(job.shards(), whole.shards());
+}
+
+#[test]
+fn a_distillation_that_dies_at_a_named_point_goes_on() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    let mut deaths = 0;
+    for point in POINTS {
+        for occurrence in 1.. {
+            let job = Job::new();
+            let config = job.text("distill.toml");
+            if !dies_at(&["distill", "-c", &config], point, occurrence) {
+                break;
+            }
+            deaths += 1;
+            job.distill(&[]);
+            assert_eq!(job.shards(), whole.shards(), "{point}:{occurrence}");
+            let files = std::fs::read_dir(job.path("data")).unwrap().map(|e| e.unwrap().file_name());
+            let left: Vec<_> = files.filter(|name| name.to_string_lossy().ends_with(".tmp")).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+    // The config, the identity, a shard and the report.
+    assert!(deaths >= 12, "{deaths}");
+}
+
+/// Goes on with the run there is, or begins one.
+fn train_args(job: &Job) -> Vec<String> {
+    let mut args = vec!["train".to_owned(), "-c".into(), job.text("train.toml")];
+    if let Some(run) = job.run() {
+        args.extend(["--resume".into(), run.to_str().unwrap().into()]);
+    }
+    args
+}
+
+/// Every step and every evaluation stands in the metrics once.
+fn check_metrics(job: &Job) {
+    let text = std::fs::read_to_string(job.run().unwrap().join("metrics.jsonl")).unwrap();
+    let (mut steps, mut evaluations) = (vec![], vec![]);
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let step = record["step"].as_u64().unwrap();
+        if record.get("evaluation").is_some() { evaluations.push(step) } else { steps.push(step) }
+    }
+    assert_eq!(steps, (1..=12).collect::<Vec<_>>());
+    assert_eq!(evaluations.iter().collect::<BTreeSet<_>>().len(), evaluations.len());
+    assert_eq!(evaluations, [4, 8, 12]);
+}
+
+#[test]
+fn a_killed_training_ends_with_the_same_bits() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    whole.train(&[]);
+    check_metrics(&whole);
+    let job = Job::new();
+    job.distill(&[]);
+    let mut killed = 0;
+    for delay in delays(250).take(4 * kills() as usize) {
+        let args = train_args(&job);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        killed += u32::from(kill_after(&args, delay));
+        if killed == kills() {
+            break;
+        }
+    }
+    let args = train_args(&job);
+    finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    assert_eq!(job.weights(), whole.weights());
+    check_metrics(&job);
+}
+
+#[test]
+fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    whole.train(&[]);
+    // Every occurrence in the long form, some of each point in the short one.
+    let stride = if kills() > 5 { 1 } else { 7 };
+    let mut deaths = 0;
+    for (i, point) in POINTS.into_iter().enumerate() {
+        for occurrence in (1 + i..).step_by(stride) {
+            let job = Job::new();
+            job.distill(&[]);
+            let args = train_args(&job);
+            if !dies_at(&args.iter().map(String::as_str).collect::<Vec<_>>(), point, occurrence) {
+                break;
+            }
+            deaths += 1;
+            let args = train_args(&job);
+            finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+            assert_eq!(job.weights(), whole.weights(), "{point}:{occurrence}");
+            check_metrics(&job);
+        }
+    }
+    assert!(deaths >= 9, "{deaths}");
+}
+
+/// Ctrl-C saves and says how to go on; going on ends with the same bits.
+#[test]
+fn an_interrupted_training_saves() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    whole.train(&[]);
+    let job = Job::new();
+    job.distill(&[]);
+    let more = ["training.steps=100000", "training.save_every=0", "training.eval_every=0"];
+    let config = job.text("train.toml");
+    let child = start(&[&["train", "-c", &config][..], &more].concat(), &[]);
+    // It has begun to train when it has recorded a step.
+    let metrics =
+        || job.run().map(|run| run.join("metrics.jsonl")).filter(|path| path.metadata().is_ok_and(|m| m.len() > 0));
+    while metrics().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("gorgon train -c") && said.contains("--resume"), "{said}");
+    let run = job.run().unwrap();
+    let saved = std::fs::read_dir(&run).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    assert_eq!(saved.filter(|name| name.starts_with("step-")).count(), 1);
+}

@@ -1,0 +1,215 @@
+//! Pretraining, distilling and training through the command line.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone, finished};
+use gorgon::{json, refused, stderr, stdout};
+use serde_json::Value;
+use std::fmt::Write;
+
+#[test]
+fn the_chain_ends_in_heads_that_are_recognised() {
+    let job = Job::new();
+    job.distill(&[]);
+    let report: Value = serde_json::from_slice(&std::fs::read(job.path("data/report.json")).unwrap()).unwrap();
+    assert_eq!(report["conversations"], 60);
+    assert!(report["assistant_tokens"].as_u64().unwrap() > 500);
+    let before = std::fs::read(backbone().join("model.safetensors")).unwrap();
+    let document = json(&finished(&["train", "-c", &job.text("train.toml"), "--json"], &[]));
+    assert_eq!(std::fs::read(backbone().join("model.safetensors")).unwrap(), before);
+    let evaluation = &document["evaluation"];
+    for key in ["top1", "top5", "head_loss"] {
+        assert_eq!(evaluation[key].as_array().unwrap().len(), 3, "{key}");
+    }
+    assert!(evaluation["length_tree"].as_f64().unwrap() >= evaluation["length_chain"].as_f64().unwrap());
+    let heads = document["heads"].as_str().unwrap();
+    let inspected = json(&finished(&["inspect", heads, "--json"], &[]));
+    assert!(inspected.to_string().contains("medusa"), "{inspected}");
+    assert_eq!(inspected["problems"].as_array().map(Vec::len).unwrap_or(0), 0, "{inspected}");
+    let run = job.run().unwrap();
+    for name in
+        ["config.toml", "provenance.json", "metrics.jsonl", "log.txt", "best", "plots/loss.svg", "plots/length.svg"]
+    {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+    // The resolved config is a config: it repeats the run, bit for bit.
+    let first = job.weights();
+    finished(&["train", "-c", run.join("config.toml").to_str().unwrap()], &[]);
+    assert!(job.run().unwrap() != run);
+    assert_eq!(job.weights(), first);
+}
+
+#[test]
+fn cached_and_computed_states_train_the_same_heads() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let computed = job.weights();
+    job.train(&["cache_features=true"]);
+    assert!(job.run().unwrap().join("features.f32").is_file());
+    assert_eq!(job.weights(), computed);
+    // How a step is cut into micro-batches changes the order of sums, hence bits, but not what is learnt.
+    job.train(&["medusa.own_lm_heads=true", "medusa.blocks=2", "medusa.heads=2"]);
+    let heads = job.run().unwrap().join("heads");
+    let inspected = json(&finished(&["inspect", heads.to_str().unwrap(), "--json"], &[]));
+    assert_eq!(inspected["problems"].as_array().map(Vec::len).unwrap_or(0), 0, "{inspected}");
+}
+
+#[test]
+fn given_answers_can_be_trained_on() {
+    let job = Job::new();
+    job.distill(&["answers=data"]);
+    let report: Value = serde_json::from_slice(&std::fs::read(job.path("data/report.json")).unwrap()).unwrap();
+    assert_eq!(report["answers_cut_off"], 0);
+    job.train(&[]);
+    let preview = finished(&["distill", "-c", &job.text("distill.toml"), "answers=data", "--preview", "3"], &[]);
+    let shown = stdout(&preview);
+    assert_eq!(shown.matches("--- row").count(), 3, "{shown}");
+    // Labels stand in brackets where there is no colour; every answer ends with its end token.
+    assert!(shown.contains("[<|end|>]") && shown.contains("<|assistant|>["), "{shown}");
+}
+
+#[test]
+fn dry_runs_write_nothing() {
+    let job = Job::new();
+    let plan = finished(&["distill", "-c", &job.text("distill.toml"), "--dry-run"], &[]);
+    assert!(stderr(&plan).contains("60 conversations"), "{}", stderr(&plan));
+    assert!(!job.path("data").exists());
+    job.distill(&[]);
+    let plan = finished(&["train", "-c", &job.text("train.toml"), "--dry-run"], &[]);
+    let said = stderr(&plan);
+    assert!(said.contains("3 heads") && said.contains("memory") && said.contains("disk"), "{said}");
+    assert!(!job.path("runs").exists());
+}
+
+#[test]
+fn wrong_configs_are_refused_in_a_line() {
+    let job = Job::new();
+    let (distill, train) = (job.text("distill.toml"), job.text("train.toml"));
+    refused(&["train", "-c", &train], &["data"]);
+    refused(&["train", "-c", "/no/such.toml"], &["/no/such.toml"]);
+    refused(&["distill", "-c", &distill, "sampling.temperatur=1"], &["temperatur"]);
+    refused(&["distill", "-c", &distill, "sampling.temperature=-1"], &["temperature"]);
+    refused(&["distill", "-c", &distill, "batch_size=0"], &["batch_size"]);
+    refused(&["distill", "-c", &distill, "nonsense"], &["nonsense"]);
+    refused(&["distill", "-c", &distill, "prompts=[\"/no/such.jsonl\"]"], &["/no/such.jsonl"]);
+    refused(&["distill", "-c", &distill, "model=\"/no/such/model\""], &["/no/such/model"]);
+    job.distill(&[]);
+    refused(&["distill", "-c", &distill, "sampling.seed=77"], &["sampling.seed", "4", "77"]);
+    for (given, word) in [
+        ("medusa.heads=0", "medusa.heads"),
+        ("medusa.heads=99", "medusa.heads"),
+        ("training.learning_rate=-1", "learning_rate"),
+        ("training.learning_rate=nan", "learning_rate"),
+        ("training.optimizer=sgd", "sgd"),
+        ("training.warmup=2", "warmup"),
+        ("training.max_tokens=2", "label"),
+        ("held_out=1.5", "held_out"),
+        ("method=\"eagle\"", "eagle"),
+        ("medusa.typo=1", "typo"),
+    ] {
+        refused(&["train", "-c", &train, given], &[word]);
+    }
+    job.write("broken.toml", "method = ");
+    refused(&["train", "-c", &job.text("broken.toml")], &["broken.toml"]);
+}
+
+#[test]
+fn damaged_shards_are_refused_by_name() {
+    let job = Job::new();
+    job.distill(&[]);
+    let shard = job.path("data/shard-00000.parquet");
+    let bytes = std::fs::read(&shard).unwrap();
+    for cut in [0, 10, bytes.len() / 2, bytes.len() - 3] {
+        std::fs::write(&shard, &bytes[..cut]).unwrap();
+        refused(&["train", "-c", &job.text("train.toml")], &["shard-00000.parquet"]);
+    }
+}
+
+/// The broken lines, a dozen kinds and more.
+fn broken() -> Vec<Vec<u8>> {
+    let mut long = br#"{"id": "long", "prompt": ""#.to_vec();
+    long.resize(10 << 20, b'x');
+    long.extend(br#""}"#);
+    let text = |line: &str| line.as_bytes().to_vec();
+    vec![
+        text(r#"{"id": "a", "conversations": ["#),
+        text(r#"{"id": "b", "conversations": [{"from": "wizard", "value": "hi"}]}"#),
+        text(r#"{"id": "c", "conversations": [{"from": "human", "value": "  "}]}"#),
+        text(r#"{"id": "d", "conversations": [{"from": "gpt", "value": "hello"}]}"#),
+        long,
+        b"{\"id\": \"f\", \"prompt\": \"\xff\xfe\"}".to_vec(),
+        text(r#"{"id": "g", "prompt": "\ud800"}"#),
+        text(r#"{"id": "h", "prompt": null}"#),
+        text(r#"{"id": "i", "prompt": 42}"#),
+        text(r#"{"id": "good-3", "prompt": "a second one of this name"}"#),
+        text(r#"{"id": "k", "weather": "fine"}"#),
+        text(&format!("{}{}", "[".repeat(5000), "]".repeat(5000))),
+        text(r#"{"id": "m", "conversations": []}"#),
+        text("7"),
+        text(r#"{"id": "o", "conversations": {"from": "human", "value": "hi"}}"#),
+    ]
+}
+
+/// Broken lines end in a finished run, an exact report, and the weights that the clean lines alone give.
+#[test]
+fn broken_lines_change_nothing_but_the_report() {
+    let good = |i: usize| {
+        format!(r#"{{"id": "good-{i}", "conversations": [{{"from": "human", "value": "What is {i} + {}?"}}]}}"#, i % 9)
+    };
+    let bad = broken();
+    let (mut mixed, mut clean, mut lines, mut line) = (vec![], String::new(), vec![], 0usize);
+    // One in a hundred lines is broken.
+    for i in 0..100 * bad.len() - bad.len() {
+        writeln!(clean, "{}", good(i)).unwrap();
+        mixed.extend(good(i).into_bytes());
+        mixed.push(b'\n');
+        line += 1;
+        if i % 99 == 50 {
+            mixed.extend(&bad[i / 99]);
+            mixed.push(b'\n');
+            line += 1;
+            lines.push(line);
+        }
+    }
+    let train = |name: &str, bytes: &[u8]| {
+        let job = Job::new();
+        std::fs::write(job.path("prompts.jsonl"), bytes).unwrap();
+        let prompts = format!("prompts=[{:?}]", job.path("prompts.jsonl"));
+        job.write(
+            "distill.toml",
+            &std::fs::read_to_string(job.path("distill.toml"))
+                .unwrap()
+                .replace("[synthetic]\ndialogues = 60\nseed = 9\n", ""),
+        );
+        job.distill(&[&prompts, "sampling.max_new_tokens=6", "batch_size=16"]);
+        job.train(&[]);
+        let report: Value = serde_json::from_slice(&std::fs::read(job.path("data/report.json")).unwrap()).unwrap();
+        assert_eq!(report["conversations"], 99 * bad.len(), "{name}");
+        (job.weights(), report)
+    };
+    let (clean_weights, clean_report) = train("clean", clean.as_bytes());
+    let (mixed_weights, mixed_report) = train("mixed", &mixed);
+    assert_eq!(mixed_weights, clean_weights);
+    assert_eq!(clean_report["files"][0]["skipped"].as_array().map(Vec::len), Some(0));
+    let skipped = mixed_report["files"][0]["skipped"].as_array().unwrap();
+    let found: Vec<usize> = skipped.iter().map(|s| s["line"].as_u64().unwrap() as usize).collect();
+    assert_eq!(found, lines);
+}
+
+#[test]
+fn the_corpus_is_written_and_examined() {
+    let job = Job::new();
+    let out = job.text("held.jsonl");
+    finished(&["synth", "--held-out", "--dialogues", "30", "--out", &out], &[]);
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(text.lines().count(), 30);
+    assert_eq!(stdout(&finished(&["synth", "--held-out", "--dialogues", "30"], &[])), text);
+    let kinds = json(&finished(
+        &["synth", "--check", backbone().to_str().unwrap(), "--dialogues", "12", "--kind", "sum", "--json"],
+        &[],
+    ));
+    assert_eq!(kinds["kinds"]["sum"]["checked"], 12);
+    refused(&["synth", "--kind", "alchemy"], &["alchemy"]);
+}

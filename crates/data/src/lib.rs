@@ -1,0 +1,11 @@
+//! Prompts in, training shards out.
+
+pub mod config;
+pub mod distill;
+pub mod pack;
+pub mod prompts;
+pub mod render;
+pub mod shard;
+pub mod source;
+pub mod synth;
+pub mod vocabulary;

@@ -1,0 +1,121 @@
+//! Which examples go into which batch.
+
+use gorgon_core::accept::draws::Seeded;
+use std::sync::{Arc, Mutex};
+
+/// Batches of whole examples, shuffled anew in every epoch. What is in a step is a function of its number alone.
+#[derive(Debug)]
+pub struct Packing {
+    lengths: Vec<usize>,
+    budget_tokens: usize,
+    batches_per_step: usize,
+    seed: u64,
+    /// The epoch looked at last: laying one out takes a moment.
+    last: Mutex<Option<(u64, Batches)>>,
+}
+
+/// The examples of each micro-batch of an epoch.
+type Batches = Arc<Vec<Vec<usize>>>;
+
+impl Packing {
+    /// Packs examples of these lengths into micro-batches of at most `budget_tokens` (longer examples get one of their
+    /// own), `batches_per_step` to a step.
+    pub fn new(lengths: Vec<usize>, budget_tokens: usize, batches_per_step: usize, seed: u64) -> Self {
+        Self { lengths, budget_tokens, batches_per_step: batches_per_step.max(1), seed, last: Mutex::new(None) }
+    }
+
+    /// Number of examples.
+    pub fn examples(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Tokens of all examples.
+    pub fn tokens(&self) -> usize {
+        self.lengths.iter().sum()
+    }
+
+    /// Steps that one pass over the examples takes, roughly: packing differs a little between epochs.
+    pub fn steps_per_epoch(&self) -> u64 {
+        let batches = self.epoch(0).len().div_ceil(self.batches_per_step);
+        batches.max(1) as u64
+    }
+
+    /// The examples of each micro-batch of step `step`.
+    pub fn step(&self, step: u64) -> Vec<Vec<usize>> {
+        if self.lengths.is_empty() {
+            return vec![];
+        }
+        // Every epoch counts as many steps as the first, so that a step's place does not depend on the ones before. A
+        // batch beyond an epoch's last is taken from its start.
+        let per_epoch = self.steps_per_epoch();
+        let batches = self.epoch(step / per_epoch);
+        let first = (step % per_epoch) as usize * self.batches_per_step;
+        (first..first + self.batches_per_step).map(|i| batches[i % batches.len()].clone()).collect()
+    }
+
+    fn epoch(&self, epoch: u64) -> Batches {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((known, batches)) = &*last
+            && *known == epoch
+        {
+            return batches.clone();
+        }
+        let batches = Arc::new(self.lay_out(epoch));
+        *last = Some((epoch, batches.clone()));
+        batches
+    }
+
+    fn lay_out(&self, epoch: u64) -> Vec<Vec<usize>> {
+        let mut draws = Seeded::stream(self.seed, epoch);
+        let mut order: Vec<usize> = (0..self.lengths.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, ((draws.uniform() * (i + 1) as f64) as usize).min(i));
+        }
+        let (mut batches, mut batch, mut tokens) = (vec![], vec![], 0);
+        for example in order {
+            let length = self.lengths[example];
+            if tokens + length > self.budget_tokens && !batch.is_empty() {
+                batches.push(std::mem::take(&mut batch));
+                tokens = 0;
+            }
+            batch.push(example);
+            tokens += length;
+        }
+        if !batch.is_empty() {
+            batches.push(batch);
+        }
+        batches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packing() -> Packing {
+        Packing::new((0..100).map(|i| 5 + i * 7 % 40).collect(), 64, 3, 9)
+    }
+
+    #[test]
+    fn an_epoch_has_every_example_and_no_batch_beyond_its_budget() {
+        let packing = packing();
+        let mut seen: Vec<usize> =
+            (0..packing.steps_per_epoch()).flat_map(|step| packing.step(step)).flatten().collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        let batches = (0..40).flat_map(|step| packing.step(step));
+        batches.for_each(|batch| assert!(batch.iter().map(|&i| packing.lengths[i]).sum::<usize>() <= 64));
+    }
+
+    #[test]
+    fn a_step_is_the_same_in_any_order() {
+        let forwards: Vec<_> = (0..60).map(|step| packing().step(step)).collect();
+        let one = packing();
+        for step in (0..60).rev() {
+            assert_eq!(one.step(step), forwards[step as usize]);
+        }
+        assert_ne!(forwards[0], forwards[one.steps_per_epoch() as usize]);
+        assert_eq!(forwards[0].len(), 3);
+    }
+}

@@ -1,0 +1,250 @@
+//! Conversations as token ids, with an exact mask of the assistant's tokens.
+//!
+//! A [`Transcript`] grows turn by turn, as serving does: the prompt up to where the assistant begins is rendered by the
+//! model's chat template and tokenised; the answer's tokens follow, as they were sampled or as the given text reads.
+//! Only those are labels. What the template writes between turns is tokenised apart and is none.
+
+use gorgon_core::Token;
+use gorgon_model::config::{ConfigError, ModelConfig};
+use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
+use gorgon_model::text::{Text, TextError};
+use serde_json::Value;
+use std::path::Path;
+
+/// Why a conversation cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The model's config.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The tokenizer.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The template writes earlier turns otherwise than they were answered.
+    #[error("the chat template rewrites earlier turns, so what was answered is not what it shows")]
+    Rewrites,
+    /// A base model has no turns.
+    #[error("the model has no chat template: a conversation has one turn and no system prompt")]
+    NoTemplate,
+}
+
+/// Token ids with the assistant's marked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Example {
+    /// The tokens.
+    pub ids: Vec<Token>,
+    /// True for tokens of the assistant, its end token included: those the model has to learn to write.
+    pub assistant: Vec<bool>,
+}
+
+impl Example {
+    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there and the
+    /// assistant's. In the 1-based count of the formulas, head `k` at `t` counts iff `x_{t+k+1}` is the assistant's.
+    pub fn counts(&self, head: usize, t: usize) -> bool {
+        self.assistant.get(t + head + 2).copied().unwrap_or(false)
+    }
+
+    /// Number of assistant tokens.
+    pub fn labels(&self) -> usize {
+        self.assistant.iter().filter(|&&own| own).count()
+    }
+
+    /// Drops tokens from `length` on.
+    pub fn truncate(&mut self, length: usize) {
+        self.ids.truncate(length);
+        self.assistant.truncate(length);
+    }
+}
+
+/// A model's tokenizer and chat template.
+#[derive(Clone, Debug)]
+pub struct Renderer {
+    text: Text,
+    template: Option<ChatTemplate>,
+    end_tokens: Vec<Token>,
+}
+
+impl Renderer {
+    /// Those of a model folder. A model without a chat template reads prompts as plain text.
+    ///
+    /// # Errors
+    /// When config, tokenizer or template cannot be read.
+    pub fn load(dir: &Path) -> Result<Self, RenderError> {
+        let config = ModelConfig::read(dir)?;
+        let text = Text::load(dir)?;
+        text.check_vocab(config.vocab_size)?;
+        let template = match ChatTemplate::load(dir) {
+            Ok(template) => Some(template),
+            Err(TemplateError::Missing { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { text, template, end_tokens: config.eos_tokens })
+    }
+
+    /// The tokenizer.
+    pub fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// Whether the model has a chat template: without one, a conversation is one prompt and its continuation.
+    pub fn has_template(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// Tokens that end an answer.
+    pub fn end_tokens(&self) -> &[Token] {
+        &self.end_tokens
+    }
+
+    /// An empty transcript.
+    ///
+    /// # Errors
+    /// When there is a system prompt and no chat template.
+    pub fn transcript(&self, system: Option<&str>) -> Result<Transcript<'_>, RenderError> {
+        if system.is_some() && self.template.is_none() {
+            return Err(RenderError::NoTemplate);
+        }
+        let messages = system.iter().map(|system| message("system", system)).collect();
+        Ok(Transcript { renderer: self, messages, written: String::new(), example: Example::default() })
+    }
+
+    /// A conversation with its given answers.
+    ///
+    /// # Errors
+    /// When the template or the tokenizer refuses it.
+    pub fn conversation<'a>(
+        &self,
+        system: Option<&str>,
+        turns: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Example, RenderError> {
+        let mut transcript = self.transcript(system)?;
+        for (user, assistant) in turns {
+            transcript.ask(user)?;
+            transcript.answer(assistant)?;
+        }
+        Ok(transcript.into_example())
+    }
+
+    fn render(&self, messages: &[Value], open: bool) -> Result<String, RenderError> {
+        let Some(template) = &self.template else { return Err(RenderError::NoTemplate) };
+        let render = Render { add_generation_prompt: open, ..Render::default() };
+        Ok(template.render(messages, &render)?)
+    }
+}
+
+/// A conversation as it grows.
+#[derive(Clone, Debug)]
+pub struct Transcript<'a> {
+    renderer: &'a Renderer,
+    messages: Vec<Value>,
+    /// The text of all tokens so far.
+    written: String,
+    example: Example,
+}
+
+impl Transcript<'_> {
+    /// The tokens so far.
+    pub fn example(&self) -> &Example {
+        &self.example
+    }
+
+    /// The tokens of the finished conversation.
+    pub fn into_example(self) -> Example {
+        self.example
+    }
+
+    /// Appends a user's turn, up to where the assistant begins.
+    ///
+    /// # Errors
+    /// When the template refuses it or writes earlier turns otherwise than they are; nothing is appended then.
+    pub fn ask(&mut self, user: &str) -> Result<(), RenderError> {
+        if self.renderer.template.is_none() {
+            if !self.example.ids.is_empty() {
+                return Err(RenderError::NoTemplate);
+            }
+            let ids = self.renderer.text.encode(user, true)?;
+            self.written.push_str(user);
+            self.append(ids, |_| false);
+            return Ok(());
+        }
+        let mut messages = self.messages.clone();
+        messages.push(message("user", user));
+        let rendered = self.renderer.render(&messages, true)?;
+        let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
+        // The template writes the special tokens itself.
+        let ids = self.renderer.text.encode(new, false)?;
+        self.append(ids, |_| false);
+        (self.messages, self.written) = (messages, rendered);
+        Ok(())
+    }
+
+    /// The tokens that open a user's turn: after them, a model that plays both roles writes one.
+    ///
+    /// # Errors
+    /// When there is no template, or it does not show where a turn begins.
+    pub fn user_opening(&self) -> Result<Vec<Token>, RenderError> {
+        // Any text that no template writes of its own.
+        const MARK: &str = "\u{e000}\u{e001}\u{e000}";
+        let mut messages = self.messages.clone();
+        messages.push(message("user", MARK));
+        let rendered = self.renderer.render(&messages, false)?;
+        let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
+        let (opening, _) = new.split_once(MARK).ok_or(RenderError::Rewrites)?;
+        Ok(self.renderer.text.encode(opening, false)?)
+    }
+
+    /// Appends the tokens of a sampled answer as they are.
+    ///
+    /// # Errors
+    /// When they cannot be decoded.
+    pub fn answer_ids(&mut self, ids: &[Token]) -> Result<(), RenderError> {
+        let ended = ids.last().is_some_and(|last| self.renderer.end_tokens.contains(last));
+        let said = &ids[..ids.len() - usize::from(ended)];
+        let content = self.renderer.text.decode(said, true)?;
+        self.written.push_str(&self.renderer.text.decode(said, false)?);
+        if let (true, Some(&last)) = (ended, ids.last()) {
+            self.written.push_str(&self.renderer.text.decode(&[last], false)?);
+        }
+        self.messages.push(message("assistant", &content));
+        self.append(ids.to_vec(), |_| true);
+        Ok(())
+    }
+
+    /// Appends a given answer. Its labels end with the first end token that the template writes after it.
+    ///
+    /// # Errors
+    /// When the template refuses it or writes earlier turns otherwise than they are; nothing is appended then.
+    pub fn answer(&mut self, content: &str) -> Result<(), RenderError> {
+        if self.renderer.template.is_none() {
+            let mut ids = self.renderer.text.encode(content, false)?;
+            ids.extend(self.renderer.end_tokens.first());
+            self.append(ids, |_| true);
+            return Ok(());
+        }
+        let mut messages = self.messages.clone();
+        messages.push(message("assistant", content));
+        let rendered = self.renderer.render(&messages, false)?;
+        let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
+        // Some templates trim what they are given.
+        let (lead, content) = match (new.find(content), new.find(content.trim())) {
+            (Some(at), _) => (at, content),
+            (None, Some(at)) => (at, content.trim()),
+            (None, None) => return Err(RenderError::Rewrites),
+        };
+        let ids = self.renderer.text.encode(&new[..lead + content.len()], false)?;
+        let rest = self.renderer.text.encode(&new[lead + content.len()..], false)?;
+        let end = rest.iter().position(|id| self.renderer.end_tokens.contains(id));
+        self.append(ids, |_| true);
+        self.append(rest, |i| end.is_some_and(|end| i <= end));
+        (self.messages, self.written) = (messages, rendered);
+        Ok(())
+    }
+
+    fn append(&mut self, ids: Vec<Token>, label: impl Fn(usize) -> bool) {
+        self.example.assistant.extend((0..ids.len()).map(label));
+        self.example.ids.extend(ids);
+    }
+}

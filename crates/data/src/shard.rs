@@ -1,0 +1,278 @@
+//! Training shards: Parquet files of token ids with masks.
+//!
+//! | column | Arrow type | what |
+//! |---|---|---|
+//! | `row` | `UInt64` | number of the conversation among all that were kept, from 0 |
+//! | `id` | `Utf8` | its id in the source |
+//! | `source` | `Utf8` | the file it came from |
+//! | `line` | `UInt64` | where it starts there, from 1 |
+//! | `category` | `Utf8`, nullable | its category, if it has one |
+//! | `turns` | `UInt32` | answers in it |
+//! | `ids` | `List<UInt32>` | token ids of the whole conversation |
+//! | `assistant` | `List<Boolean>` | for each of them, whether the assistant wrote it |
+//! | `ends` | `List<Utf8>` | how each answer ended: `end_token`, `length` or `given` |
+//!
+//! The file's metadata says where the ids come from: model and tokenizer hashes, sampling, seed (keys `gorgon.…`).
+
+use crate::render::Example;
+use arrow_array::builder::{BooleanBuilder, ListBuilder, StringBuilder, UInt32Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+use gorgon_core::Token;
+use gorgon_runs::atomic;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows in a file.
+pub const ROWS_PER_SHARD: usize = 8192;
+
+/// One conversation, ready for training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its number among all that were kept.
+    pub row: u64,
+    /// Its id in the source.
+    pub id: String,
+    /// The file it came from.
+    pub source: String,
+    /// Where it starts there, from 1.
+    pub line: u64,
+    /// Its category.
+    pub category: Option<String>,
+    /// Its tokens.
+    pub example: Example,
+    /// How each answer ended.
+    pub ends: Vec<String>,
+}
+
+/// Why shards cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// The folder or a file.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No Parquet file, or not one of these.
+    #[error("{}: {reason}", .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn schema() -> Schema {
+    let list =
+        |name: &str, item: DataType| Field::new(name, DataType::List(Arc::new(Field::new("item", item, true))), false);
+    Schema::new(vec![
+        Field::new("row", DataType::UInt64, false),
+        Field::new("id", DataType::Utf8, false),
+        Field::new("source", DataType::Utf8, false),
+        Field::new("line", DataType::UInt64, false),
+        Field::new("category", DataType::Utf8, true),
+        Field::new("turns", DataType::UInt32, false),
+        list("ids", DataType::UInt32),
+        list("assistant", DataType::Boolean),
+        list("ends", DataType::Utf8),
+    ])
+}
+
+/// The name of shard `index`.
+pub fn file_name(index: usize) -> String {
+    format!("shard-{index:05}.parquet")
+}
+
+/// Writes one shard, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(path: &Path, rows: &[Row], metadata: &BTreeMap<String, String>) -> io::Result<()> {
+    let pairs = metadata.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by("gorgon".into())
+        .set_key_value_metadata(Some(pairs))
+        .build();
+    let schema = Arc::new(schema());
+    let mut bytes = vec![];
+    let mut writer = ArrowWriter::try_new(&mut bytes, schema.clone(), Some(properties)).map_err(io::Error::other)?;
+    let batch = RecordBatch::try_new(schema, columns(rows)).map_err(io::Error::other)?;
+    writer.write(&batch).map_err(io::Error::other)?;
+    writer.close().map_err(io::Error::other)?;
+    atomic::write(path, |file| file.write_all(&bytes))
+}
+
+fn columns(rows: &[Row]) -> Vec<ArrayRef> {
+    let (mut ids, mut assistant) = (ListBuilder::new(UInt32Builder::new()), ListBuilder::new(BooleanBuilder::new()));
+    let mut ends = ListBuilder::new(StringBuilder::new());
+    for row in rows {
+        ids.append_value(row.example.ids.iter().map(|&id| Some(id)));
+        assistant.append_value(row.example.assistant.iter().map(|&own| Some(own)));
+        ends.append_value(row.ends.iter().map(Some));
+    }
+    vec![
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.row))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.id))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.source))),
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.line))),
+        Arc::new(rows.iter().map(|r| r.category.as_deref()).collect::<StringArray>()),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.ends.len() as u32))),
+        Arc::new(ids.finish()),
+        Arc::new(assistant.finish()),
+        Arc::new(ends.finish()),
+    ]
+}
+
+/// The shards of a folder, in order.
+///
+/// # Errors
+/// When there are none.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
+    let io_error = |source| ShardError::Io { path: dir.into(), source };
+    let mut files = vec![];
+    for entry in dir.read_dir().map_err(io_error)? {
+        let path = entry.map_err(io_error)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("shard-") && name.ends_with(".parquet") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let reason = "no shard-*.parquet files are here: gorgon distill makes them when it has finished".into();
+        return Err(ShardError::Invalid { path: dir.into(), reason });
+    }
+    Ok(files)
+}
+
+/// Reads one shard and its metadata. Every row is checked: masks as long as ids, ids below `vocab_size`.
+///
+/// # Errors
+/// When the file cannot be read or holds something else.
+pub fn read(path: &Path, vocab_size: usize) -> Result<(Vec<Row>, BTreeMap<String, String>), ShardError> {
+    let invalid =
+        |reason: &dyn std::fmt::Display| ShardError::Invalid { path: path.into(), reason: reason.to_string() };
+    let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?;
+    let (found, expected) = (builder.schema().fields(), schema());
+    for field in expected.fields() {
+        match found.iter().find(|f| f.name() == field.name()) {
+            Some(f) if f.data_type().equals_datatype(field.data_type()) => {}
+            Some(f) => return Err(invalid(&format!("column {} is {}", f.name(), f.data_type()))),
+            None => return Err(invalid(&format!("column {} is missing", field.name()))),
+        }
+    }
+    let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+    let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?)));
+    let metadata = metadata.filter(|(key, _)| key.starts_with("gorgon.")).collect();
+    let mut rows = vec![];
+    for batch in builder.build().map_err(|e| invalid(&e))? {
+        let batch = batch.map_err(|e| invalid(&e))?;
+        for i in 0..batch.num_rows() {
+            let row = row(&batch, i).ok_or_else(|| invalid(&format!("row {i}: a value is missing")))?;
+            let (ids, mask) = (&row.example.ids, &row.example.assistant);
+            if ids.len() != mask.len() {
+                let what = format!("row {}: {} ids and a mask of {}", row.row, ids.len(), mask.len());
+                return Err(invalid(&what));
+            }
+            if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_size) {
+                return Err(invalid(&format!("row {}: token {id} of a vocabulary of {vocab_size}", row.row)));
+            }
+            rows.push(row);
+        }
+    }
+    Ok((rows, metadata))
+}
+
+fn row(batch: &RecordBatch, i: usize) -> Option<Row> {
+    let number = |name: &str| {
+        let column = batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?;
+        column.is_valid(i).then(|| column.value(i))
+    };
+    let text = |name: &str| {
+        let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+        column.is_valid(i).then(|| column.value(i).to_owned())
+    };
+    let list = |name: &str| {
+        let column = batch.column_by_name(name)?.as_list_opt::<i32>()?;
+        column.is_valid(i).then(|| column.value(i)).filter(|values| values.null_count() == 0)
+    };
+    let (ids, assistant, ends) = (list("ids")?, list("assistant")?, list("ends")?);
+    let ids: Vec<Token> = ids.as_primitive_opt::<UInt32Type>()?.values().to_vec();
+    let assistant = assistant.as_boolean_opt()?.values().iter().collect();
+    let ends = ends.as_string_opt::<i32>()?.iter().flatten().map(str::to_owned).collect();
+    Some(Row {
+        row: number("row")?,
+        id: text("id")?,
+        source: text("source")?,
+        line: number("line")?,
+        category: text("category"),
+        example: Example { ids, assistant },
+        ends,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let row = |i: u64| Row {
+            row: i,
+            id: format!("id-{i}"),
+            source: "prompts.jsonl".into(),
+            line: 10 * i + 1,
+            category: i.is_multiple_of(2).then(|| "maths".to_owned()),
+            example: Example { ids: (0..i as u32 + 1).collect(), assistant: (0..=i).map(|k| k % 3 == 0).collect() },
+            ends: vec!["end_token".into(); i as usize % 3],
+        };
+        (0..20).map(row).collect()
+    }
+
+    #[test]
+    fn rows_and_metadata_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(file_name(0));
+        let metadata = BTreeMap::from([("gorgon.seed".to_owned(), "7".to_owned())]);
+        write(&path, &rows(), &metadata).unwrap();
+        assert_eq!(read(&path, 20).unwrap(), (rows(), metadata.clone()));
+        assert_eq!(files(dir.path()).unwrap(), std::slice::from_ref(&path));
+        // The same rows are the same bytes.
+        let first = std::fs::read(&path).unwrap();
+        write(&path, &rows(), &metadata).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), first);
+    }
+
+    #[test]
+    fn what_is_no_shard_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(files(dir.path()).unwrap_err().to_string().contains("gorgon distill"));
+        let path = dir.path().join(file_name(0));
+        write(&path, &rows(), &BTreeMap::new()).unwrap();
+        assert!(read(&path, 19).unwrap_err().to_string().contains("token 19"));
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in [0, 3, bytes.len() / 2, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            assert!(read(&path, 100).is_err());
+        }
+        let mut short = rows();
+        short[3].example.assistant.pop();
+        write(&path, &short, &BTreeMap::new()).unwrap();
+        assert!(read(&path, 100).unwrap_err().to_string().contains("row 3"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Telling whether an answer is right, by program.
+
+use serde_json::{Value, json};
+
+/// How to tell whether an answer is right. Only what was asked for counts, not the wording around it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Check {
+    /// The last number in the answer is this one (`-3`, `12`, `4.5`).
+    Number(String),
+    /// These items, in this order and with none of them missing, make up the last line's list.
+    List(Vec<String>),
+    /// The answer contains each of these as whole words, whatever the case.
+    Contains(Vec<String>),
+    /// The answer is exactly this, up to surrounding white space.
+    Exact(String),
+}
+
+impl Check {
+    /// The last number must be this one.
+    pub fn number(number: impl ToString) -> Self {
+        Self::Number(number.to_string())
+    }
+
+    /// The last line's list must be this one.
+    pub fn list<T: ToString>(items: &[T]) -> Self {
+        Self::List(items.iter().map(T::to_string).collect())
+    }
+
+    /// This word or phrase must occur.
+    pub fn contains(phrase: impl ToString) -> Self {
+        Self::Contains(vec![phrase.to_string()])
+    }
+
+    /// Whether an answer is right.
+    pub fn passes(&self, answer: &str) -> bool {
+        match self {
+            Self::Number(wanted) => match (last_number(answer), wanted.parse::<f64>()) {
+                (Some(found), Ok(wanted)) => found == wanted,
+                _ => false,
+            },
+            Self::List(items) => {
+                let found = last_list(answer);
+                found.len() == items.len() && found.iter().zip(items).all(|(a, b)| same(a, b))
+            }
+            Self::Contains(phrases) => phrases.iter().all(|phrase| has_phrase(answer, phrase)),
+            Self::Exact(wanted) => answer.trim() == wanted.trim(),
+        }
+    }
+
+    /// The check as JSON, for files of prompts.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Number(number) => json!({ "number": number }),
+            Self::List(items) => json!({ "list": items }),
+            Self::Contains(phrases) => json!({ "contains": phrases }),
+            Self::Exact(text) => json!({ "exact": text }),
+        }
+    }
+
+    /// What [`Check::to_json`] wrote; `None` for anything else.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let object = value.as_object().filter(|object| object.len() == 1)?;
+        let (key, value) = object.iter().next()?;
+        match key.as_str() {
+            "number" => value.as_str().map(|number| Self::Number(number.to_owned())),
+            "exact" => value.as_str().map(|text| Self::Exact(text.to_owned())),
+            "list" => strings(value).map(Self::List),
+            "contains" => strings(value).map(Self::Contains),
+            _ => None,
+        }
+    }
+}
+
+fn strings(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// A minus sign counts only where a number can begin, so that `10-3` ends in 3, and a point only between digits.
+fn last_number(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let end = bytes.iter().rposition(u8::is_ascii_digit)? + 1;
+    let mut start = digits_before(bytes, end);
+    if start > 1 && bytes[start - 1] == b'.' && bytes[start - 2].is_ascii_digit() {
+        start = digits_before(bytes, start - 1);
+    }
+    let free = start == 1 || (start > 1 && !bytes[start - 2].is_ascii_alphanumeric());
+    if free && bytes[start - 1] == b'-' {
+        start -= 1;
+    }
+    text[start..end].parse().ok()
+}
+
+/// Where the run of digits that ends before `end` begins.
+fn digits_before(bytes: &[u8], end: usize) -> usize {
+    bytes[..end].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1)
+}
+
+fn last_list(answer: &str) -> Vec<String> {
+    let line = answer.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let list = line.rsplit_once(':').map_or(line, |(_, after)| after).trim();
+    let list = list.strip_suffix('.').unwrap_or(list).replace(", and ", ", ");
+    list.split(',').flat_map(|part| part.split(" and ")).map(|item| item.trim().to_owned()).collect()
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.to_lowercase() == b.to_lowercase()
+}
+
+fn has_phrase(answer: &str, phrase: &str) -> bool {
+    let (answer, phrase) = (answer.to_lowercase(), phrase.to_lowercase());
+    let bounded = |side: Option<char>| side.is_none_or(|c| !c.is_alphanumeric());
+    answer.match_indices(&phrase).any(|(at, found)| {
+        bounded(answer[..at].chars().next_back()) && bounded(answer[at + found.len()..].chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_last_ones() {
+        let check = Check::number(91);
+        for right in ["91", "The answer is 91.", "4 + 7 = 11, so it is 91 apples.", "91.0", "90-91"] {
+            assert!(check.passes(right), "{right}");
+        }
+        for wrong in ["", "ninety-one", "19", "91 or 92", "-91", "it is -91.", "9 1", "191", "0.91", "91.5"] {
+            assert!(!check.passes(wrong), "{wrong}");
+        }
+        assert!(Check::number(-3).passes("It is -3."));
+        assert!(!Check::number(-3).passes("10-3"));
+        assert!(Check::number("4.5").passes("about 4.5."));
+        assert!(!Check::number("4.5").passes("4. 5"));
+    }
+
+    #[test]
+    fn lists_are_whole_and_in_order() {
+        let check = Check::list(&["ant", "bear", "cat"]);
+        let right = [
+            "ant, bear, cat",
+            "Sorted: Ant, Bear and Cat.",
+            "Step: one\nSorted: ant, bear, and cat\n\n",
+            "ant,bear,cat",
+        ];
+        for right in right {
+            assert!(check.passes(right), "{right}");
+        }
+        for wrong in ["", "ant, cat, bear", "ant, bear", "ant, bear, cat, dog", "ant bear cat", "ant, bear, cat\nDone."]
+        {
+            assert!(!check.passes(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn phrases_are_whole_words() {
+        let check = Check::contains("8:00");
+        assert!(check.passes("It opens at 8:00."));
+        assert!(!check.passes("It opens at 18:00."));
+        assert!(Check::contains("odd").passes("It is ODD"));
+        assert!(!Check::contains("odd").passes("How oddly put."));
+        let both = Check::Contains(vec!["2 hours".into(), "5 minutes".into()]);
+        assert!(both.passes("5 minutes and 2 hours"));
+        assert!(!both.passes("2 hours and 15 minutes"));
+    }
+
+    #[test]
+    fn exact_means_exact() {
+        let check = Check::Exact("RED FOX".into());
+        assert!(check.passes(" RED FOX\n"));
+        assert!(!check.passes("red fox"));
+        assert!(!check.passes("RED FOX."));
+    }
+
+    #[test]
+    fn json_comes_back() {
+        let checks = [
+            Check::number(7),
+            Check::list(&[1, 2]),
+            Check::contains("it"),
+            Check::Exact("a\nb".into()),
+            Check::List(vec![]),
+        ];
+        for check in checks {
+            assert_eq!(Check::from_json(&check.to_json()), Some(check));
+        }
+        for bad in [json!(null), json!({}), json!({"number": 7}), json!({"list": [1]}), json!({"sum": "1"})] {
+            assert_eq!(Check::from_json(&bad), None);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Small tables and questions about them. An answer names the row before the value, so that the value is found by
+//! looking for what followed the name the first time.
+
+use super::lexicon::{COLOURS, NAMES, ask, fill, goods};
+use super::phrase::capital;
+use super::{Check, Dialogue, Kind, Pen};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Kind] = &[
+    Kind { name: "table_lookup", weight: 10.0, write: table_lookup },
+    Kind { name: "table_columns", weight: 5.0, write: table_columns },
+    Kind { name: "table_extreme", weight: 3.0, write: table_extreme },
+    Kind { name: "table_reverse", weight: 3.0, write: table_reverse },
+    Kind { name: "price_list", weight: 3.0, write: price_list },
+    Kind { name: "phone_list", weight: 2.0, write: phone_list },
+    Kind { name: "opening_hours", weight: 2.0, write: opening_hours },
+];
+
+/// What a column holds.
+#[derive(Clone, Copy)]
+enum Values {
+    Between(i64, i64),
+    Of(&'static [&'static str]),
+}
+
+/// A column of a table of people.
+#[derive(Clone, Copy)]
+struct Column {
+    label: &'static str,
+    heading: &'static str,
+    /// A row as part of a sentence.
+    clause: &'static str,
+    values: Values,
+}
+
+const COLUMNS: &[Column] = &[
+    Column { label: "age", heading: "Age", clause: "{n} is {v}", values: Values::Between(5, 90) },
+    Column { label: "score", heading: "Score", clause: "{n} has a score of {v}", values: Values::Between(10, 99) },
+    Column { label: "height", heading: "Height", clause: "{n} has a height of {v}", values: Values::Between(120, 199) },
+    Column { label: "room", heading: "Room", clause: "{n} is in room {v}", values: Values::Between(1, 60) },
+    Column { label: "colour", heading: "Colour", clause: "{n} likes {v}", values: Values::Of(COLOURS) },
+    Column { label: "city", heading: "City", clause: "{n} lives in {v}", values: Values::Of(CITIES) },
+    Column { label: "sport", heading: "Sport", clause: "{n} plays {v}", values: Values::Of(SPORTS) },
+];
+
+const CITIES: &[&str] =
+    &["Paris", "London", "Rome", "Berlin", "Madrid", "Vienna", "Oslo", "Dublin", "Prague", "Athens", "Lisbon", "Cairo"];
+
+const SPORTS: &[&str] = &["tennis", "football", "chess", "golf", "hockey", "rugby", "basketball", "cricket"];
+
+const PLACES: &[&str] = &["bakery", "library", "museum", "bank", "pool", "gym", "zoo", "cinema", "market", "school"];
+
+const LOOKUP: &[&str] = &[
+    "What is {name}'s {label}?",
+    "what is {name}'s {label}",
+    "What is the {label} of {name}?",
+    "Tell me {name}'s {label}.",
+    "Please tell me {name}'s {label}.",
+    "{name}'s {label}?",
+    "Give me the {label} of {name}.",
+    "Look up {name}'s {label}.",
+    "Look up the {label} of {name}.",
+    "Which {label} does {name} have?",
+    "Find the {label} of {name}.",
+    "find {name}'s {label}",
+    "I need {name}'s {label}.",
+    "Can you tell me the {label} of {name}?",
+    "Can you look up {name}'s {label}?",
+    "Which {label} is listed for {name}?",
+    "Please look up the {label} of {name}.",
+    "Can you find {name}'s {label}?",
+    "I need the {label} of {name}, please.",
+    "Please give me {name}'s {label}.",
+    "Can you tell me which {label} {name} has?",
+];
+
+const EXTREME: &[&str] = &[
+    "Who has the {which} {label}?",
+    "who has the {which} {label}",
+    "Tell me who has the {which} {label}.",
+    "Please tell me who has the {which} {label}.",
+    "Whose {label} is the {which}?",
+    "Find the person with the {which} {label}.",
+    "Which person has the {which} {label}?",
+    "Look up who has the {which} {label}.",
+    "The {which} {label}: who has it?",
+    "I need the person with the {which} {label}.",
+    "Can you tell me whose {label} is the {which}?",
+    "Which of them has the {which} {label}?",
+    "Can you tell me who has the {which} {label}?",
+    "Please find the person with the {which} {label}.",
+    "Tell me whose {label} is the {which}.",
+    "Please look up who has the {which} {label}.",
+];
+
+const REVERSE: &[&str] = &[
+    "Whose {label} is {value}?",
+    "whose {label} is {value}",
+    "Who has the {label} {value}?",
+    "Tell me whose {label} is {value}.",
+    "Find the person with the {label} {value}.",
+    "Which person has the {label} {value}?",
+    "Please tell me who has the {label} {value}.",
+    "For whom is the {label} {value} listed?",
+    "Look up who has the {label} {value}.",
+    "I need the person with the {label} {value}.",
+    "Can you tell me whose {label} is {value}?",
+    "The {label} {value}: who has it?",
+    "Can you find the person with the {label} {value}?",
+    "Tell me who has the {label} {value}.",
+    "Please look up whose {label} is {value}.",
+    "Please find the person with the {label} {value}.",
+];
+
+const PRICE: &[&str] = &[
+    "How much is the {thing}?",
+    "how much is the {thing}",
+    "What is the price of the {thing}?",
+    "How much does the {thing} cost?",
+    "What does the {thing} cost?",
+    "Tell me the price of the {thing}.",
+    "Look up the price of the {thing}.",
+    "{thing}: what does it cost?",
+    "I want to buy the {thing}. How much is it?",
+    "Please tell me what the {thing} costs.",
+    "Give me the price of the {thing}.",
+    "I need the price of the {thing}.",
+    "Can you tell me how much the {thing} costs?",
+    "Please look up the price of the {thing}.",
+    "I want to buy the {thing}. What does it cost?",
+    "Can you tell me the price of the {thing}?",
+];
+
+const PHONE: &[&str] = &[
+    "What is {name}'s phone number?",
+    "what is {name}'s number",
+    "What is the phone number of {name}?",
+    "I want to call {name}. Which number is it?",
+    "Give me {name}'s phone number.",
+    "Which number do I call for {name}?",
+    "Look up {name}'s number.",
+    "Tell me the phone number of {name}.",
+    "I need {name}'s phone number.",
+    "phone number of {name}?",
+    "Please find {name}'s number.",
+    "How can I call {name}?",
+    "Please give me the phone number of {name}.",
+    "I want to call {name}. What is the number?",
+    "Please look up {name}'s phone number.",
+    "I need the number of {name}.",
+];
+
+const HOURS: &[&str] = &[
+    "When does the {place} {verb}?",
+    "when does the {place} {verb}",
+    "At what time does the {place} {verb}?",
+    "What time does the {place} {verb}?",
+    "Tell me when the {place} {verb}s.",
+    "Please tell me when the {place} {verb}s.",
+    "I want to go to the {place}. When does it {verb}?",
+    "Look up when the {place} {verb}s.",
+    "The {place}: when does it {verb}?",
+    "I need to know when the {place} {verb}s.",
+    "Can you tell me at what time the {place} {verb}s?",
+    "Do you know when the {place} {verb}s?",
+    "Can you tell me when the {place} {verb}s?",
+    "I want to go to the {place}. At what time does it {verb}?",
+    "Please look up when the {place} {verb}s.",
+    "Please tell me at what time the {place} {verb}s.",
+];
+
+/// `n` different values.
+fn values(pen: &mut Pen, values: Values, n: usize) -> Vec<String> {
+    match values {
+        Values::Between(low, high) => {
+            pen.distinct(&(low..=high).collect::<Vec<_>>(), n).iter().map(i64::to_string).collect()
+        }
+        Values::Of(words) => pen.distinct(words, n).iter().map(|word| (*word).to_owned()).collect(),
+    }
+}
+
+fn markdown(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let rule = "| --- ".repeat(heading.len());
+    let rows: Vec<_> = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
+    format!("| {} |\n{rule}|\n{}", heading.join(" | "), rows.join("\n"))
+}
+
+/// Rows of a name and a value in one of the forms that people use, and what parts them from a question.
+fn render(pen: &mut Pen, heading: [&str; 2], clause: &str, rows: &[(&str, String)]) -> (String, &'static str) {
+    let colons = || rows.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>();
+    match pen.below(5) {
+        0 | 1 => {
+            let rows: Vec<_> = rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
+            (markdown(&heading, &rows), "\n\n")
+        }
+        2 => (colons().join("\n"), "\n\n"),
+        3 => (colons().join(", "), "\n"),
+        _ => {
+            let clauses: Vec<_> = rows.iter().map(|(name, value)| fill(clause, &[("n", name), ("v", value)])).collect();
+            (format!("{}.", capital(&clauses.join(", "))), " ")
+        }
+    }
+}
+
+/// A dialogue about a table, which stands before the question or after it.
+fn about(
+    kind: &'static str,
+    pen: &mut Pen,
+    (table, gap): (String, &str),
+    asked: impl FnOnce(&mut Pen) -> Dialogue,
+) -> Dialogue {
+    let mut dialogue = asked(pen);
+    dialogue.kind = kind;
+    let first = pen.chance(0.6);
+    for exchange in &mut dialogue.exchanges {
+        let (a, b) = if first { (&table, &exchange.user) } else { (&exchange.user, &table) };
+        // A question without its mark must not run into the sentence after it.
+        let gap = if !first && gap == " " { "\n" } else { gap };
+        exchange.user = format!("{a}{gap}{b}");
+    }
+    dialogue
+}
+
+fn check(value: &str) -> Check {
+    if value.parse::<i64>().is_ok() { Check::number(value) } else { Check::contains(value) }
+}
+
+/// People and one value for each, of which one row is asked about.
+fn people(pen: &mut Pen, column: Column) -> (Vec<(&'static str, String)>, usize) {
+    let n = pen.between(2, 5) as usize;
+    let names = pen.distinct(NAMES, n);
+    let rows = names.into_iter().zip(values(pen, column.values, n)).collect();
+    (rows, pen.below(n))
+}
+
+fn table_lookup(pen: &mut Pen) -> Dialogue {
+    let column = COLUMNS[pen.below(COLUMNS.len())];
+    let (rows, at) = pen.operands("table_lookup", |pen| people(pen, column));
+    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let (name, value) = &rows[at];
+    let answer = (format!("{name}'s {} is {value}.", column.label), check(value));
+    about("table_lookup", pen, table, |pen| {
+        ask("table_lookup", pen, LOOKUP, &[("name", name), ("label", &column.label)], answer)
+    })
+}
+
+fn table_columns(pen: &mut Pen) -> Dialogue {
+    let (columns, rows, at, which) = pen.operands("table_columns", |pen| {
+        let columns = pen.distinct(&(0..COLUMNS.len()).collect::<Vec<_>>(), 2);
+        let n = pen.between(2, 4) as usize;
+        let names = pen.distinct(NAMES, n);
+        let cells = [values(pen, COLUMNS[columns[0]].values, n), values(pen, COLUMNS[columns[1]].values, n)];
+        let row = |i: usize| vec![names[i].to_owned(), cells[0][i].clone(), cells[1][i].clone()];
+        let rows: Vec<_> = (0..n).map(row).collect();
+        (columns, rows, pen.below(n), pen.below(2))
+    });
+    let heading = ["Name", COLUMNS[columns[0]].heading, COLUMNS[columns[1]].heading];
+    let (label, name, value) = (COLUMNS[columns[which]].label, &rows[at][0], &rows[at][which + 1]);
+    let answer = (format!("{name}'s {label} is {value}."), check(value));
+    about("table_columns", pen, (markdown(&heading, &rows), "\n\n"), |pen| {
+        ask("table_columns", pen, LOOKUP, &[("name", name), ("label", &label)], answer)
+    })
+}
+
+fn table_extreme(pen: &mut Pen) -> Dialogue {
+    let column = COLUMNS[pen.below(3)];
+    let (which, (rows, _)) =
+        pen.operands("table_extreme", |pen| (pen.pick(&["highest", "lowest"]), people(pen, column)));
+    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let mut sorted: Vec<_> = rows.iter().map(|(name, value)| (value.len(), value, name)).collect();
+    sorted.sort_unstable();
+    let (_, value, name) = sorted[if which == "highest" { sorted.len() - 1 } else { 0 }];
+    let answer = (format!("The {which} {} is {value}, and it belongs to {name}.", column.label), Check::contains(name));
+    about("table_extreme", pen, table, |pen| {
+        ask("table_extreme", pen, EXTREME, &[("which", &which), ("label", &column.label)], answer)
+    })
+}
+
+fn table_reverse(pen: &mut Pen) -> Dialogue {
+    let column = COLUMNS[pen.below(COLUMNS.len())];
+    let (rows, at) = pen.operands("table_reverse", |pen| people(pen, column));
+    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let (name, value) = &rows[at];
+    let answer = (format!("The {} {value} belongs to {name}.", column.label), Check::contains(name));
+    about("table_reverse", pen, table, |pen| {
+        ask("table_reverse", pen, REVERSE, &[("label", &column.label), ("value", value)], answer)
+    })
+}
+
+fn price_list(pen: &mut Pen) -> Dialogue {
+    let (rows, at) = pen.operands("price_list", |pen| {
+        let n = pen.between(2, 5) as usize;
+        let prices: Vec<_> = values(pen, Values::Between(2, 99), n).iter().map(|v| format!("{v} euros")).collect();
+        (goods(pen, n).into_iter().zip(prices).collect::<Vec<_>>(), pen.below(n))
+    });
+    let table = render(pen, ["Item", "Price"], "the {n} costs {v}", &rows);
+    let (thing, price) = &rows[at];
+    let answer = (format!("The {thing} costs {price}."), Check::number(price.trim_end_matches(" euros")));
+    about("price_list", pen, table, |pen| ask("price_list", pen, PRICE, &[("thing", thing)], answer))
+}
+
+fn phone_list(pen: &mut Pen) -> Dialogue {
+    let (rows, at) = pen.operands("phone_list", |pen| {
+        let n = pen.between(2, 4) as usize;
+        let rows: Vec<_> =
+            pen.distinct(NAMES, n).into_iter().map(|name| (name, pen.between(1000, 9999).to_string())).collect();
+        (rows, pen.below(n))
+    });
+    let table = render(pen, ["Name", "Phone"], "{n} has the number {v}", &rows);
+    let (name, number) = &rows[at];
+    let answer = (format!("{name}'s phone number is {number}."), Check::number(number));
+    about("phone_list", pen, table, |pen| ask("phone_list", pen, PHONE, &[("name", name)], answer))
+}
+
+fn opening_hours(pen: &mut Pen) -> Dialogue {
+    let (rows, at, closing) = pen.operands("opening_hours", |pen| {
+        let n = pen.between(2, 4) as usize;
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for place in pen.distinct(PLACES, n) {
+            let (opens, closes) = (pen.between(6, 11), pen.between(13, 22));
+            rows.push(vec![place.to_owned(), format!("{opens}:00"), format!("{closes}:00")]);
+        }
+        (rows, pen.below(n), pen.chance(0.5))
+    });
+    let table = if pen.chance(0.5) {
+        (markdown(&["Place", "Opens", "Closes"], &rows), "\n\n")
+    } else {
+        let lines = rows.iter().map(|row| format!("The {} opens at {} and closes at {}.", row[0], row[1], row[2]));
+        (lines.collect::<Vec<_>>().join("\n"), "\n")
+    };
+    let (verb, time) = if closing { ("close", &rows[at][2]) } else { ("open", &rows[at][1]) };
+    let place = &rows[at][0];
+    let answer = (format!("The {place} {verb}s at {time}."), Check::contains(time));
+    about("opening_hours", pen, table, |pen| {
+        ask("opening_hours", pen, HOURS, &[("place", place), ("verb", &verb)], answer)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn kinds_hold() {
+        super::super::lexicon::verify(super::KINDS);
+    }
+}

@@ -1,0 +1,186 @@
+//! Self-distillation: the same rows whatever the batch and however often it was interrupted.
+
+mod model;
+
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, RuleChoice};
+use gorgon_core::dist::Transform;
+use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, rows};
+use gorgon_data::render::Renderer;
+use gorgon_data::shard::Row;
+use gorgon_infer::{Limits, decode};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+struct Setting {
+    decoder: Arc<Decoder>,
+    renderer: Renderer,
+    rule: Box<dyn AcceptanceRule>,
+    self_talk_turns: usize,
+}
+
+const MAX_NEW_TOKENS: usize = 700;
+const SEED: u64 = 5;
+
+impl Setting {
+    fn new(temperature: f64, template: Option<&str>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        model::write(dir.path(), template);
+        let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
+        let transform = Transform::new(temperature, None, None).unwrap();
+        let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
+        Self { decoder, renderer: Renderer::load(dir.path()).unwrap(), rule, self_talk_turns: 0 }
+    }
+
+    /// Distils until done or until `stop_after` answers.
+    fn run(&self, prompts: &[Prompt], slots: usize, journal: &Path, stop_after: usize) -> (bool, Vec<Row>) {
+        let answering = Answering {
+            max_new_tokens: MAX_NEW_TOKENS,
+            max_tokens: 3000,
+            self_talk_turns: self.self_talk_turns,
+            rule: self.rule.as_ref(),
+            seed: SEED,
+        };
+        let with = Distillation { decoder: &self.decoder, renderer: &self.renderer, answering, slots };
+        let mut journal = Journal::open(journal).unwrap();
+        let (stop, mut answers) = (AtomicBool::new(false), 0);
+        let finished = distill(&with, prompts, &mut journal, &stop, &mut |event| {
+            answers += usize::from(matches!(event, Event::Answer(_)));
+            stop.store(answers >= stop_after, Ordering::Relaxed);
+        });
+        (finished.unwrap(), rows(&self.renderer, prompts, &journal).unwrap().0)
+    }
+}
+
+fn prompts(n: u64) -> Vec<Prompt> {
+    let prompt = |row: u64| Prompt {
+        row,
+        id: format!("p{row}"),
+        source: "test".into(),
+        line: row + 1,
+        category: None,
+        system: (row % 3 == 1).then(|| "Be kind.".into()),
+        users: (0..1 + row % 3).map(|turn| format!("question {row}.{turn}?")).collect(),
+    };
+    (0..n).map(prompt).collect()
+}
+
+/// Rows are equal; a difference is told without printing thousands of tokens.
+fn assert_same(a: &[Row], b: &[Row], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (a, b) in a.iter().zip(b) {
+        let at = a.example.ids.iter().zip(&b.example.ids).position(|(a, b)| a != b);
+        let lengths = (a.example.ids.len(), b.example.ids.len());
+        assert!(a == b, "{what}: row {} differs first at {at:?} of {lengths:?}; {:?} {:?}", a.row, a.ends, b.ends);
+    }
+}
+
+#[test]
+fn rows_do_not_depend_on_the_batch() {
+    let setting = Setting::new(1.5, Some(model::TEMPLATE));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(7));
+    let (finished, alone) = setting.run(&prompts, 1, &dir.path().join("1"), usize::MAX);
+    assert!(finished && alone.len() == 7);
+    // Some answers must have ended by themselves, or later turns were never answered.
+    assert!(alone.iter().any(|row| row.ends.len() > 1), "{:?}", alone.iter().map(|r| &r.ends).collect::<Vec<_>>());
+    for slots in [2, 3, 16] {
+        let (_, together) = setting.run(&prompts, slots, &dir.path().join(slots.to_string()), usize::MAX);
+        assert_same(&together, &alone, &format!("{slots} at a time"));
+    }
+}
+
+/// Turn by turn, the answers are those of plain decoding after the same tokens.
+#[test]
+fn answers_are_those_of_plain_decoding() {
+    let setting = Setting::new(1.5, Some(model::TEMPLATE));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(5));
+    let (_, rows) = setting.run(&prompts, 4, &dir.path().join("j"), usize::MAX);
+    let mut target = Target::new(setting.decoder.clone(), 3000, Taps::none());
+    for row in rows {
+        let (ids, mask) = (&row.example.ids, &row.example.assistant);
+        let (mut at, mut turn) = (0, 0);
+        while let Some(start) = mask[at..].iter().position(|own| *own).map(|i| at + i) {
+            let end = mask[start..].iter().position(|own| !own).map_or(ids.len(), |i| start + i);
+            let limits = Limits { max_new_tokens: MAX_NEW_TOKENS, end_tokens: vec![model::END] };
+            let mut draws = Seeded::stream(SEED, row.row << 16 | turn << 1);
+            let rule = setting.rule.as_ref();
+            let mut go_on = |_| ControlFlow::Continue(());
+            let plain = decode(&mut target, &ids[..start], rule, &mut draws, &limits, &mut go_on).unwrap();
+            assert_eq!(plain.ids, ids[start..end], "row {} turn {turn}", row.row);
+            (at, turn) = (end, turn + 1);
+        }
+        assert_eq!(turn as usize, row.ends.len());
+    }
+}
+
+#[test]
+fn an_interrupted_job_goes_on_where_it_was() {
+    let setting = Setting::new(1.5, Some(model::TEMPLATE));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(6));
+    let (_, whole) = setting.run(&prompts, 3, &dir.path().join("whole"), usize::MAX);
+    let journal = dir.path().join("parts");
+    let mut runs = 0;
+    loop {
+        let (finished, rows) = setting.run(&prompts, 1 + runs % 4, &journal, 1);
+        runs += 1;
+        if finished {
+            assert_same(&rows, &whole, "interrupted");
+            break;
+        }
+    }
+    assert!(runs > 2, "{runs}");
+}
+
+/// A kill can tear the journal at any byte. What is left is gone on with.
+#[test]
+fn a_torn_journal_loses_only_its_last_line() {
+    let setting = Setting::new(1.5, Some(model::TEMPLATE));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(4));
+    let journal = dir.path().join("j");
+    let (_, whole) = setting.run(&prompts, 2, &journal, usize::MAX);
+    let bytes = std::fs::read(&journal).unwrap();
+    for i in 1..12 {
+        std::fs::write(&journal, &bytes[..bytes.len() * i / 12]).unwrap();
+        let (finished, rows) = setting.run(&prompts, 2, &journal, usize::MAX);
+        assert!(finished);
+        assert_same(&rows, &whole, "torn");
+    }
+}
+
+#[test]
+fn a_model_can_play_both_roles() {
+    let mut setting = Setting::new(1.5, Some(model::TEMPLATE));
+    setting.self_talk_turns = 2;
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(4));
+    let (_, alone) = setting.run(&prompts, 1, &dir.path().join("1"), usize::MAX);
+    let (_, together) = setting.run(&prompts, 4, &dir.path().join("4"), usize::MAX);
+    assert_same(&together, &alone, "together");
+    let more = alone.iter().zip(&prompts).filter(|(row, prompt)| row.ends.len() > prompt.users.len());
+    assert!(more.count() > 0, "no turn was made up");
+    // Interrupted between turns, the made-up ones are not made up anew.
+    let journal = dir.path().join("parts");
+    let rows = loop {
+        let (finished, rows) = setting.run(&prompts, 2, &journal, 1);
+        if finished {
+            break rows;
+        }
+    };
+    assert_same(&rows, &alone, "interrupted");
+}
+
+#[test]
+fn a_model_without_a_template_continues_prompts() {
+    let setting = Setting::new(0.0, None);
+    let dir = tempfile::tempdir().unwrap();
+    let prompts: Vec<Prompt> =
+        prompts(3).into_iter().map(|p| Prompt { system: None, users: p.users[..1].to_vec(), ..p }).collect();
+    let (finished, rows) = setting.run(&prompts, 2, &dir.path().join("j"), usize::MAX);
+    assert!(finished);
+    assert!(rows.iter().all(|row| row.ends.len() == 1 && row.example.labels() > 0));
+}

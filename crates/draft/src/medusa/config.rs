@@ -1,0 +1,112 @@
+//! How many heads, and what their tensors are called.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Most heads that can be trained.
+pub const MAX_HEADS: usize = 8;
+/// Most residual blocks of a head.
+pub const MAX_BLOCKS: usize = 8;
+
+/// The heads' shape.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MedusaConfig {
+    /// Heads, `K`.
+    pub heads: usize,
+    /// Residual blocks of each head.
+    pub blocks: usize,
+    /// Whether each head has an LM head of its own, which starts as the backbone's.
+    pub own_lm_heads: bool,
+    /// Head `k`'s loss counts `decay^k`.
+    pub decay: f64,
+}
+
+impl Default for MedusaConfig {
+    fn default() -> Self {
+        Self { heads: 4, blocks: 1, own_lm_heads: false, decay: 0.8 }
+    }
+}
+
+/// A shape that cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("medusa.{key} = {value}: {reason}")]
+pub struct MedusaError {
+    key: &'static str,
+    value: String,
+    reason: String,
+}
+
+/// A tensor of the heads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterSpec {
+    /// Its name on disk: `{head}.{block}.linear.{weight,bias}`, and `{head}.{blocks}.weight` for an own LM head.
+    pub name: String,
+    /// Its shape, `[out, in]` or `[out]`.
+    pub shape: Vec<usize>,
+    /// What it starts as.
+    pub init: Init,
+}
+
+/// What a tensor starts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Init {
+    /// Zeros.
+    Zero,
+    /// The backbone's LM head.
+    LmHead,
+}
+
+impl MedusaConfig {
+    /// Fails on shapes that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), MedusaError> {
+        let wrong = |key, value: String, reason: String| Err(MedusaError { key, value, reason });
+        if !(1..=MAX_HEADS).contains(&self.heads) {
+            return wrong("heads", self.heads.to_string(), format!("1 to {MAX_HEADS} can be trained"));
+        }
+        if !(1..=MAX_BLOCKS).contains(&self.blocks) {
+            return wrong("blocks", self.blocks.to_string(), format!("a head has 1 to {MAX_BLOCKS}"));
+        }
+        if !(self.decay > 0.0 && self.decay <= 1.0) {
+            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
+        }
+        Ok(())
+    }
+
+    /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.
+    pub fn weight(&self, head: usize) -> f64 {
+        self.decay.powi(head as i32 + 1)
+    }
+
+    /// All tensors, head by head.
+    pub fn parameters(&self, hidden_size: usize, vocab_size: usize) -> Vec<ParameterSpec> {
+        let (d, mut all) = (hidden_size, vec![]);
+        for head in 0..self.heads {
+            for block in 0..self.blocks {
+                let mut add = |part: &str, shape: Vec<usize>| {
+                    let name = format!("{head}.{block}.linear.{part}");
+                    all.push(ParameterSpec { name, shape, init: Init::Zero });
+                };
+                add("weight", vec![d, d]);
+                add("bias", vec![d]);
+            }
+            if self.own_lm_heads {
+                let name = format!("{head}.{}.weight", self.blocks);
+                all.push(ParameterSpec { name, shape: vec![vocab_size, d], init: Init::LmHead });
+            }
+        }
+        all
+    }
+
+    /// The `config.json` of a folder with these heads.
+    pub fn document(&self, hidden_size: usize, vocab_size: usize, base: &str) -> Value {
+        json!({
+            "medusa_num_heads": self.heads, "medusa_num_layers": self.blocks,
+            "base_model_name_or_path": base, "hidden_size": hidden_size, "vocab_size": vocab_size,
+            "shares_lm_head": !self.own_lm_heads
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Where a run comes from: enough to do it again.
+
+use crate::{RunError, atomic};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Where a run comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The process that began it.
+    #[serde(flatten)]
+    pub launch: Launch,
+    /// SHA-256 of the files that went into it, by path as the user wrote it.
+    pub inputs: BTreeMap<String, String>,
+    /// The processes that went on with it.
+    #[serde(default)]
+    pub resumed: Vec<Resumed>,
+}
+
+/// A process that worked on a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The version of this program.
+    pub gorgon: String,
+    /// The commit it was built from, if known.
+    pub commit: Option<String>,
+    /// The command line, with paths as the user wrote them.
+    pub command: Vec<String>,
+    /// When it began: UTC, to the second.
+    pub started: String,
+    /// What it ran on.
+    pub host: Host,
+}
+
+/// What a process ran on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The device, by name.
+    pub device: String,
+    /// The threads it could use.
+    pub cpu_threads: usize,
+}
+
+/// A process that went on with a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The checkpoint it went on from.
+    pub step: u64,
+    /// The process.
+    #[serde(flatten)]
+    pub launch: Launch,
+}
+
+impl Launch {
+    /// A process of program version `gorgon`, with its arguments and the time at which it began.
+    pub fn new<A: AsRef<OsStr>>(
+        gorgon: &str,
+        arguments: impl IntoIterator<Item = A>,
+        started: Timestamp,
+        host: Host,
+    ) -> Self {
+        let command = arguments.into_iter().map(|argument| argument.as_ref().to_string_lossy().into_owned()).collect();
+        let started = started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        Self { gorgon: gorgon.into(), commit: None, command, started, host }
+    }
+}
+
+impl Provenance {
+    /// The provenance of a run that begins.
+    #[must_use]
+    pub fn new(launch: Launch) -> Self {
+        Self { launch, inputs: BTreeMap::new(), resumed: vec![] }
+    }
+
+    /// Hashes an input file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn add_input(&mut self, path: &Path) -> Result<(), RunError> {
+        let hash = hash_file(path).map_err(RunError::io(path))?;
+        self.inputs.insert(path.display().to_string(), hash);
+        Ok(())
+    }
+
+    /// Writes it, once.
+    ///
+    /// # Errors
+    /// When there is one already, or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), RunError> {
+        if path.symlink_metadata().is_ok() {
+            return Err(RunError::Io { path: path.into(), source: ErrorKind::AlreadyExists.into() });
+        }
+        write_json(path, self)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something else.
+    pub fn read(path: &Path) -> Result<Self, RunError> {
+        let text = fs::read(path).map_err(RunError::io(path))?;
+        serde_json::from_slice(&text).map_err(|error| RunError::damaged(path, error))
+    }
+}
+
+/// Adds a process that goes on with the run, and leaves all else in the file as it is.
+///
+/// # Errors
+/// When the file cannot be read and written, or says something else.
+pub fn append_resumed(path: &Path, resumed: &Resumed) -> Result<(), RunError> {
+    let text = fs::read(path).map_err(RunError::io(path))?;
+    let mut file: Value = serde_json::from_slice(&text).map_err(|error| RunError::damaged(path, error))?;
+    let entry = serde_json::to_value(resumed).map_err(|error| RunError::damaged(path, error))?;
+    let object = file.as_object_mut().ok_or_else(|| RunError::damaged(path, "it is no JSON object"))?;
+    match object.entry("resumed").or_insert_with(|| Value::Array(vec![])) {
+        Value::Array(list) => list.push(entry),
+        _ => return Err(RunError::damaged(path, "`resumed` is no list")),
+    }
+    write_json(path, &file)
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    let mut json = serde_json::to_vec_pretty(value).map_err(|error| RunError::damaged(path, error))?;
+    json.push(b'\n');
+    atomic::write(path, |file| file.write_all(&json)).map_err(RunError::io(path))
+}
+
+/// SHA-256 of a file, in hexadecimal, read as a stream.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn hash_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut block = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => return Ok(hex(hasher)),
+            Ok(n) => hasher.update(&block[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// One SHA-256 for the weights of a model, whatever the order of its files: that of the lines `<hash>  <name>`, sorted
+/// by name. In the folder of the files, `LC_ALL=C sha256sum *.safetensors | sha256sum` says the same.
+///
+/// # Errors
+/// When a file cannot be read, or two have the same name.
+pub fn hash_folder_weights(files: &[impl AsRef<Path>]) -> Result<String, RunError> {
+    let mut by_name = BTreeMap::new();
+    for path in files.iter().map(AsRef::as_ref) {
+        let name = path.file_name().ok_or_else(|| RunError::damaged(path, "it has no name"))?;
+        let hash = hash_file(path).map_err(RunError::io(path))?;
+        if by_name.insert(name.to_string_lossy().into_owned(), hash).is_some() {
+            return Err(RunError::damaged(path, "another file has the same name"));
+        }
+    }
+    let mut hasher = Sha256::new();
+    for (name, hash) in by_name {
+        hasher.update(format!("{hash}  {name}\n"));
+    }
+    Ok(hex(hasher))
+}
+
+fn hex(hasher: Sha256) -> String {
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(started: i64) -> Launch {
+        let host = Host { device: "AMD EPYC".into(), cpu_threads: 2 };
+        let started = Timestamp::from_second(started).unwrap();
+        Launch::new("0.1.0", ["gorgon", "train", "-c", "../my run.toml"], started, host)
+    }
+
+    #[test]
+    fn written_once_and_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, input) = (dir.path().join("provenance.json"), dir.path().join("input"));
+        fs::write(&input, "abc").unwrap();
+        let mut provenance = Provenance::new(launch(0));
+        provenance.launch.commit = Some("d8c46cc".into());
+        provenance.add_input(&input).unwrap();
+        assert!(provenance.add_input(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+        provenance.write(&path).unwrap();
+        assert!(provenance.write(&path).is_err());
+        assert_eq!(Provenance::read(&path).unwrap(), provenance);
+        let resumed = Resumed { step: 500, launch: launch(86_400) };
+        append_resumed(&path, &resumed).unwrap();
+        append_resumed(&path, &resumed).unwrap();
+        provenance.resumed = vec![resumed.clone(), resumed];
+        assert_eq!(Provenance::read(&path).unwrap(), provenance);
+        assert_eq!(provenance.launch.started, "1970-01-01T00:00:00Z");
+        assert_eq!(provenance.launch.command[3], "../my run.toml");
+    }
+
+    #[test]
+    fn what_others_wrote_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("provenance.json");
+        fs::write(&path, "{\"note\": 1.5, \"gorgon\": \"0.0.1\"}").unwrap();
+        append_resumed(&path, &Resumed { step: 1, launch: launch(0) }).unwrap();
+        let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!((&file["note"], &file["resumed"][0]["step"]), (&Value::from(1.5), &Value::from(1)));
+        for wrong in ["[]", "{", "{\"resumed\": 3}"] {
+            fs::write(&path, wrong).unwrap();
+            assert!(append_resumed(&path, &Resumed { step: 1, launch: launch(0) }).is_err());
+            assert_eq!(fs::read_to_string(&path).unwrap(), wrong);
+        }
+    }
+
+    /// The expected values are from `sha256sum`.
+    #[test]
+    fn hashes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("1.safetensors"), dir.path().join("2.safetensors"));
+        fs::write(&one, "abc").unwrap();
+        fs::write(&two, vec![b'x'; 1_000_000]).unwrap();
+        assert_eq!(hash_file(&one).unwrap(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(hash_file(&two).unwrap(), TWO);
+        assert_eq!(hash_folder_weights(&[&two, &one]).unwrap(), BOTH);
+        assert!(hash_folder_weights(&[&one, &one]).is_err());
+    }
+
+    const TWO: &str = "1b977e9f84f1b26b6ed7f68b0498faee2385ea4125bd29adce4a7d9106ba3134";
+    const BOTH: &str = "e56a32c3c7d5922c3638b87a97faaef2f446b527ea3f91b4d412c77e58157573";
+}

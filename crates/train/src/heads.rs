@@ -1,0 +1,219 @@
+//! Fitting draft heads to the hidden states of a frozen backbone.
+
+mod features;
+mod walk;
+
+pub use features::{FeatureCache, Features};
+pub use walk::{Lengths, Measured, walk};
+
+use crate::error::TrainError;
+use crate::parameters::{Parameter, Role, from_values};
+use crate::trainer::{Evaluation, Gradients, Objective};
+use burn::tensor::{Device, Tensor, TensorData};
+use gorgon_data::pack::Packing;
+use gorgon_data::render::Example;
+use gorgon_data::shard::Row;
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init};
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// Draft heads, the backbone's states, and the conversations that they are fitted to.
+pub struct HeadFitting {
+    /// The heads.
+    pub heads: Heads,
+    /// The backbone's LM head, `[V, d]`.
+    pub lm_head: Tensor<2>,
+    /// Where hidden states come from.
+    pub features: Features,
+    /// Conversations to fit to.
+    pub rows: Vec<Row>,
+    /// Conversations to measure on.
+    pub held_out: Vec<Row>,
+    /// Which of them go into which step.
+    pub packing: Packing,
+    /// Where the heads' backbone is, for the checkpoints' config.
+    pub base: String,
+}
+
+/// The positions of a conversation at which some head has a label: the last prompt position takes part, since what it
+/// guesses is the assistant's.
+pub fn positions(example: &Example, heads: usize) -> Vec<usize> {
+    (0..example.ids.len()).filter(|&t| (0..heads).any(|head| example.counts(head, t))).collect()
+}
+
+/// The labels of every head at these positions; rows count from `first`.
+fn labels(example: &Example, positions: &[usize], first: usize, labels: &mut [HeadLabels]) {
+    for (i, &t) in positions.iter().enumerate() {
+        for (head, labels) in labels.iter_mut().enumerate() {
+            if example.counts(head, t) {
+                labels.rows.push((first + i) as u32);
+                labels.tokens.push(example.ids[t + head + 2]);
+            }
+        }
+    }
+}
+
+impl HeadFitting {
+    fn heads(&self) -> usize {
+        self.heads.config.heads
+    }
+
+    /// States and labels of some conversations, one after another: those of positions without a label are left out.
+    fn gather(&self, rows: &[(bool, usize)]) -> Result<(Tensor<2>, Vec<HeadLabels>), TrainError> {
+        let mut all = vec![HeadLabels::default(); self.heads()];
+        let (mut states, mut first) = (vec![], 0);
+        for &(held_out, index) in rows {
+            let row = self.row(held_out, index);
+            let positions = positions(&row.example, self.heads());
+            labels(&row.example, &positions, first, &mut all);
+            first += positions.len();
+            if !positions.is_empty() {
+                states.push(self.features.states(row, held_out, index, &positions)?);
+            }
+        }
+        let d = self.heads.hidden_size;
+        let states = match states.len() {
+            0 => Tensor::zeros([0, d], &self.lm_head.device()),
+            1 => states.remove(0),
+            _ => Tensor::cat(states, 0),
+        };
+        Ok((states, all))
+    }
+
+    fn row(&self, held_out: bool, index: usize) -> &Row {
+        if held_out { &self.held_out[index] } else { &self.rows[index] }
+    }
+
+    /// Ranks of the true tokens at every position of the held-out conversations, by head.
+    fn measure(&self, parameters: &[Parameter]) -> Result<Vec<Measured>, TrainError> {
+        let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
+        let one = |index: usize| {
+            let (states, labels) = self.gather(&[(true, index)])?;
+            let (outputs, _) = self.heads.losses(&weights, &self.lm_head, &states, &labels, None);
+            Ok(Measured { positions: positions(&self.held_out[index].example, self.heads()), labels, outputs })
+        };
+        (0..self.held_out.len()).into_par_iter().map(one).collect()
+    }
+}
+
+impl Objective for HeadFitting {
+    type Batch = Vec<usize>;
+
+    fn parameters(&self, _: u64) -> Vec<Parameter> {
+        let device = self.lm_head.device();
+        let specs = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
+        let parameter = |spec: gorgon_draft::medusa::ParameterSpec| {
+            let n: usize = spec.shape.iter().product();
+            let value = match spec.init {
+                Init::Zero => from_values(vec![0.0; n], &device),
+                Init::LmHead => self.lm_head.clone().reshape([-1]),
+            };
+            let role = match (spec.init, spec.shape.len()) {
+                (Init::LmHead, _) => Role::Table,
+                (Init::Zero, 2) => Role::Matrix,
+                (Init::Zero, _) => Role::Vector,
+            };
+            Parameter { name: spec.name, shape: spec.shape, role, value }
+        };
+        specs.into_iter().map(parameter).collect()
+    }
+
+    fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
+        Ok(self.packing.step(step))
+    }
+
+    /// Labels of each head: every head's loss is a mean over its own.
+    fn weights(&self, batch: &Self::Batch) -> Vec<f64> {
+        let count = |head: usize| {
+            let of = |example: &Example| (0..example.ids.len()).filter(|&t| example.counts(head, t)).count();
+            batch.iter().map(|&i| of(&self.rows[i].example)).sum::<usize>() as f64
+        };
+        (0..self.heads()).map(count).collect()
+    }
+
+    /// `Σ_k λ_k · mean CE of head k`, over the labels of the step.
+    fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError> {
+        let rows: Vec<(bool, usize)> = batch.iter().map(|&i| (false, i)).collect();
+        let (states, labels) = self.gather(&rows)?;
+        let config = &self.heads.config;
+        let scales: Vec<f64> = (0..self.heads()).map(|k| config.weight(k) / totals[k].max(1.0)).collect();
+        let narrow: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
+        let (outputs, gradients) = self.heads.losses(weights, &self.lm_head, &states, &labels, Some(&narrow));
+        let (mut loss, mut counts) = (0.0, vec![]);
+        for (head, output) in outputs.iter().enumerate() {
+            let sum: f64 = output.losses.iter().map(|&l| f64::from(l)).sum();
+            loss += sum * scales[head];
+            let right = output.ranks.iter().filter(|&&rank| rank == 0).count();
+            counts.push((format!("head{}_top1", head + 1), right as f64, output.ranks.len() as f64));
+        }
+        let tokens = batch.iter().map(|&i| self.rows[i].example.ids.len()).sum();
+        let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &labels, &outputs));
+        Ok(Gradients { loss, tokens, counts, gradients, not_finite })
+    }
+
+    fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
+        let measured = self.measure(parameters)?;
+        let mut metrics = Map::new();
+        let (mut objective, mut top1, mut top5, mut losses) = (0.0, vec![], vec![], vec![]);
+        for head in 0..self.heads() {
+            let outputs = || measured.iter().map(|conversation| &conversation.outputs[head]);
+            let n = outputs().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
+            let within = |k: u32| outputs().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
+            let loss = outputs().flat_map(|o| &o.losses).map(|&l| f64::from(l)).sum::<f64>() / n;
+            objective += self.heads.config.weight(head) * loss;
+            top1.push(within(1));
+            top5.push(within(5));
+            losses.push(loss);
+        }
+        let lengths = walk(&measured, self.heads());
+        metrics.insert("loss".into(), json!(objective));
+        metrics.insert("head_loss".into(), json!(losses));
+        metrics.insert("top1".into(), json!(top1));
+        metrics.insert("top5".into(), json!(top5));
+        metrics.insert("length_chain".into(), json!(lengths.chain));
+        metrics.insert("length_tree".into(), json!(lengths.tree));
+        Ok(Evaluation { metrics, objective })
+    }
+
+    fn document(&self) -> Option<Value> {
+        Some(self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.base))
+    }
+}
+
+impl HeadFitting {
+    /// The first conversation of a batch with a loss that is no number.
+    fn blame(&self, rows: &[(bool, usize)], labels: &[HeadLabels], outputs: &[HeadOutput]) -> String {
+        let bad = |(labels, output): (&HeadLabels, &HeadOutput)| {
+            let at = output.losses.iter().position(|loss| !loss.is_finite())?;
+            labels.rows.get(at).copied()
+        };
+        let first = labels.iter().zip(outputs).filter_map(bad).min().unwrap_or_default() as usize;
+        let mut end = 0;
+        for &(held_out, index) in rows {
+            let row = self.row(held_out, index);
+            end += positions(&row.example, self.heads()).len();
+            if first < end {
+                return format!("row {} ({}, {} line {})", row.row, row.id, row.source, row.line);
+            }
+        }
+        "an unknown row".into()
+    }
+}
+
+/// Reads the backbone's LM head, or the embedding where the two are one, as `[V, d]`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn lm_head(
+    checkpoint: &gorgon_model::weights::Checkpoint,
+    config: &gorgon_model::config::ModelConfig,
+    device: &Device,
+) -> Result<Tensor<2>, TrainError> {
+    let name = if config.tied_embeddings { gorgon_model::layout::EMBEDDING } else { "lm_head.weight" };
+    let values = checkpoint.read_all(name).map_err(|error| TrainError::Data(error.to_string()))?;
+    let shape = [config.vocab_size, config.hidden_size];
+    match gorgon_kernels::host::is_host(device) {
+        true => Ok(gorgon_kernels::host::tensor(values, shape)),
+        false => Ok(Tensor::from_data(TensorData::new(values, shape), device)),
+    }
+}

@@ -1,0 +1,119 @@
+//! Acceptance lengths without a decoder: what greedy tree decoding would accept on known text.
+//!
+//! On text that the backbone would have written itself, a drafted token is accepted exactly when it is the text's. So the
+//! ranks that heads give the true tokens tell how far each step gets, and stepping through the text by what was accepted
+//! gives the mean acceptance length of greedy decoding with a given tree.
+
+use gorgon_core::tree::PublishedTree;
+use gorgon_draft::medusa::{HeadLabels, HeadOutput};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Mean tokens per step, the bonus included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lengths {
+    /// With a chain of every head's first guess.
+    pub chain: f64,
+    /// With the tree `mc_sim_7b_63` of the Medusa authors, as deep as there are heads.
+    pub tree: f64,
+}
+
+/// What the heads say about one conversation.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// The position of each row of hidden states.
+    pub positions: Vec<usize>,
+    /// The labels of each head.
+    pub labels: Vec<HeadLabels>,
+    /// Losses and ranks of each head.
+    pub outputs: Vec<HeadOutput>,
+}
+
+/// Walks through measured conversations.
+pub fn walk(measured: &[Measured], heads: usize) -> Lengths {
+    let tree: BTreeSet<Vec<u32>> = published();
+    let chain = |path: &[u32]| path.iter().all(|&rank| rank == 0);
+    let (mut in_chain, mut in_tree) = (Steps::default(), Steps::default());
+    for conversation in measured {
+        let ranks = by_position(conversation, heads);
+        in_chain.run(&ranks, chain);
+        in_tree.run(&ranks, |path| tree.contains(path));
+    }
+    Lengths { chain: in_chain.mean(), tree: in_tree.mean() }
+}
+
+fn published() -> BTreeSet<Vec<u32>> {
+    let tree = "mc_sim_7b_63".parse::<PublishedTree>().map(|tree| tree.shape().paths());
+    // The empty path is the root.
+    let paths = tree.into_iter().flatten().filter(|path| !path.is_empty());
+    paths.map(|path| path.iter().map(|&rank| rank as u32).collect()).collect()
+}
+
+/// The ranks of the first heads at each position, as far as they are known without a gap.
+fn by_position(of: &Measured, heads: usize) -> BTreeMap<usize, Vec<u32>> {
+    let mut ranks: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for head in 0..heads {
+        for (row, rank) in of.labels[head].rows.iter().zip(&of.outputs[head].ranks) {
+            let known = ranks.entry(of.positions[*row as usize]).or_default();
+            if known.len() == head {
+                known.push(*rank);
+            }
+        }
+    }
+    ranks
+}
+
+#[derive(Default)]
+struct Steps {
+    steps: usize,
+    tokens: usize,
+}
+
+impl Steps {
+    /// From each position reached, on by the accepted path's length and one.
+    fn run(&mut self, ranks: &BTreeMap<usize, Vec<u32>>, is_in_tree: impl Fn(&[u32]) -> bool) {
+        let mut next = 0;
+        for (&position, path) in ranks {
+            if position < next {
+                continue;
+            }
+            let accepted = (0..=path.len()).rev().find(|&n| n == 0 || is_in_tree(&path[..n])).unwrap_or(0);
+            self.steps += 1;
+            self.tokens += accepted + 1;
+            next = position + accepted + 1;
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        if self.steps == 0 { 0.0 } else { self.tokens as f64 / self.steps as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_on_by_what_was_accepted() {
+        // Three heads; position 0 gets two right, position 3 none, position 4 all three.
+        let ranks = BTreeMap::from([
+            (0, vec![0, 0, 5]),
+            (1, vec![0, 0, 0]),
+            (2, vec![0, 0, 0]),
+            (3, vec![2, 0, 0]),
+            (4, vec![0, 0, 0]),
+        ]);
+        let mut steps = Steps::default();
+        steps.run(&ranks, |path| path.iter().all(|&rank| rank == 0));
+        assert_eq!((steps.steps, steps.tokens), (3, 3 + 1 + 4));
+        let mut wide = Steps::default();
+        wide.run(&ranks, |path| path.iter().all(|&rank| rank < 3));
+        assert_eq!((wide.steps, wide.tokens), (2, 3 + 4));
+    }
+
+    #[test]
+    fn the_published_tree_is_closed_under_prefixes() {
+        let tree = published();
+        assert_eq!(tree.len(), 63);
+        assert!(tree.iter().all(|path| path.len() == 1 || tree.contains(&path[..path.len() - 1])));
+    }
+}

@@ -1,0 +1,12 @@
+//! Fitting.
+
+pub mod checkpoint;
+pub mod config;
+pub mod error;
+pub mod heads;
+pub mod llama;
+pub mod optimizer;
+pub mod parameters;
+pub mod pretrain;
+pub mod schedule;
+pub mod trainer;

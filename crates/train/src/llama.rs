@@ -1,0 +1,120 @@
+//! A Llama that can be fitted: the same network as the frozen decoder's, with gradients.
+
+use crate::parameters::{Parameter, Role};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gorgon_core::accept::draws::Seeded;
+use gorgon_kernels::activation::silu_gate_tracked;
+use gorgon_kernels::norm::rms_norm_tracked;
+use gorgon_kernels::segment_attention::{Segments, segment_attention};
+use gorgon_model::random::LlamaShape;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Base of the rotary angles.
+pub const ROPE_THETA: f64 = 10_000.0;
+/// Epsilon of the norms.
+pub const NORM_EPS: f32 = 1e-5;
+
+/// Packed dialogues.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Packed {
+    /// Token ids of all dialogues, one after another.
+    pub tokens: Vec<u32>,
+    /// Where each dialogue lies.
+    pub segments: Vec<Range<usize>>,
+}
+
+/// The network, without its parameters.
+#[derive(Clone, Debug)]
+pub struct Llama {
+    shape: LlamaShape,
+    angles: Arc<(Vec<f32>, Vec<f32>)>,
+    device: Device,
+}
+
+/// Parameters of one layer, in the order of [`Llama::parameters`].
+const PER_LAYER: usize = 9;
+
+impl Llama {
+    /// A Llama with tied embeddings.
+    pub fn new(shape: LlamaShape, device: Device) -> Self {
+        let angles = Segments::angles(shape.max_positions, shape.hidden_size / shape.heads, ROPE_THETA);
+        Self { shape, angles, device }
+    }
+
+    /// Initial parameters: normal values of deviation 0.02, smaller by `sqrt(2 layers)` where a branch ends in the
+    /// residual stream.
+    pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        let s = &self.shape;
+        let (d, ff) = (s.hidden_size, s.intermediate_size);
+        let head_dim = d / s.heads;
+        let kv = s.kv_heads * head_dim;
+        let draws = &mut Seeded::new(seed);
+        let ends = 0.02 / (2.0 * s.layers as f64).sqrt();
+        let mut all = vec![];
+        let mut matrix = |name: String, shape: [usize; 2], deviation: f64, role: Role| {
+            Parameter::normal(name, shape, role, deviation, draws, &self.device)
+        };
+        let ones = |name: String| Parameter::new(name, &[d], Role::Vector, vec![1.0; d], &self.device);
+        all.push(matrix("model.embed_tokens.weight".into(), [s.vocab_size, d], 0.02, Role::Table));
+        for layer in 0..s.layers {
+            let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+            all.push(ones(name("input_layernorm")));
+            all.push(matrix(name("self_attn.q_proj"), [d, d], 0.02, Role::Matrix));
+            all.push(matrix(name("self_attn.k_proj"), [kv, d], 0.02, Role::Matrix));
+            all.push(matrix(name("self_attn.v_proj"), [kv, d], 0.02, Role::Matrix));
+            all.push(matrix(name("self_attn.o_proj"), [d, d], ends, Role::Matrix));
+            all.push(ones(name("post_attention_layernorm")));
+            all.push(matrix(name("mlp.gate_proj"), [ff, d], 0.02, Role::Matrix));
+            all.push(matrix(name("mlp.up_proj"), [ff, d], 0.02, Role::Matrix));
+            all.push(matrix(name("mlp.down_proj"), [d, ff], ends, Role::Matrix));
+        }
+        all.push(ones("model.norm.weight".into()));
+        all
+    }
+
+    /// Number of values of each parameter.
+    pub fn sizes(&self) -> Vec<usize> {
+        let s = &self.shape;
+        let (d, ff, kv) = (s.hidden_size, s.intermediate_size, s.kv_heads * (s.hidden_size / s.heads));
+        let layer = [d, d * d, kv * d, kv * d, d * d, d, ff * d, ff * d, d * ff];
+        let layers = (0..s.layers).flat_map(|_| layer);
+        std::iter::once(s.vocab_size * d).chain(layers).chain([d]).collect()
+    }
+
+    /// Hidden states after the final norm.
+    ///
+    /// # Shapes
+    /// `weights` as in [`Self::parameters`], flat; result `[tokens, d]`.
+    pub fn hidden(&self, weights: &[Tensor<1>], packed: &Packed) -> Tensor<2> {
+        let s = &self.shape;
+        let ids: Vec<i32> = packed.tokens.iter().map(|&token| token as i32).collect();
+        let ids = Tensor::<1, Int>::from_data(TensorData::new(ids, [packed.tokens.len()]), &self.device);
+        let table = weights[0].clone().reshape([s.vocab_size, s.hidden_size]);
+        let segments = Segments {
+            heads: s.heads,
+            kv_heads: s.kv_heads,
+            head_dim: s.hidden_size / s.heads,
+            angles: self.angles.clone(),
+            rows: packed.segments.clone().into(),
+        };
+        let layers = weights[1..].chunks_exact(PER_LAYER);
+        let x = layers.fold(table.select(0, ids), |x, layer| self.layer(x, layer, &segments));
+        rms_norm_tracked(x, &weights[weights.len() - 1], NORM_EPS)
+    }
+
+    fn layer(&self, x: Tensor<2>, w: &[Tensor<1>], segments: &Segments) -> Tensor<2> {
+        let s = &self.shape;
+        let (d, ff) = (s.hidden_size, s.intermediate_size);
+        let kv = s.kv_heads * (d / s.heads);
+        let linear = |x: &Tensor<2>, w: &Tensor<1>, out: usize, into: usize| {
+            x.clone().matmul(w.clone().reshape([out, into]).transpose())
+        };
+        let normed = rms_norm_tracked(x.clone(), &w[0], NORM_EPS);
+        let (q, k, v) = (linear(&normed, &w[1], d, d), linear(&normed, &w[2], kv, d), linear(&normed, &w[3], kv, d));
+        let x = x + linear(&segment_attention(segments, q, k, v), &w[4], d, d);
+        let normed = rms_norm_tracked(x.clone(), &w[5], NORM_EPS);
+        let gated = silu_gate_tracked(linear(&normed, &w[6], ff, d), linear(&normed, &w[7], ff, d));
+        x + linear(&gated, &w[8], d, ff)
+    }
+}

@@ -1,0 +1,236 @@
+//! AdamW and Muon, over flat parameters.
+
+mod muon;
+
+use crate::parameters::{Parameter, Role, from_values};
+use burn::tensor::Tensor;
+use gorgon_kernels::host;
+use rayon::prelude::*;
+
+/// What fits the matrices. Tables and vectors always go by AdamW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// AdamW (Loshchilov and Hutter, 2019).
+    AdamW,
+    /// Muon (Jordan, 2024): momentum whose matrix is orthogonalised before it is applied.
+    Muon,
+}
+
+/// Hyper-parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimizer {
+    /// What fits the matrices.
+    pub method: Method,
+    /// Decay rates of AdamW's first and second moments.
+    pub betas: (f64, f64),
+    /// AdamW's epsilon.
+    pub epsilon: f64,
+    /// Decoupled weight decay of matrices and tables, per unit of learning rate.
+    pub weight_decay: f64,
+    /// Muon's momentum.
+    pub momentum: f64,
+    /// Muon's learning rate relative to AdamW's.
+    pub muon_factor: f64,
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        let betas = (0.9, 0.95);
+        Self { method: Method::AdamW, betas, epsilon: 1e-8, weight_decay: 0.0, momentum: 0.95, muon_factor: 10.0 }
+    }
+}
+
+/// What the optimizer remembers of one parameter.
+#[derive(Clone, Debug)]
+pub struct Moments {
+    /// Running mean of the gradient, or Muon's momentum.
+    pub first: Tensor<1>,
+    /// Running mean of its square; empty for Muon.
+    pub second: Tensor<1>,
+}
+
+impl Optimizer {
+    /// True if this parameter goes by Muon.
+    pub fn is_muon(&self, parameter: &Parameter) -> bool {
+        self.method == Method::Muon && parameter.role == Role::Matrix
+    }
+
+    /// Moments before the first step.
+    pub fn start(&self, parameters: &[Parameter]) -> Vec<Moments> {
+        let zeros = |n: usize, parameter: &Parameter| Tensor::zeros([n], &parameter.value.device());
+        let one = |p: &Parameter| Moments {
+            first: zeros(p.len(), p),
+            second: zeros(if self.is_muon(p) { 0 } else { p.len() }, p),
+        };
+        parameters.iter().map(one).collect()
+    }
+
+    /// One step with gradients that are already scaled and clipped; `step` counts from 0.
+    pub fn apply(
+        &self,
+        parameters: &mut [Parameter],
+        moments: &mut [Moments],
+        gradients: Vec<Tensor<1>>,
+        rate: f64,
+        step: u64,
+    ) {
+        let work = parameters.par_iter_mut().zip(moments).zip(gradients);
+        work.for_each(|((parameter, moments), gradient)| {
+            if self.is_muon(parameter) {
+                muon::apply(self, parameter, moments, gradient, rate * self.muon_factor);
+            } else {
+                self.adamw(parameter, moments, gradient, rate, step);
+            }
+        });
+    }
+
+    /// `m ← β₁ m + (1-β₁) g`, `v ← β₂ v + (1-β₂) g²`,
+    /// `w ← w - rate · (m̂ / (√v̂ + ε) + decay · w)` with `m̂ = m / (1-β₁ᵗ)`, `v̂ = v / (1-β₂ᵗ)`, `t = step + 1`.
+    fn adamw(&self, parameter: &mut Parameter, moments: &mut Moments, gradient: Tensor<1>, rate: f64, step: u64) {
+        let (b1, b2) = self.betas;
+        let t = (step + 1).min(i32::MAX as u64) as i32;
+        let decay = if parameter.role == Role::Vector { 0.0 } else { self.weight_decay };
+        let rule = AdamW {
+            betas: (b1 as f32, b2 as f32),
+            corrections: ((1.0 / (1.0 - b1.powi(t))) as f32, (1.0 / (1.0 - b2.powi(t))) as f32),
+            epsilon: self.epsilon as f32,
+            rate: rate as f32,
+            keep: (1.0 - rate * decay) as f32,
+        };
+        let on_host = [&parameter.value, &moments.first, &moments.second, &gradient].map(host::read);
+        match on_host {
+            [Some(w), Some(m), Some(v), Some(g)] => {
+                let device = parameter.value.device();
+                let [w, m, v] = rule.on_host([w.as_slice(), m.as_slice(), v.as_slice()], g.as_slice());
+                parameter.value = from_values(w, &device);
+                *moments = Moments { first: from_values(m, &device), second: from_values(v, &device) };
+            }
+            _ => {
+                let old = [parameter.value.clone(), moments.first.clone(), moments.second.clone()];
+                let [w, first, second] = rule.on_device(old, gradient);
+                parameter.value = w;
+                *moments = Moments { first, second };
+            }
+        }
+    }
+}
+
+/// One step's numbers.
+struct AdamW {
+    betas: (f32, f32),
+    corrections: (f32, f32),
+    epsilon: f32,
+    rate: f32,
+    keep: f32,
+}
+
+impl AdamW {
+    /// One pass over weights and moments.
+    fn on_host(&self, [w, m, v]: [&[f32]; 3], g: &[f32]) -> [Vec<f32>; 3] {
+        let (b1, b2) = self.betas;
+        let mut new = [w.to_vec(), m.to_vec(), v.to_vec()];
+        let [w, m, v] = &mut new;
+        for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(g) {
+            *m = b1 * *m + (1.0 - b1) * g;
+            *v = b2 * *v + (1.0 - b2) * g * g;
+            let direction = *m * self.corrections.0 / ((*v * self.corrections.1).sqrt() + self.epsilon);
+            *w = *w * self.keep - self.rate * direction;
+        }
+        new
+    }
+
+    fn on_device(&self, [w, m, v]: [Tensor<1>; 3], g: Tensor<1>) -> [Tensor<1>; 3] {
+        let (b1, b2) = self.betas;
+        let m = m * b1 + g.clone() * (1.0 - b1);
+        let v = v * b2 + g.clone() * g * (1.0 - b2);
+        let direction = m.clone() * self.corrections.0 / ((v.clone() * self.corrections.1).sqrt() + self.epsilon);
+        [w * self.keep - direction * self.rate, m, v]
+    }
+}
+
+/// `√Σ g²` over all gradients: the norm that clipping bounds.
+pub fn global_norm(gradients: &[Tensor<1>]) -> f64 {
+    let square = |g: &Tensor<1>| match host::read(g) {
+        Some(values) => values.as_slice().iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>(),
+        None => f64::from((g.clone() * g.clone()).sum().into_scalar::<f32>()),
+    };
+    // Each gradient's own sum has a fixed order, and so has the sum of sums.
+    gradients.par_iter().map(square).collect::<Vec<f64>>().iter().sum::<f64>().sqrt()
+}
+
+/// Scales all gradients by one factor so that their global norm is at most `limit`; the factor is
+/// `limit / (norm + 1e-6)` where the norm is larger.
+pub fn clip(gradients: Vec<Tensor<1>>, norm: f64, limit: f64) -> Vec<Tensor<1>> {
+    let factor = limit / (norm + 1e-6);
+    if factor >= 1.0 || !factor.is_finite() {
+        return gradients;
+    }
+    gradients.into_iter().map(|g| g * factor).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    fn parameter(values: &[f32], role: Role) -> Parameter {
+        Parameter::new("w", &[values.len()], role, values.to_vec(), &Device::flex())
+    }
+
+    fn read(t: &Tensor<1>) -> Vec<f32> {
+        t.clone().into_data().try_into_vec().unwrap()
+    }
+
+    /// AdamW against its formula in double precision.
+    #[test]
+    fn adamw_follows_its_formula_on_both_paths() {
+        let optimizer = Optimizer { weight_decay: 0.1, betas: (0.9, 0.99), ..Optimizer::default() };
+        let mut parameters = [parameter(&[0.5, -1.0, 2.0], Role::Matrix)];
+        let mut moments = optimizer.start(&parameters);
+        let (mut w, mut m, mut v) = ([0.5f64, -1.0, 2.0], [0f64; 3], [0f64; 3]);
+        for step in 0..20u64 {
+            let g: Vec<f32> = (0..3).map(|i| ((step * 3 + i) as f32 * 0.7).sin()).collect();
+            for i in 0..3 {
+                let g = f64::from(g[i]);
+                m[i] = 0.9 * m[i] + 0.1 * g;
+                v[i] = 0.99 * v[i] + 0.01 * g * g;
+                let t = step as i32 + 1;
+                let direction = m[i] / (1.0 - 0.9f64.powi(t)) / ((v[i] / (1.0 - 0.99f64.powi(t))).sqrt() + 1e-8);
+                w[i] -= 0.01 * (direction + 0.1 * w[i]);
+            }
+            let g = from_values(g, &Device::flex());
+            optimizer.apply(&mut parameters, &mut moments, vec![g], 0.01, step);
+        }
+        read(&parameters[0].value).iter().zip(w).for_each(|(a, b)| assert!((f64::from(*a) - b).abs() < 1e-5));
+        let rule = AdamW { betas: (0.9, 0.99), corrections: (1.1, 1.2), epsilon: 1e-8, rate: 0.1, keep: 0.9 };
+        let t = |v: &[f32]| from_values(v.to_vec(), &Device::flex());
+        let (w, m, v, g) = ([0.5f32, -1.0], [0.1f32, 0.2], [0.3f32, 0.01], [1.0f32, -2.0]);
+        let host = rule.on_host([&w, &m, &v], &g);
+        let device = rule.on_device([t(&w), t(&m), t(&v)], t(&g));
+        for (a, b) in host.iter().zip(device) {
+            a.iter().zip(read(&b)).for_each(|(x, y)| assert!((x - y).abs() < 1e-6));
+        }
+    }
+
+    #[test]
+    fn vectors_are_not_decayed() {
+        let optimizer = Optimizer { weight_decay: 0.5, ..Optimizer::default() };
+        for (role, decays) in [(Role::Vector, false), (Role::Matrix, true), (Role::Table, true)] {
+            let mut parameters = [parameter(&[1.0], role)];
+            let mut moments = optimizer.start(&parameters);
+            optimizer.apply(&mut parameters, &mut moments, vec![from_values(vec![0.0], &Device::flex())], 0.1, 0);
+            assert_eq!(read(&parameters[0].value)[0] < 1.0, decays);
+        }
+    }
+
+    #[test]
+    fn clipping_scales_all_gradients_by_one_factor() {
+        let gradients = vec![from_values(vec![3.0, 0.0], &Device::flex()), from_values(vec![4.0], &Device::flex())];
+        let norm = global_norm(&gradients);
+        assert!((norm - 5.0).abs() < 1e-12);
+        let clipped = clip(gradients.clone(), norm, 1.0);
+        assert!((global_norm(&clipped) - 1.0).abs() < 1e-5);
+        assert!((read(&clipped[0])[0] - 0.6).abs() < 1e-5);
+        assert_eq!(read(&clip(gradients, norm, 9.0)[1]), [4.0]);
+    }
+}

@@ -1,0 +1,329 @@
+//! The one training loop: batches, gradients, clipping, optimizer, metrics, checkpoints.
+//!
+//! What is fitted to what is an [`Objective`]. A step's data is a function of the step's number alone, so a run that
+//! goes on from a checkpoint sees what it would have seen: on the CPU the weights are then equal bit for bit.
+
+use crate::checkpoint;
+use crate::error::TrainError;
+use crate::optimizer::{Moments, Optimizer, clip, global_norm};
+use crate::parameters::Parameter;
+use crate::schedule::Schedule;
+use burn::tensor::Tensor;
+use gorgon_runs::metrics::Metrics;
+use gorgon_runs::run_dir::RunDir;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Something to fit.
+pub trait Objective: Sync {
+    /// A micro-batch.
+    type Batch: Send + Sync;
+
+    /// Parameters before the first step.
+    fn parameters(&self, seed: u64) -> Vec<Parameter>;
+
+    /// The micro-batches of a step: a function of its number alone.
+    ///
+    /// # Errors
+    /// When the data cannot be read.
+    fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError>;
+
+    /// What a micro-batch weighs in each of the loss's means: summed over a step, these are what sums of losses are
+    /// divided by, so that a step's loss does not depend on how it is cut into micro-batches.
+    fn weights(&self, batch: &Self::Batch) -> Vec<f64>;
+
+    /// A micro-batch's part of the step's loss and of its gradients, given the weights of the whole step.
+    ///
+    /// # Errors
+    /// When the backbone fails.
+    fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError>;
+
+    /// What is measured on held-out data, by name; the number under `key` is the better the lower it is.
+    ///
+    /// # Errors
+    /// When the backbone fails.
+    fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError>;
+
+    /// A `config.json` to put beside the parameters of a checkpoint, so that it can be loaded as it is.
+    fn document(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// What one micro-batch yields.
+#[derive(Debug)]
+pub struct Gradients {
+    /// Its part of the step's loss.
+    pub loss: f64,
+    /// Tokens read.
+    pub tokens: usize,
+    /// What else is counted, as sums to be divided by a weight: `(name, sum, weight)`.
+    pub counts: Vec<(String, f64, f64)>,
+    /// One gradient per parameter.
+    pub gradients: Vec<Tensor<1>>,
+    /// Where a loss was not finite.
+    pub not_finite: Option<String>,
+}
+
+/// What was measured on held-out data.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluation {
+    /// Named numbers.
+    pub metrics: Map<String, Value>,
+    /// Lower is better: names the best checkpoint.
+    pub objective: f64,
+}
+
+/// How to fit.
+#[derive(Clone, Copy, Debug)]
+pub struct FitSettings {
+    /// The learning rate.
+    pub schedule: Schedule,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// Bound on the global norm of a step's gradients.
+    pub clip_norm: f64,
+    /// Steps between reports.
+    pub log_every: u64,
+    /// Steps between evaluations.
+    pub eval_every: u64,
+    /// Steps between checkpoints.
+    pub save_every: u64,
+    /// Checkpoints to keep beside the best one.
+    pub keep: usize,
+    /// Seed of the initial parameters.
+    pub seed: u64,
+}
+
+/// What is told while fitting.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// A step, as written to the metrics.
+    Step(Map<String, Value>),
+    /// An evaluation, as written to the metrics.
+    Evaluation(Map<String, Value>),
+    /// A checkpoint was written.
+    Saved(u64),
+}
+
+/// How fitting ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Steps done.
+    pub step: u64,
+    /// False if it was asked to stop.
+    pub finished: bool,
+    /// The fitted parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// What a checkpoint remembers beside tensors.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    step: u64,
+    best_objective: Option<f64>,
+    /// Whether this checkpoint is the best so far.
+    is_best: bool,
+}
+
+/// Fits `objective`, from the newest checkpoint of `run` if there is one.
+///
+/// # Errors
+/// When a loss is not finite, the data or a checkpoint cannot be read, or the run folder cannot be written.
+pub fn fit<O: Objective>(
+    objective: &O,
+    run: &RunDir,
+    settings: &FitSettings,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Report),
+) -> Result<Outcome, TrainError> {
+    let mut fit = Fit::start(objective, run, settings)?;
+    while fit.step < settings.schedule.steps {
+        fit.train_step(observe)?;
+        let last = fit.step == settings.schedule.steps;
+        let stopping = stop.load(Ordering::Relaxed);
+        if last || due(fit.step, settings.eval_every) {
+            fit.evaluate(observe)?;
+        }
+        if last || stopping || due(fit.step, settings.save_every) {
+            fit.save(observe)?;
+        }
+        if stopping && !last {
+            return Ok(Outcome { step: fit.step, finished: false, parameters: fit.parameters });
+        }
+    }
+    Ok(Outcome { step: fit.step, finished: true, parameters: fit.parameters })
+}
+
+fn due(step: u64, every: u64) -> bool {
+    every > 0 && step.is_multiple_of(every)
+}
+
+struct Fit<'a, O> {
+    objective: &'a O,
+    run: &'a RunDir,
+    settings: &'a FitSettings,
+    metrics: Metrics,
+    parameters: Vec<Parameter>,
+    moments: Vec<Moments>,
+    step: u64,
+    best_objective: Option<f64>,
+    /// Whether the last evaluation was the best so far, and its checkpoint is still to be written.
+    is_best: bool,
+    since: Since,
+}
+
+/// Sums since the last report.
+struct Since {
+    started: Instant,
+    tokens: usize,
+    steps: u64,
+}
+
+impl<'a, O: Objective> Fit<'a, O> {
+    fn start(objective: &'a O, run: &'a RunDir, settings: &'a FitSettings) -> Result<Self, TrainError> {
+        let mut parameters = objective.parameters(settings.seed);
+        let mut moments = settings.optimizer.start(&parameters);
+        let mut metrics = Metrics::append(&run.metrics())?;
+        let mut state = State { step: 0, best_objective: None, is_best: false };
+        if let Some(step) = run.steps()?.last() {
+            let checkpoint = run.open_step(*step)?;
+            state = checkpoint.state()?;
+            checkpoint::read(&run.step(*step), &mut parameters, &mut moments)?;
+            // A kill can fall between a checkpoint and what follows from it.
+            if state.is_best {
+                run.set_best(*step)?;
+            }
+            run.keep_steps(settings.keep)?;
+        }
+        metrics.truncate_after(state.step)?;
+        let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
+        let State { step, best_objective, .. } = state;
+        Ok(Self { objective, run, settings, metrics, parameters, moments, step, best_objective, is_best: false, since })
+    }
+
+    /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
+    fn train_step(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        let batches = self.objective.batches(self.step)?;
+        let mut totals: Vec<f64> = vec![];
+        for batch in &batches {
+            let weights = self.objective.weights(batch);
+            totals.resize(weights.len().max(totals.len()), 0.0);
+            totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
+        }
+        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
+        let parts: Vec<Gradients> = batches
+            .par_iter()
+            .map(|batch| self.objective.gradients(&weights, batch, &totals))
+            .collect::<Result<_, _>>()?;
+        drop(weights);
+        let sums = Sums::of(parts, self.step)?;
+        let norm = global_norm(&sums.gradients);
+        if !norm.is_finite() {
+            return Err(TrainError::Overflow { step: self.step });
+        }
+        let gradients = clip(sums.gradients, norm, self.settings.clip_norm);
+        let rate = self.settings.schedule.rate(self.step);
+        self.settings.optimizer.apply(&mut self.parameters, &mut self.moments, gradients, rate, self.step);
+        self.step += 1;
+        self.since.tokens += sums.tokens;
+        self.since.steps += 1;
+        if due(self.step, self.settings.log_every) || self.step == 1 || self.step == self.settings.schedule.steps {
+            let mut record = self.record();
+            record.insert("loss".into(), json!(sums.loss));
+            record.insert("gradient_norm".into(), json!(norm));
+            record.insert("learning_rate".into(), json!(rate));
+            for (name, sum, weight) in sums.counts {
+                record.insert(name, json!(sum / weight.max(1.0)));
+            }
+            self.metrics.record(&record)?;
+            observe(Report::Step(record));
+        }
+        Ok(())
+    }
+
+    /// Step, speed and what is left, counted since the last report.
+    fn record(&mut self) -> Map<String, Value> {
+        let seconds = self.since.started.elapsed().as_secs_f64().max(1e-9);
+        let left = self.settings.schedule.steps - self.step;
+        let mut record = Map::new();
+        record.insert("step".into(), json!(self.step));
+        record.insert("tokens_per_second".into(), json!(self.since.tokens as f64 / seconds));
+        record.insert("eta_seconds".into(), json!(left as f64 * seconds / self.since.steps.max(1) as f64));
+        self.since = Since { started: Instant::now(), tokens: 0, steps: 0 };
+        record
+    }
+
+    fn evaluate(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        let started = Instant::now();
+        let evaluation = self.objective.evaluate(&self.parameters)?;
+        // Evaluation is no part of the training speed.
+        self.since.started += started.elapsed();
+        let mut record = Map::new();
+        record.insert("step".into(), json!(self.step));
+        record.insert("evaluation".into(), Value::Object(evaluation.metrics));
+        self.metrics.record(&record)?;
+        self.is_best = self.best_objective.is_none_or(|best| evaluation.objective < best);
+        if self.is_best {
+            self.best_objective = Some(evaluation.objective);
+        }
+        observe(Report::Evaluation(record));
+        Ok(())
+    }
+
+    fn save(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        // No checkpoint may be ahead of its metrics.
+        self.metrics.sync()?;
+        let state = State { step: self.step, best_objective: self.best_objective, is_best: self.is_best };
+        self.run.write_step(self.step, |dir| {
+            checkpoint::write(dir, &self.parameters, &self.moments)?;
+            if let Some(document) = self.objective.document() {
+                let text = serde_json::to_string_pretty(&document)?;
+                gorgon_runs::atomic::write(&dir.join("config.json"), |file| file.write_all(text.as_bytes()))?;
+            }
+            Ok(state)
+        })?;
+        if self.is_best {
+            self.run.set_best(self.step)?;
+            self.is_best = false;
+        }
+        self.run.keep_steps(self.settings.keep)?;
+        observe(Report::Saved(self.step));
+        Ok(())
+    }
+}
+
+/// Sums over the micro-batches of a step.
+struct Sums {
+    loss: f64,
+    tokens: usize,
+    counts: Vec<(String, f64, f64)>,
+    gradients: Vec<Tensor<1>>,
+}
+
+impl Sums {
+    fn of(parts: Vec<Gradients>, step: u64) -> Result<Self, TrainError> {
+        let mut sums = Self { loss: 0.0, tokens: 0, counts: vec![], gradients: vec![] };
+        for part in parts {
+            if let Some(place) = part.not_finite {
+                return Err(TrainError::NotFinite { step, place });
+            }
+            sums.loss += part.loss;
+            sums.tokens += part.tokens;
+            for (name, sum, weight) in part.counts {
+                match sums.counts.iter_mut().find(|(known, ..)| *known == name) {
+                    Some(known) => (known.1, known.2) = (known.1 + sum, known.2 + weight),
+                    None => sums.counts.push((name, sum, weight)),
+                }
+            }
+            sums.gradients = match sums.gradients.is_empty() {
+                true => part.gradients,
+                false => sums.gradients.into_iter().zip(part.gradients).map(|(a, b)| a + b).collect(),
+            };
+        }
+        Ok(sums)
+    }
+}
