@@ -4,7 +4,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint build gpu check-gpu test-wgpu bench deny clean
+.PHONY: help demo test test-kills lint build gpu check-gpu test-wgpu bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ demo: build ## The main job: look at this machine, write a small model, decode w
 
 test: ## All tests (CPU, no network)
 	$(CARGO) test --release --workspace
+
+test-kills: ## Kill distillation and training at 40 random moments each and at every named point (some minutes)
+	GORGON_TEST_KILLS=40 $(CARGO) test --release --workspace --test kills
 
 lint: ## Format check, and clippy with warnings denied
 	$(CARGO) fmt --all --check

@@ -206,6 +206,9 @@ pub struct Synth {
     /// The file to write, JSONL in the ShareGPT format; standard output if there is none.
     #[arg(long, value_name = "F")]
     pub out: Option<PathBuf>,
+    /// Write the corpus's card into this folder: manifest, a sample for training, held-out prompts.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "check", "kind", "held_out"])]
+    pub folder: Option<PathBuf>,
     /// Let this model answer them, and count its right answers by kind.
     #[arg(long, value_name = "M", conflicts_with = "out")]
     pub check: Option<String>,

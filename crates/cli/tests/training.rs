@@ -213,3 +213,38 @@ fn the_corpus_is_written_and_examined() {
     assert_eq!(kinds["kinds"]["sum"]["checked"], 12);
     refused(&["synth", "--kind", "alchemy"], &["alchemy"]);
 }
+
+/// A draft model: fitted to files, with another model's tokenizer and as many rows as it has.
+#[test]
+fn a_model_is_fitted_to_files_with_another_models_tokenizer() {
+    let job = Job::new();
+    let (file, out) = (job.text("train.jsonl"), job.text("small"));
+    finished(&["synth", "--dialogues", "200", "--out", &file], &[]);
+    job.write(
+        "pretrain.toml",
+        &format!(
+            "out = {out:?}\nruns = {:?}\n[data]\nfiles = [{file:?}]\nheld_out = 10\n[tokenizer]\nfrom = {:?}\n\
+             [model]\nhidden_size = 16\nintermediate_size = 16\nlayers = 1\nheads = 2\nkv_heads = 2\n\
+             max_positions = 128\n[training]\nsteps = 4\nbatch_tokens = 256\n",
+            job.text("runs"),
+            backbone()
+        ),
+    );
+    let config = job.text("pretrain.toml");
+    let plan = finished(&["pretrain", "-c", &config, "--dry-run"], &[]);
+    assert!(
+        stderr(&plan).contains("180 conversations") || stderr(&plan).contains("190 conversations"),
+        "{}",
+        stderr(&plan)
+    );
+    assert!(!job.path("small").exists() && !job.path("runs").exists());
+    finished(&["pretrain", "-c", &config], &[]);
+    let inspected = json(&finished(&["inspect", &out, "--json"], &[]));
+    assert_eq!(inspected["problems"].as_array().map(Vec::len).unwrap_or(0), 0, "{inspected}");
+    let tokenizer = |dir: &std::path::Path| std::fs::read(dir.join("tokenizer.json")).unwrap();
+    assert_eq!(tokenizer(&job.path("small")), tokenizer(backbone()));
+    let said = finished(&["generate", "--model", &out, "--prompt", "Hi", "--max-new-tokens", "5"], &[]);
+    assert!(said.status.success());
+    refused(&["pretrain", "-c", &config, "data.files=[]"], &["nothing to fit to"]);
+    refused(&["pretrain", "-c", &config, "model.heads=3"], &["hidden_size"]);
+}

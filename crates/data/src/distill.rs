@@ -357,6 +357,7 @@ pub fn rows(
             category: prompt.category.clone(),
             example: transcript.into_example(),
             ends,
+            shard: String::new(),
         });
     }
     Ok((rows, without))

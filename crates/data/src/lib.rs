@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod distill;
+pub mod drills;
 pub mod pack;
 pub mod prompts;
 pub mod render;

@@ -105,5 +105,6 @@ pub fn given_row(renderer: &Renderer, prompt: &Prompt, given: &[Option<String>])
         category: prompt.category.clone(),
         example,
         ends,
+        shard: String::new(),
     })
 }

@@ -53,6 +53,8 @@ pub struct Row {
     pub example: Example,
     /// How each answer ended.
     pub ends: Vec<String>,
+    /// The file it was read from; not stored.
+    pub shard: String,
 }
 
 /// Why shards cannot be read.
@@ -180,6 +182,7 @@ pub fn read(path: &Path, vocab_size: usize) -> Result<(Vec<Row>, BTreeMap<String
     let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
     let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?)));
     let metadata = metadata.filter(|(key, _)| key.starts_with("gorgon.")).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut rows = vec![];
     for batch in builder.build().map_err(|e| invalid(&e))? {
         let batch = batch.map_err(|e| invalid(&e))?;
@@ -193,7 +196,7 @@ pub fn read(path: &Path, vocab_size: usize) -> Result<(Vec<Row>, BTreeMap<String
             if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_size) {
                 return Err(invalid(&format!("row {}: token {id} of a vocabulary of {vocab_size}", row.row)));
             }
-            rows.push(row);
+            rows.push(Row { shard: name.clone(), ..row });
         }
     }
     Ok((rows, metadata))
@@ -224,6 +227,7 @@ fn row(batch: &RecordBatch, i: usize) -> Option<Row> {
         category: text("category"),
         example: Example { ids, assistant },
         ends,
+        shard: String::new(),
     })
 }
 
@@ -240,6 +244,7 @@ mod tests {
             category: i.is_multiple_of(2).then(|| "maths".to_owned()),
             example: Example { ids: (0..i as u32 + 1).collect(), assistant: (0..=i).map(|k| k % 3 == 0).collect() },
             ends: vec!["end_token".into(); i as usize % 3],
+            shard: file_name(0),
         };
         (0..20).map(row).collect()
     }

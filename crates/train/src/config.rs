@@ -278,6 +278,9 @@ pub struct Corpus {
     /// Dialogues of the synthetic corpus.
     #[serde(default)]
     pub synthetic: u64,
+    /// Copying drills: random tokens to be echoed or looked up, from which a small model learns to look back.
+    #[serde(default)]
+    pub drills: u64,
     /// Files of conversations with answers.
     #[serde(default)]
     pub files: Vec<PathBuf>,

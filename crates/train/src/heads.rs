@@ -80,6 +80,15 @@ impl HeadFitting {
         Ok((states, all))
     }
 
+    /// Computes the states of a micro-batch and drops them: to see how long it takes.
+    ///
+    /// # Errors
+    /// When the backbone fails.
+    pub fn read(&self, batch: &[usize]) -> Result<(), TrainError> {
+        let rows: Vec<(bool, usize)> = batch.iter().map(|&i| (false, i)).collect();
+        self.gather(&rows).map(|_| ())
+    }
+
     fn row(&self, held_out: bool, index: usize) -> &Row {
         if held_out { &self.held_out[index] } else { &self.rows[index] }
     }
@@ -193,7 +202,7 @@ impl HeadFitting {
             let row = self.row(held_out, index);
             end += positions(&row.example, self.heads()).len();
             if first < end {
-                return format!("row {} ({}, {} line {})", row.row, row.id, row.source, row.line);
+                return format!("{} row {} ({}, {} line {})", row.shard, row.row, row.id, row.source, row.line);
             }
         }
         "an unknown row".into()

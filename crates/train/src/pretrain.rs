@@ -52,6 +52,11 @@ impl Pretraining {
         Self { llama, shape, examples, held_out, packing, prompt_weight: prompt_weight as f32 }
     }
 
+    /// The network's sizes.
+    pub fn shape(&self) -> &LlamaShape {
+        &self.shape
+    }
+
     /// Which examples go into which step.
     pub fn packing(&self) -> &Packing {
         &self.packing

@@ -10,5 +10,6 @@ pub mod inspect;
 mod load;
 pub mod logits;
 pub mod pretrain;
+mod pretrain_data;
 pub mod synth;
 pub mod train;

@@ -1,6 +1,7 @@
 //! `gorgon pretrain`: a small Llama from scratch.
 
 use crate::args::Fit;
+use crate::commands::pretrain_data::Corpus;
 use crate::config;
 use crate::error::Failure;
 use crate::fitting::{self, Progress};
@@ -8,14 +9,14 @@ use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::{Example, Renderer};
-use gorgon_data::synth::{self, Dialogue, Split};
 use gorgon_data::vocabulary;
-use gorgon_runs::run_dir::RunDir;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::text::Text;
 use gorgon_train::config::PretrainConfig;
 use gorgon_train::llama::Llama;
+use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
 use gorgon_train::trainer::{FitSettings, fit};
-use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,17 +24,19 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: PretrainConfig = config::load(&args.config, &args.overrides)?;
     config.training.check()?;
     config.model.with_vocabulary(config.tokenizer.size)?;
-    let compute = settings.compute()?;
+    let corpus = Corpus::read(&config, settings)?;
     if args.dry_run {
-        let plan = format!("{} dialogues", config.data.synthetic);
-        settings.talk.say(plan);
+        let folder = tempfile::tempdir().map_err(Failure::run)?;
+        let tokenizer = tokenizer(&config, &corpus, folder.path(), settings)?;
+        prepare(&config, &corpus, &tokenizer, settings)?;
         return Ok(ExitCode::SUCCESS);
     }
     let stem = format!("pretrain-{}", fitting::stem(&config.out));
-    let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, &[], settings)?;
+    let inputs = &config.data.files;
+    let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, inputs, settings)?;
     settings.talk.say(format!("run folder {}", run.path().display()));
-    let tokenizer = tokenizer(&config, &run, settings)?;
-    let (objective, fit_settings, tokens) = prepare(&config, &tokenizer, compute.device(), settings)?;
+    let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
+    let (objective, fit_settings) = prepare(&config, &corpus, &tokenizer, settings)?;
     let stop = fitting::stop_flag()?;
     let progress = Progress::new(&run, &fit_settings, settings);
     let outcome = fit(&objective, &run, &fit_settings, &stop, &mut |report| progress.show(&report));
@@ -41,22 +44,38 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let outcome = outcome.map_err(fitting::failure)?;
     fitting::plots(&run, PLOTS)?;
     if !outcome.finished {
-        settings.talk.say(format!(
-            "saved step {}; go on with: {}",
-            outcome.step,
-            fitting::resume_line(args, "pretrain", &run)
-        ));
+        let line = fitting::resume_line(args, "pretrain", &run);
+        settings.talk.say(format!("saved step {}; go on with: {line}", outcome.step));
         return Ok(ExitCode::FAILURE);
     }
-    let shape = config.model.with_vocabulary(config.tokenizer.size)?;
-    std::fs::create_dir_all(&config.out).map_err(|e| Failure::run(format!("{}: {e}", config.out.display())))?;
-    pretrain::write_model(&config.out, &shape, &outcome.parameters, tokens).map_err(fitting::failure)?;
-    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
-        fitting::copy(&tokenizer.join(name), &config.out.join(name))?;
-    }
+    write(&config.out, &tokenizer, &objective, &outcome.parameters)?;
     settings.talk.say(format!("wrote {}", config.out.display()));
     Ok(ExitCode::SUCCESS)
 }
+
+/// Writes the model with its tokenizer.
+fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Parameter]) -> Result<(), Failure> {
+    std::fs::create_dir_all(out).map_err(|e| Failure::run(format!("{}: {e}", out.display())))?;
+    let ids = Text::load(tokenizer)?.special_ids();
+    let tokens = [ids.bos.unwrap_or(0), ids.eos.unwrap_or(1)];
+    pretrain::write_model(out, objective.shape(), parameters, tokens).map_err(fitting::failure)?;
+    for name in TOKENIZER_FILES {
+        let from = tokenizer.join(name);
+        if from.is_file() {
+            fitting::copy(&from, &out.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of a tokenizer, as far as there are.
+const TOKENIZER_FILES: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+];
 
 const PLOTS: &[(&str, &str, &str, &[&str])] = &[
     ("loss.svg", "Loss of answers", "nats per token", &["answer_loss", "evaluation/answer_loss"]),
@@ -64,24 +83,19 @@ const PLOTS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 /// The folder of the tokenizer: trained once, then taken from the run.
-fn tokenizer(config: &PretrainConfig, run: &RunDir, settings: &Settings) -> Result<PathBuf, Failure> {
+fn tokenizer(config: &PretrainConfig, corpus: &Corpus, run: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
     if let Some(from) = &config.tokenizer.from {
         return Ok(from.clone());
     }
-    let dir = run.path().join("tokenizer");
-    // Written last of the three.
-    if dir.join("generation_config.json").is_file() {
+    let dir = run.join("tokenizer");
+    // Written last.
+    if dir.join("config.json").is_file() {
         return Ok(dir);
     }
     settings.talk.say(format!("training a tokenizer of {} tokens", config.tokenizer.size));
     std::fs::create_dir_all(&dir).map_err(|e| Failure::run(format!("{}: {e}", dir.display())))?;
-    let dialogues = (0..config.tokenizer.conversations as u64).map(|i| synth::dialogue(config.seed, Split::Train, i));
-    let texts = dialogues.flat_map(|dialogue| {
-        let turns = dialogue.exchanges.into_iter().flat_map(|exchange| [exchange.user, exchange.assistant]);
-        dialogue.system.into_iter().chain(turns).collect::<Vec<_>>()
-    });
-    vocabulary::train(texts, config.tokenizer.size, &dir)
-        .map_err(|error| Failure::run(format!("{}: {error}", dir.display())))?;
+    vocabulary::train(corpus.texts(config.tokenizer.conversations), config.tokenizer.size, &dir)
+        .map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
     // A renderer reads a model's folder, and there is no model yet.
     let shape = config.model.with_vocabulary(config.tokenizer.size)?;
     pretrain::write_config(&dir, &shape, [0, 1]).map_err(fitting::failure)?;
@@ -90,15 +104,16 @@ fn tokenizer(config: &PretrainConfig, run: &RunDir, settings: &Settings) -> Resu
 
 fn prepare(
     config: &PretrainConfig,
+    corpus: &Corpus,
     tokenizer: &Path,
-    device: &burn::tensor::Device,
     settings: &Settings,
-) -> Result<(Pretraining, FitSettings, [u32; 2]), Failure> {
+) -> Result<(Pretraining, FitSettings), Failure> {
+    let compute = settings.compute()?;
     let renderer = Renderer::load(tokenizer)?;
+    // A model can have more rows than its tokenizer has tokens; one that drafts for it needs as many.
+    let vocab_size = ModelConfig::read(tokenizer)?.vocab_size;
     let longest = config.training.max_tokens.min(config.model.max_positions);
-    let render = |split, n| examples(&renderer, config.seed, split, n, longest);
-    let (examples, held_out) =
-        (render(Split::Train, config.data.synthetic)?, render(Split::HeldOut, config.data.held_out)?);
+    let (examples, held_out) = corpus.examples(&renderer, longest)?;
     let training = &config.training;
     let lengths = examples.iter().map(|e| e.ids.len()).collect();
     let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
@@ -107,9 +122,14 @@ fn prepare(
     if labels == 0 {
         return Err(Failure::input("no token of the data is the assistant's: there is nothing to learn from"));
     }
-    let shape = config.model.with_vocabulary(renderer.text().vocab_size())?;
-    let llama = Llama::new(shape, device.clone());
+    let shape = config.model.with_vocabulary(vocab_size)?;
+    let llama = Llama::new(shape, compute.device().clone());
     let parameters: usize = llama.sizes().iter().sum();
+    // Weights, two moments and, per micro-batch at work, gradients, activations and a chunk of logits.
+    let at_work = training.batches_per_step.min(rayon::current_num_threads());
+    let activations = training.batch_tokens * shape.layers * (8 * shape.hidden_size + 4 * shape.intermediate_size) * 4;
+    let memory = parameters * 4 * (4 + at_work) + at_work * (activations + 2 * 1024 * shape.vocab_size * 4);
+    settings.talk.say(format!("memory about {}; disk {}", bytes(memory as u64), bytes(9 * 4 * parameters as u64)));
     settings.talk.say(format!(
         "{} conversations, {} tokens, {} of them answers; {} parameters ({} as f16); {} steps",
         examples.len(),
@@ -119,20 +139,6 @@ fn prepare(
         bytes(2 * parameters as u64),
         fit_settings.schedule.steps
     ));
-    let ids = renderer.text().special_ids();
-    let tokens = [ids.bos.unwrap_or(0), ids.eos.unwrap_or(1)];
     let objective = Pretraining::new(llama, shape, examples, held_out, packing, config.data.prompt_weight);
-    Ok((objective, fit_settings, tokens))
-}
-
-/// Dialogues of a split, rendered.
-fn examples(renderer: &Renderer, seed: u64, split: Split, n: u64, longest: usize) -> Result<Vec<Example>, Failure> {
-    let one = |i: u64| {
-        let Dialogue { system, exchanges, .. } = synth::dialogue(seed, split, i);
-        let turns = exchanges.iter().map(|exchange| (exchange.user.as_str(), exchange.assistant.as_str()));
-        let mut example = renderer.conversation(system.as_deref(), turns)?;
-        example.truncate(longest);
-        Ok(example)
-    };
-    (0..n).into_par_iter().map(one).collect::<Result<_, gorgon_data::render::RenderError>>().map_err(Failure::from)
+    Ok((objective, fit_settings))
 }

@@ -13,6 +13,7 @@ use gorgon_data::synth::{self, Dialogue, Split};
 use gorgon_runs::table::{Column, Table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -24,15 +25,14 @@ const MAX_NEW_TOKENS: usize = 320;
 const SLOTS: usize = 16;
 
 pub fn run(args: &Synth, settings: &Settings) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &args.folder {
+        return card(folder, settings);
+    }
     let dialogues = dialogues(args, settings.seed)?;
     if let Some(model) = &args.check {
         return check(model, &dialogues, settings);
     }
-    let mut text = String::new();
-    for (i, dialogue) in dialogues.iter().enumerate() {
-        text.push_str(&record(dialogue, i, args.held_out).to_string());
-        text.push('\n');
-    }
+    let text = jsonl(&dialogues, args.held_out);
     match &args.out {
         None => printer::piece(&text),
         Some(path) => {
@@ -42,6 +42,43 @@ pub fn run(args: &Synth, settings: &Settings) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Dialogues in a corpus's card: of each kind for training, and held out.
+const SAMPLE: u64 = 120;
+const HELD_OUT: u64 = 1000;
+
+/// Writes what tells the corpus: its kinds, a sample, and the prompts that nothing is trained on.
+fn card(folder: &Path, settings: &Settings) -> Result<ExitCode, Failure> {
+    let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let take = |split, n| (0..n).map(|i| synth::dialogue(settings.seed, split, i)).collect::<Vec<_>>();
+    let files = [
+        ("sample.jsonl", jsonl(&take(Split::Train, SAMPLE), false)),
+        ("held_out.jsonl", jsonl(&take(Split::HeldOut, HELD_OUT), true)),
+    ];
+    let mut written = serde_json::Map::new();
+    for (name, text) in &files {
+        let path = folder.join(name);
+        gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| failed(&path, e))?;
+        let hash = gorgon_runs::provenance::hash_file(&path).map_err(|e| failed(&path, e))?;
+        written.insert((*name).to_owned(), json!({"dialogues": text.lines().count(), "sha256": hash}));
+    }
+    let total: f64 = synth::kinds().map(|kind| kind.weight).sum();
+    let kinds: serde_json::Map<String, Value> =
+        synth::kinds().map(|kind| (kind.name.to_owned(), json!((kind.weight / total * 1e4).round() / 1e4))).collect();
+    let manifest = json!({
+        "generator": format!("gorgon {}", env!("CARGO_PKG_VERSION")), "seed": settings.seed, "files": written,
+        "kinds": kinds,
+    });
+    crate::fitting::write_json(&folder.join("manifest.json"), &manifest)?;
+    settings.talk.say(format!("{} kinds, {SAMPLE} + {HELD_OUT} dialogues in {}", kinds.len(), folder.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn jsonl(dialogues: &[Dialogue], held_out: bool) -> String {
+    let lines = dialogues.iter().enumerate().map(|(i, dialogue)| format!("{}\n", record(dialogue, i, held_out)));
+    lines.collect()
 }
 
 /// The first dialogues of a split, or of one kind of it.

@@ -212,29 +212,36 @@ fn say_plan(job: &Job, config: &TrainConfig, settings: &Settings) -> Result<(), 
         bytes(disk as u64 + features),
         if features > 0 { format!(", {} of it hidden states", bytes(features)) } else { String::new() }
     ));
-    let seconds = time_a_step(job)?;
+    let (reading, fitting_them) = time_a_step(job)?;
+    let steps = job.fit.schedule.steps as f64;
+    // Cached states are computed once, whatever the number of passes.
+    let readings = if config.cache_features { steps.min(objective.packing.steps_per_epoch() as f64) } else { steps };
     settings.talk.say(format!(
-        "about {} for training, evaluations apart (a step takes {seconds:.2} s here)",
-        fitting::duration(seconds * job.fit.schedule.steps as f64)
+        "about {} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
+        fitting::duration(reading * readings + fitting_them * steps)
     ));
     Ok(())
 }
 
-/// Seconds of a step, from its gradients; the first of two is a warm-up.
-fn time_a_step(job: &Job) -> Result<f64, Failure> {
+/// Seconds of a step: for the backbone's states, and for the heads' gradients. The first of two is a warm-up.
+fn time_a_step(job: &Job) -> Result<(f64, f64), Failure> {
     use rayon::prelude::*;
     let objective = &job.objective;
     let weights: Vec<_> = objective.parameters(0).into_iter().map(|p| p.value).collect();
     let batches = objective.batches(0).map_err(fitting::failure)?;
-    let mut seconds = 0.0;
+    let totals = vec![1.0; objective.heads.config.heads];
+    let (mut reading, mut all) = (0.0, 0.0);
     for _ in 0..2 {
         let started = Instant::now();
-        let totals = vec![1.0; objective.heads.config.heads];
-        let all = batches.par_iter().map(|batch| objective.gradients(&weights, batch, &totals).map(|_| ()));
-        all.collect::<Result<(), _>>().map_err(fitting::failure)?;
-        seconds = started.elapsed().as_secs_f64();
+        let read = batches.par_iter().map(|batch| objective.read(batch));
+        read.collect::<Result<(), _>>().map_err(fitting::failure)?;
+        reading = started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        let step = batches.par_iter().map(|batch| objective.gradients(&weights, batch, &totals).map(|_| ()));
+        step.collect::<Result<(), _>>().map_err(fitting::failure)?;
+        all = started.elapsed().as_secs_f64();
     }
-    Ok(seconds)
+    Ok((reading, (all - reading).max(0.0)))
 }
 
 /// Computes all hidden states once.

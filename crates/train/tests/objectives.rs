@@ -1,0 +1,203 @@
+//! What the training loop is given: gradients are slopes, threads change no bit, damage is told.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use gorgon_data::pack::Packing;
+use gorgon_data::render::Example;
+use gorgon_data::shard::Row;
+use gorgon_draft::medusa::{Heads, MedusaConfig};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
+use gorgon_model::target::read;
+use gorgon_runs::run_dir::RunDir;
+use gorgon_train::config::Training;
+use gorgon_train::error::TrainError;
+use gorgon_train::heads::{Features, HeadFitting, positions};
+use gorgon_train::llama::Llama;
+use gorgon_train::parameters::Parameter;
+use gorgon_train::pretrain::Pretraining;
+use gorgon_train::trainer::{Objective, fit};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const SHAPE: LlamaShape = LlamaShape {
+    hidden_size: 16,
+    intermediate_size: 24,
+    layers: 2,
+    heads: 2,
+    kv_heads: 1,
+    vocab_size: 260,
+    max_positions: 64,
+};
+
+fn examples(n: usize) -> Vec<Example> {
+    let example = |i: usize| {
+        let length = 12 + i * 5 % 17;
+        let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
+        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() }
+    };
+    (0..n).map(example).collect()
+}
+
+fn packing(examples: &[Example]) -> Packing {
+    Packing::new(examples.iter().map(|e| e.ids.len()).collect(), 40, 3, 1)
+}
+
+fn pretraining() -> Pretraining {
+    let llama = Llama::new(SHAPE, Device::flex());
+    let (fitted, held_out) = (examples(12), examples(3));
+    let packing = packing(&fitted);
+    Pretraining::new(llama, SHAPE, fitted, held_out, packing, 0.25)
+}
+
+fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
+    let dir = tempfile::tempdir().unwrap();
+    SHAPE.write(dir.path(), FloatFormat::F32, 5).unwrap();
+    let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
+    let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
+    let mut table: Vec<f32> = (0..d * vocab).map(|i| ((i * 7919 % 2003) as f32 / 2003.0 - 0.5) * 0.5).collect();
+    table[7] = lm_head_value.unwrap_or(table[7]);
+    let row = |(i, example): (usize, Example)| Row {
+        row: i as u64,
+        id: format!("conversation-{i}"),
+        source: "somewhere.jsonl".into(),
+        line: 100 + i as u64,
+        category: None,
+        example,
+        ends: vec!["end_token".into()],
+        shard: "shard-00042.parquet".into(),
+    };
+    let rows: Vec<Row> = examples(12).into_iter().enumerate().map(row).collect();
+    let packing = packing(&examples(12));
+    let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
+    HeadFitting {
+        heads: Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 16 },
+        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()),
+        features: Features { decoder, cache: None },
+        held_out: rows[..3].to_vec(),
+        rows,
+        packing,
+        base: "somewhere".into(),
+    }
+}
+
+/// The loss of a step under given parameters, and its gradients.
+fn step<O: Objective>(objective: &O, parameters: &[Parameter]) -> (f64, Vec<Vec<f32>>) {
+    let batches = objective.batches(0).unwrap();
+    let mut totals: Vec<f64> = vec![];
+    for batch in &batches {
+        let weights = objective.weights(batch);
+        totals.resize(weights.len(), 0.0);
+        totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
+    }
+    let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
+    let (mut loss, mut sums) = (0.0, vec![]);
+    for batch in &batches {
+        let part = objective.gradients(&weights, batch, &totals).unwrap();
+        loss += part.loss;
+        let values: Vec<Vec<f32>> = part.gradients.into_iter().map(read).collect();
+        sums = match sums.is_empty() {
+            true => values,
+            false => sums.iter().zip(&values).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect(),
+        };
+    }
+    (loss, sums)
+}
+
+/// Along random directions, gradients are what the loss does.
+fn check_slopes<O: Objective>(objective: &O, parameters: &[Parameter]) {
+    let (_, gradients) = step(objective, parameters);
+    for (i, parameter) in parameters.iter().enumerate() {
+        let direction: Vec<f32> =
+            (0..parameter.len()).map(|j| (((j + 3 * i) * 7919 % 101) as f32 / 50.0) - 1.0).collect();
+        let expected: f64 = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
+        let moved = |by: f32| {
+            let mut moved = parameters.to_vec();
+            let values: Vec<f32> =
+                read(parameter.value.clone()).iter().zip(&direction).map(|(v, d)| v + by * d).collect();
+            moved[i] = Parameter::new(&parameter.name, &parameter.shape, parameter.role, values, &Device::flex());
+            step(objective, &moved).0
+        };
+        let by = 2e-3;
+        let slope = (moved(by) - moved(-by)) / f64::from(2.0 * by);
+        assert!((slope - expected).abs() < 0.02 * (0.02 + slope.abs()), "{}: {expected} {slope}", parameter.name);
+    }
+}
+
+#[test]
+fn pretraining_gradients_are_slopes() {
+    let objective = pretraining();
+    let mut parameters = objective.parameters(3);
+    for p in &mut parameters {
+        p.value = p.value.clone() * 3.0;
+    }
+    check_slopes(&objective, &parameters);
+}
+
+#[test]
+fn head_gradients_are_slopes() {
+    let objective = head_fitting(None);
+    let mut parameters = objective.parameters(0);
+    for (i, p) in parameters.iter_mut().enumerate() {
+        let values = (0..p.len()).map(|j| ((j * 131 + i) % 17) as f32 / 40.0 - 0.2).collect();
+        p.value = Parameter::new("", &p.shape, p.role, values, &Device::flex()).value;
+    }
+    check_slopes(&objective, &parameters);
+}
+
+fn fitted<O: Objective>(objective: &O, training: &Training, threads: usize) -> Vec<Vec<f32>> {
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunDir::create(dir.path(), "test").unwrap();
+    let settings = training.settings(4, 7).unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let outcome = pool.install(|| fit(objective, &run, &settings, &AtomicBool::new(false), &mut |_| ())).unwrap();
+    assert!(outcome.finished);
+    outcome.parameters.into_iter().map(|p| read(p.value)).collect()
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let training = |optimizer: &str| Training { steps: 9, optimizer: optimizer.into(), ..Training::default() };
+    let objective = pretraining();
+    for optimizer in ["adamw", "muon"] {
+        let one = fitted(&objective, &training(optimizer), 1);
+        assert_eq!(one, fitted(&objective, &training(optimizer), 3), "{optimizer}");
+    }
+    let objective = head_fitting(None);
+    assert_eq!(fitted(&objective, &training("adamw"), 1), fitted(&objective, &training("adamw"), 3));
+}
+
+/// The last prompt position takes part; those of the prompt before it, and those at the end, do not.
+#[test]
+fn positions_are_those_with_a_label() {
+    let mask = [0, 0, 0, 0, 1, 1, 1, 0, 0];
+    let example = Example { ids: (0..9).collect(), assistant: mask.iter().map(|&own| own == 1).collect() };
+    assert_eq!(positions(&example, 1), [2, 3, 4]);
+    assert_eq!(positions(&example, 3), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_loss_that_is_no_number_names_shard_and_row() {
+    let objective = head_fitting(Some(f32::NAN));
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunDir::create(dir.path(), "test").unwrap();
+    let settings = Training { steps: 3, ..Training::default() }.settings(1, 0).unwrap();
+    let error = fit(&objective, &run, &settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    assert!(matches!(error, TrainError::NotFinite { step: 0, .. }));
+    let said = error.to_string();
+    for word in ["shard-00042.parquet", "row ", "conversation-", "somewhere.jsonl line 10"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(run.steps().unwrap(), Vec::<u64>::new());
+}
+
+#[test]
+fn a_checkpoint_of_something_else_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunDir::create(dir.path(), "test").unwrap();
+    let settings = Training { steps: 2, save_every: 1, ..Training::default() }.settings(1, 0).unwrap();
+    let stop = AtomicBool::new(false);
+    fit(&head_fitting(None), &run, &settings, &stop, &mut |_| ()).unwrap();
+    let error = fit(&pretraining(), &run, &settings, &stop, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("model.safetensors"), "{error}");
+}
