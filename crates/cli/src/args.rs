@@ -1,7 +1,9 @@
 //! The command line as it is typed.
 
+use crate::commands::drafting::DrafterChoice;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
+use gorgon_core::tree::TreeChoice;
 use gorgon_model::device::{DeviceChoice, FloatFormat};
 use std::path::PathBuf;
 
@@ -99,17 +101,28 @@ pub struct Logits {
     pub out: PathBuf,
 }
 
+/// What proposes tokens, and how they are arranged.
+#[derive(Clone, Debug, Args)]
+pub struct Draft {
+    /// A folder of draft heads, or the run folder of a training.
+    #[arg(long, value_name = "H")]
+    pub heads: Option<PathBuf>,
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, oracle:R1,R2,….
+    #[arg(long, default_value = "auto", value_name = "D")]
+    pub drafter: DrafterChoice,
+    /// Which tree arranges them: none, chain:N, a published list, calibrated, dynamic:TOTAL,DEPTH,TOPK or FILE.json
+    /// [default: the tree stored with the heads, else mc_sim_7b_63].
+    #[arg(long, value_name = "T")]
+    pub tree: Option<TreeChoice>,
+}
+
 #[derive(Debug, Args)]
 pub struct Generate {
     /// A model folder or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
-    /// Which drafter proposes tokens: auto or none.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "none"], value_name = "D")]
-    pub drafter: String,
-    /// Which tree arranges them: none, a lone root.
-    #[arg(long, default_value = "none", value_parser = ["none"], value_name = "T")]
-    pub tree: String,
+    #[command(flatten)]
+    pub draft: Draft,
     /// Acceptance rule: auto (greedy at temperature 0, sampling above), greedy, sampling, nucleus, typical[:E,D], …
     #[arg(long, default_value = "auto", value_name = "R")]
     pub accept: RuleChoice,

@@ -3,5 +3,8 @@
 //! [`format`](mod@format) recognises, from tensor names and shapes alone, in which of the published formats a set of
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
+pub mod drafter;
+pub mod folder;
 pub mod format;
 pub mod medusa;
+pub mod oracle;

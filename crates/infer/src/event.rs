@@ -1,5 +1,6 @@
 //! What decoding tells while it runs and when it is done.
 
+use crate::timing::StepTimes;
 use gorgon_core::Token;
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use std::time::Duration;
 pub enum Event {
     /// The prompt has been read.
     Prefilled,
-    /// A token was emitted.
+    /// A token of the target's own was emitted.
     Token(Token),
+    /// A drafted token was accepted and emitted.
+    Drafted(Token),
 }
 
 /// Why decoding ended.
@@ -47,6 +50,20 @@ pub struct Generation {
     pub decode_time: Duration,
     /// Time to read the prompt and pick the first token.
     pub prefill_time: Duration,
+    /// Where the time of the steps went; nothing is measured in plain decoding.
+    pub times: StepTimes,
+    /// Nodes verified in all steps, roots included.
+    pub nodes: usize,
+}
+
+impl Event {
+    /// The token that was emitted.
+    pub fn token(self) -> Option<Token> {
+        match self {
+            Self::Prefilled => None,
+            Self::Token(token) | Self::Drafted(token) => Some(token),
+        }
+    }
 }
 
 impl Generation {

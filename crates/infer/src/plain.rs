@@ -1,10 +1,12 @@
 //! Plain decoding: one token per forward pass. The baseline of every comparison, through the same engine.
 
 use crate::event::{Event, Finish, Generation};
+use crate::timing::StepTimes;
 use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows};
 use gorgon_core::dist::Row;
 use gorgon_core::tree::TokenTree;
+use gorgon_draft::drafter::DraftError;
 use gorgon_model::decoder::{ModelError, PassOutput};
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
@@ -25,6 +27,9 @@ pub enum DecodeError {
     /// The model.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The drafter.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
     /// The model's scores are no scores.
     #[error(
         "the model's logits at position {position} are not finite: its weights are damaged or overflow this format"
@@ -76,6 +81,8 @@ pub fn decode(
         finish: Finish::Length,
         decode_time: prefilled.elapsed(),
         prefill_time: prefilled - started,
+        times: StepTimes::default(),
+        nodes: 0,
     };
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(token)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
@@ -86,6 +93,7 @@ pub fn decode(
         token = next;
         generation.ids.push(token);
         generation.accepted.push(0);
+        generation.nodes += 1;
         finish = finished(&generation.ids, limits, observe(Event::Token(token)).is_break());
     }
     generation.finish = finish.unwrap_or(Finish::Length);
@@ -94,7 +102,7 @@ pub fn decode(
 }
 
 /// The token that a rule emits after a lone root.
-fn pick(
+pub(crate) fn pick(
     target: &Target,
     root: Token,
     hidden: burn::tensor::Tensor<3>,
@@ -110,7 +118,7 @@ fn pick(
     Ok(rule.accept(&TokenTree::root(root), DraftRows::NONE, rows, draws).bonus)
 }
 
-fn finished(ids: &[Token], limits: &Limits, stopped: bool) -> Option<Finish> {
+pub(crate) fn finished(ids: &[Token], limits: &Limits, stopped: bool) -> Option<Finish> {
     if ids.last().is_some_and(|last| limits.end_tokens.contains(last)) {
         Some(Finish::EndToken)
     } else if ids.len() >= limits.max_new_tokens {

@@ -53,6 +53,11 @@ impl Linear {
         }
     }
 
+    /// A layer without bias on given weights.
+    pub fn new(weight: Weight) -> Self {
+        Self { weight, bias: None }
+    }
+
     /// A layer without bias that shares a table's weights.
     pub(crate) fn shared(weight: &Weight) -> Self {
         Self { weight: weight.clone(), bias: None }
@@ -105,13 +110,18 @@ impl Embedding {
 }
 
 /// Reads layers from a checkpoint onto a device.
-pub(crate) struct Loader<'a> {
+pub struct Loader<'a> {
+    /// Where the tensors are.
     pub checkpoint: &'a Checkpoint,
+    /// Where they go, and in which format.
     pub compute: &'a Compute,
 }
 
 impl Loader<'_> {
     /// A linear layer whose rows are those of the named projections, one after the other.
+    ///
+    /// # Errors
+    /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn linear(&self, names: &[String], bias: bool) -> Result<Linear, WeightsError> {
         let weights: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
         let weight = self.weight(&weights)?;
@@ -128,6 +138,9 @@ impl Loader<'_> {
     }
 
     /// A matrix whose rows are those of the named tensors, one after the other.
+    ///
+    /// # Errors
+    /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn weight(&self, names: &[String]) -> Result<Weight, WeightsError> {
         let rows = Rows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
@@ -142,6 +155,9 @@ impl Loader<'_> {
     }
 
     /// A norm's weights; `plus_one` for checkpoints that store them minus one.
+    ///
+    /// # Errors
+    /// When the tensor is missing or cannot be read.
     pub fn norm(&self, name: &str, plus_one: bool) -> Result<Tensor<1>, WeightsError> {
         let mut values = self.checkpoint.read_all(name)?;
         if plus_one {

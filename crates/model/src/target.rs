@@ -26,6 +26,14 @@ impl Target {
         Self { decoder, cache, taps }
     }
 
+    /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond the
+    /// model's context: their tokens there are never kept.
+    pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, taps: Taps) -> Self {
+        let capacity = tokens.min(decoder.config().max_positions) + nodes;
+        let cache = KvCache::new(decoder.config(), decoder.compute(), capacity);
+        Self { decoder, cache, taps }
+    }
+
     /// The decoder.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder

@@ -1,6 +1,7 @@
 //! `gorgon demo`: the way from nothing to decoded tokens, without a download.
 
-use crate::args::{Demo, Generate, Prompt};
+use crate::args::{Demo, Draft, Generate, Prompt};
+use crate::commands::drafting::DrafterChoice;
 use crate::commands::{doctor, generate};
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -38,8 +39,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     settings.talk.say(format!("gorgon generate --model {model} --ids 256,72,101,108,108,111 --max-new-tokens 64\n"));
     let generate = Generate {
         model,
-        drafter: "none".into(),
-        tree: "none".into(),
+        draft: Draft { heads: None, drafter: DrafterChoice::None, tree: None },
         accept: RuleChoice::Auto,
         prompt: Prompt { prompt: None, ids: Some("256,72,101,108,108,111".into()) },
         raw: false,

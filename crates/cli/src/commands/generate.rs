@@ -1,12 +1,14 @@
 //! `gorgon generate`: one answer.
 
 use crate::args::Generate;
+use crate::commands::drafting::{Drafting, Loaded};
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::accept::{AcceptanceRule, draws::Seeded};
 use gorgon_core::dist::Transform;
-use gorgon_infer::{DecodeError, Event, Generation, Limits, decode};
+use gorgon_draft::drafter::Drafter;
+use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::taps::Taps;
@@ -27,12 +29,27 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let rule = args.accept.resolve(&transform);
     // Everything that can be wrong with the input is looked at before the weights are read.
     let request = Request::prepare(args, settings)?;
+    let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
-    let mut target = Target::new(decoder.clone(), tokens, Taps::none());
+    let mut loaded = drafting.load(&decoder, settings.seed)?;
+    let nodes = drafting.builder.max_nodes();
+    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, Taps::none());
     let law = rule.rule(transform);
-    let generation = request.answer(args, settings, &mut target, law.as_ref())?;
-    let answer = Answer { args, settings, decoder: &decoder, request: &request };
+    if let Loaded::Oracle(oracle) = &mut loaded {
+        let truth = decode(
+            &mut target,
+            &request.prompt,
+            law.as_ref(),
+            &mut Seeded::new(settings.seed),
+            &request.limits,
+            &mut |_| ControlFlow::Continue(()),
+        );
+        oracle.reveal(truth.map_err(decode_failure)?.ids);
+    }
+    let with = With { drafting: &drafting, drafter: loaded.drafter(), law: law.as_ref() };
+    let generation = request.answer(args, settings, &mut target, with)?;
+    let answer = Answer { args, settings, decoder: &decoder, request: &request, drafting: &drafting };
     answer.report(&generation, law.is_lossless(), &rule.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -72,13 +89,13 @@ impl Request {
         args: &Generate,
         settings: &Settings,
         target: &mut Target,
-        law: &dyn AcceptanceRule,
+        with: With<'_>,
     ) -> Result<Generation, Failure> {
         let streamed = self.text.as_ref().filter(|_| !settings.json && !args.print_ids);
         let mut stream = streamed.map(|text| text.stream(true));
         let mut broken = None;
-        let mut observe = |event| {
-            let (Some(stream), Event::Token(token)) = (&mut stream, event) else { return ControlFlow::Continue(()) };
+        let mut observe = |event: Event| {
+            let (Some(stream), Some(token)) = (&mut stream, event.token()) else { return ControlFlow::Continue(()) };
             match stream.push(token) {
                 Ok(piece) => crate::printer::untrusted(&piece),
                 Err(error) => broken = Some(error),
@@ -86,11 +103,14 @@ impl Request {
             if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let mut draws = Seeded::new(settings.seed);
-        let generation = decode(target, &self.prompt, law, &mut draws, &self.limits, &mut observe);
-        let generation = generation.map_err(|error| match error {
-            DecodeError::Unsound { .. } => Failure::run(error),
-            _ => Failure::input(error),
-        })?;
+        let generation = if with.drafting.is_plain() {
+            decode(target, &self.prompt, with.law, &mut draws, &self.limits, &mut observe)
+        } else {
+            let builder = with.drafting.builder.as_ref();
+            let mut stepper = Stepper { target, drafter: with.drafter, builder, rule: with.law, draws: &mut draws };
+            decode_with(&mut stepper, &self.prompt, &self.limits, &mut observe)
+        };
+        let generation = generation.map_err(decode_failure)?;
         if let Some(error) = broken {
             return Err(error.into());
         }
@@ -99,6 +119,20 @@ impl Request {
             crate::printer::line("");
         }
         Ok(generation)
+    }
+}
+
+/// What takes part in decoding beside the model.
+struct With<'a> {
+    drafting: &'a Drafting,
+    drafter: &'a mut dyn Drafter,
+    law: &'a dyn AcceptanceRule,
+}
+
+fn decode_failure(error: DecodeError) -> Failure {
+    match error {
+        DecodeError::Unsound { .. } => Failure::run(error),
+        _ => Failure::input(error),
     }
 }
 
@@ -162,6 +196,7 @@ struct Answer<'a> {
     settings: &'a Settings,
     decoder: &'a Arc<Decoder>,
     request: &'a Request,
+    drafting: &'a Drafting,
 }
 
 impl Answer<'_> {
@@ -183,8 +218,10 @@ impl Answer<'_> {
             crate::printer::line(&ids.join(","));
         }
         let speed = speed.map_or(String::new(), |speed| format!(", {speed:.1} tokens/s"));
+        let per_step = generation.tokens_per_step().filter(|_| !self.drafting.is_plain());
+        let per_step = per_step.map_or(String::new(), |tau| format!(", {tau:.2} tokens per step"));
         self.settings.talk.say(format!(
-            "{} tokens in {decode:.3} s{speed}; prompt of {} tokens in {:.3} s; {rule}, {}",
+            "{} tokens in {decode:.3} s{speed}{per_step}; prompt of {} tokens in {:.3} s; {rule}, {}",
             generation.ids.len(),
             self.request.prompt.len(),
             generation.prefill_time.as_secs_f64(),
@@ -207,8 +244,8 @@ impl Answer<'_> {
             "seconds": generation.decode_time.as_secs_f64(),
             "prefill_seconds": generation.prefill_time.as_secs_f64(),
             "finish": generation.finish.name(),
-            "drafter": "none",
-            "tree": "none",
+            "drafter": self.drafting.name(),
+            "tree": if self.drafting.is_plain() { "none" } else { &self.drafting.tree_name },
             "device": compute.choice().to_string(),
             "dtype": compute.format().name(),
             "seed": self.settings.seed,

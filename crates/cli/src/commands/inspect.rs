@@ -4,14 +4,15 @@ use crate::args::Inspect;
 use crate::error::Failure;
 use crate::printer::{bytes, count, document, line};
 use crate::settings::Settings;
-use gorgon_draft::format::{self, Detected, TensorInfo};
+use gorgon_draft::folder;
+use gorgon_draft::format::{self, Detected};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::template::ChatTemplate;
 use gorgon_model::text::{Text, TextError};
-use gorgon_model::weights::{Checkpoint, WeightsError};
+use gorgon_model::weights::Checkpoint;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(args: &Inspect, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -131,24 +132,12 @@ fn storage(checkpoint: &Checkpoint) -> Vec<(String, Value)> {
 
 /// Draft heads, if that is what the tensors are; `None` for anything that looks like a backbone.
 fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
-    let Some(checkpoint) = open_heads(dir)? else { return Ok(None) };
+    let Some(checkpoint) = folder::open_weights(dir)? else { return Ok(None) };
     if checkpoint.entries().contains_key(gorgon_model::layout::FINAL_NORM) {
         return Ok(None);
     }
-    let tensor = |(name, entry): (&String, &gorgon_model::weights::Entry)| TensorInfo {
-        name: name.clone(),
-        shape: entry.shape.clone(),
-        dtype: format!("{:?}", entry.dtype),
-    };
-    let tensors: Vec<TensorInfo> = checkpoint.entries().iter().map(tensor).collect();
-    let config = match gorgon_model::file::read(&dir.join("config.json"), 16 << 20) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(Failure::input(format!("{}: {error}", dir.join("config.json").display()))),
-        Ok(bytes) => Some(bytes),
-    };
-    let config = config.map(|bytes| serde_json::from_slice::<Value>(&bytes)).transpose();
-    let config = config.map_err(|error| Failure::input(format!("{}: {error}", dir.join("config.json").display())))?;
-    let detected = match format::detect(&tensors, config.as_ref()) {
+    let config = folder::config(dir)?;
+    let detected = match format::detect(&folder::tensors(&checkpoint), config.as_ref()) {
         Ok(detected) => detected,
         // A folder with a config that names a decoder is a model, however damaged.
         Err(_) if ModelConfig::read(dir).is_ok() => return Ok(None),
@@ -168,25 +157,4 @@ fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
 /// A fact's name as a JSON key.
 fn key(name: &str) -> String {
     name.to_lowercase().replace([' ', '/'], "_")
-}
-
-/// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is.
-fn open_heads(dir: &Path) -> Result<Option<Checkpoint>, Failure> {
-    match Checkpoint::open(dir) {
-        Ok(checkpoint) => return Ok(Some(checkpoint)),
-        Err(WeightsError::NotFound { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let files = std::fs::read_dir(dir).map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
-    let mut files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    files.sort();
-    // Files of other kinds (expected values, optimizer states) may lie beside the weights; the heads' own names win.
-    let named =
-        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("lm_head.safetensors"));
-    let chosen = files.iter().find(named).or(if files.len() == 1 { files.first() } else { None });
-    match chosen {
-        Some(path) => Ok(Some(Checkpoint::open_files(dir, std::slice::from_ref(path))?)),
-        None => Ok(None),
-    }
 }

@@ -4,6 +4,7 @@ pub mod demo;
 pub mod distill;
 mod distill_preview;
 pub mod doctor;
+pub mod drafting;
 pub mod fetch;
 pub mod generate;
 pub mod inspect;

@@ -103,6 +103,21 @@ impl DraftTree {
         &self.source_nodes
     }
 
+    /// The same arrangement with other tokens; the root keeps its own.
+    ///
+    /// # Panics
+    /// If there is not one token per node.
+    pub fn with_tokens(&self, tokens: &[Token]) -> Self {
+        assert_eq!(tokens.len(), self.tree.len(), "one token per node");
+        let mut changed = Self::root(self.tree.token(0));
+        for node in 1..self.tree.len() {
+            let candidate = Candidate { token: tokens[node], probability: self.probabilities[node] };
+            changed.push(self.tree.parents()[node], candidate);
+            changed.source_nodes[node] = self.source_nodes[node];
+        }
+        changed
+    }
+
     /// Adds a candidate under `parent` and returns its node number.
     pub(super) fn push(&mut self, parent: usize, candidate: Candidate) -> usize {
         let node = self.tree.push(parent, candidate.token);

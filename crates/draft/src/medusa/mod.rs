@@ -7,6 +7,10 @@
 
 mod config;
 mod loss;
+mod model;
+mod propose;
 
 pub use config::{Init, MedusaConfig, MedusaError, ParameterSpec};
 pub use loss::{HeadLabels, HeadOutput, HeadScale, Heads};
+pub use model::MedusaModel;
+pub use propose::MedusaDrafter;

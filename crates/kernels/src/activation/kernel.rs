@@ -28,6 +28,15 @@ per_isa! {
 }
 
 per_isa! {
+    /// `x ← x · sigmoid(x)`.
+    pub fn silu_rows(x: &mut [f32]) {
+        for v in x {
+            *v = *v / (1.0 + lanes::exp(-*v));
+        }
+    }
+}
+
+per_isa! {
     /// `x ← cap · tanh(x / cap)`.
     pub fn soft_cap_rows(x: &mut [f32], cap: f32) {
         for v in x {

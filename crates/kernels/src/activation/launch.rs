@@ -26,6 +26,16 @@ pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
     }
 }
 
+/// `x · sigmoid(x)`.
+pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if let Some(values) = host::read(&x) {
+        let mut y = values.as_slice().to_vec();
+        super::silu_rows(Isa::detect(), &mut y);
+        return host::tensor(y, x.dims());
+    }
+    activation::silu(x)
+}
+
 /// `cap · tanh(x / cap)`, computed in `f32`.
 pub fn soft_cap<const D: usize>(x: Tensor<D>, cap: f32) -> Tensor<D> {
     let dtype = x.dtype();

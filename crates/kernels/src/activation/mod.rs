@@ -6,8 +6,8 @@ mod launch;
 pub mod reference;
 
 pub use gradient::silu_gate_tracked;
-pub use kernel::{gate_rows, soft_cap_rows};
-pub use launch::{gate, soft_cap};
+pub use kernel::{gate_rows, silu_rows, soft_cap_rows};
+pub use launch::{gate, silu, soft_cap};
 
 /// The function applied to the gate before it multiplies the up projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,186 @@
+//! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
+
+use crate::error::Failure;
+use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::oracle::OracleDrafter;
+use gorgon_model::decoder::Decoder;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The tree stored with heads.
+pub const TREE_FILE: &str = "tree.json";
+
+/// What `--drafter` names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DrafterChoice {
+    /// What `--heads` holds, or nothing.
+    Auto,
+    /// Plain decoding.
+    None,
+    /// Medusa heads.
+    Medusa,
+    /// Heads at full cost whose tokens are overridden to be right at these rates.
+    Oracle(Vec<f64>),
+}
+
+impl FromStr for DrafterChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None => match text {
+                "auto" => Ok(Self::Auto),
+                "none" => Ok(Self::None),
+                "medusa" => Ok(Self::Medusa),
+                other => Err(format!("no drafter is called {other:?}: expected auto, none, medusa or oracle:R1,R2,…")),
+            },
+            Some(("oracle", rates)) => {
+                let rate = |text: &str| match text.trim().parse::<f64>() {
+                    Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+                    _ => Err(format!("{text:?} is no rate between 0 and 1")),
+                };
+                rates.split(',').map(rate).collect::<Result<_, _>>().map(Self::Oracle)
+            }
+            Some((other, _)) => Err(format!("no drafter is called {other:?}")),
+        }
+    }
+}
+
+/// What was asked for, before any weights are read.
+pub struct Drafting {
+    choice: DrafterChoice,
+    heads: Option<HeadsFolder>,
+    /// The tree's name.
+    pub tree_name: String,
+    /// Arranges the drafts.
+    pub builder: Box<dyn TreeBuilder>,
+}
+
+impl Drafting {
+    /// Opens the heads and resolves the tree.
+    ///
+    /// # Errors
+    /// When heads are missing or wrong, or the tree is none.
+    pub fn resolve(heads: Option<&Path>, choice: &DrafterChoice, tree: Option<&TreeChoice>) -> Result<Self, Failure> {
+        let heads = heads.map(HeadsFolder::open).transpose()?;
+        let choice = match (choice, &heads) {
+            (DrafterChoice::Auto, None) => DrafterChoice::None,
+            (DrafterChoice::Auto, Some(folder)) => match folder.detected.format.method() {
+                "medusa" => DrafterChoice::Medusa,
+                other => {
+                    let message = format!("{}: {other} heads cannot be decoded with yet", folder.path.display());
+                    return Err(Failure::input(message));
+                }
+            },
+            (DrafterChoice::Medusa | DrafterChoice::Oracle(_), None) => {
+                return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
+            }
+            (named, _) => named.clone(),
+        };
+        let (tree_name, builder) = builder(tree, &choice, heads.as_ref())?;
+        Ok(Self { choice, heads, tree_name, builder })
+    }
+
+    /// The drafter's name.
+    pub fn name(&self) -> String {
+        match &self.choice {
+            _ if self.is_plain() => "none".into(),
+            DrafterChoice::Auto | DrafterChoice::None => "none".into(),
+            DrafterChoice::Medusa => "medusa".into(),
+            DrafterChoice::Oracle(rates) => {
+                let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
+                format!("oracle:{}", rates.join(","))
+            }
+        }
+    }
+
+    /// True for plain decoding.
+    pub fn is_plain(&self) -> bool {
+        self.choice == DrafterChoice::None || self.builder.max_depth() == 0
+    }
+
+    /// The drafter, with its weights on the model's device.
+    ///
+    /// # Errors
+    /// When the heads do not fit the model or cannot be read.
+    pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        let Some(folder) = self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) else {
+            return Ok(Loaded::Other(Box::new(gorgon_draft::drafter::NoDrafter)));
+        };
+        let medusa = Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?));
+        Ok(match &self.choice {
+            DrafterChoice::Oracle(rates) => {
+                let vocab = decoder.config().vocab_size;
+                Loaded::Oracle(Box::new(OracleDrafter::new(medusa, rates.clone(), vocab, seed)))
+            }
+            _ => Loaded::Other(medusa),
+        })
+    }
+}
+
+/// A drafter that is ready.
+pub enum Loaded {
+    /// One that has to be told the truth first.
+    Oracle(Box<OracleDrafter>),
+    /// Any other.
+    Other(Box<dyn Drafter>),
+}
+
+impl Loaded {
+    /// As any drafter.
+    pub fn drafter(&mut self) -> &mut dyn Drafter {
+        match self {
+            Self::Oracle(oracle) => oracle.as_mut(),
+            Self::Other(other) => other.as_mut(),
+        }
+    }
+}
+
+fn builder(
+    tree: Option<&TreeChoice>,
+    choice: &DrafterChoice,
+    heads: Option<&HeadsFolder>,
+) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
+    let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
+    let root = || TreeShape::new(vec![]).map_err(Failure::input);
+    if *choice == DrafterChoice::None {
+        return Ok(fixed("none".into(), root()?));
+    }
+    let stored = heads.map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
+    let Some(tree) = tree else {
+        return match stored {
+            Some(path) => Ok(fixed("calibrated".into(), file(&path)?)),
+            None => {
+                let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
+                Ok(fixed(published.name().into(), published.shape().clone()))
+            }
+        };
+    };
+    let name = tree.to_string();
+    Ok(match tree {
+        TreeChoice::None => fixed(name, root()?),
+        TreeChoice::Chain(chain) => (name, Box::new(*chain)),
+        TreeChoice::Published(published) => fixed(name, published.shape().clone()),
+        TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::File(path) => fixed(name, file(path)?),
+        TreeChoice::Calibrated | TreeChoice::Sequoia { .. } => match stored {
+            Some(path) if *tree == TreeChoice::Calibrated => fixed(name, file(&path)?),
+            _ => {
+                let message = format!("--tree {name}: nothing was measured for these heads");
+                return Err(Failure::input(message).hint("gorgon tree calibrate measures it"));
+            }
+        },
+    })
+}
+
+/// A tree from a file: a list of rank paths.
+fn file(path: &Path) -> Result<TreeShape, Failure> {
+    let wrong = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
+    let bytes = gorgon_model::file::read(path, 1 << 20).map_err(|error| wrong(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+    TreeShape::from_json(&text).map_err(|error| wrong(error.to_string()))
+}

@@ -1,0 +1,114 @@
+//! The seam between the decode loop and what proposes tokens.
+
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_core::accept::{ChildLaw, DraftRows, Rows};
+use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
+use gorgon_model::decoder::{ModelError, PassOutput};
+
+/// Why a drafter failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DraftError {
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The tree.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// What a drafter wants from the target's passes beside the state after the final norm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Taps, as layers are counted in [`gorgon_model::taps::Taps`].
+    pub taps: Vec<usize>,
+}
+
+/// Tokens that were just committed, with what the target said at them. A drafter never sees any others.
+#[derive(Clone, Copy, Debug)]
+pub struct Committed<'a> {
+    /// The committed tokens, in order.
+    pub tokens: &'a [Token],
+    /// The pass that computed them.
+    pub output: &'a PassOutput,
+    /// The row of each token in that pass.
+    pub rows: &'a [usize],
+}
+
+impl Committed<'_> {
+    /// The state after the final norm at the last committed token, `[1, 1, d]`.
+    pub fn last_hidden(&self) -> Option<Tensor<3>> {
+        self.rows.last().map(|&row| self.output.hidden.clone().narrow(1, row, 1))
+    }
+}
+
+/// A drafted tree with what an acceptance rule has to know of its making.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The tree.
+    pub draft: DraftTree,
+    /// The drafter's distribution at each node, as logits `[nodes · V]`; `None` if it has none.
+    pub rows: Option<Vec<f32>>,
+    /// How children were taken from it.
+    pub law: ChildLaw,
+}
+
+impl Proposal {
+    /// A lone root.
+    pub fn root(token: Token) -> Self {
+        Self { draft: DraftTree::root(token), rows: None, law: ChildLaw::Deterministic }
+    }
+
+    /// For the acceptance rule.
+    pub fn draft_rows(&self) -> DraftRows<'_> {
+        let nodes = self.draft.tree().len();
+        let rows = self.rows.as_deref().map(|data| Rows::Logits { data, vocab: data.len() / nodes });
+        DraftRows { rows, law: self.law }
+    }
+}
+
+/// Proposes token trees.
+pub trait Drafter {
+    /// Its name, as on the command line.
+    fn name(&self) -> &str;
+
+    /// What it wants from the target's passes.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Forgets the sequence.
+    fn reset(&mut self);
+
+    /// Tokens were committed: those of the prompt at first, then each step's root and accepted drafts.
+    ///
+    /// # Errors
+    /// When the drafter's own model fails.
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError>;
+
+    /// A tree on `root`, the last emitted token, which is not committed yet.
+    ///
+    /// # Errors
+    /// When the drafter's own model fails.
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError>;
+}
+
+/// Plain decoding: never proposes anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDrafter;
+
+impl Drafter for NoDrafter {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn reset(&mut self) {}
+
+    fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, _: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        Ok(Proposal::root(root))
+    }
+}

@@ -1,0 +1,91 @@
+//! Medusa heads that were loaded for decoding.
+
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{Facts, HeadsFormat, LmHeads};
+use burn::tensor::Tensor;
+use gorgon_kernels::activation::silu;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::linear::{Linear, Loader};
+use gorgon_model::target::read;
+use gorgon_model::weights::WeightsError;
+use std::sync::Arc;
+
+/// Heads on a device, beside their backbone.
+#[derive(Debug)]
+pub struct MedusaModel {
+    decoder: Arc<Decoder>,
+    /// Residual blocks by head.
+    blocks: Vec<Vec<Linear>>,
+    /// Own LM heads; the backbone's is used where there are none.
+    lm_heads: Vec<Linear>,
+    format: HeadsFormat,
+}
+
+impl MedusaModel {
+    /// Loads recognised Medusa heads for `decoder`.
+    ///
+    /// # Errors
+    /// When the heads are of another kind, were made for another backbone, or cannot be read.
+    pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
+        let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+        let Facts::Medusa(facts) = &folder.detected.facts else {
+            return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
+        };
+        let config = decoder.config();
+        if facts.hidden_size != config.hidden_size {
+            let (theirs, ours) = (facts.hidden_size, config.hidden_size);
+            return Err(wrong(format!("heads for a hidden size of {theirs}; the model's is {ours}")));
+        }
+        if facts.draft_vocab_size.is_some() || matches!(facts.lm_heads, LmHeads::Shared { .. }) {
+            return Err(wrong(
+                "heads with a reduced vocabulary or an LM head of their file's own cannot be used".into(),
+            ));
+        }
+        if facts.vocab_size.is_some_and(|vocab| vocab != config.vocab_size) {
+            let (theirs, ours) = (facts.vocab_size.unwrap_or_default(), config.vocab_size);
+            return Err(wrong(format!("heads for a vocabulary of {theirs}; the model's is {ours}")));
+        }
+        let compute = decoder.compute().clone();
+        let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
+        let block = |head, block| loader.linear(&[facts.naming.linear(head, block)], facts.bias);
+        let blocks = (0..facts.heads)
+            .map(|head| (0..facts.blocks).map(|b| block(head, b)).collect())
+            .collect::<Result<Vec<Vec<Linear>>, WeightsError>>()?;
+        let lm_heads = match facts.lm_heads {
+            LmHeads::PerHead => (0..facts.heads)
+                .map(|head| Ok(Linear::new(loader.weight(&[facts.naming.lm_head(head, facts.blocks)])?)))
+                .collect::<Result<_, WeightsError>>()?,
+            _ => vec![],
+        };
+        Ok(Self { decoder, blocks, lm_heads, format: folder.detected.format })
+    }
+
+    /// Number of heads.
+    pub fn heads(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Size of the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.decoder.config().vocab_size
+    }
+
+    /// The format they were stored in.
+    pub fn format(&self) -> HeadsFormat {
+        self.format
+    }
+
+    /// Logits of the first `heads` heads at one state. With a shared LM head, its weights are read once for all of them.
+    ///
+    /// # Shapes
+    /// `hidden [1, 1, d]`, result `[heads · V]`, head by head.
+    pub fn logits(&self, hidden: &Tensor<3>, heads: usize) -> Vec<f32> {
+        let top =
+            |blocks: &Vec<Linear>| blocks.iter().fold(hidden.clone(), |h, block| h.clone() + silu(block.forward(&h)));
+        let tops = self.blocks[..heads.min(self.blocks.len())].iter().map(top);
+        if self.lm_heads.is_empty() {
+            return read(self.decoder.logits(&Tensor::cat(tops.collect(), 1)));
+        }
+        tops.zip(&self.lm_heads).flat_map(|(top, lm_head)| read(lm_head.forward(&top))).collect()
+    }
+}

@@ -1,0 +1,82 @@
+//! Medusa heads as a drafter.
+
+use super::model::MedusaModel;
+use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_core::accept::ChildLaw;
+use gorgon_core::dist::top_indices;
+use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+
+/// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents are.
+#[derive(Debug)]
+pub struct MedusaDrafter {
+    model: MedusaModel,
+    hidden: Option<Tensor<3>>,
+}
+
+impl MedusaDrafter {
+    /// A drafter with these heads.
+    pub fn new(model: MedusaModel) -> Self {
+        Self { model, hidden: None }
+    }
+
+    /// The heads.
+    pub fn model(&self) -> &MedusaModel {
+        &self.model
+    }
+}
+
+impl Drafter for MedusaDrafter {
+    fn name(&self) -> &str {
+        "medusa"
+    }
+
+    fn reset(&mut self) {
+        self.hidden = None;
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        self.hidden = committed.last_hidden();
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        let heads = builder.max_depth().min(self.model.heads());
+        let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
+        let logits = self.model.logits(hidden, heads);
+        let mut guesses = Guesses { logits: &logits, vocab: self.model.vocab_size() };
+        let draft = builder.build(root, &mut guesses)?;
+        // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
+        Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
+    }
+}
+
+/// The heads' rows as candidates.
+struct Guesses<'a> {
+    logits: &'a [f32],
+    vocab: usize,
+}
+
+impl CandidateSource for Guesses<'_> {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        let row = self.logits.chunks_exact(self.vocab).nth(depth).unwrap_or(&[]);
+        let most = widths.iter().copied().max().unwrap_or(0);
+        let top = top_indices(row, most);
+        // Softmax over the row; heads are untrusted, and whatever is no number ends up as probability 0.
+        let max = top.first().map_or(0.0, |&best| row[best]);
+        let sum: f32 = row.iter().map(|&x| (x - max).exp()).sum();
+        let candidate = |&index: &usize| Candidate {
+            token: index as Token,
+            probability: f64::from((row[index] - max).exp() / sum),
+        };
+        let all: Vec<Candidate> = top.iter().map(candidate).collect();
+        Ok(widths.iter().map(|&width| all[..width.min(all.len())].to_vec()).collect())
+    }
+}

@@ -1,0 +1,91 @@
+//! A drafter that is right as often as it is told to be: measures what a step costs without trained weights.
+
+use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::tree::TreeBuilder;
+
+/// Lets another drafter work at full cost, then overrides its tokens.
+///
+/// At depth `d` the true continuation (recorded by a plain run of the same prompt first) is put on the first path with
+/// probability `R_d`, given that its parent was right; otherwise a wrong token is. Depths beyond the rates are wrong, and so is
+/// every node off the first path.
+pub struct OracleDrafter {
+    inner: Box<dyn Drafter>,
+    name: String,
+    rates: Vec<f64>,
+    vocab_size: usize,
+    truth: Vec<Token>,
+    /// Tokens committed after the prompt: the place of the root in the truth. `None` before the prompt.
+    at: Option<usize>,
+    draws: Seeded,
+    seed: u64,
+}
+
+impl OracleDrafter {
+    /// An oracle over the continuation `truth`, at the cost of `inner`.
+    pub fn new(inner: Box<dyn Drafter>, rates: Vec<f64>, vocab_size: usize, seed: u64) -> Self {
+        let listed: Vec<String> = rates.iter().map(f64::to_string).collect();
+        let name = format!("oracle:{}", listed.join(","));
+        Self { inner, name, rates, vocab_size, truth: vec![], at: None, draws: Seeded::new(seed), seed }
+    }
+
+    /// Tells what plain decoding says after the next prompt.
+    pub fn reveal(&mut self, truth: Vec<Token>) {
+        self.truth = truth;
+    }
+
+    /// A token that is not the given one.
+    fn wrong(&self, right: Option<Token>, salt: usize) -> Token {
+        let vocab = self.vocab_size as u64;
+        let token = (u64::from(right.unwrap_or(0)) + 1 + salt as u64 % (vocab - 1).max(1)) % vocab;
+        token as Token
+    }
+}
+
+impl Drafter for OracleDrafter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+        self.at = None;
+        self.draws = Seeded::new(self.seed);
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        self.at = Some(self.at.map_or(0, |at| at + committed.tokens.len()));
+        self.inner.observe(committed)
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        let proposal = self.inner.propose(root, builder)?;
+        let tree = proposal.draft.tree();
+        let at = self.at.unwrap_or(0);
+        let truth = |depth: usize| self.truth.get(at + depth).copied();
+        let mut tokens = tree.tokens().to_vec();
+        let (mut first, mut right) = (0, true);
+        for node in 1..tree.len() {
+            let depth = tree.depths()[node];
+            let true_token = truth(depth);
+            // The first path goes on at the first child of its last node; children come after their parents.
+            if tree.parents()[node] == first && depth == tree.depths()[first] + 1 {
+                first = node;
+                let rate = self.rates.get(depth - 1).copied().unwrap_or(0.0);
+                right = right && self.draws.uniform() < rate && true_token.is_some();
+                tokens[node] = match (right, true_token) {
+                    (true, Some(token)) => token,
+                    _ => self.wrong(true_token, 0),
+                };
+            } else if true_token == Some(tokens[node]) {
+                tokens[node] = self.wrong(true_token, node);
+            }
+        }
+        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), ..proposal })
+    }
+}

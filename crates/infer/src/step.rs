@@ -1,0 +1,67 @@
+//! One step: draft, verify, accept, commit.
+
+use crate::plain::DecodeError;
+use crate::timing::StepTimes;
+use gorgon_core::Token;
+use gorgon_core::accept::{AcceptanceRule, Draws, Rows};
+use gorgon_core::dist::Row;
+use gorgon_core::tree::TreeBuilder;
+use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_model::target::Target;
+
+/// What takes part in every step of a generation.
+pub struct Stepper<'a> {
+    /// The model whose text it is.
+    pub target: &'a mut Target,
+    /// What proposes.
+    pub drafter: &'a mut dyn Drafter,
+    /// What arranges the proposals.
+    pub builder: &'a dyn TreeBuilder,
+    /// What accepts.
+    pub rule: &'a dyn AcceptanceRule,
+    /// All chance.
+    pub draws: &'a mut dyn Draws,
+}
+
+/// What a step emitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepOutcome {
+    /// Accepted drafts, then the bonus token: at least one token.
+    pub tokens: Vec<Token>,
+    /// Nodes of the tree, the root included.
+    pub nodes: usize,
+}
+
+impl Stepper<'_> {
+    /// Drafts on `root`, the last emitted token; verifies the tree in one pass; accepts a path; commits it.
+    ///
+    /// # Errors
+    /// When the tree does not fit, the target's scores are no numbers, or the drafter fails.
+    pub fn step(&mut self, root: Token, times: &mut StepTimes) -> Result<StepOutcome, DecodeError> {
+        let proposal = times.draft.measure(|| self.drafter.propose(root, self.builder))?;
+        let tree = proposal.draft.tree();
+        let (output, logits) = times.verify.measure(|| {
+            let output = self.target.verify(tree)?;
+            let logits = self.target.logits(&output.hidden);
+            Ok::<_, DecodeError>((output, logits))
+        })?;
+        let rows = Rows::Logits { data: &logits, vocab: logits.len() / tree.len() };
+        let verdict = times.accept.measure(|| {
+            // A rule reads the rows of the path only, so those of other nodes may be anything.
+            let verdict = self.rule.accept(tree, proposal.draft_rows(), rows, self.draws);
+            let sound = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
+            match verdict.path.iter().all(sound) {
+                true => Ok(verdict),
+                false => Err(DecodeError::Unsound { position: self.target.len() + 1 }),
+            }
+        })?;
+        times.commit.measure(|| {
+            self.target.commit(&verdict.path)?;
+            let tokens: Vec<Token> = verdict.path.iter().map(|&node| tree.token(node)).collect();
+            let committed = Committed { tokens: &tokens, output: &output, rows: &verdict.path };
+            self.drafter.observe(committed).map_err(DecodeError::from)
+        })?;
+        let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
+        Ok(StepOutcome { tokens: accepted.chain([verdict.bonus]).collect(), nodes: tree.len() })
+    }
+}

@@ -1,0 +1,169 @@
+//! Drafts cost or save time, never change greedy text: whatever the heads say.
+
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
+use gorgon_draft::oracle::OracleDrafter;
+use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use gorgon_runs::tensors::{self, Source, write_f32};
+use safetensors::Dtype;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+const SHAPE: LlamaShape = LlamaShape {
+    hidden_size: 32,
+    intermediate_size: 48,
+    layers: 2,
+    heads: 4,
+    kv_heads: 2,
+    vocab_size: 300,
+    max_positions: 96,
+};
+
+/// Writes random heads; `damage` changes the values of one head.
+fn write_heads(dir: &Path, own_lm_heads: bool, damage: Option<f32>) {
+    let config = MedusaConfig { heads: 4, own_lm_heads, ..MedusaConfig::default() };
+    let specs = config.parameters(SHAPE.hidden_size, SHAPE.vocab_size);
+    let values = |i: usize, n: usize, bad: bool| -> Vec<f32> {
+        let value = |j: usize| ((j * 7919 + i * 104_729) % 2003) as f32 / 1001.5 - 1.0;
+        (0..n).map(|j| if bad { damage.unwrap_or_else(|| value(j)) } else { value(j) * 0.3 }).collect()
+    };
+    let sources: Vec<Source<'_>> = specs
+        .into_iter()
+        .enumerate()
+        .map(|(i, spec)| {
+            let n = spec.shape.iter().product();
+            let values = values(i, n, damage.is_some() && spec.name.starts_with("1."));
+            let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
+            Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
+        })
+        .collect();
+    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
+    let document = config.document(SHAPE.hidden_size, SHAPE.vocab_size, "somewhere");
+    std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
+}
+
+fn decoder() -> Arc<Decoder> {
+    let dir = tempfile::tempdir().unwrap();
+    SHAPE.write(dir.path(), FloatFormat::F32, 3).unwrap();
+    Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap())
+}
+
+fn medusa(decoder: &Arc<Decoder>, own_lm_heads: bool, damage: Option<f32>) -> Box<dyn Drafter> {
+    let dir = tempfile::tempdir().unwrap();
+    write_heads(dir.path(), own_lm_heads, damage);
+    let folder = HeadsFolder::open(dir.path()).unwrap();
+    Box::new(MedusaDrafter::new(MedusaModel::load(&folder, decoder.clone()).unwrap()))
+}
+
+fn builders() -> Vec<Box<dyn TreeBuilder>> {
+    let published: PublishedTree = "mc_sim_7b_63".parse().unwrap();
+    vec![
+        Box::new(ChainTree::new(1).unwrap()),
+        Box::new(ChainTree::new(6).unwrap()),
+        Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
+        Box::new(FixedTree::new(published.shape().clone())),
+        Box::new(DynamicTree::new(20, 3, 4).unwrap()),
+    ]
+}
+
+const NEW_TOKENS: usize = 60;
+
+fn limits() -> Limits {
+    Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] }
+}
+
+fn drafted(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[u32]) -> Generation {
+    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Taps::none());
+    let rule = RuleChoice::Auto.resolve(&Transform::new(0.0, None, None).unwrap());
+    let rule = rule.rule(Transform::new(0.0, None, None).unwrap());
+    let draws = &mut Seeded::new(1);
+    let mut stepper = Stepper { target: &mut target, drafter, builder, rule: rule.as_ref(), draws };
+    decode_with(&mut stepper, prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn plain(decoder: &Arc<Decoder>, prompt: &[u32]) -> Vec<u32> {
+    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Taps::none());
+    let transform = Transform::new(0.0, None, None).unwrap();
+    let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
+    let mut go_on = |_| ControlFlow::Continue(());
+    decode(&mut target, prompt, rule.as_ref(), &mut Seeded::new(0), &limits(), &mut go_on).unwrap().ids
+}
+
+const PROMPTS: [&[u32]; 3] = [&[256, 72, 105], &[256], &[256, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]];
+
+/// The text is plain decoding's, at any rate of right drafts; at the higher rates drafts are accepted.
+#[test]
+fn drafts_do_not_change_greedy_text() {
+    let decoder = decoder();
+    for prompt in PROMPTS {
+        let text = plain(&decoder, prompt);
+        for builder in builders() {
+            for rates in [vec![], vec![0.5, 0.5], vec![0.95, 0.9, 0.9, 0.9]] {
+                let inner = medusa(&decoder, false, None);
+                let mut oracle = OracleDrafter::new(inner, rates.clone(), SHAPE.vocab_size, 7);
+                oracle.reveal(text.clone());
+                let generation = drafted(&decoder, &mut oracle, builder.as_ref(), prompt);
+                assert_eq!(generation.ids, text);
+                let accepted: usize = generation.accepted.iter().sum();
+                assert_eq!(accepted == 0, rates.is_empty(), "{rates:?}: {accepted}");
+                assert!(generation.accepted.iter().all(|&n| n <= builder.max_depth().min(rates.len())));
+            }
+        }
+    }
+}
+
+#[test]
+fn untrained_and_damaged_heads_do_not_change_greedy_text() {
+    let decoder = decoder();
+    for prompt in PROMPTS {
+        let text = plain(&decoder, prompt);
+        for builder in builders() {
+            for own_lm_heads in [false, true] {
+                for damage in [None, Some(f32::NAN), Some(f32::INFINITY), Some(-1e30)] {
+                    let mut drafter = medusa(&decoder, own_lm_heads, damage);
+                    let generation = drafted(&decoder, drafter.as_mut(), builder.as_ref(), prompt);
+                    assert_eq!(generation.ids, text, "{damage:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A generation may fill the context to its last position: trees that reach beyond it find room.
+#[test]
+fn the_last_tokens_of_the_context_are_drafted_too() {
+    let decoder = decoder();
+    let prompt: Vec<u32> = (0..(SHAPE.max_positions - NEW_TOKENS + 1) as u32).collect();
+    let text = plain(&decoder, &prompt);
+    for builder in builders() {
+        let mut oracle = OracleDrafter::new(medusa(&decoder, false, None), vec![1.0; 6], SHAPE.vocab_size, 0);
+        oracle.reveal(text.clone());
+        assert_eq!(drafted(&decoder, &mut oracle, builder.as_ref(), &prompt).ids, text);
+    }
+}
+
+#[test]
+fn heads_of_another_model_are_refused() {
+    let decoder = decoder();
+    let dir = tempfile::tempdir().unwrap();
+    write_heads(dir.path(), false, None);
+    let other = LlamaShape { hidden_size: 64, ..SHAPE };
+    let folder = tempfile::tempdir().unwrap();
+    other.write(folder.path(), FloatFormat::F32, 3).unwrap();
+    let bigger = Arc::new(Decoder::load(folder.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
+    let heads = HeadsFolder::open(dir.path()).unwrap();
+    assert!(MedusaModel::load(&heads, bigger).unwrap_err().to_string().contains("32"));
+    assert!(MedusaModel::load(&heads, decoder).is_ok());
+    assert!(HeadsFolder::open(folder.path()).is_err());
+}
