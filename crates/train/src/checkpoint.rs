@@ -33,9 +33,7 @@ fn source(name: String, shape: Vec<usize>, tensor: &Tensor<1>) -> Source<'_> {
 /// # Errors
 /// When the folder cannot be written.
 pub fn write(dir: &Path, parameters: &[Parameter], moments: &[Moments]) -> Result<(), TrainError> {
-    let model: Vec<Source<'_>> = parameters.iter().map(|p| source(p.name.clone(), p.shape.clone(), &p.value)).collect();
-    let path = dir.join(MODEL_FILE);
-    tensors::write(&path, &model).map_err(io(&path))?;
+    write_parameters(dir, parameters)?;
     let pairs = parameters.iter().zip(moments);
     let optimizer: Vec<Source<'_>> = pairs
         .flat_map(|(p, m)| [("first", &m.first), ("second", &m.second)].map(|(part, tensor)| (p, part, tensor)))
@@ -43,6 +41,16 @@ pub fn write(dir: &Path, parameters: &[Parameter], moments: &[Moments]) -> Resul
         .collect();
     let path = dir.join(OPTIMIZER_FILE);
     tensors::write(&path, &optimizer).map_err(io(&path))
+}
+
+/// Writes the parameters alone.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn write_parameters(dir: &Path, parameters: &[Parameter]) -> Result<(), TrainError> {
+    let model: Vec<Source<'_>> = parameters.iter().map(|p| source(p.name.clone(), p.shape.clone(), &p.value)).collect();
+    let path = dir.join(MODEL_FILE);
+    tensors::write(&path, &model).map_err(io(&path))
 }
 
 /// Reads both files into parameters and moments of the same names and shapes.

@@ -201,6 +201,12 @@ pub struct TrainConfig {
     /// Conversations to measure on at most.
     #[serde(default = "held_out_most")]
     pub eval_conversations: usize,
+    /// Held-out prompts that are decoded with the heads in every evaluation.
+    #[serde(default = "decoded_prompts")]
+    pub eval_decoded_prompts: usize,
+    /// New tokens of each of them.
+    #[serde(default = "decoded_tokens")]
+    pub eval_decoded_tokens: usize,
     /// Where run folders are made.
     #[serde(default = "checkpoints")]
     pub runs: PathBuf,
@@ -244,6 +250,14 @@ fn held_out_share() -> f64 {
 
 fn held_out_most() -> usize {
     256
+}
+
+fn decoded_prompts() -> usize {
+    16
+}
+
+fn decoded_tokens() -> usize {
+    64
 }
 
 fn chunk_rows() -> usize {

@@ -1,5 +1,6 @@
 //! Fitting draft heads to the hidden states of a frozen backbone.
 
+mod decoding;
 mod features;
 mod walk;
 
@@ -33,6 +34,10 @@ pub struct HeadFitting {
     pub packing: Packing,
     /// Where the heads' backbone is, for the checkpoints' config.
     pub base: String,
+    /// Held-out prompts that are decoded in every evaluation.
+    pub decoded_prompts: usize,
+    /// New tokens of each of them.
+    pub decoded_tokens: usize,
 }
 
 /// The positions of a conversation at which some head has a label: the last prompt position takes part, since what it
@@ -181,6 +186,9 @@ impl Objective for HeadFitting {
         metrics.insert("top5".into(), json!(top5));
         metrics.insert("length_chain".into(), json!(lengths.chain));
         metrics.insert("length_tree".into(), json!(lengths.tree));
+        if let Some(tau) = self.decode(parameters)? {
+            metrics.insert("tau".into(), json!(tau));
+        }
         Ok(Evaluation { metrics, objective })
     }
 

@@ -78,6 +78,8 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
         rows,
         packing,
         base: "somewhere".into(),
+        decoded_prompts: 2,
+        decoded_tokens: 12,
     }
 }
 

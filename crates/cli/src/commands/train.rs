@@ -72,7 +72,7 @@ const PLOTS: &[(&str, &str, &str, &[&str])] = &[
         "length.svg",
         "Acceptance length on held-out text",
         "tokens per step",
-        &["evaluation/length_chain", "evaluation/length_tree"],
+        &["evaluation/length_chain", "evaluation/length_tree", "evaluation/tau"],
     ),
 ];
 
@@ -175,8 +175,17 @@ fn prepare(config: &TrainConfig, dir: &Path, data: Data, settings: &Settings) ->
     let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
     let fit = training.settings(packing.steps_per_epoch(), config.seed).map_err(fitting::failure)?;
     let features = Features { decoder, cache: None };
-    let base = config.model.clone();
-    let objective = HeadFitting { heads, lm_head, features, rows: data.rows, held_out: data.held_out, packing, base };
+    let objective = HeadFitting {
+        heads,
+        lm_head,
+        features,
+        rows: data.rows,
+        held_out: data.held_out,
+        packing,
+        base: config.model.clone(),
+        decoded_prompts: config.eval_decoded_prompts,
+        decoded_tokens: config.eval_decoded_tokens,
+    };
     Ok(Job { objective, fit })
 }
 
@@ -294,6 +303,9 @@ fn finish(run: &RunDir, job: &Job, settings: &Settings) -> Result<ExitCode, Fail
         number("length_chain"),
         number("length_tree")
     ));
+    if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
+        crate::printer::line(&format!("tokens per step when decoding held-out prompts with that tree: {tau:.2}"));
+    }
     settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
     Ok(ExitCode::SUCCESS)
 }
