@@ -66,6 +66,13 @@ pub enum Command {
     Distill(Distill),
     /// Fit draft heads to a frozen model.
     Train(Fit),
+    /// Plain and drafted decoding side by side: speed, acceptance, where the time goes, whether the text is the same.
+    Bench(Bench),
+    /// Compare drafted with plain text, token for token.
+    Verify(Verify),
+    /// Trees: calibrate one for heads on this machine, or show one.
+    #[command(subcommand)]
+    Tree(TreeCommand),
     /// Write dialogues of the synthetic corpus, or check a model's answers to them.
     Synth(Synth),
     /// Fit a small Llama from scratch.
@@ -228,4 +235,86 @@ pub struct Synth {
     /// Dialogues of this kind only.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
+}
+
+/// What `bench`, `verify` and `tree calibrate` have in common.
+#[derive(Debug, Args)]
+pub struct Contest {
+    /// A model folder or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    #[command(flatten)]
+    pub draft: Draft,
+    /// A file of prompts; the first user turns are used.
+    #[arg(long, value_name = "F")]
+    pub prompts: PathBuf,
+    /// Prompts at most.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+    /// New tokens at most.
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: u32,
+    /// Acceptance rule, as of generate.
+    #[arg(long, default_value = "auto", value_name = "R")]
+    pub accept: RuleChoice,
+    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
+    pub temperature: f64,
+    /// Sample from the likeliest tokens that hold this much probability.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub top_p: Option<f64>,
+    /// Sample from this many likeliest tokens.
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Go on past end tokens.
+    #[arg(long)]
+    pub ignore_eos: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(flatten)]
+    pub contest: Contest,
+    /// Rounds over all prompts; plain and drafted runs take turns at being first.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Also write everything, raw rows included, as JSON.
+    #[arg(long, value_name = "F")]
+    pub out: Option<PathBuf>,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    #[command(flatten)]
+    pub contest: Contest,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TreeCommand {
+    /// Measure accuracies and step times on this machine, and store the tree that should decode fastest with the heads.
+    Calibrate(Calibrate),
+    /// Draw a tree.
+    Show(Show),
+}
+
+#[derive(Debug, Args)]
+pub struct Calibrate {
+    #[command(flatten)]
+    pub contest: Contest,
+    /// Measurements of each step time.
+    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The heads whose stored tree to draw.
+    #[arg(long, value_name = "H")]
+    pub heads: Option<PathBuf>,
+    /// A published list or a file.
+    #[arg(long, value_name = "T")]
+    pub tree: Option<TreeChoice>,
 }

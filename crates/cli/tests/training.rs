@@ -248,3 +248,49 @@ fn a_model_is_fitted_to_files_with_another_models_tokenizer() {
     refused(&["pretrain", "-c", &config, "data.files=[]"], &["nothing to fit to"]);
     refused(&["pretrain", "-c", &config, "model.heads=3"], &["hidden_size"]);
 }
+
+/// Heads decode: the same text as without them, measured, verified, with a tree of their own.
+#[test]
+fn trained_heads_are_decoded_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let (model, heads) = (backbone().to_str().unwrap(), job.run().unwrap());
+    let heads = heads.to_str().unwrap();
+    let prompts = job.text("prompts.jsonl");
+    finished(&["synth", "--held-out", "--dialogues", "12", "--seed", "5", "--out", &prompts], &[]);
+    let contest = ["--model", model, "--heads", heads, "--prompts", &prompts, "--max-new-tokens", "24", "--ignore-eos"];
+    let with = |first: &[&str], more: &[&str]| json(&finished(&[first, &contest[..], more, &["--json"]].concat(), &[]));
+
+    let generate =
+        ["generate", "--model", model, "--prompt", "Hello", "--max-new-tokens", "40", "--ignore-eos", "--json"];
+    let plain = json(&finished(&generate, &[]));
+    let drafted = json(&finished(&[&generate[..], &["--heads", heads]].concat(), &[]));
+    assert_eq!(drafted["ids"], plain["ids"]);
+    assert_eq!((&drafted["drafter"], &drafted["tree"]), (&"medusa".into(), &"mc_sim_7b_63".into()));
+    let accepted = drafted["accepted"].as_array().unwrap();
+    let emitted: u64 = accepted.iter().map(|n| n.as_u64().unwrap() + 1).sum();
+    assert!(emitted >= 39 && drafted["steps"] == accepted.len());
+
+    let oracle = ["--drafter", "oracle:1,0.9", "--tree", "chain:3"];
+    let verdict = with(&["verify"], &oracle);
+    assert_eq!((&verdict["prompts"], &verdict["diverged"]), (&12.into(), &0.into()), "{verdict}");
+    assert!(verdict["accepted_drafts"].as_u64().unwrap() > 100);
+    let bench = with(&["bench"], &[&oracle[..], &["--rounds", "2", "--limit", "4"]].concat());
+    let summary = &bench["summary"];
+    assert_eq!((&summary["pairs"], &summary["same_text"]), (&8.into(), &8.into()));
+    assert!(summary["tokens_per_step"].as_f64().unwrap() > 2.0 && summary["speedup"].as_f64().unwrap() > 0.0);
+    assert_eq!(bench["runs"].as_array().unwrap().len(), 16);
+    assert!(!bench["categories"].as_object().unwrap().is_empty());
+
+    let calibration = with(&["tree", "calibrate"], &["--rounds", "1", "--limit", "4"]);
+    assert_eq!(calibration["accuracies"].as_array().unwrap().len(), 3);
+    let shown = json(&finished(&["tree", "show", "--heads", heads, "--json"], &[]));
+    assert_eq!(shown["paths"], calibration["tree"]);
+    let stored = json(&finished(&[&generate[..], &["--heads", heads]].concat(), &[]));
+    assert_eq!(stored["ids"], plain["ids"]);
+    refused(&["generate", "--model", model, "--prompt", "x", "--drafter", "medusa"], &["heads"]);
+    refused(&["generate", "--model", model, "--prompt", "x", "--drafter", "oracle:2"], &["oracle:2"]);
+    refused(&["generate", "--model", model, "--prompt", "x", "--heads", "/no/such"], &["/no/such"]);
+    refused(&["generate", "--model", model, "--prompt", "x", "--heads", model], &["heads"]);
+}

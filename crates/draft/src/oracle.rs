@@ -70,7 +70,7 @@ impl Drafter for OracleDrafter {
         let truth = |depth: usize| self.truth.get(at + depth).copied();
         let mut tokens = tree.tokens().to_vec();
         let (mut first, mut right) = (0, true);
-        for node in 1..tree.len() {
+        for (node, token) in tokens.iter_mut().enumerate().skip(1) {
             let depth = tree.depths()[node];
             let true_token = truth(depth);
             // The first path goes on at the first child of its last node; children come after their parents.
@@ -78,12 +78,12 @@ impl Drafter for OracleDrafter {
                 first = node;
                 let rate = self.rates.get(depth - 1).copied().unwrap_or(0.0);
                 right = right && self.draws.uniform() < rate && true_token.is_some();
-                tokens[node] = match (right, true_token) {
+                *token = match (right, true_token) {
                     (true, Some(token)) => token,
                     _ => self.wrong(true_token, 0),
                 };
-            } else if true_token == Some(tokens[node]) {
-                tokens[node] = self.wrong(true_token, node);
+            } else if true_token == Some(*token) {
+                *token = self.wrong(true_token, node);
             }
         }
         Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), ..proposal })

@@ -28,25 +28,8 @@ pub fn decode_with(
     if asked + room.saturating_sub(1) > context || limits.max_new_tokens == 0 {
         return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
     }
-    with.target.reset();
-    with.drafter.reset();
-    let started = Instant::now();
-    let output = with.target.prefill(prompt)?;
-    let rows: Vec<usize> = (0..prompt.len()).collect();
-    with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
-    let last = prompt.len() - 1;
-    let hidden = output.hidden.narrow(1, last, 1);
-    let first = pick(with.target, prompt[last], hidden, with.rule, with.draws, prompt.len())?;
-    let prefilled = Instant::now();
-    let mut generation = Generation {
-        ids: vec![first],
-        accepted: vec![],
-        finish: Finish::Length,
-        decode_time: prefilled.elapsed(),
-        prefill_time: prefilled - started,
-        times: StepTimes::default(),
-        nodes: 0,
-    };
+    let (mut generation, prefilled) = begin(with, prompt)?;
+    let first = generation.ids[0];
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(first)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
@@ -67,4 +50,28 @@ pub fn decode_with(
     generation.finish = finish.unwrap_or(Finish::Length);
     generation.decode_time = prefilled.elapsed();
     Ok(generation)
+}
+
+/// Reads the prompt and picks the first token.
+fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instant), DecodeError> {
+    with.target.reset();
+    with.drafter.reset();
+    let started = Instant::now();
+    let output = with.target.prefill(prompt)?;
+    let rows: Vec<usize> = (0..prompt.len()).collect();
+    with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
+    let last = prompt.len() - 1;
+    let hidden = output.hidden.narrow(1, last, 1);
+    let first = pick(with.target, prompt[last], hidden, with.rule, with.draws, prompt.len())?;
+    let prefilled = Instant::now();
+    let generation = Generation {
+        ids: vec![first],
+        accepted: vec![],
+        finish: Finish::Length,
+        decode_time: prefilled.elapsed(),
+        prefill_time: prefilled - started,
+        times: StepTimes::default(),
+        nodes: 0,
+    };
+    Ok((generation, prefilled))
 }

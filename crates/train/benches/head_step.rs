@@ -30,57 +30,85 @@ fn peak_bytes() -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-fn main() {
-    let (d, vocab, k) = (option("hidden", 256), option("vocab", 4096), option("heads", 4));
-    let (positions, steps, parts) = (option("positions", 1024), option("steps", 20), option("parts", 2));
-    let config = MedusaConfig { heads: k, blocks: 1, own_lm_heads: false, decay: 0.8 };
-    let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: option("chunk", 1024) };
-    let lm_head = tensor(values(vocab * d, 1, 0.05), [vocab, d]);
-    let mut parameters: Vec<Parameter> = config
-        .parameters(d, vocab)
-        .into_iter()
-        .map(|spec| {
+/// What a step works on.
+struct Setting {
+    heads: Heads,
+    lm_head: Tensor<2>,
+    /// Hidden states and labels of each micro-batch.
+    batches: Vec<(Tensor<2>, Vec<HeadLabels>)>,
+    scales: Vec<f32>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let (d, vocab, k) = (option("hidden", 256), option("vocab", 4096), option("heads", 4));
+        let (positions, parts) = (option("positions", 1024), option("parts", 2));
+        let config = MedusaConfig { heads: k, blocks: 1, own_lm_heads: false, decay: 0.8 };
+        let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: option("chunk", 1024) };
+        let rows = positions / parts;
+        let batch = |part: usize| {
+            let of = |head: usize| HeadLabels {
+                rows: (0..rows as u32).collect(),
+                tokens: (0..rows).map(|i| ((i * 31 + head * 17 + part) % vocab) as u32).collect(),
+            };
+            (tensor(values(rows * d, 7 + part, 1.0), [rows, d]), (0..k).map(of).collect())
+        };
+        let scales = (0..k).map(|head| (config.weight(head) / positions as f64) as f32).collect();
+        let lm_head = tensor(values(vocab * d, 1, 0.05), [vocab, d]);
+        Self { heads, lm_head, batches: (0..parts).map(batch).collect(), scales }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let specs = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
+        let zeros = |spec: gorgon_draft::medusa::ParameterSpec| {
             let n = spec.shape.iter().product();
             let role = if spec.shape.len() == 2 { Role::Matrix } else { Role::Vector };
             Parameter::new(spec.name, &spec.shape, role, vec![0.0; n], &Device::flex())
-        })
-        .collect();
-    let optimizer = Optimizer::default();
-    let mut moments = optimizer.start(&parameters);
-    let rows = positions / parts;
-    let batch = |part: usize| {
-        let hidden = tensor(values(rows * d, 7 + part, 1.0), [rows, d]);
-        let of = |head: usize| HeadLabels {
-            rows: (0..rows as u32).collect(),
-            tokens: (0..rows).map(|i| ((i * 31 + head * 17 + part) % vocab) as u32).collect(),
         };
-        (hidden, (0..k).map(of).collect::<Vec<_>>())
-    };
-    let batches: Vec<_> = (0..parts).map(batch).collect();
-    let scales: Vec<f32> = (0..k).map(|head| (config.weight(head) / positions as f64) as f32).collect();
-    let (mut seconds, mut loss) = (vec![], 0.0);
-    for step in 0..steps as u64 {
-        let started = Instant::now();
+        specs.into_iter().map(zeros).collect()
+    }
+
+    /// Loss and summed gradients of all micro-batches.
+    fn gradients(&self, parameters: &[Parameter]) -> (f64, Vec<Tensor<1>>) {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
-        let parts: Vec<_> = batches
+        let parts: Vec<_> = self
+            .batches
             .par_iter()
-            .map(|(hidden, labels)| heads.losses(&weights, &lm_head, hidden, labels, Some(&scales)))
+            .map(|(hidden, labels)| self.heads.losses(&weights, &self.lm_head, hidden, labels, Some(&self.scales)))
             .collect();
-        loss = parts
+        let loss = parts
             .iter()
-            .flat_map(|(o, _)| o.iter().zip(&scales))
+            .flat_map(|(outputs, _)| outputs.iter().zip(&self.scales))
             .fold(0.0, |sum, (o, s)| sum + o.losses.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(*s));
         let sums = parts.into_iter().map(|(_, gradients)| gradients);
-        let gradients = sums.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a + b).collect()).unwrap_or_default();
+        let sum = sums.reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| a + b).collect());
+        (loss, sum.unwrap_or_default())
+    }
+}
+
+fn main() {
+    let setting = Setting::new();
+    let mut parameters = setting.parameters();
+    let optimizer = Optimizer::default();
+    let mut moments = optimizer.start(&parameters);
+    let (mut seconds, mut last) = (vec![], 0.0);
+    for step in 0..option("steps", 20) as u64 {
+        let started = Instant::now();
+        let (loss, gradients) = setting.gradients(&parameters);
         let norm = global_norm(&gradients);
         optimizer.apply(&mut parameters, &mut moments, clip(gradients, norm, 1.0), 1e-3, step);
         seconds.push(started.elapsed().as_secs_f64());
+        last = loss;
     }
     seconds.sort_by(f64::total_cmp);
     let median = seconds[seconds.len() / 2];
+    let (h, positions) = (setting.heads, option("positions", 1024));
     println!(
-        "{{\"engine\":\"gorgon\",\"hidden\":{d},\"vocab\":{vocab},\"heads\":{k},\"positions\":{positions},\
-         \"seconds\":{median},\"positions_per_second\":{},\"peak_bytes\":{},\"loss\":{loss}}}",
+        "{{\"engine\":\"gorgon\",\"hidden\":{},\"vocab\":{},\"heads\":{},\"positions\":{positions},\
+         \"seconds\":{median},\"positions_per_second\":{},\"peak_bytes\":{},\"loss\":{last}}}",
+        h.hidden_size,
+        h.vocab_size,
+        h.config.heads,
         positions as f64 / median,
         peak_bytes().unwrap_or(0)
     );

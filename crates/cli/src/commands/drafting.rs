@@ -178,7 +178,10 @@ fn builder(
 }
 
 /// A tree from a file: a list of rank paths.
-fn file(path: &Path) -> Result<TreeShape, Failure> {
+///
+/// # Errors
+/// When it cannot be read or is no such list.
+pub fn file(path: &Path) -> Result<TreeShape, Failure> {
     let wrong = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
     let bytes = gorgon_model::file::read(path, 1 << 20).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;

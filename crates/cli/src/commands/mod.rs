@@ -1,5 +1,7 @@
 //! One module per verb.
 
+pub mod bench;
+mod contest;
 pub mod demo;
 pub mod distill;
 mod distill_preview;
@@ -12,5 +14,8 @@ mod load;
 pub mod logits;
 pub mod pretrain;
 mod pretrain_data;
+mod prompts;
 pub mod synth;
 pub mod train;
+pub mod tree;
+pub mod verify;

@@ -110,8 +110,8 @@ impl DraftTree {
     pub fn with_tokens(&self, tokens: &[Token]) -> Self {
         assert_eq!(tokens.len(), self.tree.len(), "one token per node");
         let mut changed = Self::root(self.tree.token(0));
-        for node in 1..self.tree.len() {
-            let candidate = Candidate { token: tokens[node], probability: self.probabilities[node] };
+        for (node, &token) in tokens.iter().enumerate().skip(1) {
+            let candidate = Candidate { token, probability: self.probabilities[node] };
             changed.push(self.tree.parents()[node], candidate);
             changed.source_nodes[node] = self.source_nodes[node];
         }

@@ -1,0 +1,28 @@
+//! Measuring. Whatever is compared runs in one process, in alternating order, on the same prompts.
+
+pub mod calibrate;
+pub mod lossless;
+pub mod measure;
+
+/// Why a measurement stops.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Decoding.
+    #[error(transparent)]
+    Decode(#[from] gorgon_infer::DecodeError),
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] gorgon_model::decoder::ModelError),
+    /// The tree.
+    #[error(transparent)]
+    Calibration(#[from] gorgon_core::tree::calibrated::CalibrationError),
+    /// Nothing to measure.
+    #[error("{0}")]
+    Empty(String),
+}
+
+/// The middle of some numbers (the lower one of two); `None` of none.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}

@@ -1,0 +1,137 @@
+//! `gorgon bench`: plain and drafted decoding side by side.
+
+use crate::args::Bench;
+use crate::commands::contest::Setup;
+use crate::commands::drafting::Loaded;
+use crate::error::Failure;
+use crate::printer;
+use crate::progress;
+use crate::settings::Settings;
+use gorgon_bench::measure::{BenchPrompt, Contest, Run, Summary, summarise};
+use gorgon_runs::table::{Column, Table};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    let mut setup = Setup::new(&args.contest, settings)?;
+    if setup.drafting.is_plain() {
+        let message = "nothing to compare: no heads, or a tree without drafts";
+        return Err(Failure::input(message).hint("name heads with --heads and a tree with --tree"));
+    }
+    let rounds = args.rounds as usize;
+    let runs = measure(&mut setup, rounds, settings)?;
+    let Some(summary) = summarise(&runs) else {
+        return Err(Failure::run("no run took a step: the answers have one token each"));
+    };
+    let document = json!({
+        "model": args.contest.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
+        "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
+        "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
+        "summary": summary, "categories": categories(&runs), "runs": runs,
+    });
+    if let Some(path) = &args.out {
+        gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        settings.talk.say(format!("raw rows in {}", path.display()));
+    }
+    if settings.json {
+        printer::document(&document.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&setup, &summary, &runs, args.markdown);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(setup: &mut Setup, rounds: usize, settings: &Settings) -> Result<Vec<Run>, Failure> {
+    let bar = progress::count(settings.progress, "pairs of runs", (rounds * setup.prompts.len()) as u64);
+    let prompts = setup.prompts.clone();
+    let is_oracle = matches!(setup.loaded, Loaded::Oracle(_));
+    let mut runs = vec![];
+    // An oracle has to be told the truth of each prompt before it.
+    let groups: Vec<&[BenchPrompt]> = if is_oracle { prompts.chunks(1).collect() } else { vec![&prompts] };
+    for group in groups {
+        let truth = match (&setup.loaded, group) {
+            (Loaded::Oracle(_), [prompt, ..]) => Some(truth(setup, prompt)?),
+            _ => None,
+        };
+        if let (Loaded::Oracle(oracle), Some(truth)) = (&mut setup.loaded, truth) {
+            oracle.reveal(truth);
+        }
+        let mut contest = Contest {
+            decoder: &setup.decoder,
+            drafter: setup.loaded.drafter(),
+            builder: setup.drafting.builder.as_ref(),
+            rule: setup.rule.as_ref(),
+            limits: setup.limits.clone(),
+            seed: settings.seed,
+        };
+        runs.extend(contest.run(group, rounds, &mut || bar.inc(1))?);
+    }
+    bar.finish_and_clear();
+    Ok(runs)
+}
+
+/// What plain decoding says after a prompt.
+pub fn truth(setup: &mut Setup, prompt: &BenchPrompt) -> Result<Vec<u32>, Failure> {
+    let contest = Contest {
+        decoder: &setup.decoder,
+        drafter: setup.loaded.drafter(),
+        builder: setup.drafting.builder.as_ref(),
+        rule: setup.rule.as_ref(),
+        limits: setup.limits.clone(),
+        seed: 0,
+    };
+    let mut target = contest.target(prompt.ids.len());
+    Ok(contest.plain(&mut target, &prompt.ids)?.ids)
+}
+
+fn categories(runs: &[Run]) -> BTreeMap<String, Value> {
+    let mut by: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+    for run in runs {
+        if let Some(category) = &run.category {
+            by.entry(category.clone()).or_default().push(run.clone());
+        }
+    }
+    by.into_iter().filter_map(|(category, runs)| Some((category, json!(summarise(&runs)?)))).collect()
+}
+
+fn print(setup: &Setup, summary: &Summary, runs: &[Run], markdown: bool) {
+    let columns = ["plain", "drafted", "speed-up", "tokens/step", "eta", "nodes/step", "same text"];
+    let mut table = Table::new(std::iter::once(Column::text("category")).chain(columns.map(Column::number)));
+    let mut by: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
+    for run in runs {
+        if let Some(category) = run.category.as_deref() {
+            by.entry(category).or_default().push(run.clone());
+        }
+    }
+    for (category, runs) in &by {
+        if let Some(summary) = summarise(runs) {
+            table.row(row(category, &summary));
+        }
+    }
+    table.row(row("all", summary));
+    printer::piece(&if markdown { table.to_markdown() } else { table.to_text() });
+    let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
+    let [draft, verify, accept, commit, rest] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
+    printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));
+    printer::line(&format!(
+        "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
+    ));
+    let lossless = if setup.rule.is_lossless() { "lossless" } else { "not lossless" };
+    let (name, tree) = (setup.drafting.name(), &setup.drafting.tree_name);
+    printer::line(&format!("{name} with tree {tree}, {} ({lossless})", setup.rule_name));
+}
+
+fn row(name: &str, s: &Summary) -> [String; 8] {
+    [
+        name.to_owned(),
+        format!("{:.1}", s.plain_tokens_per_second),
+        format!("{:.1}", s.drafted_tokens_per_second),
+        format!("{:.2} ({:.2}-{:.2})", s.speedup, s.speedup_range.0, s.speedup_range.1),
+        format!("{:.2}", s.tokens_per_step),
+        format!("{:.2}", s.eta),
+        format!("{:.1}", s.nodes_per_step),
+        format!("{}/{}", s.same_text, s.pairs),
+    ]
+}

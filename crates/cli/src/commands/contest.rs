@@ -1,0 +1,54 @@
+//! What `bench`, `verify` and `tree calibrate` have in common: a model, heads, prompts.
+
+use crate::args::Contest;
+use crate::commands::drafting::{DrafterChoice, Drafting, Loaded};
+use crate::commands::{load, prompts};
+use crate::error::Failure;
+use crate::settings::Settings;
+use gorgon_bench::measure::BenchPrompt;
+use gorgon_core::accept::{AcceptanceRule, RuleChoice};
+use gorgon_core::dist::Transform;
+use gorgon_data::render::Renderer;
+use gorgon_infer::Limits;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use std::sync::Arc;
+
+/// Everything that a contest needs.
+pub struct Setup {
+    pub decoder: Arc<Decoder>,
+    pub drafting: Drafting,
+    pub loaded: Loaded,
+    pub rule: Box<dyn AcceptanceRule>,
+    pub rule_name: String,
+    pub limits: Limits,
+    pub prompts: Vec<BenchPrompt>,
+}
+
+impl Setup {
+    /// Reads prompts, heads and model, in this order.
+    ///
+    /// # Errors
+    /// When one of them is missing or wrong.
+    pub fn new(args: &Contest, settings: &Settings) -> Result<Self, Failure> {
+        let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
+        let choice: RuleChoice = args.accept.resolve(&transform);
+        let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
+        if matches!(args.draft.drafter, DrafterChoice::Oracle(_)) && args.temperature > 0.0 {
+            return Err(Failure::input("the oracle knows greedy text only: use temperature 0"));
+        }
+        let dir = load::folder(&args.model, settings)?;
+        let config = ModelConfig::read(&dir)?;
+        let renderer = Renderer::load(&dir)?;
+        let new_tokens = args.max_new_tokens as usize;
+        let prompts =
+            prompts::load(&args.prompts, &renderer, args.limit as usize, config.max_positions, new_tokens, settings)?;
+        let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
+        let decoder = load::decoder(&dir, longest + new_tokens, settings)?;
+        let loaded = drafting.load(&decoder, settings.seed)?;
+        let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens.clone() };
+        let limits = Limits { max_new_tokens: new_tokens, end_tokens };
+        let (rule, rule_name) = (choice.rule(transform), choice.to_string());
+        Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts })
+    }
+}

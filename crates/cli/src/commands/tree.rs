@@ -1,0 +1,154 @@
+//! `gorgon tree`: calibrating and showing trees.
+
+use crate::args::{Calibrate, Show, TreeCommand};
+use crate::commands::contest::Setup;
+use crate::commands::drafting::TREE_FILE;
+use crate::error::Failure;
+use crate::fitting;
+use crate::printer;
+use crate::settings::Settings;
+use gorgon_bench::calibrate::{self, Accuracies, Choice, StepTime};
+use gorgon_bench::measure::Contest;
+use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::medusa::MedusaModel;
+use gorgon_runs::table::{Column, Table};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Sizes of which the step time is measured.
+const SIZES: [usize; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64];
+
+pub fn run(command: &TreeCommand, settings: &Settings) -> Result<ExitCode, Failure> {
+    match command {
+        TreeCommand::Calibrate(args) => calibrate(args, settings),
+        TreeCommand::Show(args) => show(args, settings),
+    }
+}
+
+fn calibrate(args: &Calibrate, settings: &Settings) -> Result<ExitCode, Failure> {
+    let heads = args.contest.draft.heads.as_deref();
+    let folder =
+        HeadsFolder::open(heads.ok_or_else(|| Failure::input("--heads is needed: the tree is stored with them"))?)?;
+    let mut setup = Setup::new(&args.contest, settings)?;
+    let model = MedusaModel::load(&folder, setup.decoder.clone())?;
+    let accuracies = measure(&mut setup, &model, settings)?;
+    let order = calibrate::order(&accuracies.heads, 64)?;
+    let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
+    let mut contest = contest(&mut setup, settings);
+    let prompts = contest.1;
+    let times = calibrate::step_times(&mut contest.0, &order, &prompts, &sizes, args.rounds as usize)?;
+    let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
+    let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
+    let document = json!({
+        "tree": paths, "accuracies": accuracies.heads.heads(), "positions": accuracies.positions,
+        "step_times": times, "expected_tokens_per_step": choice.expected_tokens,
+        "expected_speedup": choice.expected_speedup, "threads": rayon::current_num_threads(),
+        "device": setup.decoder.compute().choice().to_string(), "dtype": setup.decoder.compute().format().name(),
+    });
+    fitting::write_json(&folder.path.join("calibration.json"), &document)?;
+    fitting::write_json(&folder.path.join(TREE_FILE), &json!(paths))?;
+    if settings.json {
+        printer::document(&document.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    report(&accuracies, &times, &choice);
+    settings.talk.say(format!("stored as {}", folder.path.join(TREE_FILE).display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn contest<'a>(setup: &'a mut Setup, settings: &Settings) -> (Contest<'a>, Vec<gorgon_bench::measure::BenchPrompt>) {
+    let prompts = setup.prompts.clone();
+    let contest = Contest {
+        decoder: &setup.decoder,
+        drafter: setup.loaded.drafter(),
+        builder: setup.drafting.builder.as_ref(),
+        rule: setup.rule.as_ref(),
+        limits: setup.limits.clone(),
+        seed: settings.seed,
+    };
+    (contest, prompts)
+}
+
+/// Lets the model answer the prompts, and looks where the heads would have guessed right.
+fn measure(setup: &mut Setup, model: &MedusaModel, settings: &Settings) -> Result<Accuracies, Failure> {
+    let (contest, prompts) = contest(setup, settings);
+    let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
+    let mut target = contest.target(longest);
+    let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);
+    let mut texts = vec![];
+    for prompt in &prompts {
+        let answer = contest.plain(&mut target, &prompt.ids)?.ids;
+        texts.push(([&prompt.ids[..], &answer].concat(), prompt.ids.len()));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(calibrate::accuracies(&mut target, model, &texts)?)
+}
+
+fn report(accuracies: &Accuracies, times: &[StepTime], choice: &Choice) {
+    let mut table = Table::new(["head", "1st guess", "2nd", "3rd", "4th", "5th"].map(Column::number));
+    for (head, row) in accuracies.heads.heads().iter().enumerate() {
+        let shares = row.iter().take(5).map(|share| format!("{share:.3}"));
+        table.row(std::iter::once((head + 1).to_string()).chain(shares));
+    }
+    printer::piece(&table.to_text());
+    let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::NAN, |time| time.seconds);
+    let mut table = Table::new(["nodes", "step, ms", "over plain"].map(Column::number));
+    for time in times {
+        let name = if time.nodes == 1 { "plain".to_owned() } else { time.nodes.to_string() };
+        table.row([name, format!("{:.3}", time.seconds * 1e3), format!("{:.2}", time.seconds / plain)]);
+    }
+    printer::piece(&table.to_text());
+    if choice.shape.len() < 2 {
+        printer::line("no tree is expected to beat plain decoding here: generate will decode plainly with these heads");
+        return;
+    }
+    printer::piece(&picture(&choice.shape));
+    printer::line(&format!(
+        "{} nodes, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
+        choice.shape.len(),
+        choice.expected_tokens,
+        choice.expected_speedup
+    ));
+}
+
+/// A tree as indented lines: each node with its rank.
+fn picture(shape: &TreeShape) -> String {
+    let mut lines = vec!["root".to_owned()];
+    draw(shape, 0, "", &mut lines);
+    lines.join("\n") + "\n"
+}
+
+fn draw(shape: &TreeShape, node: usize, indent: &str, lines: &mut Vec<String>) {
+    let children: Vec<usize> = (1..shape.len()).filter(|&child| shape.parents()[child] == node).collect();
+    for (i, &child) in children.iter().enumerate() {
+        let last = i + 1 == children.len();
+        let rank = shape.path(child).last().copied().unwrap_or(0);
+        lines.push(format!("{indent}{} {rank}", if last { "└─" } else { "├─" }));
+        draw(shape, child, &format!("{indent}{}  ", if last { " " } else { "│" }), lines);
+    }
+}
+
+fn show(args: &Show, settings: &Settings) -> Result<ExitCode, Failure> {
+    let shape = match (&args.heads, &args.tree) {
+        (_, Some(TreeChoice::Published(published))) => published.shape().clone(),
+        (_, Some(TreeChoice::File(path))) => crate::commands::drafting::file(path)?,
+        (Some(heads), _) => {
+            let folder = HeadsFolder::open(heads)?;
+            crate::commands::drafting::file(&folder.path.join(TREE_FILE))?
+        }
+        (None, None) => "mc_sim_7b_63".parse::<PublishedTree>().map_err(Failure::input)?.shape().clone(),
+        (None, Some(other)) => {
+            return Err(Failure::input(format!("{other}: this tree has no shape until it is built")));
+        }
+    };
+    let paths: Vec<Value> = shape.paths().iter().filter(|p| !p.is_empty()).map(|p| json!(p)).collect();
+    match settings.json {
+        true => {
+            printer::document(&json!({"nodes": shape.len(), "depth": shape.max_depth(), "paths": paths}).to_string())
+        }
+        false => printer::piece(&picture(&shape)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
