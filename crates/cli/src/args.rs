@@ -4,6 +4,7 @@ use crate::commands::drafting::DrafterChoice;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
+use gorgon_draft::medusa::MedusaTarget;
 use gorgon_model::device::{DeviceChoice, FloatFormat};
 use std::path::PathBuf;
 
@@ -73,6 +74,8 @@ pub enum Command {
     /// Trees: calibrate one for heads on this machine, or show one.
     #[command(subcommand)]
     Tree(TreeCommand),
+    /// Write heads in another engine's format, with a model card.
+    Export(Export),
     /// Write dialogues of the synthetic corpus, or check a model's answers to them.
     Synth(Synth),
     /// Fit a small Llama from scratch.
@@ -317,4 +320,20 @@ pub struct Show {
     /// A published list or a file.
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The run folder of a training, or a folder of heads.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The format: medusa-v1, medusa-v2, tgi or vllm-medusa.
+    #[arg(long, value_name = "FORMAT")]
+    pub to: MedusaTarget,
+    /// The folder to write; it must not hold anything yet.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// The model the heads are for, if they do not say or it has moved.
+    #[arg(long, value_name = "M")]
+    pub model: Option<String>,
 }

@@ -53,6 +53,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Bench(args) => commands::bench::run(&args, &settings),
         Command::Verify(args) => commands::verify::run(&args, &settings),
         Command::Tree(command) => commands::tree::run(&command, &settings),
+        Command::Export(args) => commands::export::run(&args, &settings),
         Command::Synth(args) => commands::synth::run(&args, &settings),
         Command::Pretrain(args) => commands::pretrain::run(&args, &settings),
         Command::Demo(args) => commands::demo::run(&args, &settings),

@@ -294,3 +294,39 @@ fn trained_heads_are_decoded_with() {
     refused(&["generate", "--model", model, "--prompt", "x", "--heads", "/no/such"], &["/no/such"]);
     refused(&["generate", "--model", model, "--prompt", "x", "--heads", model], &["heads"]);
 }
+
+/// Heads in every format load again and decode alike; those that a format cannot hold are refused.
+#[test]
+fn exported_heads_are_the_same_heads() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let model = backbone().to_str().unwrap();
+    let run = job.run().unwrap();
+    let run = run.to_str().unwrap();
+    let ids = |heads: &str| {
+        let args = ["generate", "--model", model, "--heads", heads, "--tree", "chain:3", "--prompt", "Hello"];
+        let document =
+            json(&finished(&[&args[..], &["--max-new-tokens", "60", "--ignore-eos", "--json"]].concat(), &[]));
+        (document["ids"].clone(), document["accepted"].clone())
+    };
+    let own = ids(run);
+    for format in ["medusa-v1", "medusa-v2", "tgi", "vllm-medusa"] {
+        let out = job.text(&format!("out-{format}"));
+        finished(&["export", run, "--to", format, &out], &[]);
+        let card = std::fs::read_to_string(job.path(&format!("out-{format}/README.md"))).unwrap();
+        assert!(card.contains("top-1 by head") && card.contains(format), "{card}");
+        let config = std::fs::read_to_string(job.path(&format!("out-{format}/config.json"))).unwrap();
+        assert_eq!(config.contains("architectures"), format == "vllm-medusa", "{config}");
+        // The texts are equal whatever the heads; that the same drafts are accepted shows that they are the same heads.
+        assert_eq!(ids(&out), own, "{format}");
+        refused(&["export", run, "--to", format, &out], &["not empty"]);
+    }
+    let config = std::fs::read(job.path("out-vllm-medusa/config.json")).unwrap();
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    assert_eq!((&config["medusa_fc_bias"], &config["original_lm_head"]), (&true.into(), &true.into()));
+    job.train(&["medusa.blocks=2"]);
+    let two = job.run().unwrap();
+    refused(&["export", two.to_str().unwrap(), "--to", "medusa-v1", &job.text("out-two")], &["2 blocks"]);
+    refused(&["export", run, "--to", "gguf", &job.text("out-x")], &["gguf"]);
+}

@@ -7,6 +7,7 @@ pub mod distill;
 mod distill_preview;
 pub mod doctor;
 pub mod drafting;
+pub mod export;
 pub mod fetch;
 pub mod generate;
 pub mod inspect;

@@ -6,11 +6,13 @@
 //! a head starts as the LM head, which it shares unless it is given one of its own.
 
 mod config;
+mod export;
 mod loss;
 mod model;
 mod propose;
 
 pub use config::{Init, MedusaConfig, MedusaError, ParameterSpec};
+pub use export::{Backbone, MedusaTarget, export};
 pub use loss::{HeadLabels, HeadOutput, HeadScale, Heads};
 pub use model::MedusaModel;
 pub use propose::MedusaDrafter;

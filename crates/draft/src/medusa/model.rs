@@ -16,9 +16,19 @@ pub struct MedusaModel {
     decoder: Arc<Decoder>,
     /// Residual blocks by head.
     blocks: Vec<Vec<Linear>>,
-    /// Own LM heads; the backbone's is used where there are none.
-    lm_heads: Vec<Linear>,
+    lm_heads: Projection,
     format: HeadsFormat,
+}
+
+/// What makes logits of the heads' states.
+#[derive(Debug)]
+enum Projection {
+    /// The backbone's LM head.
+    Backbone,
+    /// One of the heads' own file, for all of them.
+    Shared(Linear),
+    /// One per head.
+    PerHead(Vec<Linear>),
 }
 
 impl MedusaModel {
@@ -36,10 +46,8 @@ impl MedusaModel {
             let (theirs, ours) = (facts.hidden_size, config.hidden_size);
             return Err(wrong(format!("heads for a hidden size of {theirs}; the model's is {ours}")));
         }
-        if facts.draft_vocab_size.is_some() || matches!(facts.lm_heads, LmHeads::Shared { .. }) {
-            return Err(wrong(
-                "heads with a reduced vocabulary or an LM head of their file's own cannot be used".into(),
-            ));
+        if facts.draft_vocab_size.is_some() {
+            return Err(wrong("heads with a reduced vocabulary cannot be used".into()));
         }
         if facts.vocab_size.is_some_and(|vocab| vocab != config.vocab_size) {
             let (theirs, ours) = (facts.vocab_size.unwrap_or_default(), config.vocab_size);
@@ -51,11 +59,14 @@ impl MedusaModel {
         let blocks = (0..facts.heads)
             .map(|head| (0..facts.blocks).map(|b| block(head, b)).collect())
             .collect::<Result<Vec<Vec<Linear>>, WeightsError>>()?;
-        let lm_heads = match facts.lm_heads {
-            LmHeads::PerHead => (0..facts.heads)
-                .map(|head| Ok(Linear::new(loader.weight(&[facts.naming.lm_head(head, facts.blocks)])?)))
-                .collect::<Result<_, WeightsError>>()?,
-            _ => vec![],
+        let projection = |name: String| Ok::<_, WeightsError>(Linear::new(loader.weight(&[name])?));
+        let lm_heads = match &facts.lm_heads {
+            LmHeads::PerHead => {
+                let heads = (0..facts.heads).map(|head| projection(facts.naming.lm_head(head, facts.blocks)));
+                Projection::PerHead(heads.collect::<Result<_, WeightsError>>()?)
+            }
+            LmHeads::Shared { tensor } => Projection::Shared(projection(tensor.clone())?),
+            LmHeads::Target => Projection::Backbone,
         };
         Ok(Self { decoder, blocks, lm_heads, format: folder.detected.format })
     }
@@ -83,9 +94,12 @@ impl MedusaModel {
         let top =
             |blocks: &Vec<Linear>| blocks.iter().fold(hidden.clone(), |h, block| h.clone() + silu(block.forward(&h)));
         let tops = self.blocks[..heads.min(self.blocks.len())].iter().map(top);
-        if self.lm_heads.is_empty() {
-            return read(self.decoder.logits(&Tensor::cat(tops.collect(), 1)));
+        match &self.lm_heads {
+            Projection::Backbone => read(self.decoder.logits(&Tensor::cat(tops.collect(), 1))),
+            Projection::Shared(lm_head) => read(lm_head.forward(&Tensor::cat(tops.collect(), 1))),
+            Projection::PerHead(lm_heads) => {
+                tops.zip(lm_heads).flat_map(|(top, lm_head)| read(lm_head.forward(&top))).collect()
+            }
         }
-        tops.zip(&self.lm_heads).flat_map(|(top, lm_head)| read(lm_head.forward(&top))).collect()
     }
 }

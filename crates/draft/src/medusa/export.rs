@@ -1,0 +1,183 @@
+//! Medusa heads in the formats of other engines.
+
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{Facts, LmHeads, MedusaFacts};
+use gorgon_runs::tensors::{self, Source};
+use half::f16;
+use safetensors::Dtype;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+
+/// What Medusa heads can be exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MedusaTarget {
+    /// An LM head per head: the original loader and TensorRT-LLM.
+    V1,
+    /// On the target's LM head: text-generation-inference V2.
+    V2,
+    /// V1's tensors for text-generation-inference.
+    Tgi,
+    /// vLLM.
+    Vllm,
+}
+
+impl FromStr for MedusaTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "medusa-v1" => Ok(Self::V1),
+            "medusa-v2" => Ok(Self::V2),
+            "tgi" => Ok(Self::Tgi),
+            "vllm-medusa" => Ok(Self::Vllm),
+            other => Err(format!("{other}: Medusa heads go to medusa-v1, medusa-v2, tgi or vllm-medusa")),
+        }
+    }
+}
+
+impl MedusaTarget {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "medusa-v1",
+            Self::V2 => "medusa-v2",
+            Self::Tgi => "tgi",
+            Self::Vllm => "vllm-medusa",
+        }
+    }
+
+    /// The file of tensors: a name that its loader insists on.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::V1 | Self::V2 | Self::Tgi => "medusa_lm_head.safetensors",
+            Self::Vllm => "model.safetensors",
+        }
+    }
+
+    /// Whether shared LM heads have to be written out, so that the backbone's is needed.
+    pub fn needs_lm_head(self) -> bool {
+        self != Self::V2
+    }
+}
+
+/// The backbone, as far as an export has to know it.
+#[derive(Clone, Debug)]
+pub struct Backbone<'a> {
+    /// Its LM head, `[V, d]`, where the target needs it.
+    pub lm_head: Option<&'a [f32]>,
+    /// Size of the vocabulary.
+    pub vocab_size: usize,
+    /// What the exported config names as the base model.
+    pub name: &'a str,
+}
+
+/// Writes tensors in f16 and a `config.json` into `out`, which exists.
+///
+/// # Errors
+/// When the target cannot hold these heads, a weight does not fit f16, or a file cannot be written.
+pub fn export(
+    folder: &HeadsFolder,
+    backbone: &Backbone<'_>,
+    target: MedusaTarget,
+    out: &Path,
+) -> Result<(), HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+    let Facts::Medusa(facts) = &folder.detected.facts else {
+        return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
+    };
+    refuse(facts, target).map_err(wrong)?;
+    let tensors = collect(folder, facts, backbone, target)?;
+    let mut sources = vec![];
+    for (name, shape, values) in tensors {
+        let narrow: Vec<u8> = values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
+        if values.iter().any(|&v| !f16::from_f32(v).is_finite()) {
+            return Err(wrong(format!("{name}: a weight is beyond what f16 can hold")));
+        }
+        let fill = Box::new(move |file: &mut dyn Write| file.write_all(&narrow));
+        sources.push(Source { name, dtype: Dtype::F16, shape, fill });
+    }
+    let failed = |error: std::io::Error| HeadsError::Format { path: out.into(), reason: error.to_string() };
+    tensors::write(&out.join(target.file()), &sources).map_err(failed)?;
+    let text = serde_json::to_string_pretty(&config(facts, backbone, target)).unwrap_or_default();
+    gorgon_runs::atomic::write(&out.join("config.json"), |file| file.write_all(text.as_bytes())).map_err(failed)
+}
+
+fn refuse(facts: &MedusaFacts, target: MedusaTarget) -> Result<(), String> {
+    if facts.blocks > 1 && target != MedusaTarget::Vllm {
+        // The original code builds one shared block several times, and its loader ends up with the last one's weights.
+        return Err(format!(
+            "heads of {} blocks, each with its own weights: {} loads one block in every place",
+            facts.blocks,
+            target.name()
+        ));
+    }
+    if target == MedusaTarget::V2 && facts.lm_heads != LmHeads::Target {
+        return Err("heads with LM heads of their own: medusa-v2 has no place for them".into());
+    }
+    if !facts.bias && target != MedusaTarget::Vllm {
+        return Err(format!("blocks without biases: {} expects them", target.name()));
+    }
+    Ok(())
+}
+
+type Named = (String, Vec<usize>, Vec<f32>);
+
+fn collect(
+    folder: &HeadsFolder,
+    facts: &MedusaFacts,
+    backbone: &Backbone<'_>,
+    target: MedusaTarget,
+) -> Result<Vec<Named>, HeadsError> {
+    let (d, vocab) = (facts.hidden_size, backbone.vocab_size);
+    let read = |name: String| folder.checkpoint.read_all(&name);
+    let shared = || backbone.lm_head.unwrap_or_default().to_vec();
+    let mut all: Vec<Named> = vec![];
+    for head in 0..facts.heads {
+        for block in 0..facts.blocks {
+            let from = facts.naming.linear(head, block);
+            let to = match target {
+                MedusaTarget::Vllm => format!("blocks.{head}.layers.{block}"),
+                _ => format!("{head}.{block}.linear"),
+            };
+            all.push((format!("{to}.weight"), vec![d, d], read(format!("{from}.weight"))?));
+            if facts.bias {
+                all.push((format!("{to}.bias"), vec![d], read(format!("{from}.bias"))?));
+            }
+        }
+        let own = match facts.lm_heads {
+            LmHeads::PerHead => Some(read(facts.naming.lm_head(head, facts.blocks))?),
+            _ => None,
+        };
+        match (target, own) {
+            (MedusaTarget::V2, _) | (MedusaTarget::Vllm, None) => {}
+            (MedusaTarget::Vllm, Some(own)) => all.push((format!("lm_heads.{head}.weight"), vec![vocab, d], own)),
+            (_, own) => {
+                let values = own.unwrap_or_else(shared);
+                all.push((format!("{head}.{}.weight", facts.blocks), vec![vocab, d], values));
+            }
+        }
+    }
+    if target == MedusaTarget::Vllm && facts.lm_heads == LmHeads::Target {
+        all.push(("lm_head.weight".into(), vec![vocab, d], shared()));
+    }
+    Ok(all)
+}
+
+fn config(facts: &MedusaFacts, backbone: &Backbone<'_>, target: MedusaTarget) -> Value {
+    if target == MedusaTarget::Vllm {
+        return json!({
+            "model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": facts.hidden_size,
+            "vocab_size": backbone.vocab_size, "truncated_vocab_size": backbone.vocab_size, "num_heads": facts.heads,
+            "num_hidden_layers": facts.blocks, "max_paths": 64, "topk": 10, "medusa_fc_bias": facts.bias,
+            "original_lm_head": facts.lm_heads == LmHeads::Target, "logit_scale": 1.0
+        });
+    }
+    // No `architectures`: text-generation-inference would then look for a model's, and build no head.
+    json!({
+        "medusa_num_heads": facts.heads, "medusa_num_layers": facts.blocks, "version": "2",
+        "base_model_name_or_path": backbone.name, "hidden_size": facts.hidden_size,
+        "vocab_size": backbone.vocab_size
+    })
+}
