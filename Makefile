@@ -9,7 +9,7 @@ WGPU_TARGET := target/wgpu
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build ## The main job: look at this machine, write a small model, decode with it
+demo: build ## The main job on the model that comes along: distil, train, calibrate, measure, verify
 	target/release/gorgon demo
 
 test: ## All tests (CPU, no network)

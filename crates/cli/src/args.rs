@@ -80,7 +80,7 @@ pub enum Command {
     Synth(Synth),
     /// Fit a small Llama from scratch.
     Pretrain(Fit),
-    /// Look at this machine, write a small randomly initialised model and decode with it.
+    /// The main job on the model that comes along: distil, train, calibrate, measure, verify.
     Demo(Demo),
 }
 
@@ -177,8 +177,14 @@ pub struct Prompt {
 
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Where to write the model.
-    #[arg(long, default_value = "checkpoints/random-llama", value_name = "DIR")]
+    /// The model to draft for.
+    #[arg(long, default_value = "checkpoints/tiny", value_name = "M")]
+    pub model: String,
+    /// Prompts for it to answer.
+    #[arg(long, default_value_t = 600, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
+    pub dialogues: u32,
+    /// Where to put data and heads.
+    #[arg(long, default_value = "checkpoints/demo", value_name = "DIR")]
     pub dir: PathBuf,
 }
 

@@ -27,6 +27,14 @@ pub fn load<T: DeserializeOwned>(path: &Path, overrides: &[String]) -> Result<T,
     table.try_into().map_err(|error| Failure::input(format!("{shown}: {error}")))
 }
 
+/// A config that this program was built with.
+///
+/// # Errors
+/// When it is none: a defect of this program.
+pub fn embedded<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    toml::from_str(text).map_err(Failure::run)
+}
+
 /// Writes the resolved config, so that the run can be repeated from it.
 ///
 /// # Errors

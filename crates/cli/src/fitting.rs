@@ -16,14 +16,19 @@ use serde_json::{Map, Value};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A flag that Ctrl-C sets: once asks to save and stop, twice ends the program.
 ///
 /// # Errors
 /// When the handler cannot be installed.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    // One handler for the whole process, whatever jobs it does.
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(flag) = FLAG.get() {
+        return Ok(flag.clone());
+    }
     let flag = Arc::new(AtomicBool::new(false));
     let seen = flag.clone();
     ctrlc::set_handler(move || {
@@ -33,7 +38,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         crate::printer::complain("stopping after this step; Ctrl-C again ends at once");
     })
     .map_err(Failure::run)?;
-    Ok(flag)
+    Ok(FLAG.get_or_init(|| flag).clone())
 }
 
 /// The folder of a new run, or of the one to go on with.

@@ -41,6 +41,11 @@ impl Settings {
         })
     }
 
+    /// The same, but for a job that is a part of another one: what it would print as JSON is left to that.
+    pub fn quiet_json(&self) -> Self {
+        Self { json: false, ..self.clone() }
+    }
+
     /// The device and number format asked for.
     ///
     /// # Errors

@@ -263,15 +263,6 @@ fn a_context_that_no_memory_holds() {
 }
 
 #[test]
-fn a_demo_leaves_other_models_alone() {
-    let model = Model::new();
-    model.edit("config.json", |config| drop(config.as_object_mut().unwrap().remove("gorgon_random_weights")));
-    let before = std::fs::read(model.file("model.safetensors")).unwrap();
-    refused(&["demo", "--dir", model.name()], &["something else"]);
-    assert_eq!(std::fs::read(model.file("model.safetensors")).unwrap(), before);
-}
-
-#[test]
 fn messages_hold_no_control_characters() {
     let model = Model::new();
     model.edit("config.json", |config| {

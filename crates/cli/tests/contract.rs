@@ -140,13 +140,3 @@ fn inspect_and_doctor() {
     assert!(matches!(output.status.code(), Some(0 | 1)));
     assert!(json(&output)["cpu"]["threads"].as_u64().unwrap() > 0);
 }
-
-#[test]
-fn demo_writes_a_model_and_decodes_with_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = dir.path().join("model");
-    let output = run(&["demo", "--dir", model.to_str().unwrap(), "--json"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(json(&output)["ids"].as_array().unwrap().len(), 64);
-    assert!(model.join("tokenizer.json").exists());
-}

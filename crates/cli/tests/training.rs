@@ -330,3 +330,17 @@ fn exported_heads_are_the_same_heads() {
     refused(&["export", two.to_str().unwrap(), "--to", "medusa-v1", &job.text("out-two")], &["2 blocks"]);
     refused(&["export", run, "--to", "gguf", &job.text("out-x")], &["gguf"]);
 }
+
+/// The whole main job in one command.
+#[test]
+fn the_demo_goes_all_the_way() {
+    let job = Job::new();
+    let demo =
+        ["demo", "--model", backbone().to_str().unwrap(), "--dialogues", "24", "--dir", &job.text("demo"), "--json"];
+    let document = json(&finished(&demo, &[]));
+    assert_eq!(document["same_text"], document["compared"]);
+    assert!(document["summary"]["tokens_per_step"].as_f64().unwrap() >= 1.0);
+    let run = document["run"].as_str().unwrap();
+    assert!(std::path::Path::new(run).join("heads/tree.json").is_file());
+    refused(&["demo", "--model", "/no/such/model"], &["/no/such/model"]);
+}

@@ -35,13 +35,6 @@ pub const BYTE_VOCAB: usize = 258;
 /// The key that tells a random checkpoint's config from a model's.
 const MARK: &str = "gorgon_random_weights";
 
-/// True if the folder holds a checkpoint that [`LlamaShape::write`] wrote.
-pub fn is_random(dir: &Path) -> bool {
-    let config = crate::file::read(&dir.join("config.json"), 1 << 20).ok();
-    let config = config.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    config.is_some_and(|config| config[MARK] == true)
-}
-
 impl LlamaShape {
     /// The `config.json` of this shape.
     pub fn config(&self, format: FloatFormat) -> Value {

@@ -14,33 +14,55 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
-    let mut setup = Setup::new(&args.contest, settings)?;
+    let measured = execute(&args.contest, args.rounds as usize, settings)?;
+    if let Some(path) = &args.out {
+        gorgon_runs::atomic::write(path, |file| file.write_all(measured.document.to_string().as_bytes()))
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        settings.talk.say(format!("raw rows in {}", path.display()));
+    }
+    match settings.json {
+        true => printer::document(&measured.document.to_string()),
+        false => measured.print(args.markdown),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A finished measurement.
+pub struct Measured {
+    pub document: Value,
+    setup: Setup,
+    summary: Summary,
+    runs: Vec<Run>,
+}
+
+impl Measured {
+    /// The table and what stands below it.
+    pub fn print(&self, markdown: bool) {
+        print(&self.setup, &self.summary, &self.runs, markdown);
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// When model, heads or prompts are wrong, or there is nothing to compare.
+pub fn execute(args: &crate::args::Contest, rounds: usize, settings: &Settings) -> Result<Measured, Failure> {
+    let mut setup = Setup::new(args, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
         return Err(Failure::input(message).hint("name heads with --heads and a tree with --tree"));
     }
-    let rounds = args.rounds as usize;
     let runs = measure(&mut setup, rounds, settings)?;
     let Some(summary) = summarise(&runs) else {
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
     let document = json!({
-        "model": args.contest.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
+        "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
         "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
         "summary": summary, "categories": categories(&runs), "runs": runs,
     });
-    if let Some(path) = &args.out {
-        gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
-            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-        settings.talk.say(format!("raw rows in {}", path.display()));
-    }
-    if settings.json {
-        printer::document(&document.to_string());
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&setup, &summary, &runs, args.markdown);
-    Ok(ExitCode::SUCCESS)
+    Ok(Measured { document, setup, summary, runs })
 }
 
 fn measure(setup: &mut Setup, rounds: usize, settings: &Settings) -> Result<Vec<Run>, Failure> {

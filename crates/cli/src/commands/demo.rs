@@ -1,63 +1,135 @@
-//! `gorgon demo`: the way from nothing to decoded tokens, without a download.
+//! `gorgon demo`: from prompts to measured, verified, faster decoding, without a download.
 
-use crate::args::{Demo, Draft, Generate, Prompt};
+use crate::args::{Contest, Demo, Draft};
 use crate::commands::drafting::DrafterChoice;
-use crate::commands::{doctor, generate};
+use crate::commands::{bench, distill, train, tree, verify};
+use crate::config;
 use crate::error::Failure;
+use crate::printer;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
-use gorgon_model::device::FloatFormat;
-use gorgon_model::random::{self, LlamaShape};
-use std::path::Path;
+use gorgon_core::tree::TreeChoice;
+use gorgon_data::config::{DistillConfig, Synthetic};
+use gorgon_data::synth::{self, Split};
+use gorgon_train::config::TrainConfig;
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-/// Small enough to be written in a second, large enough to take measurable time per token.
-const SHAPE: LlamaShape = LlamaShape {
-    hidden_size: 512,
-    intermediate_size: 1408,
-    layers: 8,
-    heads: 8,
-    kv_heads: 4,
-    vocab_size: 4096,
-    max_positions: 1024,
-};
+/// The configs that `configs/` holds, with the demo's folders and sizes in place of their own.
+const DISTILL: &str = include_str!("../../../../configs/distill-tiny.toml");
+const TRAIN: &str = include_str!("../../../../configs/medusa-tiny.toml");
+/// Held-out prompts to calibrate on, and as many others to measure on.
+const HELD_OUT: u64 = 60;
 
 pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
+    if !Path::new(&args.model).is_dir() {
+        let message = format!("{}: there is no model here", args.model);
+        return Err(Failure::input(message).hint("run this in the project's folder, or name a model with --model"));
+    }
+    let started = Instant::now();
+    let say = |what: &str| settings.talk.say(format!("\n== {what}"));
+    std::fs::create_dir_all(&args.dir).map_err(|e| Failure::input(format!("{}: {e}", args.dir.display())))?;
+    say("the model answers prompts");
+    let data = args.dir.join(format!("data-{}-{}", args.dialogues, settings.seed));
+    let code = distill::execute(distill_config(args, &data, settings)?, None, false, &settings.quiet_json())?;
+    if code != ExitCode::SUCCESS {
+        return Ok(code);
+    }
+    say("Medusa heads are fitted to the answers");
+    let config = train_config(args, &data)?;
+    let run = match train::execute(&config, None, false, &settings.quiet_json())? {
+        train::Done::Finished(run) => run,
+        _ => return Ok(ExitCode::FAILURE),
+    };
     if !settings.json {
-        doctor::examine(settings).print();
+        train::report(&run, config.medusa.heads, settings)?;
     }
-    if in_use(&args.dir) {
-        let message = format!("{}: this folder holds something else than a demo's model", args.dir.display());
-        return Err(Failure::input(message).hint("name another folder with --dir"));
+    say("a tree is calibrated: accuracies and step times, measured here");
+    let (first, second) = prompts(&args.dir)?;
+    let calibrated = tree::measure_and_store(&contest(args, run.path(), &first, None), 7, settings)?;
+    if !settings.json {
+        calibrated.print();
     }
-    let written = SHAPE.write(&args.dir, FloatFormat::F16, settings.seed);
-    written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", args.dir.display())))?;
-    settings
-        .talk
-        .say(format!("\nwrote a randomly initialised model to {}; what it says means nothing", args.dir.display()));
-    let model = args.dir.display().to_string();
-    settings.talk.say(format!("gorgon generate --model {model} --ids 256,72,101,108,108,111 --max-new-tokens 64\n"));
-    let generate = Generate {
-        model,
-        draft: Draft { heads: None, drafter: DrafterChoice::None, tree: None },
+    // Without a tree that pays, what heads would cost is shown with a short chain.
+    let tree = (!calibrated.has_tree()).then(|| "chain:3".parse::<TreeChoice>()).transpose().map_err(Failure::run)?;
+    say("plain and drafted decoding of other held-out prompts, side by side");
+    let contest = contest(args, run.path(), &second, tree);
+    let measured = bench::execute(&contest, 3, settings)?;
+    if !settings.json {
+        measured.print(false);
+    }
+    say("is the text the same?");
+    let (comparisons, _) = verify::execute(&contest, settings)?;
+    let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
+    finish(args, &run.path().display().to_string(), &measured.document, (same, comparisons.len()), started, settings);
+    Ok(if same == comparisons.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn distill_config(args: &Demo, data: &Path, settings: &Settings) -> Result<DistillConfig, Failure> {
+    let mut distill: DistillConfig = config::embedded(DISTILL)?;
+    distill.model = args.model.clone();
+    distill.out = data.into();
+    distill.synthetic =
+        Some(Synthetic { dialogues: args.dialogues.into(), seed: settings.seed.wrapping_add(100), held_out: false });
+    Ok(distill)
+}
+
+fn train_config(args: &Demo, data: &Path) -> Result<TrainConfig, Failure> {
+    let mut train: TrainConfig = config::embedded(TRAIN)?;
+    train.model = args.model.clone();
+    train.data = data.into();
+    train.runs = args.dir.clone();
+    Ok(train)
+}
+
+/// Two files of held-out prompts.
+fn prompts(dir: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let write = |name: &str, range: std::ops::Range<u64>| {
+        let path = dir.join(name);
+        let line = |i| json!({"prompt": synth::dialogue(1, Split::HeldOut, i).exchanges[0].user}).to_string() + "\n";
+        let text: String = range.map(line).collect();
+        gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
+            .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+        Ok::<_, Failure>(path)
+    };
+    Ok((write("calibrate.jsonl", 0..HELD_OUT)?, write("bench.jsonl", HELD_OUT..2 * HELD_OUT)?))
+}
+
+fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) -> Contest {
+    Contest {
+        model: args.model.clone(),
+        draft: Draft { heads: Some(run.into()), drafter: DrafterChoice::Auto, tree },
+        prompts: prompts.into(),
+        limit: HELD_OUT as u32,
+        max_new_tokens: 128,
         accept: RuleChoice::Auto,
-        prompt: Prompt { prompt: None, ids: Some("256,72,101,108,108,111".into()) },
-        raw: false,
-        system: None,
-        max_new_tokens: Some(64),
         temperature: 0.0,
         top_p: None,
         top_k: None,
-        ignore_eos: true,
-        print_ids: true,
-    };
-    generate::run(&generate, settings)
+        ignore_eos: false,
+    }
 }
 
-/// True if a folder holds files that no random checkpoint has: a demo must not write over somebody's model.
-fn in_use(dir: &Path) -> bool {
-    let Ok(files) = dir.read_dir() else { return dir.exists() };
-    // Temporary files of a run that was killed are nobody's.
-    let mut names = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned());
-    names.any(|name| !name.starts_with(".gorgon-")) && !random::is_random(dir)
+fn finish(
+    args: &Demo,
+    run: &str,
+    measured: &serde_json::Value,
+    (same, compared): (usize, usize),
+    started: Instant,
+    settings: &Settings,
+) {
+    let seconds = started.elapsed().as_secs_f64();
+    if settings.json {
+        let document = json!({
+            "run": run, "summary": measured["summary"], "tree": measured["tree"], "same_text": same,
+            "compared": compared, "seconds": seconds,
+        });
+        printer::document(&document.to_string());
+        return;
+    }
+    printer::line(&format!("{same} of {compared} answers have the same text with and without heads"));
+    printer::line(&format!("\nrun folder {run} (metrics.jsonl, plots/*.svg); {seconds:.0} s in all"));
+    printer::line(&format!("gorgon generate --model {} --heads {run} --prompt \"What is 34 + 57?\"", args.model));
 }

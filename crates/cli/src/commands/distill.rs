@@ -33,15 +33,28 @@ const IDENTITY: &str = "identity.json";
 
 pub fn run(args: &Distill, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: DistillConfig = config::load(&args.config, &args.overrides)?;
+    execute(config, args.preview, args.dry_run, settings)
+}
+
+/// Does what a config says; with `preview` or `dry_run`, only shows it.
+///
+/// # Errors
+/// When the config, the prompts or the model are wrong, or the output folder is another job's.
+pub fn execute(
+    config: DistillConfig,
+    preview: Option<usize>,
+    dry_run: bool,
+    settings: &Settings,
+) -> Result<ExitCode, Failure> {
     let job = Job::prepare(config, settings)?;
-    if args.preview.is_none() {
+    if preview.is_none() {
         job.check_folder(&job.config.out)?;
     }
     job.say_plan(settings);
-    if args.dry_run {
+    if dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(n) = args.preview {
+    if let Some(n) = preview {
         return job.preview(n, settings);
     }
     std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;

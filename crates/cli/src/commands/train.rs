@@ -31,18 +31,57 @@ const FEATURES: &str = "features.f32";
 
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: TrainConfig = config::load(&args.config, &args.overrides)?;
+    match execute(&config, args.resume.as_deref(), args.dry_run, settings)? {
+        Done::Planned => Ok(ExitCode::SUCCESS),
+        Done::Finished(run) => {
+            report(&run, config.medusa.heads, settings)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Done::Stopped { run, step } => {
+            let line = fitting::resume_line(args, "train", &run);
+            settings.talk.say(format!("saved step {step}; go on with: {line}"));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// How far a training came.
+pub enum Done {
+    /// It was only planned.
+    Planned,
+    /// All steps are done; the heads are in the run folder.
+    Finished(RunDir),
+    /// It was asked to stop after this step.
+    Stopped {
+        /// The run folder.
+        run: RunDir,
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// Does what a config says.
+///
+/// # Errors
+/// When the config, the data or the model are wrong, a loss is no number, or the run folder cannot be written.
+pub fn execute(
+    config: &TrainConfig,
+    resume: Option<&Path>,
+    dry_run: bool,
+    settings: &Settings,
+) -> Result<Done, Failure> {
     config.check().map_err(fitting::failure)?;
     let dir = load::folder(&config.model, settings)?;
-    let data = Data::load(&config, &dir, settings)?;
+    let data = Data::load(config, &dir, settings)?;
     let before = data.backbone_hash.clone();
-    let mut job = prepare(&config, &dir, data, settings)?;
-    say_plan(&job, &config, settings)?;
-    if args.dry_run {
-        return Ok(ExitCode::SUCCESS);
+    let mut job = prepare(config, &dir, data, settings)?;
+    say_plan(&job, config, settings)?;
+    if dry_run {
+        return Ok(Done::Planned);
     }
     let stem = format!("{}-{}", config.method.name(), fitting::stem(&dir));
     let inputs = shard::files(&config.data)?;
-    let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, &inputs, settings)?;
+    let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
     settings.talk.say(format!("run folder {}", run.path().display()));
     if config.cache_features {
         cache(&mut job.objective, &run, settings)?;
@@ -57,11 +96,10 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     fitting::plots(&run, PLOTS)?;
     if !outcome.finished {
-        let line = fitting::resume_line(args, "train", &run);
-        settings.talk.say(format!("saved step {}; go on with: {line}", outcome.step));
-        return Ok(ExitCode::FAILURE);
+        return Ok(Done::Stopped { run, step: outcome.step });
     }
-    finish(&run, &job, settings)
+    copy_best(&run)?;
+    Ok(Done::Finished(run))
 }
 
 const PLOTS: &[(&str, &str, &str, &[&str])] = &[
@@ -267,15 +305,25 @@ fn cache(objective: &mut HeadFitting, run: &RunDir, settings: &Settings) -> Resu
     Ok(())
 }
 
-/// Copies the best heads to where they are looked for, and says how good they are.
-fn finish(run: &RunDir, job: &Job, settings: &Settings) -> Result<ExitCode, Failure> {
+/// The checkpoint that did best on held-out text, or the last one.
+fn best(run: &RunDir) -> Result<u64, Failure> {
     let last = run.steps()?.last().copied().unwrap_or(0);
-    let best = run.best()?.unwrap_or(last);
+    Ok(run.best()?.unwrap_or(last))
+}
+
+/// Copies the best heads to where they are looked for.
+fn copy_best(run: &RunDir) -> Result<(), Failure> {
     let heads = run.path().join(HEADS);
     std::fs::create_dir_all(&heads).map_err(|e| Failure::run(format!("{}: {e}", heads.display())))?;
     for name in [gorgon_train::checkpoint::MODEL_FILE, "config.json"] {
-        fitting::copy(&run.step(best).join(name), &heads.join(name))?;
+        fitting::copy(&run.step(best(run)?).join(name), &heads.join(name))?;
     }
+    Ok(())
+}
+
+/// Says how good the heads are.
+pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<(), Failure> {
+    let (best, heads) = (best(run)?, run.path().join(HEADS));
     let records = gorgon_runs::metrics::read(&run.metrics())?;
     let measured = records.iter().rev().find(|r| r["step"] == best && r.get("evaluation").is_some());
     let measured = measured.map(|record| record["evaluation"].clone()).unwrap_or_default();
@@ -285,7 +333,7 @@ fn finish(run: &RunDir, job: &Job, settings: &Settings) -> Result<ExitCode, Fail
             "step": best, "evaluation": measured,
         });
         crate::printer::document(&document.to_string());
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let mut table =
         Table::new([Column::number("head"), Column::number("loss"), Column::number("top-1"), Column::number("top-5")]);
@@ -293,7 +341,7 @@ fn finish(run: &RunDir, job: &Job, settings: &Settings) -> Result<ExitCode, Fail
         let number = measured.get(key).and_then(|list| list.get(head)).and_then(Value::as_f64);
         number.map_or_else(|| "-".into(), |x| format!("{x:.3}"))
     };
-    for head in 0..job.objective.heads.config.heads {
+    for head in 0..head_count {
         table.row([(head + 1).to_string(), of("head_loss", head), of("top1", head), of("top5", head)]);
     }
     crate::printer::piece(&table.to_text());
@@ -307,5 +355,5 @@ fn finish(run: &RunDir, job: &Job, settings: &Settings) -> Result<ExitCode, Fail
         crate::printer::line(&format!("tokens per step when decoding held-out prompts with that tree: {tau:.2}"));
     }
     settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

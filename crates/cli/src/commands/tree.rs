@@ -14,6 +14,7 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_runs::table::{Column, Table};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Sizes of which the step time is measured.
@@ -27,17 +28,44 @@ pub fn run(command: &TreeCommand, settings: &Settings) -> Result<ExitCode, Failu
 }
 
 fn calibrate(args: &Calibrate, settings: &Settings) -> Result<ExitCode, Failure> {
-    let heads = args.contest.draft.heads.as_deref();
+    let found = measure_and_store(&args.contest, args.rounds as usize, settings)?;
+    if settings.json {
+        printer::document(&found.document.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    found.print();
+    settings.talk.say(format!("stored as {}", found.path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A finished calibration.
+pub struct Calibrated {
+    pub document: Value,
+    path: PathBuf,
+    accuracies: Accuracies,
+    times: Vec<StepTime>,
+    choice: Choice,
+}
+
+/// Measures, chooses a tree, and stores it with the heads.
+///
+/// # Errors
+/// When the heads, the prompts or the model are wrong, or the folder cannot be written.
+pub fn measure_and_store(
+    args: &crate::args::Contest,
+    rounds: usize,
+    settings: &Settings,
+) -> Result<Calibrated, Failure> {
+    let heads = args.draft.heads.as_deref();
     let folder =
         HeadsFolder::open(heads.ok_or_else(|| Failure::input("--heads is needed: the tree is stored with them"))?)?;
-    let mut setup = Setup::new(&args.contest, settings)?;
+    let mut setup = Setup::new(args, settings)?;
     let model = MedusaModel::load(&folder, setup.decoder.clone())?;
     let accuracies = measure(&mut setup, &model, settings)?;
     let order = calibrate::order(&accuracies.heads, 64)?;
     let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
-    let mut contest = contest(&mut setup, settings);
-    let prompts = contest.1;
-    let times = calibrate::step_times(&mut contest.0, &order, &prompts, &sizes, args.rounds as usize)?;
+    let (mut contest, prompts) = contest(&mut setup, settings);
+    let times = calibrate::step_times(&mut contest, &order, &prompts, &sizes, rounds)?;
     let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
     let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
     let document = json!({
@@ -47,14 +75,21 @@ fn calibrate(args: &Calibrate, settings: &Settings) -> Result<ExitCode, Failure>
         "device": setup.decoder.compute().choice().to_string(), "dtype": setup.decoder.compute().format().name(),
     });
     fitting::write_json(&folder.path.join("calibration.json"), &document)?;
-    fitting::write_json(&folder.path.join(TREE_FILE), &json!(paths))?;
-    if settings.json {
-        printer::document(&document.to_string());
-        return Ok(ExitCode::SUCCESS);
+    let path = folder.path.join(TREE_FILE);
+    fitting::write_json(&path, &json!(paths))?;
+    Ok(Calibrated { document, path, accuracies, times, choice })
+}
+
+impl Calibrated {
+    /// Whether a tree is expected to beat plain decoding.
+    pub fn has_tree(&self) -> bool {
+        self.choice.shape.len() > 1
     }
-    report(&accuracies, &times, &choice);
-    settings.talk.say(format!("stored as {}", folder.path.join(TREE_FILE).display()));
-    Ok(ExitCode::SUCCESS)
+
+    /// The tables and the picture.
+    pub fn print(&self) {
+        report(&self.accuracies, &self.times, &self.choice);
+    }
 }
 
 fn contest<'a>(setup: &'a mut Setup, settings: &Settings) -> (Contest<'a>, Vec<gorgon_bench::measure::BenchPrompt>) {

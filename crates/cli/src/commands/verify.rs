@@ -17,16 +17,11 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.contest.temperature > 0.0 {
         return Err(Failure::input("texts are compared token for token, which needs temperature 0"));
     }
-    let mut setup = Setup::new(&args.contest, settings)?;
-    if setup.drafting.is_plain() {
-        return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
-    }
-    let comparisons = compare(&mut setup, settings)?;
+    let (comparisons, lossless) = execute(&args.contest, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
     let accepted: usize = comparisons.iter().map(|c| c.accepted).sum();
     let diverged: Vec<&Comparison> = comparisons.iter().filter(|c| c.divergence.is_some()).collect();
     let silent = comparisons.iter().filter(|c| c.accepted == 0).count();
-    let lossless = setup.rule.is_lossless();
     if settings.json {
         let document = json!({
             "prompts": comparisons.len(), "tokens": tokens, "accepted_drafts": accepted, "diverged": diverged.len(),
@@ -53,6 +48,18 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
         settings.talk.say("no draft was accepted, so nothing was shown");
     }
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares; also tells whether the rule is lossless.
+///
+/// # Errors
+/// When model, heads or prompts are wrong, or there is nothing to compare.
+pub fn execute(args: &crate::args::Contest, settings: &Settings) -> Result<(Vec<Comparison>, bool), Failure> {
+    let mut setup = Setup::new(args, settings)?;
+    if setup.drafting.is_plain() {
+        return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
+    }
+    Ok((compare(&mut setup, settings)?, setup.rule.is_lossless()))
 }
 
 fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<Comparison>, Failure> {
