@@ -63,6 +63,8 @@ pub enum Command {
     Logits(Logits),
     /// Answer a prompt.
     Generate(Generate),
+    /// Talk with a model; accepted drafts are shown in colour.
+    Chat(Chat),
     /// Let a model answer prompts, and store its tokens as training shards.
     Distill(Distill),
     /// Fit draft heads to a frozen model.
@@ -342,4 +344,31 @@ pub struct Export {
     /// The model the heads are for, if they do not say or it has moved.
     #[arg(long, value_name = "M")]
     pub model: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Chat {
+    /// A model folder or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    #[command(flatten)]
+    pub draft: Draft,
+    /// Say this, print the answer, and end.
+    #[arg(short, long, value_name = "P", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A system message.
+    #[arg(long, value_name = "S")]
+    pub system: Option<String>,
+    /// New tokens in an answer at most.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: u32,
+    /// Acceptance rule, as of generate.
+    #[arg(long, default_value = "auto", value_name = "R")]
+    pub accept: RuleChoice,
+    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
+    pub temperature: f64,
+    /// Sample from the likeliest tokens that hold this much probability.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub top_p: Option<f64>,
 }

@@ -48,6 +48,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => commands::inspect::run(&args, &settings),
         Command::Logits(args) => commands::logits::run(&args, &settings),
         Command::Generate(args) => commands::generate::run(&args, &settings),
+        Command::Chat(args) => commands::chat::run(&args, &settings),
         Command::Distill(args) => commands::distill::run(&args, &settings),
         Command::Train(args) => commands::train::run(&args, &settings),
         Command::Bench(args) => commands::bench::run(&args, &settings),

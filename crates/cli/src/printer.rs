@@ -34,6 +34,14 @@ pub fn untrusted(text: &str) {
     }
 }
 
+/// Writes text that a model made, in colour if asked to.
+pub fn painted(text: &str, in_colour: bool) {
+    if !in_colour || text.is_empty() {
+        return untrusted(text);
+    }
+    piece(&format!("\x1b[32m{}\x1b[0m", without_controls(text)));
+}
+
 /// Writes a line to standard error, if anybody listens.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", without_controls(text));

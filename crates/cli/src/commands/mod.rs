@@ -1,6 +1,7 @@
 //! One module per verb.
 
 pub mod bench;
+pub mod chat;
 mod contest;
 pub mod demo;
 pub mod distill;
