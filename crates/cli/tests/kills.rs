@@ -55,6 +55,7 @@ fn a_killed_distillation_loses_and_doubles_no_row() {
             break;
         }
     }
+    eprintln!("distillation killed {killed} times");
     job.distill(&[]);
     assert_eq!(job.shards(), whole.shards());
 }
@@ -79,6 +80,7 @@ fn a_distillation_that_dies_at_a_named_point_goes_on() {
             assert!(left.is_empty(), "{left:?}");
         }
     }
+    eprintln!("distillation died at {deaths} named points");
     // The config, the identity, a shard and the report.
     assert!(deaths >= 12, "{deaths}");
 }
@@ -123,6 +125,7 @@ fn a_killed_training_ends_with_the_same_bits() {
             break;
         }
     }
+    eprintln!("training killed {killed} times");
     let args = train_args(&job);
     finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
     assert_eq!(job.weights(), whole.weights());
@@ -152,6 +155,7 @@ fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
             check_metrics(&job);
         }
     }
+    eprintln!("training died at {deaths} named points");
     assert!(deaths >= 9, "{deaths}");
 }
 

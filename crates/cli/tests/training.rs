@@ -344,3 +344,30 @@ fn the_demo_goes_all_the_way() {
     assert!(std::path::Path::new(run).join("heads/tree.json").is_file());
     refused(&["demo", "--model", "/no/such/model"], &["/no/such/model"]);
 }
+
+#[test]
+fn a_conversation_goes_through_a_pipe() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let (model, heads) = (backbone().to_str().unwrap(), job.run().unwrap());
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"))
+        .args(["chat", "--model", model, "--heads", heads.to_str().unwrap(), "--max-new-tokens", "12"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = "Hello\n/compare\n/drafter none\nHello again\n/nonsense\n/reset\nHello\n/quit\nnever read\n";
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), said.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let talk = stderr(&output);
+    assert!(output.status.success(), "{talk}");
+    // Three answers with their numbers, one comparison, one command that is none; no colours in a pipe.
+    assert_eq!(talk.matches("tokens/s").count(), 3, "{talk}");
+    assert_eq!(talk.matches("no drafts").count(), 2, "{talk}");
+    assert!(talk.contains("the same text") && talk.contains("/nonsense: no such command"), "{talk}");
+    assert!(!stdout(&output).contains('\u{1b}'));
+    let one = finished(&["chat", "--model", model, "-p", "Hello", "--max-new-tokens", "12"], &[]);
+    assert!(stdout(&output).starts_with(stdout(&one).trim_end()));
+}

@@ -26,7 +26,7 @@ enum Projection {
     /// The backbone's LM head.
     Backbone,
     /// One of the heads' own file, for all of them.
-    Shared(Linear),
+    Shared(Box<Linear>),
     /// One per head.
     PerHead(Vec<Linear>),
 }
@@ -65,7 +65,7 @@ impl MedusaModel {
                 let heads = (0..facts.heads).map(|head| projection(facts.naming.lm_head(head, facts.blocks)));
                 Projection::PerHead(heads.collect::<Result<_, WeightsError>>()?)
             }
-            LmHeads::Shared { tensor } => Projection::Shared(projection(tensor.clone())?),
+            LmHeads::Shared { tensor } => Projection::Shared(Box::new(projection(tensor.clone())?)),
             LmHeads::Target => Projection::Backbone,
         };
         Ok(Self { decoder, blocks, lm_heads, format: folder.detected.format })
