@@ -42,22 +42,27 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = Settings::new(cli.global)?;
-    match cli.command {
-        Command::Doctor => commands::doctor::run(&settings),
-        Command::Fetch(args) => commands::fetch::run(&args, &settings),
-        Command::Inspect(args) => commands::inspect::run(&args, &settings),
-        Command::Logits(args) => commands::logits::run(&args, &settings),
-        Command::Generate(args) => commands::generate::run(&args, &settings),
-        Command::Chat(args) => commands::chat::run(&args, &settings),
-        Command::Distill(args) => commands::distill::run(&args, &settings),
-        Command::Train(args) => commands::train::run(&args, &settings),
-        Command::Bench(args) => commands::bench::run(&args, &settings),
-        Command::Verify(args) => commands::verify::run(&args, &settings),
-        Command::Tree(command) => commands::tree::run(&command, &settings),
-        Command::Export(args) => commands::export::run(&args, &settings),
-        Command::Synth(args) => commands::synth::run(&args, &settings),
-        Command::Pretrain(args) => commands::pretrain::run(&args, &settings),
-        Command::Demo(args) => commands::demo::run(&args, &settings),
+    // From inside the thread pool, work is split without waking and waiting for another thread each time.
+    rayon::scope(|_| execute(cli.command, &settings))
+}
+
+fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Doctor => commands::doctor::run(settings),
+        Command::Fetch(args) => commands::fetch::run(&args, settings),
+        Command::Inspect(args) => commands::inspect::run(&args, settings),
+        Command::Logits(args) => commands::logits::run(&args, settings),
+        Command::Generate(args) => commands::generate::run(&args, settings),
+        Command::Chat(args) => commands::chat::run(&args, settings),
+        Command::Distill(args) => commands::distill::run(&args, settings),
+        Command::Train(args) => commands::train::run(&args, settings),
+        Command::Bench(args) => commands::bench::run(&args, settings),
+        Command::Verify(args) => commands::verify::run(&args, settings),
+        Command::Tree(command) => commands::tree::run(&command, settings),
+        Command::Export(args) => commands::export::run(&args, settings),
+        Command::Synth(args) => commands::synth::run(&args, settings),
+        Command::Pretrain(args) => commands::pretrain::run(&args, settings),
+        Command::Demo(args) => commands::demo::run(&args, settings),
     }
 }
 
