@@ -94,8 +94,9 @@ fn tokenizer(config: &PretrainConfig, corpus: &Corpus, run: &Path, settings: &Se
     }
     settings.talk.say(format!("training a tokenizer of {} tokens", config.tokenizer.size));
     std::fs::create_dir_all(&dir).map_err(|e| Failure::run(format!("{}: {e}", dir.display())))?;
-    vocabulary::train(corpus.texts(config.tokenizer.conversations), config.tokenizer.size, &dir)
-        .map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
+    vocabulary::train(corpus.texts(config.tokenizer.conversations), config.tokenizer.size, &dir).map_err(|error| {
+        Failure::input(format!("tokenizer.size: {error}")).hint("ask for fewer tokens, or give it more text")
+    })?;
     // A renderer reads a model's folder, and there is no model yet.
     let shape = config.model.with_vocabulary(config.tokenizer.size)?;
     pretrain::write_config(&dir, &shape, [0, 1]).map_err(fitting::failure)?;
