@@ -169,11 +169,12 @@ fn an_interrupted_training_saves() {
     job.distill(&[]);
     let more = ["training.steps=100000", "training.save_every=0", "training.eval_every=0"];
     let config = job.text("train.toml");
-    let child = start(&[&["train", "-c", &config][..], &more].concat(), &[]);
+    let mut child = start(&[&["train", "-c", &config][..], &more].concat(), &[]);
     // It has begun to train when it has recorded a step.
     let metrics =
         || job.run().map(|run| run.join("metrics.jsonl")).filter(|path| path.metadata().is_ok_and(|m| m.len() > 0));
     while metrics().is_none() {
+        assert!(child.try_wait().unwrap().is_none(), "the training ended by itself");
         std::thread::sleep(Duration::from_millis(5));
     }
     let id = child.id().to_string();

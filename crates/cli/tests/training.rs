@@ -22,7 +22,9 @@ fn the_chain_ends_in_heads_that_are_recognised() {
     for key in ["top1", "top5", "head_loss"] {
         assert_eq!(evaluation[key].as_array().unwrap().len(), 3, "{key}");
     }
-    assert!(evaluation["length_tree"].as_f64().unwrap() >= evaluation["length_chain"].as_f64().unwrap());
+    for key in ["length_tree", "length_chain", "tau"] {
+        assert!(evaluation[key].as_f64().unwrap() >= 1.0, "{key}");
+    }
     let heads = document["heads"].as_str().unwrap();
     let inspected = json(&finished(&["inspect", heads, "--json"], &[]));
     assert!(inspected.to_string().contains("medusa"), "{inspected}");
