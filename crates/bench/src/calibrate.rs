@@ -98,7 +98,7 @@ pub fn step_times(
                 let plain = contest.plain(&mut target, prompt)?;
                 (plain.accepted.len(), plain.prefill_time)
             } else {
-                let with = Contest {
+                let mut with = Contest {
                     decoder: contest.decoder,
                     drafter: &mut *contest.drafter,
                     builder: tree,
@@ -106,7 +106,6 @@ pub fn step_times(
                     limits: contest.limits.clone(),
                     seed: contest.seed,
                 };
-                let mut with = with;
                 let drafted = with.drafted(&mut target, prompt)?;
                 (drafted.accepted.len(), drafted.prefill_time)
             };

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use gorgon_runs::metrics;
 use gorgon_runs::plot::{Chart, Series};
 use gorgon_runs::provenance::{self, Host, Launch, Provenance, Resumed};
-use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::run_dir::{RunDir, RunView};
 use gorgon_train::error::TrainError;
 use gorgon_train::trainer::{FitSettings, Report};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -39,6 +39,14 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     })
     .map_err(Failure::run)?;
     Ok(FLAG.get_or_init(|| flag).clone())
+}
+
+/// Fails early if there is nothing to go on with: what comes before can take minutes.
+///
+/// # Errors
+/// When the folder is none.
+pub fn check_resume(resume: Option<&Path>) -> Result<(), Failure> {
+    resume.map(RunView::open).transpose().map(|_| ()).map_err(Failure::from)
 }
 
 /// The folder of a new run, or of the one to go on with.

@@ -113,6 +113,7 @@ fn wrong_configs_are_refused_in_a_line() {
     ] {
         refused(&["train", "-c", &train, given], &[word]);
     }
+    refused(&["train", "-c", &train, "--resume", "/no/such/run"], &["/no/such/run"]);
     job.write("broken.toml", "method = ");
     refused(&["train", "-c", &job.text("broken.toml")], &["broken.toml"]);
 }

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
-use gorgon_bench::measure::{BenchPrompt, Contest, Run, Summary, summarise};
+use gorgon_bench::measure::{BenchPrompt, Run, Summary, summarise};
 use gorgon_runs::table::{Column, Table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,39 +73,14 @@ fn measure(setup: &mut Setup, rounds: usize, settings: &Settings) -> Result<Vec<
     // An oracle has to be told the truth of each prompt before it.
     let groups: Vec<&[BenchPrompt]> = if is_oracle { prompts.chunks(1).collect() } else { vec![&prompts] };
     for group in groups {
-        let truth = match (&setup.loaded, group) {
-            (Loaded::Oracle(_), [prompt, ..]) => Some(truth(setup, prompt)?),
-            _ => None,
-        };
-        if let (Loaded::Oracle(oracle), Some(truth)) = (&mut setup.loaded, truth) {
-            oracle.reveal(truth);
+        if let (true, [prompt, ..]) = (is_oracle, group) {
+            setup.reveal(prompt)?;
         }
-        let mut contest = Contest {
-            decoder: &setup.decoder,
-            drafter: setup.loaded.drafter(),
-            builder: setup.drafting.builder.as_ref(),
-            rule: setup.rule.as_ref(),
-            limits: setup.limits.clone(),
-            seed: settings.seed,
-        };
+        let mut contest = setup.contest(settings.seed);
         runs.extend(contest.run(group, rounds, &mut || bar.inc(1))?);
     }
     bar.finish_and_clear();
     Ok(runs)
-}
-
-/// What plain decoding says after a prompt.
-pub fn truth(setup: &mut Setup, prompt: &BenchPrompt) -> Result<Vec<u32>, Failure> {
-    let contest = Contest {
-        decoder: &setup.decoder,
-        drafter: setup.loaded.drafter(),
-        builder: setup.drafting.builder.as_ref(),
-        rule: setup.rule.as_ref(),
-        limits: setup.limits.clone(),
-        seed: 0,
-    };
-    let mut target = contest.target(prompt.ids.len());
-    Ok(contest.plain(&mut target, &prompt.ids)?.ids)
 }
 
 fn categories(runs: &[Run]) -> BTreeMap<String, Value> {

@@ -5,7 +5,7 @@ use crate::commands::drafting::{DrafterChoice, Drafting, Loaded};
 use crate::commands::{load, prompts};
 use crate::error::Failure;
 use crate::settings::Settings;
-use gorgon_bench::measure::BenchPrompt;
+use gorgon_bench::measure::{self, BenchPrompt};
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
@@ -50,5 +50,34 @@ impl Setup {
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
         let (rule, rule_name) = (choice.rule(transform), choice.to_string());
         Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts })
+    }
+
+    /// What measures, borrowing everything but the prompts.
+    pub fn contest(&mut self, seed: u64) -> measure::Contest<'_> {
+        measure::Contest {
+            decoder: &self.decoder,
+            drafter: self.loaded.drafter(),
+            builder: self.drafting.builder.as_ref(),
+            rule: self.rule.as_ref(),
+            limits: self.limits.clone(),
+            seed,
+        }
+    }
+
+    /// Tells an oracle what plain decoding says after a prompt; other drafters need no telling.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub fn reveal(&mut self, prompt: &BenchPrompt) -> Result<(), Failure> {
+        if matches!(self.loaded, Loaded::Other(_)) {
+            return Ok(());
+        }
+        let contest = self.contest(0);
+        let mut target = contest.target(prompt.ids.len());
+        let truth = contest.plain(&mut target, &prompt.ids)?.ids;
+        if let Loaded::Oracle(oracle) = &mut self.loaded {
+            oracle.reveal(truth);
+        }
+        Ok(())
     }
 }

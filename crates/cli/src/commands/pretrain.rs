@@ -24,6 +24,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: PretrainConfig = config::load(&args.config, &args.overrides)?;
     config.training.check()?;
     config.model.with_vocabulary(config.tokenizer.size)?;
+    fitting::check_resume(args.resume.as_deref())?;
     let corpus = Corpus::read(&config, settings)?;
     if args.dry_run {
         let folder = tempfile::tempdir().map_err(Failure::run)?;

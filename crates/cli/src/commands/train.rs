@@ -71,6 +71,7 @@ pub fn execute(
     settings: &Settings,
 ) -> Result<Done, Failure> {
     config.check().map_err(fitting::failure)?;
+    fitting::check_resume(resume)?;
     let dir = load::folder(&config.model, settings)?;
     let data = Data::load(config, &dir, settings)?;
     let before = data.backbone_hash.clone();

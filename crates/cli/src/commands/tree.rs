@@ -8,7 +8,6 @@ use crate::fitting;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::calibrate::{self, Accuracies, Choice, StepTime};
-use gorgon_bench::measure::Contest;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::MedusaModel;
@@ -64,7 +63,8 @@ pub fn measure_and_store(
     let accuracies = measure(&mut setup, &model, settings)?;
     let order = calibrate::order(&accuracies.heads, 64)?;
     let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
-    let (mut contest, prompts) = contest(&mut setup, settings);
+    let prompts = setup.prompts.clone();
+    let mut contest = setup.contest(settings.seed);
     let times = calibrate::step_times(&mut contest, &order, &prompts, &sizes, rounds)?;
     let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
     let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
@@ -92,22 +92,10 @@ impl Calibrated {
     }
 }
 
-fn contest<'a>(setup: &'a mut Setup, settings: &Settings) -> (Contest<'a>, Vec<gorgon_bench::measure::BenchPrompt>) {
-    let prompts = setup.prompts.clone();
-    let contest = Contest {
-        decoder: &setup.decoder,
-        drafter: setup.loaded.drafter(),
-        builder: setup.drafting.builder.as_ref(),
-        rule: setup.rule.as_ref(),
-        limits: setup.limits.clone(),
-        seed: settings.seed,
-    };
-    (contest, prompts)
-}
-
 /// Lets the model answer the prompts, and looks where the heads would have guessed right.
 fn measure(setup: &mut Setup, model: &MedusaModel, settings: &Settings) -> Result<Accuracies, Failure> {
-    let (contest, prompts) = contest(setup, settings);
+    let prompts = setup.prompts.clone();
+    let contest = setup.contest(settings.seed);
     let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
     let mut target = contest.target(longest);
     let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);

@@ -1,15 +1,12 @@
 //! `gorgon verify`: whether drafted text is plain text.
 
 use crate::args::Verify;
-use crate::commands::bench::truth;
 use crate::commands::contest::Setup;
-use crate::commands::drafting::Loaded;
 use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::lossless::Comparison;
-use gorgon_bench::measure::Contest;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -66,20 +63,8 @@ fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<Comparison>, Fa
     let bar = progress::count(settings.progress, "prompts", setup.prompts.len() as u64);
     let mut all = vec![];
     for prompt in setup.prompts.clone() {
-        if matches!(setup.loaded, Loaded::Oracle(_)) {
-            let truth = truth(setup, &prompt)?;
-            if let Loaded::Oracle(oracle) = &mut setup.loaded {
-                oracle.reveal(truth);
-            }
-        }
-        let mut contest = Contest {
-            decoder: &setup.decoder,
-            drafter: setup.loaded.drafter(),
-            builder: setup.drafting.builder.as_ref(),
-            rule: setup.rule.as_ref(),
-            limits: setup.limits.clone(),
-            seed: settings.seed,
-        };
+        setup.reveal(&prompt)?;
+        let mut contest = setup.contest(settings.seed);
         all.extend(contest.compare(std::slice::from_ref(&prompt), &mut |_| bar.inc(1))?);
     }
     bar.finish_and_clear();
