@@ -70,8 +70,7 @@ impl CandidateSource for Guesses<'_> {
         let most = widths.iter().copied().max().unwrap_or(0);
         let top = top_indices(row, most);
         // Softmax over the row; heads are untrusted, and whatever is no number ends up as probability 0.
-        let max = top.first().map_or(0.0, |&best| row[best]);
-        let sum: f32 = row.iter().map(|&x| (x - max).exp()).sum();
+        let (max, sum) = gorgon_kernels::softmax::normaliser(row);
         let candidate = |&index: &usize| Candidate {
             token: index as Token,
             probability: f64::from((row[index] - max).exp() / sum),
