@@ -5,6 +5,7 @@ pub mod distribution;
 pub mod lossless;
 pub mod measure;
 pub mod record;
+pub mod suite;
 
 /// Why a measurement stops.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,14 @@ pub enum BenchError {
     /// The tree.
     #[error(transparent)]
     Calibration(#[from] gorgon_core::tree::calibrated::CalibrationError),
+    /// Another program that was to be measured beside the engine.
+    #[error("{name}: {reason}")]
+    Peer {
+        /// Its command.
+        name: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// Nothing to measure.
     #[error("{0}")]
     Empty(String),

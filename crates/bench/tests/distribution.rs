@@ -4,7 +4,7 @@ use gorgon_bench::distribution::DistributionTest;
 use gorgon_bench::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, RuleChoice, Rows, Verdict};
+use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, RuleChoice, Verdict};
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
 use gorgon_core::tree::{Candidate, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};

@@ -252,16 +252,19 @@ pub struct Synth {
 }
 
 /// What `bench`, `verify` and `tree calibrate` have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Contest {
     /// A model folder or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
-    /// A file of prompts; the first user turns are used.
+    /// A file of prompts.
     #[arg(long, value_name = "F")]
     pub prompts: PathBuf,
+    /// User turns of each conversation; later ones follow the model's own answers.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub turns: u32,
     /// Prompts at most.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
@@ -288,7 +291,16 @@ pub struct Contest {
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(flatten)]
-    pub contest: Contest,
+    pub contest: Option<Contest>,
+    /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine can do at most.
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["model", "prompts", "heads"])]
+    pub suite: Option<Suite>,
+    /// With --suite: also 1.1B parameters.
+    #[arg(long, requires = "suite")]
+    pub large: bool,
+    /// With --suite: a Python with PyTorch and transformers, to decode with the same weights in turns.
+    #[arg(long, requires = "suite", value_name = "P")]
+    pub python: Option<PathBuf>,
     /// Rounds over all prompts; plain and drafted runs take turns at being first.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
@@ -298,6 +310,13 @@ pub struct Bench {
     /// Print the table as Markdown.
     #[arg(long)]
     pub markdown: bool,
+}
+
+/// Where a suite measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// The CPU.
+    Cpu,
 }
 
 #[derive(Debug, Args)]

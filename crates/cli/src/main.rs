@@ -1,5 +1,6 @@
 //! `gorgon`: the only crate that prints or exits.
 
+mod allocations;
 mod args;
 mod commands;
 mod config;
@@ -15,6 +16,9 @@ use clap::error::ErrorKind;
 use error::Failure;
 use settings::Settings;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counted = allocations::Counted;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

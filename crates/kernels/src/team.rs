@@ -248,7 +248,7 @@ mod tests {
             assert!(counts.iter().all(|count| count.load(SeqCst) == 1), "{counts:?}");
             if round % 500 == 0 {
                 // Long enough for the helpers to fall asleep.
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
         }
     }

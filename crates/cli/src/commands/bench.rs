@@ -14,17 +14,31 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
-    let measured = execute(&args.contest, args.rounds as usize, settings)?;
-    if let Some(path) = &args.out {
-        gorgon_runs::atomic::write(path, |file| file.write_all(measured.document.to_string().as_bytes()))
-            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-        settings.talk.say(format!("raw rows in {}", path.display()));
+    if args.suite.is_some() {
+        return super::suite::run(args, settings);
     }
+    let contest =
+        args.contest.as_ref().ok_or_else(|| Failure::input("--model and --prompts are needed, or --suite"))?;
+    let measured = execute(contest, args.rounds as usize, settings)?;
+    store(args, &measured.document, settings)?;
     match settings.json {
         true => printer::document(&measured.document.to_string()),
         false => measured.print(args.markdown),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes everything to the file that was asked for.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn store(args: &Bench, document: &Value, settings: &Settings) -> Result<(), Failure> {
+    if let Some(path) = &args.out {
+        gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        settings.talk.say(format!("raw rows in {}", path.display()));
+    }
+    Ok(())
 }
 
 /// A finished measurement.

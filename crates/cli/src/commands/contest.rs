@@ -2,16 +2,22 @@
 
 use crate::args::Contest;
 use crate::commands::drafting::{DrafterChoice, Drafting, Loaded};
-use crate::commands::{load, prompts};
+use crate::commands::load;
+use crate::commands::prompts::{self, Opening};
 use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_bench::measure::{self, BenchPrompt};
-use gorgon_core::accept::{AcceptanceRule, RuleChoice};
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
-use gorgon_infer::Limits;
+use gorgon_infer::{Limits, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Everything that a contest needs.
@@ -41,13 +47,14 @@ impl Setup {
         let config = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?;
         let new_tokens = args.max_new_tokens as usize;
-        let prompts =
+        let openings =
             prompts::load(&args.prompts, &renderer, args.limit as usize, config.max_positions, new_tokens, settings)?;
-        let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
+        let longest = openings.iter().map(|opening| opening.prompt.ids.len()).max().unwrap_or(0);
         let decoder = load::decoder(&dir, longest + new_tokens, settings)?;
         let loaded = drafting.load(&decoder, settings.seed)?;
         let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens.clone() };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
+        let prompts = with_later_turns(openings, args.turns as usize, &decoder, &config.eos_tokens, new_tokens)?;
         let (rule, rule_name) = (choice.rule(transform), choice.to_string());
         Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts })
     }
@@ -80,4 +87,29 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+/// All prompts; those of later turns follow the model's own greedy answers to the turns before.
+fn with_later_turns(
+    openings: Vec<Opening<'_>>,
+    turns: usize,
+    decoder: &Arc<Decoder>,
+    end_tokens: &[Token],
+    new_tokens: usize,
+) -> Result<Vec<BenchPrompt>, Failure> {
+    let context = decoder.config().max_positions;
+    let mut target = if turns > 1 { Some(Target::new(decoder.clone(), context, Taps::none())) } else { None };
+    let limits = Limits { max_new_tokens: new_tokens, end_tokens: end_tokens.to_vec() };
+    let mut prompts = vec![];
+    for opening in openings {
+        prompts.push(opening.prompt.clone());
+        let Some(target) = &mut target else { continue };
+        let mut answer = |ids: &[Token]| {
+            let mut go_on = |_| ControlFlow::Continue(());
+            let generation = decode(target, ids, &Greedy, &mut Seeded::new(0), &limits, &mut go_on)?;
+            Ok(generation.ids)
+        };
+        prompts.extend(opening.later_turns(turns, context, new_tokens, &mut answer)?);
+    }
+    Ok(prompts)
 }

@@ -60,10 +60,13 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     if !settings.json {
         measured.print(false);
     }
+    say("prompt lookup on the same prompts: what drafting gives without training");
+    let lookup = lookup(&contest, settings)?;
     say("is the text the same?");
     let (comparisons, _) = verify::execute(&contest, settings)?;
     let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
-    finish(args, &run.path().display().to_string(), &measured.document, (same, comparisons.len()), started, settings);
+    let counts = Counts { same, compared: comparisons.len(), lookup };
+    finish(args, &run.path().display().to_string(), &measured.document, &counts, started, settings);
     Ok(if same == comparisons.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -102,6 +105,7 @@ fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) ->
         model: args.model.clone(),
         draft: Draft { heads: Some(run.into()), drafter: DrafterChoice::Auto, tree },
         prompts: prompts.into(),
+        turns: 1,
         limit: HELD_OUT as u32,
         max_new_tokens: 128,
         accept: RuleChoice::Auto,
@@ -112,11 +116,32 @@ fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) ->
     }
 }
 
+/// Tokens per step of prompt lookup.
+fn lookup(contest: &Contest, settings: &Settings) -> Result<f64, Failure> {
+    let draft = Draft { heads: None, drafter: DrafterChoice::Ngram(3), tree: None };
+    let measured = bench::execute(&Contest { draft, ..contest.clone() }, 1, settings)?;
+    let summary = &measured.document["summary"];
+    let (tokens, speedup) = (summary["tokens_per_step"].as_f64(), summary["speedup"].as_f64());
+    let (tokens, speedup) = (tokens.unwrap_or(f64::NAN), speedup.unwrap_or(f64::NAN));
+    if !settings.json {
+        printer::line(&format!("{tokens:.2} tokens per step, {speedup:.2} times as fast as plain decoding"));
+    }
+    Ok(tokens)
+}
+
+/// What is said at the end.
+struct Counts {
+    same: usize,
+    compared: usize,
+    /// Tokens per step of prompt lookup.
+    lookup: f64,
+}
+
 fn finish(
     args: &Demo,
     run: &str,
     measured: &serde_json::Value,
-    (same, compared): (usize, usize),
+    &Counts { same, compared, lookup }: &Counts,
     started: Instant,
     settings: &Settings,
 ) {
@@ -124,12 +149,12 @@ fn finish(
     if settings.json {
         let document = json!({
             "run": run, "summary": measured["summary"], "tree": measured["tree"], "same_text": same,
-            "compared": compared, "seconds": seconds,
+            "compared": compared, "prompt_lookup_tokens_per_step": lookup, "seconds": seconds,
         });
         printer::document(&document.to_string());
         return;
     }
     printer::line(&format!("{same} of {compared} answers have the same text with and without heads"));
     printer::line(&format!("\nrun folder {run} (metrics.jsonl, plots/*.svg); {seconds:.0} s in all"));
-    printer::line(&format!("gorgon generate --model {} --heads {run} --prompt \"What is 34 + 57?\"", args.model));
+    printer::line(&format!("gorgon chat --model {} --heads {run}", args.model));
 }

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod pretrain;
 mod pretrain_data;
 mod prompts;
+mod suite;
 pub mod synth;
 pub mod train;
 pub mod tree;

@@ -3,44 +3,85 @@
 use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_bench::measure::BenchPrompt;
-use gorgon_data::render::Renderer;
+use gorgon_core::Token;
+use gorgon_data::render::{Renderer, Transcript};
 use gorgon_data::source::{self, Options};
 use std::path::Path;
+
+/// A conversation whose first user turn was rendered.
+pub struct Opening<'a> {
+    pub prompt: BenchPrompt,
+    transcript: Transcript<'a>,
+    /// The user turns after it.
+    later: Vec<String>,
+}
+
+impl Opening<'_> {
+    /// The later user turns, at most `turns - 1` of them, as prompts: each after the answers that `answer` gives to those before it.
+    /// Ends where one leaves no room for `new_tokens` in a context of `context`.
+    ///
+    /// # Errors
+    /// When a turn cannot be rendered, or `answer` fails.
+    pub fn later_turns(
+        mut self,
+        turns: usize,
+        context: usize,
+        new_tokens: usize,
+        answer: &mut dyn FnMut(&[Token]) -> Result<Vec<Token>, Failure>,
+    ) -> Result<Vec<BenchPrompt>, Failure> {
+        let mut prompts: Vec<BenchPrompt> = vec![];
+        for (i, user) in self.later.iter().take(turns.saturating_sub(1)).enumerate() {
+            let said = answer(&self.transcript.example().ids)?;
+            self.transcript.answer_ids(&said)?;
+            self.transcript.ask(user)?;
+            let ids = self.transcript.example().ids.clone();
+            if ids.len() + new_tokens > context {
+                break;
+            }
+            prompts.push(BenchPrompt { id: format!("{}.{}", self.prompt.id, i + 2), ids, ..self.prompt.clone() });
+        }
+        Ok(prompts)
+    }
+}
 
 /// The first user turns of the first `limit` conversations of a file, rendered as prompts; those that leave no room for
 /// `new_tokens` in a context of `context` are skipped and counted.
 ///
 /// # Errors
 /// When the file cannot be read, or no prompt fits.
-pub fn load(
+pub fn load<'a>(
     path: &Path,
-    renderer: &Renderer,
+    renderer: &'a Renderer,
     limit: usize,
     context: usize,
     new_tokens: usize,
     settings: &Settings,
-) -> Result<Vec<BenchPrompt>, Failure> {
+) -> Result<Vec<Opening<'a>>, Failure> {
     let (conversations, report) = source::read(path, &Options { limit: Some(limit), ..Options::default() })?;
     if !report.skipped.is_empty() {
         settings.talk.say(report.to_string().trim_end());
     }
-    let (mut prompts, mut long) = (vec![], 0);
+    let (mut openings, mut long) = (vec![], 0);
     for conversation in conversations {
         let system = conversation.system.as_deref().filter(|_| renderer.has_template());
         let mut transcript = renderer.transcript(system)?;
-        let Some(turn) = conversation.turns.first() else { continue };
-        transcript.ask(&turn.user)?;
-        let ids = transcript.into_example().ids;
-        match ids.is_empty() || ids.len() + new_tokens > context {
-            true => long += 1,
-            false => prompts.push(BenchPrompt { id: conversation.id, category: conversation.category, ids }),
+        let mut users = conversation.turns.into_iter().map(|turn| turn.user);
+        let Some(user) = users.next() else { continue };
+        transcript.ask(&user)?;
+        let ids = transcript.example().ids.clone();
+        if ids.is_empty() || ids.len() + new_tokens > context {
+            long += 1;
+            continue;
         }
+        let later = if renderer.has_template() { users.collect() } else { vec![] };
+        let prompt = BenchPrompt { id: conversation.id, category: conversation.category, ids };
+        openings.push(Opening { prompt, transcript, later });
     }
     if long > 0 {
         settings.talk.say(format!("{long} prompts leave no room for {new_tokens} new tokens in {context}: skipped"));
     }
-    if prompts.is_empty() {
+    if openings.is_empty() {
         return Err(Failure::input(format!("{}: no prompt fits the model's context", path.display())));
     }
-    Ok(prompts)
+    Ok(openings)
 }

@@ -17,6 +17,8 @@ pub use launch::matmul;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
 
 /// Output columns per panel.
-pub const PANEL: usize = 64;
+pub const PANEL: usize = 32;
+/// Output columns that are computed as one piece of work.
+const PAIR: usize = 2 * PANEL;
 /// Rows that share one pass over a panel.
-pub const TILE_ROWS: usize = 6;
+pub const TILE_ROWS: usize = 12;

@@ -1,0 +1,191 @@
+//! The speed of the engine on a machine: random weights of real shapes, beside what the machine can do at most.
+
+mod peer;
+mod probe;
+mod subject;
+
+pub use peer::Peer;
+pub use subject::{Shape, Subject};
+
+use crate::{BenchError, median};
+use gorgon_model::device::FloatFormat;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// What to measure, and how often.
+#[derive(Clone, Debug)]
+pub struct SuiteOptions {
+    /// Shapes.
+    pub shapes: Vec<Shape>,
+    /// Rounds; figures are medians over them.
+    pub rounds: usize,
+    /// A Python with PyTorch and transformers, and the script that decodes with them.
+    pub peer: Option<(PathBuf, PathBuf)>,
+    /// Where random weights are put for the time of the measurement.
+    pub folder: PathBuf,
+}
+
+/// One figure beside what it should be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What was measured.
+    pub name: String,
+    /// On which shape, in which format.
+    pub subject: String,
+    /// The median.
+    pub value: f64,
+    /// The lowest and highest of its rounds.
+    pub range: (f64, f64),
+    /// What it should be, and whether more is better.
+    pub target: Option<(f64, bool)>,
+}
+
+impl Figure {
+    /// Whether the target is reached; true without one.
+    pub fn reached(&self) -> bool {
+        self.target.is_none_or(|(target, more)| if more { self.value >= target } else { self.value <= target })
+    }
+}
+
+/// Figures and the rows they come from.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SuiteReport {
+    /// All figures.
+    pub figures: Vec<Figure>,
+    /// Raw rows.
+    pub rows: Vec<Value>,
+}
+
+impl SuiteReport {
+    fn add(&mut self, name: &str, subject: &str, values: Vec<f64>, target: Option<(f64, bool)>) {
+        let range = values.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
+        if let Some(value) = median(values) {
+            self.figures.push(Figure { name: name.into(), subject: subject.into(), value, range, target });
+        }
+    }
+}
+
+/// Measures everything; `observe` is told what is being done, and `allocations` counts the program's allocations so far.
+///
+/// # Errors
+/// When weights cannot be written, a model fails, or the peer does.
+pub fn run(
+    options: &SuiteOptions,
+    allocations: &dyn Fn() -> u64,
+    observe: &mut dyn FnMut(&str),
+) -> Result<SuiteReport, BenchError> {
+    let mut report = SuiteReport::default();
+    observe("probes");
+    let peaks: Vec<f64> = (0..options.rounds.max(3)).map(|_| probe::multiply_add_peak()).collect();
+    report.add("multiply-add peak, GFLOP/s", "machine", peaks.iter().map(|peak| peak / 1e9).collect(), None);
+    let peak = median(peaks).unwrap_or(f64::NAN);
+    for shape in &options.shapes {
+        for format in [FloatFormat::F32, FloatFormat::F16] {
+            let name = format!("{} {}", shape.name, format.name());
+            observe(&format!("{name}: writing and loading random weights"));
+            let mut subject = Subject::load(*shape, format, &options.folder)?;
+            let peer = options.peer.as_ref().filter(|_| format == FloatFormat::F32);
+            let mut peer = peer.map(|(python, script)| Peer::start(python, script, subject.dir())).transpose()?;
+            observe(&format!("{name}: plain decoding"));
+            plain(&mut subject, peer.as_mut(), options.rounds, &mut report)?;
+            drop(peer);
+            observe(&format!("{name}: steps of 1 to 64 nodes"));
+            steps(&mut subject, options.rounds, peak, &mut report)?;
+            observe(&format!("{name}: drafted decoding with an oracle"));
+            drafted(&mut subject, options.rounds, &mut report)?;
+            let before = allocations();
+            let counted = subject.plain_run()?;
+            let per_step = (allocations() - before) as f64 / counted.accepted.len() as f64;
+            report.add("allocations per plain step", &name, vec![per_step], Some((0.0, false)));
+            subject.remove();
+        }
+    }
+    Ok(report)
+}
+
+fn plain(
+    subject: &mut Subject,
+    mut peer: Option<&mut Peer>,
+    rounds: usize,
+    report: &mut SuiteReport,
+) -> Result<(), BenchError> {
+    let (mut speeds, mut shares, mut over_peer) = (vec![], vec![], vec![]);
+    subject.plain_run()?;
+    for round in 0..rounds {
+        // What is compared takes turns at being first.
+        let early = if round % 2 == 1 { peer.as_deref_mut().map(Peer::tokens_per_second).transpose()? } else { None };
+        let before = subject.read_probe();
+        let run = subject.plain_run()?;
+        let probe = (before + subject.read_probe()) / 2.0;
+        let speed = run.accepted.len() as f64 / run.decode_time.as_secs_f64();
+        let other = match early {
+            Some(speed) => Some(speed),
+            None => peer.as_deref_mut().map(Peer::tokens_per_second).transpose()?,
+        };
+        speeds.push(speed);
+        shares.push(speed * subject.bytes_per_step() as f64 / probe);
+        over_peer.extend(other.map(|other| speed / other));
+        report.rows.push(json!({
+            "what": "plain", "subject": subject.name(), "round": round, "tokens_per_second": speed,
+            "probe_bytes_per_second": probe, "bytes_per_step": subject.bytes_per_step(),
+            "peer_tokens_per_second": other,
+        }));
+    }
+    let name = subject.name();
+    report.add("plain decoding, tokens/s", &name, speeds, None);
+    report.add("plain decoding over the read probe", &name, shares, Some((0.85, true)));
+    let target = if subject.shape().is_large() { 1.25 } else { 1.8 };
+    report.add("plain decoding over transformers", &name, over_peer, Some((target, true)));
+    Ok(())
+}
+
+/// Sizes of trees whose verification is timed: all small ones, since none may stand out.
+fn sizes() -> Vec<usize> {
+    (1..=17).chain([24, 32, 48, 64]).collect()
+}
+
+fn steps(subject: &mut Subject, rounds: usize, peak: f64, report: &mut SuiteReport) -> Result<(), BenchError> {
+    let sizes = sizes();
+    let mut seconds = vec![vec![]; sizes.len()];
+    for round in 0..rounds {
+        for (i, &nodes) in sizes.iter().enumerate() {
+            let time = subject.verify_seconds(nodes)?;
+            seconds[i].push(time);
+            report.rows.push(json!({
+                "what": "step", "subject": subject.name(), "round": round, "nodes": nodes, "seconds": time,
+            }));
+        }
+    }
+    let name = subject.name();
+    let times: Vec<f64> = seconds.iter().filter_map(|times| median(times.clone())).collect();
+    let at = |nodes: usize| sizes.iter().position(|&size| size == nodes).map_or(f64::NAN, |i| times[i]);
+    for (nodes, target) in [(2, None), (4, None), (8, Some((1.25, false))), (16, None), (32, None), (64, None)] {
+        report.add(&format!("T({nodes})/T(1)"), &name, vec![at(nodes) / at(1)], target);
+    }
+    let jumps = (1..=16).map(|n| at(n + 1) / at(n) - 1.0).fold(0.0, f64::max);
+    report.add("largest jump from n to n + 1, n <= 16", &name, vec![jumps], Some((0.10, false)));
+    let (mut shares, flops) = (vec![], 2.0 * subject.weights() as f64 * 64.0);
+    for _ in 0..rounds {
+        shares.push(flops / subject.product_seconds(64) / peak);
+    }
+    report.add("64-row products over the multiply-add peak", &name, shares, Some((0.70, true)));
+    Ok(())
+}
+
+fn drafted(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
+    let summary = subject.oracle(rounds)?;
+    let name = subject.name();
+    report.add("Medusa, eta at 8 nodes", &name, vec![summary.eta], Some((0.75, true)));
+    report.add("Medusa, tokens per step (oracle 0.7, 0.6, 0.5, 0.4)", &name, vec![summary.tokens_per_step], None);
+    report.add("Medusa, speed over plain decoding", &name, vec![summary.speedup], None);
+    report.rows.push(json!({"what": "oracle", "subject": name, "summary": summary}));
+    Ok(())
+}
+
+/// A fresh folder below the system's one for temporary files.
+pub fn scratch_folder() -> std::io::Result<PathBuf> {
+    let dir = std::env::temp_dir().join(format!("gorgon-suite-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}

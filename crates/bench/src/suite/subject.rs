@@ -1,0 +1,239 @@
+//! A model with random weights and random heads.
+
+use super::probe;
+use crate::BenchError;
+use crate::measure::{BenchPrompt, Contest, Summary, summarise};
+use gorgon_core::Token;
+use gorgon_core::accept::{Greedy, draws::Seeded};
+use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
+use gorgon_draft::oracle::OracleDrafter;
+use gorgon_infer::{Generation, Limits, decode};
+use gorgon_kernels::Isa;
+use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use gorgon_runs::tensors::{self, Source, write_f32};
+use safetensors::Dtype;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// New tokens of a run.
+const TOKENS: usize = 48;
+/// Prompt tokens.
+const PROMPT: usize = 64;
+/// How often the oracle is right by depth.
+const RATES: [f64; 4] = [0.7, 0.6, 0.5, 0.4];
+
+/// A shape with its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Its name.
+    pub name: &'static str,
+    /// Its sizes.
+    pub llama: LlamaShape,
+}
+
+impl Shape {
+    /// 42M parameters, as of Stories42M.
+    pub const SMALL: Self = Self { name: "42M", llama: llama(512, 1376, 8, 8, 8) };
+    /// 110M parameters.
+    pub const MIDDLE: Self = Self { name: "110M", llama: llama(768, 2048, 12, 12, 12) };
+    /// 1.1B parameters, as of TinyLlama.
+    pub const LARGE: Self = Self { name: "1.1B", llama: llama(2048, 5632, 22, 32, 4) };
+
+    pub(super) fn is_large(self) -> bool {
+        self.llama.hidden_size >= 2048
+    }
+}
+
+const fn llama(hidden: usize, intermediate: usize, layers: usize, heads: usize, kv_heads: usize) -> LlamaShape {
+    LlamaShape {
+        hidden_size: hidden,
+        intermediate_size: intermediate,
+        layers,
+        heads,
+        kv_heads,
+        vocab_size: 32_000,
+        max_positions: 1024,
+    }
+}
+
+/// A random model of a shape, on the CPU.
+pub struct Subject {
+    shape: Shape,
+    format: FloatFormat,
+    dir: PathBuf,
+    decoder: Arc<Decoder>,
+    target: Target,
+    buffer: Vec<u8>,
+    prompt: Vec<Token>,
+}
+
+impl Subject {
+    /// Writes random weights below `folder` and loads them.
+    ///
+    /// # Errors
+    /// When the folder cannot be written or the weights not be loaded.
+    pub fn load(shape: Shape, format: FloatFormat, folder: &Path) -> Result<Self, BenchError> {
+        let dir = folder.join(format!("{}-{}", shape.name, format.name()));
+        shape.llama.write(&dir, format, 0).map_err(|error| BenchError::Empty(format!("{}: {error}", dir.display())))?;
+        let decoder = Arc::new(Decoder::load(&dir, &Compute::cpu(format))?);
+        let buffer = vec![1u8; decoder.bytes_per_step()];
+        let target = Target::with_trees(decoder.clone(), shape.llama.max_positions, 64, Taps::none());
+        let prompt = (0..PROMPT as u32).map(|i| (i * 97 + 11) % shape.llama.vocab_size as u32).collect();
+        Ok(Self { shape, format, dir, decoder, target, buffer, prompt })
+    }
+
+    /// Shape and format.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.shape.name, self.format.name())
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The folder of its weights.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Deletes the weights on disk.
+    pub fn remove(&self) {
+        // They are in the system's folder for temporary files, so leaving them is no harm.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+
+    /// Bytes of weights that a plain step reads.
+    pub fn bytes_per_step(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Weights that a plain step multiplies with.
+    pub fn weights(&self) -> usize {
+        let bytes = if self.format == FloatFormat::F32 { 4 } else { 2 };
+        self.buffer.len() / bytes
+    }
+
+    /// Bytes per second of reading as many bytes as the weights have.
+    pub fn read_probe(&self) -> f64 {
+        probe::read_bytes(&self.buffer)
+    }
+
+    fn limits() -> Limits {
+        Limits { max_new_tokens: TOKENS + 1, end_tokens: vec![] }
+    }
+
+    /// Plain decoding after the prompt.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub fn plain_run(&mut self) -> Result<Generation, BenchError> {
+        let mut go_on = |_| ControlFlow::Continue(());
+        let draws = &mut Seeded::new(0);
+        Ok(decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut go_on)?)
+    }
+
+    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, logits included: the median of some.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub fn verify_seconds(&mut self, nodes: usize) -> Result<f64, BenchError> {
+        self.target.reset();
+        self.target.prefill(&self.prompt)?;
+        // A bush: as many nodes as can be on each level, two below each.
+        let tokens = (0..nodes as u32).collect();
+        let parents = (0..nodes).map(|node| node.saturating_sub(1) / 2).collect();
+        let tree = TokenTree::from_parts(tokens, parents).map_err(|error| BenchError::Empty(error.to_string()))?;
+        let mut seconds = vec![];
+        for _ in 0..5 {
+            let started = Instant::now();
+            let output = self.target.verify(&tree)?;
+            std::hint::black_box(self.target.logits(&output.hidden));
+            seconds.push(started.elapsed().as_secs_f64());
+            self.target.commit(&[0])?;
+            self.target.truncate(PROMPT);
+        }
+        Ok(crate::median(seconds).unwrap_or(f64::NAN))
+    }
+
+    /// Seconds of all products of a pass over `rows` rows.
+    pub fn product_seconds(&self, rows: usize) -> f64 {
+        let s = &self.shape.llama;
+        let kv = s.hidden_size / s.heads * s.kv_heads;
+        let dtype = if self.format == FloatFormat::F32 { WeightDtype::F32 } else { WeightDtype::F16 };
+        let layer = [
+            (s.hidden_size, s.hidden_size + 2 * kv),
+            (s.hidden_size, s.hidden_size),
+            (s.hidden_size, 2 * s.intermediate_size),
+            (s.intermediate_size, s.hidden_size),
+        ];
+        let all = layer.iter().map(|&shape| (shape, s.layers)).chain([((s.hidden_size, s.vocab_size), 1)]);
+        all.map(|((d_in, d_out), times)| {
+            let weights = vec![0.01f32; d_in * d_out];
+            let Ok(packed) = Packed::pack(d_in, d_out, dtype, &(&weights[..], d_in)) else { return f64::NAN };
+            let (x, mut y) = (vec![0.5f32; rows * d_in], vec![0f32; rows * d_out]);
+            let measure = |y: &mut Vec<f32>| {
+                let started = Instant::now();
+                few_row_matmul(Isa::detect(), &x, &packed, None, y);
+                started.elapsed().as_secs_f64()
+            };
+            let seconds = (0..3).map(|_| measure(&mut y)).collect();
+            crate::median(seconds).unwrap_or(f64::NAN) * times as f64
+        })
+        .sum()
+    }
+
+    /// Plain and drafted decoding with four untrained Medusa heads that share the LM head, eight nodes, and an oracle's tokens.
+    ///
+    /// # Errors
+    /// When the heads cannot be written or a model fails.
+    pub fn oracle(&mut self, rounds: usize) -> Result<Summary, BenchError> {
+        let heads = self.dir.join("heads");
+        write_heads(&heads, &self.shape.llama)
+            .map_err(|error| BenchError::Empty(format!("{}: {error}", heads.display())))?;
+        let folder = HeadsFolder::open(&heads).map_err(|error| BenchError::Empty(error.to_string()))?;
+        let model = MedusaModel::load(&folder, self.decoder.clone());
+        let model = model.map_err(|error| BenchError::Empty(error.to_string()))?;
+        let mut oracle =
+            OracleDrafter::new(Box::new(MedusaDrafter::new(model)), RATES.to_vec(), self.shape.llama.vocab_size, 7);
+        oracle.reveal(self.plain_run()?.ids);
+        let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0], vec![0, 0, 0, 0]];
+        let shape = TreeShape::new(paths.to_vec()).map_err(|error| BenchError::Empty(error.to_string()))?;
+        let mut contest = Contest {
+            decoder: &self.decoder,
+            drafter: &mut oracle,
+            builder: &FixedTree::new(shape),
+            rule: &Greedy,
+            limits: Self::limits(),
+            seed: 0,
+        };
+        let prompt = BenchPrompt { id: "random".into(), category: None, ids: self.prompt.clone() };
+        let runs = contest.run(&[prompt], rounds, &mut || ())?;
+        summarise(&runs).ok_or_else(|| BenchError::Empty("no step was taken".into()))
+    }
+}
+
+/// Medusa heads with zeroed blocks, as training begins with.
+fn write_heads(dir: &Path, shape: &LlamaShape) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let config = MedusaConfig { heads: RATES.len(), own_lm_heads: false, ..MedusaConfig::default() };
+    let source = |spec: gorgon_draft::medusa::ParameterSpec| {
+        let values = vec![0f32; spec.shape.iter().product()];
+        let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
+        Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
+    };
+    let sources: Vec<Source<'_>> =
+        config.parameters(shape.hidden_size, shape.vocab_size).into_iter().map(source).collect();
+    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources)?;
+    let document = config.document(shape.hidden_size, shape.vocab_size, "random");
+    std::fs::write(dir.join("config.json"), document.to_string())
+}

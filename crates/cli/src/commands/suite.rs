@@ -1,0 +1,78 @@
+//! `gorgon bench --suite`: the engine's speed with random weights.
+
+use crate::args::Bench;
+use crate::error::Failure;
+use crate::printer;
+use crate::settings::Settings;
+use gorgon_bench::suite::{self, Figure, Shape, SuiteOptions};
+use gorgon_runs::table::{Column, Table};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The script that decodes with transformers.
+const PEER: &str = "scripts/bench/decode_peer.py";
+
+/// Measures and prints every figure beside its target; exit 1 if one is missed.
+///
+/// # Errors
+/// When weights cannot be written or the other program cannot be run.
+pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
+    shapes.extend(args.large.then_some(Shape::LARGE));
+    let peer = args.python.as_ref().map(|python| peer(python)).transpose()?;
+    let folder = suite::scratch_folder().map_err(|error| Failure::run(error.to_string()))?;
+    let options = SuiteOptions { shapes, rounds: args.rounds as usize, peer, folder: folder.clone() };
+    let report = suite::run(&options, &crate::allocations::count, &mut |what| settings.talk.say(what));
+    // Only random weights are in there.
+    let _ = std::fs::remove_dir_all(&folder);
+    let report = report?;
+    let document = json!({
+        "suite": "cpu", "threads": rayon::current_num_threads(), "rounds": args.rounds,
+        "instructions": gorgon_kernels::Isa::detect().name(), "figures": report.figures, "rows": report.rows,
+    });
+    super::bench::store(args, &document, settings)?;
+    match settings.json {
+        true => printer::document(&document.to_string()),
+        false => print(&report.figures, args.markdown),
+    }
+    let reached = report.figures.iter().all(Figure::reached);
+    Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let script = PathBuf::from(PEER);
+    match script.is_file() {
+        true => Ok((python.to_owned(), script)),
+        false => Err(Failure::input(format!("{PEER}: not found")).hint("run this in the project's folder")),
+    }
+}
+
+fn print(figures: &[Figure], markdown: bool) {
+    let columns = [Column::text("subject"), Column::text("figure"), Column::number("median"), Column::number("range")];
+    let last = [Column::text("target"), Column::text("")];
+    let mut table = Table::new(columns.into_iter().chain(last));
+    for figure in figures {
+        let number = |value: f64| if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+        let target = figure.target.map_or(String::new(), |(target, more)| {
+            format!("{} {}", if more { "at least" } else { "at most" }, number(target))
+        });
+        let verdict = if figure.target.is_none() {
+            ""
+        } else if figure.reached() {
+            "reached"
+        } else {
+            "missed"
+        };
+        let (low, high) = figure.range;
+        table.row([
+            figure.subject.clone(),
+            figure.name.clone(),
+            number(figure.value),
+            format!("{}-{}", number(low), number(high)),
+            target,
+            verdict.to_owned(),
+        ]);
+    }
+    printer::piece(&if markdown { table.to_markdown() } else { table.to_text() });
+}
