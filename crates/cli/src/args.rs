@@ -255,12 +255,12 @@ pub struct Synth {
 #[derive(Clone, Debug, Args)]
 pub struct Contest {
     /// A model folder or a repo id.
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", default_value = "", hide_default_value = true)]
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
     /// A file of prompts.
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", default_value = "", hide_default_value = true)]
     pub prompts: PathBuf,
     /// User turns of each conversation; later ones follow the model's own answers.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -291,7 +291,7 @@ pub struct Contest {
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(flatten)]
-    pub contest: Option<Contest>,
+    pub contest: Contest,
     /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine can do at most.
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["model", "prompts", "heads"])]
     pub suite: Option<Suite>,

@@ -17,9 +17,7 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.suite.is_some() {
         return super::suite::run(args, settings);
     }
-    let contest =
-        args.contest.as_ref().ok_or_else(|| Failure::input("--model and --prompts are needed, or --suite"))?;
-    let measured = execute(contest, args.rounds as usize, settings)?;
+    let measured = execute(&args.contest, args.rounds as usize, settings)?;
     store(args, &measured.document, settings)?;
     match settings.json {
         true => printer::document(&measured.document.to_string()),

@@ -37,6 +37,9 @@ impl Setup {
     /// # Errors
     /// When one of them is missing or wrong.
     pub fn new(args: &Contest, settings: &Settings) -> Result<Self, Failure> {
+        if args.model.is_empty() || args.prompts.as_os_str().is_empty() {
+            return Err(Failure::input("--model and --prompts are needed").hint("or, for bench, --suite cpu"));
+        }
         let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
         let choice: RuleChoice = args.accept.resolve(&transform);
         let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;

@@ -1,0 +1,188 @@
+//! Drafted decoding through the command line.
+
+#[path = "../../core/tests/shared/mod.rs"]
+mod shared;
+
+mod gorgon;
+
+use gorgon::{Model, gorgon, json, refused, stderr, stdout};
+use gorgon_draft::medusa::{MedusaConfig, ParameterSpec};
+use gorgon_runs::tensors::{self, Source, write_f32};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Random heads for [`gorgon::SHAPE`].
+fn heads(dir: &Path) {
+    let config = MedusaConfig { heads: 3, own_lm_heads: false, ..MedusaConfig::default() };
+    let (d, vocab) = (gorgon::SHAPE.hidden_size, gorgon::SHAPE.vocab_size);
+    let source = |spec: ParameterSpec| {
+        let n = spec.shape.iter().product();
+        let fill = Box::new(move |file: &mut dyn std::io::Write| {
+            write_f32(file, &(0..n).map(|i| (i * 37 % 101) as f32 * 1e-3).collect::<Vec<f32>>())
+        });
+        Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
+    };
+    let sources: Vec<Source<'_>> = config.parameters(d, vocab).into_iter().map(source).collect();
+    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
+    std::fs::write(dir.join("config.json"), config.document(d, vocab, "somewhere").to_string()).unwrap();
+}
+
+/// As a calibration would leave it: chains of first guesses that are right seven times in ten, and steps of two nodes that cost `cost`.
+fn calibrated(dir: &Path, cost: f64) {
+    let document = json!({
+        "tree": [[0]], "accuracies": [[0.7, 0.1], [0.5, 0.1], [0.4, 0.1]], "positions": 100,
+        "children": [0.7, 0.1, 0.05], "chain": [0.7, 0.7, 0.7],
+        "step_times": [
+            {"nodes": 1, "seconds": 0.001, "draft_seconds": 0.0},
+            {"nodes": 2, "seconds": 0.001 * cost, "draft_seconds": 0.0002},
+            {"nodes": 4, "seconds": 0.0012 * cost, "draft_seconds": 0.0002},
+            {"nodes": 8, "seconds": 0.002 * cost, "draft_seconds": 0.0002}
+        ],
+        "expected_tokens_per_step": 1.7, "expected_speedup": 1.7 / cost, "threads": 1, "device": "cpu", "dtype": "f32"
+    });
+    std::fs::write(dir.join("calibration.json"), document.to_string()).unwrap();
+    std::fs::write(dir.join("tree.json"), "[[0]]").unwrap();
+}
+
+fn ids(document: &Value) -> Vec<u64> {
+    document["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn recorded_generations_are_reproduced() {
+    let test = "recorded_generations_are_reproduced";
+    let Some(dir) = shared::shared("fixtures/medusa/run_llama_mha", test) else { return };
+    let Some(backbone) = shared::shared("fixtures/backbones/llama_mha", test) else { return };
+    let expected: Value = serde_json::from_slice(&std::fs::read(dir.join("expected.json")).unwrap()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    for run in expected["runs"].as_array().unwrap() {
+        let tree = scratch.path().join("tree.json");
+        std::fs::write(&tree, run["tree_choices"].to_string()).unwrap();
+        let list = |value: &Value| value.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>();
+        let (prompt, output) = (list(&run["prompt"]).join(","), list(&run["output"]));
+        // The recorded output leaves out the last step's bonus.
+        let new = (output.len() + 1).to_string();
+        let temperature = run["temperature"].as_f64().unwrap_or(0.0).to_string();
+        let accept = if run["mode"] == "typical" { "typical" } else { "greedy" };
+        let named = [
+            ["--model", backbone.to_str().unwrap()],
+            ["--heads", dir.to_str().unwrap()],
+            ["--tree", tree.to_str().unwrap()],
+            ["--ids", &prompt],
+            ["--max-new-tokens", &new],
+            ["--temperature", &temperature],
+            ["--accept", accept],
+        ];
+        let args: Vec<&str> =
+            ["generate", "--ignore-eos", "--json"].into_iter().chain(named.into_iter().flatten()).collect();
+        let document = json(&gorgon(&args));
+        let said: Vec<String> = list(&document["ids"]);
+        assert_eq!(said[..output.len()], output, "{}", run["name"]);
+        assert_eq!(document["accepted"], run["accept_lengths"], "{}", run["name"]);
+    }
+}
+
+#[test]
+fn every_drafter_gives_the_plain_text() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    heads(dir.path());
+    let heads = dir.path().to_str().unwrap();
+    let base = [
+        "generate",
+        "--model",
+        model.name(),
+        "--ids",
+        "256,72,105,72,105",
+        "--max-new-tokens",
+        "40",
+        "--ignore-eos",
+        "--json",
+    ];
+    let plain = ids(&json(&gorgon(&base)));
+    calibrated(dir.path(), 1.2);
+    let cases: [&[&str]; 7] = [
+        &["--heads", heads],
+        &["--heads", heads, "--tree", "mc_sim_7b_63"],
+        &["--heads", heads, "--tree", "sequoia:6"],
+        &["--heads", heads, "--tree", "dynamic:10,2,3"],
+        &["--heads", heads, "--drafter", "oracle:0.9,0.8"],
+        &["--drafter", "ngram:3"],
+        &["--drafter", "ngram:2", "--tree", "mc_sim_7b_63"],
+    ];
+    for case in cases {
+        let document = json(&gorgon(&[&base[..], case].concat()));
+        assert_eq!(ids(&document), plain, "{case:?}");
+        assert_eq!(document["lossless"], true);
+    }
+}
+
+/// Random heads are never right; with a stored tree and its cost, decoding soon goes on plainly.
+#[test]
+fn drafts_that_do_not_pay_are_given_up() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    heads(dir.path());
+    calibrated(dir.path(), 1.5);
+    let base = ["generate", "--model", model.name(), "--heads", dir.path().to_str().unwrap(), "--ids", "256"];
+    let rest = ["--max-new-tokens", "56", "--ignore-eos", "--json"];
+    let with = json(&gorgon(&[&base[..], &rest].concat()));
+    let named = json(&gorgon(&[&base[..], &rest, &["--tree", "calibrated"]].concat()));
+    assert_eq!(with["ids"], named["ids"]);
+    assert_eq!((&with["tree"], &with["drafter"]), (&json!("calibrated"), &json!("medusa")));
+}
+
+#[test]
+fn plans_and_sequoia_trees() {
+    let dir = tempfile::tempdir().unwrap();
+    heads(dir.path());
+    let name = dir.path().to_str().unwrap();
+    refused(&["plan", "--heads", name], &["not calibrated"]);
+    refused(&["tree", "sequoia", "--heads", name], &["not calibrated"]);
+    refused(&["plan", "--alpha", "1.5"], &["1.5"]);
+    calibrated(dir.path(), 1.1);
+    let plan = json(&gorgon(&["plan", "--heads", name, "--json"]));
+    assert!((plan["alpha"].as_f64().unwrap() - 0.7).abs() < 1e-9);
+    assert_eq!(plan["chains"].as_array().unwrap().len(), 3);
+    let first = &plan["chains"][0];
+    assert!((first["expected_tokens"].as_f64().unwrap() - 1.7).abs() < 1e-9);
+    assert!((first["measured_gain"].as_f64().unwrap() - 1.7 / 1.1).abs() < 1e-9);
+    assert!(plan["recommended"]["speedup"].as_f64().unwrap() > 1.5);
+    let formula = json(&gorgon(&["plan", "--alpha", "0.8", "--draft-cost", "0.05", "--json"]));
+    // (1 - 0.8^4) / (0.2 · 1.15)
+    assert!((formula["chains"][2]["wall_time_gain"].as_f64().unwrap() - 2.566_956_521_739_13).abs() < 1e-9);
+    let shown = gorgon(&["plan", "--heads", name]);
+    assert!(stdout(&shown).contains("should be"), "{}", stdout(&shown));
+    let tree = json(&gorgon(&["tree", "sequoia", "--heads", name, "--nodes", "5", "--json"]));
+    assert_eq!(tree["nodes"], 5);
+    let stored: Value = serde_json::from_slice(&std::fs::read(dir.path().join("tree.json")).unwrap()).unwrap();
+    assert_eq!(stored, tree["tree"]);
+    std::fs::write(dir.path().join("calibration.json"), r#"{"tree": 3}"#).unwrap();
+    refused(&["plan", "--heads", name], &["calibration.json"]);
+}
+
+#[test]
+fn bench_and_verify_take_all_turns() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    let template =
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}";
+    model.edit("tokenizer_config.json", |config| config["chat_template"] = json!(template));
+    let prompts = dir.path().join("prompts.jsonl");
+    let lines = [
+        json!({"question_id": 1, "category": "a", "turns": ["hi", "ho"]}).to_string(),
+        json!({"question_id": 2, "category": "b", "turns": ["x"]}).to_string(),
+    ];
+    std::fs::write(&prompts, lines.join("\n")).unwrap();
+    let base =
+        ["--model", model.name(), "--drafter", "ngram:2", "--tree", "chain:3", "--prompts", prompts.to_str().unwrap()];
+    let rest = ["--max-new-tokens", "6", "--ignore-eos", "--turns", "2", "--json"];
+    let bench = json(&gorgon(&[&["bench"], &base[..], &rest].concat()));
+    assert_eq!(bench["prompts"], 3, "{bench}");
+    assert_eq!(bench["summary"]["same_text"], bench["summary"]["pairs"]);
+    let sampled = gorgon(&[&["verify"], &base[..], &rest, &["--temperature", "1", "--samples", "60"]].concat());
+    let document = json(&sampled);
+    assert!(document["p_value"].as_f64().unwrap() > 1e-3, "{document}");
+    refused(&["bench"], &["--model and --prompts"]);
+    refused(&["verify", "--model", model.name()], &["--prompts"]);
+    let few = gorgon(&[&["verify"], &base[..], &rest, &["--temperature", "1", "--samples", "1"]].concat());
+    assert_eq!(few.status.code(), Some(2), "{}", stderr(&few));
+}
