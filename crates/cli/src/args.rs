@@ -260,8 +260,8 @@ pub struct Contest {
     #[command(flatten)]
     pub draft: Draft,
     /// A file of prompts.
-    #[arg(long, value_name = "F", default_value = "", hide_default_value = true)]
-    pub prompts: PathBuf,
+    #[arg(long, value_name = "F")]
+    pub prompts: Option<PathBuf>,
     /// User turns of each conversation; later ones follow the model's own answers.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub turns: u32,

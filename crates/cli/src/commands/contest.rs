@@ -37,9 +37,9 @@ impl Setup {
     /// # Errors
     /// When one of them is missing or wrong.
     pub fn new(args: &Contest, settings: &Settings) -> Result<Self, Failure> {
-        if args.model.is_empty() || args.prompts.as_os_str().is_empty() {
+        let Some(file) = args.prompts.as_ref().filter(|_| !args.model.is_empty()) else {
             return Err(Failure::input("--model and --prompts are needed").hint("or, for bench, --suite cpu"));
-        }
+        };
         let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
         let choice: RuleChoice = args.accept.resolve(&transform);
         let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
@@ -50,8 +50,7 @@ impl Setup {
         let config = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?;
         let new_tokens = args.max_new_tokens as usize;
-        let openings =
-            prompts::load(&args.prompts, &renderer, args.limit as usize, config.max_positions, new_tokens, settings)?;
+        let openings = prompts::load(file, &renderer, args.limit as usize, config.max_positions, new_tokens, settings)?;
         let longest = openings.iter().map(|opening| opening.prompt.ids.len()).max().unwrap_or(0);
         let decoder = load::decoder(&dir, longest + new_tokens, settings)?;
         let loaded = drafting.load(&decoder, settings.seed)?;

@@ -104,7 +104,7 @@ fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) ->
     Contest {
         model: args.model.clone(),
         draft: Draft { heads: Some(run.into()), drafter: DrafterChoice::Auto, tree },
-        prompts: prompts.into(),
+        prompts: Some(prompts.into()),
         turns: 1,
         limit: HELD_OUT as u32,
         max_new_tokens: 128,

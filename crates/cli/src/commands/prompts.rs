@@ -18,10 +18,11 @@ pub struct Opening<'a> {
 
 impl Opening<'_> {
     /// The later user turns, at most `turns - 1` of them, as prompts: each after the answers that `answer` gives to those before it.
-    /// Ends where one leaves no room for `new_tokens` in a context of `context`.
+    /// Ends where one leaves no room for `new_tokens` in a context of `context`, or where the template does not write an answer as
+    /// the model said it (one that is no text, say).
     ///
     /// # Errors
-    /// When a turn cannot be rendered, or `answer` fails.
+    /// When `answer` fails.
     pub fn later_turns(
         mut self,
         turns: usize,
@@ -32,8 +33,9 @@ impl Opening<'_> {
         let mut prompts: Vec<BenchPrompt> = vec![];
         for (i, user) in self.later.iter().take(turns.saturating_sub(1)).enumerate() {
             let said = answer(&self.transcript.example().ids)?;
-            self.transcript.answer_ids(&said)?;
-            self.transcript.ask(user)?;
+            if self.transcript.answer_ids(&said).and_then(|()| self.transcript.ask(user)).is_err() {
+                break;
+            }
             let ids = self.transcript.example().ids.clone();
             if ids.len() + new_tokens > context {
                 break;
