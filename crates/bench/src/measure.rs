@@ -105,6 +105,23 @@ impl Contest<'_> {
         rounds: usize,
         observe: &mut dyn FnMut(),
     ) -> Result<Vec<Run>, BenchError> {
+        let mut runs = vec![];
+        for round in 0..rounds {
+            runs.extend(self.run_round(prompts, round, observe)?);
+        }
+        Ok(runs)
+    }
+
+    /// One round of [`Self::run`].
+    ///
+    /// # Errors
+    /// As of a single run.
+    pub fn run_round(
+        &mut self,
+        prompts: &[BenchPrompt],
+        round: usize,
+        observe: &mut dyn FnMut(),
+    ) -> Result<Vec<Run>, BenchError> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let mut target = self.target(longest);
         let mut runs = vec![];
@@ -113,20 +130,18 @@ impl Contest<'_> {
             self.plain(&mut target, &first.ids)?;
             self.drafted(&mut target, &first.ids)?;
         }
-        for round in 0..rounds {
-            for (i, prompt) in prompts.iter().enumerate() {
-                let drafted_first = (round + i) % 2 == 1;
-                let early = if drafted_first { Some(self.drafted(&mut target, &prompt.ids)?) } else { None };
-                let plain = self.plain(&mut target, &prompt.ids)?;
-                let drafted = match early {
-                    Some(drafted) => drafted,
-                    None => self.drafted(&mut target, &prompt.ids)?,
-                };
-                let same = plain.ids == drafted.ids;
-                runs.push(record(prompt, round, false, &plain, true));
-                runs.push(record(prompt, round, true, &drafted, same));
-                observe();
-            }
+        for (i, prompt) in prompts.iter().enumerate() {
+            let drafted_first = (round + i) % 2 == 1;
+            let early = if drafted_first { Some(self.drafted(&mut target, &prompt.ids)?) } else { None };
+            let plain = self.plain(&mut target, &prompt.ids)?;
+            let drafted = match early {
+                Some(drafted) => drafted,
+                None => self.drafted(&mut target, &prompt.ids)?,
+            };
+            let same = plain.ids == drafted.ids;
+            runs.push(record(prompt, round, false, &plain, true));
+            runs.push(record(prompt, round, true, &drafted, same));
+            observe();
         }
         Ok(runs)
     }

@@ -298,8 +298,8 @@ pub struct Bench {
     /// With --suite: also 1.1B parameters.
     #[arg(long, requires = "suite")]
     pub large: bool,
-    /// With --suite: a Python with PyTorch and transformers, to decode with the same weights in turns.
-    #[arg(long, requires = "suite", value_name = "P")]
+    /// A Python with PyTorch and transformers, to decode plainly with the same weights in turns (f32, on the CPU).
+    #[arg(long, value_name = "P")]
     pub python: Option<PathBuf>,
     /// Rounds over all prompts; plain and drafted runs take turns at being first.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]

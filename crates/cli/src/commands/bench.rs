@@ -8,16 +8,18 @@ use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::measure::{BenchPrompt, Run, Summary, summarise};
+use gorgon_bench::suite::Peer;
 use gorgon_runs::table::{Column, Table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.suite.is_some() {
         return super::suite::run(args, settings);
     }
-    let measured = execute(&args.contest, args.rounds as usize, settings)?;
+    let measured = execute_beside(&args.contest, args.rounds as usize, args.python.as_deref(), settings)?;
     store(args, &measured.document, settings)?;
     match settings.json {
         true => printer::document(&measured.document.to_string()),
@@ -42,6 +44,8 @@ pub fn store(args: &Bench, document: &Value, settings: &Settings) -> Result<(), 
 /// A finished measurement.
 pub struct Measured {
     pub document: Value,
+    /// Another program's plain decoding of the same weights, tokens/s by round.
+    peer: Vec<f64>,
     setup: Setup,
     summary: Summary,
     runs: Vec<Run>,
@@ -51,6 +55,12 @@ impl Measured {
     /// The table and what stands below it.
     pub fn print(&self, markdown: bool) {
         print(&self.setup, &self.summary, &self.runs, markdown);
+        if let Some(peer) = gorgon_bench::median(self.peer.clone()) {
+            let ratio = self.summary.plain_tokens_per_second / peer;
+            printer::line(&format!(
+                "transformers, plain, same weights: {peer:.1} tokens/s; plain decoding here is {ratio:.2} times as fast"
+            ));
+        }
     }
 }
 
@@ -59,12 +69,27 @@ impl Measured {
 /// # Errors
 /// When model, heads or prompts are wrong, or there is nothing to compare.
 pub fn execute(args: &crate::args::Contest, rounds: usize, settings: &Settings) -> Result<Measured, Failure> {
+    execute_beside(args, rounds, None, settings)
+}
+
+/// As [`execute`], taking turns with another program.
+fn execute_beside(
+    args: &crate::args::Contest,
+    rounds: usize,
+    python: Option<&Path>,
+    settings: &Settings,
+) -> Result<Measured, Failure> {
     let mut setup = Setup::new(args, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
         return Err(Failure::input(message).hint("name heads with --heads and a tree with --tree"));
     }
-    let runs = measure(&mut setup, rounds, settings)?;
+    let start = |python: &Path| {
+        let (python, script) = super::suite::peer(python)?;
+        Ok::<_, Failure>(Peer::start(&python, &script, &super::load::folder(&args.model, settings)?)?)
+    };
+    let mut peer = python.map(start).transpose()?;
+    let (runs, peer) = measure(&mut setup, rounds, peer.as_mut(), settings)?;
     let Some(summary) = summarise(&runs) else {
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
@@ -72,27 +97,37 @@ pub fn execute(args: &crate::args::Contest, rounds: usize, settings: &Settings) 
         "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
         "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
-        "summary": summary, "categories": categories(&runs), "runs": runs,
+        "summary": summary, "peer_plain_tokens_per_second": peer, "categories": categories(&runs), "runs": runs,
     });
-    Ok(Measured { document, setup, summary, runs })
+    Ok(Measured { document, peer, setup, summary, runs })
 }
 
-fn measure(setup: &mut Setup, rounds: usize, settings: &Settings) -> Result<Vec<Run>, Failure> {
+/// All rounds; another program has its turn after each.
+fn measure(
+    setup: &mut Setup,
+    rounds: usize,
+    mut peer: Option<&mut Peer>,
+    settings: &Settings,
+) -> Result<(Vec<Run>, Vec<f64>), Failure> {
     let bar = progress::count(settings.progress, "pairs of runs", (rounds * setup.prompts.len()) as u64);
     let prompts = setup.prompts.clone();
     let is_oracle = matches!(setup.loaded, Loaded::Oracle(_));
-    let mut runs = vec![];
     // An oracle has to be told the truth of each prompt before it.
     let groups: Vec<&[BenchPrompt]> = if is_oracle { prompts.chunks(1).collect() } else { vec![&prompts] };
-    for group in groups {
-        if let (true, [prompt, ..]) = (is_oracle, group) {
-            setup.reveal(prompt)?;
+    let (mut runs, mut speeds) = (vec![], vec![]);
+    for round in 0..rounds {
+        for group in &groups {
+            if let (true, [prompt, ..]) = (is_oracle, group) {
+                setup.reveal(prompt)?;
+            }
+            runs.extend(setup.contest(settings.seed).run_round(group, round, &mut || bar.inc(1))?);
         }
-        let mut contest = setup.contest(settings.seed);
-        runs.extend(contest.run(group, rounds, &mut || bar.inc(1))?);
+        if let Some(peer) = &mut peer {
+            speeds.push(peer.tokens_per_second()?);
+        }
     }
     bar.finish_and_clear();
-    Ok(runs)
+    Ok((runs, speeds))
 }
 
 fn categories(runs: &[Run]) -> BTreeMap<String, Value> {

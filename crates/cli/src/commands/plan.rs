@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// A gain that measurements can tell from none.
+const WORTHWHILE: f64 = 1.01;
+
 pub fn run(args: &Plan, settings: &Settings) -> Result<ExitCode, Failure> {
     let plan = match (&args.heads, args.alpha) {
         (Some(heads), _) => measured(heads, args)?,
@@ -173,7 +176,7 @@ impl Analysis {
             printer::line(&format!("a step of n nodes over a plain one: {}", steps.join(", ")));
         }
         match self.best() {
-            (_, gain) if gain <= 1.0 => printer::line("nothing pays here: decode plainly"),
+            (_, gain) if gain < WORTHWHILE => printer::line("nothing pays here: decode plainly"),
             (name, gain) => {
                 printer::line(&format!("--tree {name} should be {gain:.2} times as fast as plain decoding"))
             }

@@ -40,7 +40,11 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+/// The Python and the script to decode beside the engine.
+///
+/// # Errors
+/// When the script is not where it should be.
+pub fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let script = PathBuf::from(PEER);
     match script.is_file() {
         true => Ok((python.to_owned(), script)),
