@@ -4,7 +4,9 @@
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
 pub mod drafter;
+pub mod eagle;
 pub mod folder;
 pub mod format;
 pub mod medusa;
 pub mod oracle;
+mod published;

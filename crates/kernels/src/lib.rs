@@ -18,6 +18,7 @@ pub mod norm;
 mod product;
 pub mod rope;
 pub mod segment_attention;
+pub mod top_rows;
 pub mod tree_attention;
 
 pub use isa::Isa;

@@ -44,6 +44,19 @@ impl HostKv {
         }
     }
 
+    /// The same contents with room for `capacity` positions, which is no less than now.
+    pub fn grown(&self, capacity: usize) -> Self {
+        let (old, new) = (self.capacity * self.head_dim, capacity * self.head_dim);
+        let grow = |from: &[f32]| {
+            let heads = from.len() / old.max(1);
+            let mut to = vec![0f32; heads * new];
+            let pairs = to.chunks_exact_mut(new.max(1)).zip(from.chunks_exact(old.max(1)));
+            pairs.for_each(|(to, from)| to[..old].copy_from_slice(from));
+            to
+        };
+        Self { keys: grow(&self.keys), values: grow(&self.values), capacity, head_dim: self.head_dim }
+    }
+
     /// Copies slot `from` over slot `to` in every head.
     pub fn move_slot(&mut self, from: usize, to: usize) {
         if from == to {
@@ -62,7 +75,7 @@ const ROW_BLOCK: usize = 8;
 /// Keys per block: 64 keys of 64 dimensions fill a third of a first-level cache.
 const KEY_BLOCK: usize = 64;
 
-/// Attention of the rows in flight, whose keys and values already lie in slots `prefix..prefix + rows`.
+/// Attention of the rows of a pass; keys and values of all rows in flight already lie in the slots from `prefix` on.
 ///
 /// # Shapes
 /// `q [rows, heads · head_dim]`, `out` the same.
@@ -80,7 +93,10 @@ pub fn attend(
 ) {
     let rows = visible.rows();
     let width = spec.heads * spec.head_dim;
-    assert!(q.len() == rows * width && out.len() == q.len() && prefix + rows <= kv.capacity, "attention shapes");
+    assert!(
+        q.len() == rows * width && out.len() == q.len() && prefix + visible.in_flight() <= kv.capacity,
+        "attention shapes"
+    );
     let blocks = rows.div_ceil(ROW_BLOCK);
     let out = Heads { out: out.as_mut_ptr() };
     let task = |index: usize| {
@@ -133,7 +149,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Room for the weights of one (row, head).
     fn stride(&self) -> usize {
-        self.prefix + self.visible.rows()
+        self.prefix + self.visible.in_flight()
     }
 
     /// What `row` sees, in the order of positions: prefix slots `first..prefix`, then the rows in flight from the
@@ -386,6 +402,28 @@ mod tests {
                     attend(Isa::detect(), &spec, &q, &kv, prefix + path.len() - 1, &one, &mut alone);
                     assert_eq!(alone, tree[node * width..(node + 1) * width], "node {node}, prefix {prefix}, {spec:?}");
                 }
+            }
+        }
+    }
+
+    /// A tree computed level by level gives the bits of the tree computed at once.
+    #[test]
+    fn levels_of_a_tree_equal_the_whole_tree_bit_for_bit() {
+        for spec in cases() {
+            let (prefix, paths) = (3, paths());
+            let (rows, width) = (paths.len(), spec.heads * spec.head_dim);
+            let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
+            (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
+            let q: Vec<f32> = (0..rows * width).map(|i| value(i * 5 + 2)).collect();
+            let mut whole = vec![0f32; q.len()];
+            let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+            attend(Isa::detect(), &spec, &q, &kv, prefix, &visible, &mut whole);
+            for (first, end) in [(0, 1), (1, 3), (3, 6), (6, 9)] {
+                let level = Visible::after(first, paths[first..end].iter().map(Vec::as_slice));
+                assert_eq!((level.rows(), level.first(), level.in_flight()), (end - first, first, end));
+                let mut out = vec![0f32; (end - first) * width];
+                attend(Isa::detect(), &spec, &q[first * width..end * width], &kv, prefix, &level, &mut out);
+                assert_eq!(out, whole[first * width..end * width], "{spec:?} {first}");
             }
         }
     }

@@ -9,7 +9,7 @@ const HIDDEN: f32 = -30_000.0;
 /// The additive mask of a forward pass: 0 where a row sees a slot, a large negative number where not.
 ///
 /// # Shapes
-/// `[rows, slots]` with `slots ≥ prefix + rows`; rows in flight lie in slots `prefix..prefix + rows`.
+/// `[rows, slots]` with `slots ≥ prefix + rows in flight`; these lie in the slots from `prefix` on.
 pub fn mask(visible: &Visible, prefix: usize, slots: usize, window: Option<usize>, device: &Device) -> Tensor<2> {
     let rows = visible.rows();
     let mut data = vec![HIDDEN; rows * slots];
