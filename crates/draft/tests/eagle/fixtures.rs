@@ -59,7 +59,12 @@ impl Fixture {
 
     /// The differentiable layer and its weights.
     fn network(&self, longest: usize) -> (EagleNetwork, Vec<Tensor<1>>) {
-        let shape = EagleShape { norm_eps: 1e-6, ..EagleShape::of(self.decoder.config(), true) };
+        let config: Value = serde_json::from_slice(&std::fs::read(self.dir.join("config.json")).unwrap()).unwrap();
+        let shape = EagleShape {
+            norm_eps: config["rms_norm_eps"].as_f64().unwrap() as f32,
+            intermediate_size: config["intermediate_size"].as_u64().unwrap() as usize,
+            ..EagleShape::of(self.decoder.config(), true)
+        };
         let read = |name: &str| self.folder.checkpoint.read_all(name).unwrap();
         let flat = |values: Vec<f32>| {
             let n = values.len();
