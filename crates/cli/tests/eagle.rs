@@ -10,6 +10,28 @@ fn inspected(dir: &str) -> serde_json::Value {
     json(&finished(&["inspect", dir, "--json"], &[]))
 }
 
+/// The layer in a folder is recognised, and decoding with it gives the plain text.
+fn decodes(dir: &str) {
+    let model = backbone().to_str().unwrap();
+    let found = inspected(dir);
+    assert_eq!(found["facts"]["format"], "eagle", "{found}");
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(0), "{found}");
+    let decode = |more: &[&str]| {
+        let base = ["generate", "--model", model, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];
+        json(&finished(&[&base[..], more].concat(), &[]))
+    };
+    let plain = decode(&[]);
+    for more in [&["--heads", dir][..], &["--heads", dir, "--drafter", "eagle", "--tree", "chain:3"]] {
+        let drafted = decode(more);
+        assert_eq!(drafted["ids"], plain["ids"]);
+        assert_eq!(drafted["drafter"], "eagle");
+        assert_eq!(drafted["tree"], if more.len() > 2 { "chain:3" } else { "dynamic:60,5,10" });
+    }
+    let oracle = decode(&["--heads", dir, "--drafter", "oracle:1,1"]);
+    assert_eq!(oracle["ids"], plain["ids"]);
+    assert!(oracle["tokens_per_step"].as_f64().unwrap() > 1.5, "{}", oracle["tokens_per_step"]);
+}
+
 #[test]
 fn a_layer_is_trained_decoded_with_and_exported() {
     let job = Job::new();
@@ -36,25 +58,8 @@ fn a_layer_is_trained_decoded_with_and_exported() {
     let run = run.to_str().unwrap();
     let (out, model) = (job.text("exported"), backbone().to_str().unwrap());
     finished(&["export", run, "--to", "eagle", &out], &[]);
-    for dir in [&format!("{run}/heads"), &out] {
-        let found = inspected(dir);
-        assert_eq!(found["facts"]["format"], "eagle", "{found}");
-        assert_eq!(found["problems"].as_array().map(Vec::len), Some(0), "{found}");
-        let decode = |more: &[&str]| {
-            let base = ["generate", "--model", model, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];
-            json(&finished(&[&base[..], more].concat(), &[]))
-        };
-        let plain = decode(&[]);
-        for more in [&["--heads", dir][..], &["--heads", dir, "--drafter", "eagle", "--tree", "chain:3"]] {
-            let drafted = decode(more);
-            assert_eq!(drafted["ids"], plain["ids"]);
-            assert_eq!(drafted["drafter"], "eagle");
-            assert_eq!(drafted["tree"], if more.len() > 2 { "chain:3" } else { "dynamic:60,5,10" });
-        }
-        let oracle = decode(&["--heads", dir, "--drafter", "oracle:1,1"]);
-        assert_eq!(oracle["ids"], plain["ids"]);
-        assert!(oracle["tokens_per_step"].as_f64().unwrap() > 1.5, "{}", oracle["tokens_per_step"]);
-    }
+    decodes(&format!("{run}/heads"));
+    decodes(&out);
     refused(&["export", run, "--to", "medusa-v2", &job.text("other")], &["eagle"]);
     refused(&["generate", "--model", model, "--heads", run, "--drafter", "medusa", "--prompt", "x"], &["eagle"]);
 }

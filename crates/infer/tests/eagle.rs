@@ -149,7 +149,7 @@ fn eagle(decoder: &Arc<Decoder>, place: &str, damage: Option<f32>) -> Box<dyn Dr
 }
 
 fn builders() -> Vec<Box<dyn TreeBuilder>> {
-    let published: PublishedTree = "mc_sim_7b_63".parse().unwrap();
+    let published: PublishedTree = "eagle_static".parse().unwrap();
     vec![
         Box::new(ChainTree::new(1).unwrap()),
         Box::new(ChainTree::new(6).unwrap()),

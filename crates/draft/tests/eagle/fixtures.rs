@@ -166,10 +166,9 @@ fn guessed_features_are_the_references() {
     }
 }
 
-#[test]
-fn losses_and_gradients_are_the_references() {
-    let Some(fixture) = Fixture::open("losses_and_gradients_are_the_references") else { return };
-    let case = Case::read(&fixture, "loss");
+/// The pairs of the loss case that count, with the features that they should lead to.
+fn loss_batch(fixture: &Fixture) -> EagleBatch {
+    let case = Case::read(fixture, "loss");
     let (shape, mask) = fixture.floats("loss.loss_mask");
     let (_, targets) = fixture.floats("loss.target_features");
     let (length, d) = (shape[1], case.features.dims()[1]);
@@ -182,41 +181,50 @@ fn losses_and_gradients_are_the_references() {
     }
     let n = counted.len();
     assert_eq!(n as f32, mask.iter().sum::<f32>());
-    let batch = EagleBatch {
+    EagleBatch {
         embedded: fixture.embedded(&case.tokens),
-        features: case.features.clone(),
+        features: case.features,
         segments: segments(&case.lengths),
         counted,
         targets: tensor(wanted, [n, d]),
-    };
-    let vocab = fixture.decoder.config().vocab_size;
-    let checkpoint = Checkpoint::open(&fixture.backbone).unwrap();
-    let lm_head = &tensor(checkpoint.read_all("lm_head.weight").unwrap(), [vocab, d]);
+    }
+}
+
+fn check_gradients(fixture: &Fixture, network: &EagleNetwork, gradients: Vec<Tensor<1>>) {
+    let mut compared = 0;
+    let file = SafeTensors::deserialize(&fixture.values).unwrap();
+    for (parameter, gradient) in network.shape().parameters().iter().zip(gradients) {
+        let name = format!("loss.grad.{}", parameter.name);
+        if file.tensor(&name).is_ok() {
+            for (a, b) in read(gradient).iter().zip(fixture.floats(&name).1) {
+                assert!((a - b).abs() <= 1e-6 + 1e-3 * b.abs(), "{}: {a}, not {b}", parameter.name);
+            }
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 5);
+}
+
+#[test]
+fn losses_and_gradients_are_the_references() {
+    let Some(fixture) = Fixture::open("losses_and_gradients_are_the_references") else { return };
+    let batch = loss_batch(&fixture);
+    let config = fixture.decoder.config();
+    let table = Checkpoint::open(&fixture.backbone).unwrap().read_all("lm_head.weight").unwrap();
+    let lm_head = &tensor(table, [config.vocab_size, config.hidden_size]);
     let (network, weights) = fixture.network(64);
-    let scale = 1.0 / (n as f64 + 1e-5);
+    let scale = 1.0 / (batch.counted.len() as f64 + 1e-5);
     for chunk_rows in [3, 1000] {
         let criterion = Criterion { lm_head, cross_entropy: 0.1, chunk_rows };
         let (output, gradients) = losses(&network, &criterion, &weights, &batch, Some(scale as f32));
         let mean = |of: &[f32]| of.iter().map(|&l| f64::from(l)).sum::<f64>() * scale;
         let found = (mean(&output.regression), mean(&output.cross_entropy));
         let loss = |key: &str| fixture.expected["loss"][key].as_f64().unwrap();
-        for (got, key) in
-            [(found.0, "smooth_l1"), (found.1, "soft_cross_entropy"), (found.0 + 0.1 * found.1, "total_w_cls_0.1")]
-        {
+        let total = found.0 + 0.1 * found.1;
+        for (got, key) in [(found.0, "smooth_l1"), (found.1, "soft_cross_entropy"), (total, "total_w_cls_0.1")] {
             assert!((got - loss(key)).abs() < 1e-5 * loss(key), "{key}: {got}, not {}", loss(key));
         }
-        let mut compared = 0;
-        let file = SafeTensors::deserialize(&fixture.values).unwrap();
-        for (parameter, gradient) in network.shape().parameters().iter().zip(gradients) {
-            let name = format!("loss.grad.{}", parameter.name);
-            if file.tensor(&name).is_ok() {
-                for (a, b) in read(gradient).iter().zip(fixture.floats(&name).1) {
-                    assert!((a - b).abs() <= 1e-6 + 1e-3 * b.abs(), "{}: {a}, not {b}", parameter.name);
-                }
-                compared += 1;
-            }
-        }
-        assert_eq!(compared, 5);
+        check_gradients(&fixture, &network, gradients);
     }
 }
 
