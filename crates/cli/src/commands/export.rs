@@ -123,6 +123,10 @@ fn medusa(
 
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
+    let (by, tree) = match args.to {
+        ExportFormat::Eagle => ("", "dynamic:60,5,10"),
+        ExportFormat::Medusa(_) => (" by head", "mc_sim_7b_63"),
+    };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
         // One number for EAGLE, one per head for Medusa.
         let list = |key: &str| {
@@ -132,11 +136,10 @@ fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
         };
         let number = |key: &str| evaluation[key].as_f64().map_or("not measured".into(), |v| format!("{v:.2}"));
         format!(
-            "\n## Measured on held-out text\n\n| | |\n|---|---|\n| top-1 | {} |\n| top-5 | {} |\n\
-             | tokens per step, greedy, tree {} | {} |\n",
+            "\n## Measured on held-out text\n\n| | |\n|---|---|\n| top-1{by} | {} |\n| top-5{by} | {} |\n\
+             | tokens per step, greedy, tree {tree} | {} |\n",
             list("top1"),
             list("top5"),
-            if args.to == ExportFormat::Eagle { "dynamic:60,5,10" } else { "mc_sim_7b_63" },
             number("tau")
         )
     });

@@ -12,6 +12,7 @@ pub struct EagleConfig {
     /// Whether `fc` has a bias. Layers without one load in every engine.
     pub fc_bias: bool,
     /// Half-width of the uniform noise on the features that are read, `U(-noise, noise)`.
+    /// The same for every conversation, as in the paper; the reference scales it by 512 over the conversation's length.
     pub noise: f64,
     /// What the cross-entropy counts beside the regression.
     pub cross_entropy: f64,
