@@ -20,6 +20,60 @@ pub struct Accuracies {
     pub heads: HeadAccuracies,
     /// Positions.
     pub positions: usize,
+    /// Positional acceptance `p_k`: how often the `k`-th guess after an accepted token is right, at any depth.
+    pub children: Vec<f64>,
+    /// `α` by depth: how often the first guess is right, given that those before it were.
+    pub chain: Vec<f64>,
+}
+
+/// Counts of one measurement.
+struct Hits {
+    /// Right guesses by head and rank, and guesses by head.
+    ranks: Vec<[usize; RANKS]>,
+    guesses: Vec<usize>,
+    /// Right guesses by rank after tokens that were themselves guessed, and guesses there.
+    children: [usize; RANKS],
+    parents: usize,
+    /// Right first guesses after right first guesses, and guesses there, by head.
+    chain: Vec<(usize, usize)>,
+}
+
+impl Hits {
+    fn new(heads: usize) -> Self {
+        Self {
+            ranks: vec![[0; RANKS]; heads],
+            guesses: vec![0; heads],
+            children: [0; RANKS],
+            parents: 0,
+            chain: vec![(0, 0); heads],
+        }
+    }
+
+    /// One position: at which rank each head has the right token, `None` beyond those that count.
+    fn count(&mut self, ranks: impl Iterator<Item = Option<usize>>) {
+        let (mut in_tree, mut in_chain) = (true, true);
+        for (head, rank) in ranks.enumerate() {
+            self.guesses[head] += 1;
+            self.parents += usize::from(in_tree);
+            self.chain[head].1 += usize::from(in_chain);
+            if let Some(rank) = rank {
+                self.ranks[head][rank] += 1;
+                self.children[rank] += usize::from(in_tree);
+                self.chain[head].0 += usize::from(in_chain && rank == 0);
+            }
+            in_tree &= rank.is_some();
+            in_chain &= rank == Some(0);
+        }
+    }
+
+    fn shares(&self, positions: usize) -> Result<Accuracies, BenchError> {
+        let share = |hits: usize, of: usize| if of == 0 { 0.0 } else { hits as f64 / of as f64 };
+        let row = |(hits, &of): (&[usize; RANKS], &usize)| hits.iter().map(|&n| share(n, of)).collect();
+        let heads = HeadAccuracies::new(self.ranks.iter().zip(&self.guesses).map(row).collect())?;
+        let children = self.children.iter().map(|&n| share(n, self.parents)).collect();
+        let chain = self.chain.iter().map(|&(n, of)| share(n, of)).collect();
+        Ok(Accuracies { heads, positions, children, chain })
+    }
 }
 
 /// Measures the heads on texts that the model wrote: `(prompt and answer, length of the prompt)`.
@@ -32,8 +86,7 @@ pub fn accuracies(
     texts: &[(Vec<Token>, usize)],
 ) -> Result<Accuracies, BenchError> {
     let heads = model.heads();
-    let mut hits = vec![[0usize; RANKS]; heads];
-    let (mut counts, mut positions) = (vec![0usize; heads], 0);
+    let (mut hits, mut positions) = (Hits::new(heads), 0);
     for (ids, prompt) in texts {
         target.reset();
         let output = target.prefill(ids)?;
@@ -42,26 +95,20 @@ pub fn accuracies(
             let reach = heads.min(ids.len() - t - 2);
             let logits = model.logits(&output.hidden.clone().narrow(1, t, 1), reach);
             positions += 1;
-            for (head, row) in logits.chunks_exact(model.vocab_size()).enumerate() {
-                counts[head] += 1;
+            let rank = |(head, row): (usize, &[f32])| {
                 let right = ids[t + head + 2] as usize;
                 // Ties go to the lower token, as in the drafter's own lists.
                 let above = |(token, &x): (usize, &f32)| x > row[right] || (x == row[right] && token < right);
-                let rank = row.iter().enumerate().filter(|&(token, x)| above((token, x))).count();
-                if rank < RANKS {
-                    hits[head][rank] += 1;
-                }
-            }
+                Some(row.iter().enumerate().filter(|&(token, x)| above((token, x))).count())
+                    .filter(|&rank| rank < RANKS)
+            };
+            hits.count(logits.chunks_exact(model.vocab_size()).enumerate().map(rank));
         }
     }
     if positions == 0 {
         return Err(BenchError::Empty("the answers are too short to measure heads on".into()));
     }
-    let share = |(hits, &count): (&[usize; RANKS], &usize)| {
-        hits.iter().map(|&n| if count == 0 { 0.0 } else { n as f64 / count as f64 }).collect()
-    };
-    let heads = HeadAccuracies::new(hits.iter().zip(&counts).map(share).collect())?;
-    Ok(Accuracies { heads, positions })
+    hits.shares(positions)
 }
 
 /// The time of a step by the number of nodes.
@@ -71,6 +118,9 @@ pub struct StepTime {
     pub nodes: usize,
     /// Seconds: the median.
     pub seconds: f64,
+    /// Seconds of these for drafting: the median.
+    #[serde(default)]
+    pub draft_seconds: f64,
 }
 
 /// Measures whole steps (draft, verify, accept, commit) of trees of growing size, and of plain decoding, interleaved.
@@ -86,7 +136,7 @@ pub fn step_times(
 ) -> Result<Vec<StepTime>, BenchError> {
     let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
     let trees: Vec<FixedTree> = sizes.iter().map(|&n| tree(calibration, n)).collect::<Result<_, _>>()?;
-    let mut seconds = vec![vec![]; sizes.len()];
+    let mut seconds = vec![(vec![], vec![]); sizes.len()];
     let biggest = calibration.order.len() + 1;
     let tokens = longest + contest.limits.max_new_tokens;
     let mut target = Target::with_trees(contest.decoder.clone(), tokens, biggest, gorgon_model::taps::Taps::none());
@@ -94,9 +144,8 @@ pub fn step_times(
         for (i, tree) in trees.iter().enumerate() {
             let prompt = &prompts[(round + i) % prompts.len()].ids;
             let started = Instant::now();
-            let (steps, prefill) = if sizes[i] == 1 {
-                let plain = contest.plain(&mut target, prompt)?;
-                (plain.accepted.len(), plain.prefill_time)
+            let generation = if sizes[i] == 1 {
+                contest.plain(&mut target, prompt)?
             } else {
                 let mut with = Contest {
                     decoder: contest.decoder,
@@ -106,16 +155,19 @@ pub fn step_times(
                     limits: contest.limits.clone(),
                     seed: contest.seed,
                 };
-                let drafted = with.drafted(&mut target, prompt)?;
-                (drafted.accepted.len(), drafted.prefill_time)
+                with.drafted(&mut target, prompt)?
             };
+            let steps = generation.accepted.len() as f64;
             // The first round warms up.
-            if round > 0 && steps > 0 {
-                seconds[i].push((started.elapsed() - prefill).as_secs_f64() / steps as f64);
+            if round > 0 && steps > 0.0 {
+                seconds[i].0.push((started.elapsed() - generation.prefill_time).as_secs_f64() / steps);
+                seconds[i].1.push(generation.times.draft.0.as_secs_f64() / steps);
             }
         }
     }
-    let time = |(&nodes, seconds): (&usize, Vec<f64>)| Some(StepTime { nodes, seconds: median(seconds)? });
+    let time = |(&nodes, (seconds, draft)): (&usize, (Vec<f64>, Vec<f64>))| {
+        Some(StepTime { nodes, seconds: median(seconds)?, draft_seconds: median(draft)? })
+    };
     Ok(sizes.iter().zip(seconds).filter_map(time).collect())
 }
 

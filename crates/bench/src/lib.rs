@@ -1,8 +1,10 @@
 //! Measuring. Whatever is compared runs in one process, in alternating order, on the same prompts.
 
 pub mod calibrate;
+pub mod distribution;
 pub mod lossless;
 pub mod measure;
+pub mod record;
 
 /// Why a measurement stops.
 #[derive(Debug, thiserror::Error)]

@@ -76,6 +76,8 @@ pub enum Command {
     /// Trees: calibrate one for heads on this machine, or show one.
     #[command(subcommand)]
     Tree(TreeCommand),
+    /// The analysis of speculative decoding: which chain or tree pays, from measured acceptance, costs and step times.
+    Plan(Plan),
     /// Write heads in another engine's format, with a model card.
     Export(Export),
     /// Write dialogues of the synthetic corpus, or check a model's answers to them.
@@ -119,11 +121,13 @@ pub struct Draft {
     /// A folder of draft heads, or the run folder of a training.
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, eagle, oracle:R1,R2,….
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, eagle, ngram:N (prompt lookup,
+    /// needs no heads), oracle:R1,R2,….
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
-    /// Which tree arranges them: none, chain:N, a published list, calibrated, dynamic:TOTAL,DEPTH,TOPK or FILE.json
-    /// [default: the tree stored with the heads, else mc_sim_7b_63, for EAGLE dynamic:60,5,10].
+    /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or
+    /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for EAGLE dynamic:60,5,10, for ngram
+    /// chain:8].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
 }
@@ -301,12 +305,17 @@ pub struct Bench {
 pub struct Verify {
     #[command(flatten)]
     pub contest: Contest,
+    /// Above temperature 0: answers sampled for each prompt.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub samples: u32,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TreeCommand {
     /// Measure accuracies and step times on this machine, and store the tree that should decode fastest with the heads.
     Calibrate(Calibrate),
+    /// Take the optimal tree under the positional acceptance that a calibration measured, and store it with the heads.
+    Sequoia(Sequoia),
     /// Draw a tree.
     Show(Show),
 }
@@ -318,6 +327,36 @@ pub struct Calibrate {
     /// Measurements of each step time.
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Sequoia {
+    /// Heads that were calibrated.
+    #[arg(long, value_name = "H")]
+    pub heads: PathBuf,
+    /// Nodes, the root included [default: what should decode fastest with the measured step times].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub nodes: Option<u16>,
+}
+
+/// `gorgon plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Heads that were calibrated: acceptance, costs and step times are those measured with them.
+    #[arg(long, value_name = "H")]
+    pub heads: Option<PathBuf>,
+    /// Instead: the probability that a draft is accepted given that those before it were.
+    #[arg(long, value_name = "A", required_unless_present = "heads", conflicts_with = "heads")]
+    pub alpha: Option<f64>,
+    /// With --alpha: the time of one draft over that of a plain step.
+    #[arg(long, default_value_t = 0.0, value_name = "C", conflicts_with = "heads", allow_hyphen_values = true)]
+    pub draft_cost: f64,
+    /// The operations of one draft over those of a plain step [default: the draft cost].
+    #[arg(long, value_name = "C", allow_hyphen_values = true)]
+    pub draft_operations: Option<f64>,
+    /// The longest chain to consider.
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub longest: u16,
 }
 
 #[derive(Debug, Args)]

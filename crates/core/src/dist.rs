@@ -10,16 +10,28 @@ pub use transform::{Row, Transform, TransformError};
 
 use crate::Token;
 
+/// Scores compared at a time: enough for a processor to compare them side by side.
+const LANES: usize = 32;
+
 /// The index of the greatest score, the lowest on ties. NaN is never the greatest; `None` if there is nothing else.
 pub fn argmax<S: Copy + PartialOrd>(scores: &[S]) -> Option<usize> {
-    let mut best: Option<(usize, S)> = None;
-    for (index, &score) in scores.iter().enumerate() {
-        let is_nan = score.partial_cmp(&score).is_none();
-        if !is_nan && best.is_none_or(|(_, greatest)| score > greatest) {
-            best = Some((index, score));
+    let first = scores.iter().position(is_number)?;
+    let mut lanes = [scores[first]; LANES];
+    let chunks = scores[first..].chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (greatest, &score) in lanes.iter_mut().zip(chunk) {
+            // A comparison with NaN is false, so the lanes never hold one.
+            *greatest = if score > *greatest { score } else { *greatest };
         }
     }
-    best.map(|(index, _)| index)
+    let greatest = lanes.iter().chain(rest).fold(lanes[0], |a, &b| if b > a { b } else { a });
+    scores.iter().position(|&score| score == greatest)
+}
+
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn is_number<S: PartialOrd>(score: &S) -> bool {
+    score == score
 }
 
 /// The indices of the `count` greatest scores, best first, the lower index first on ties; fewer if there are fewer.
@@ -31,15 +43,36 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize
         if score.is_nan() { f64::NEG_INFINITY } else { score + 0.0 }
     };
     let order = |a: &usize, b: &usize| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
-    let mut indices: Vec<usize> = (0..scores.len()).collect();
-    if count < indices.len() {
-        if count > 0 {
-            indices.select_nth_unstable_by(count - 1, order);
-        }
-        indices.truncate(count);
+    let count = count.min(scores.len());
+    if count == 0 {
+        return vec![];
     }
-    indices.sort_unstable_by(order);
-    indices
+    let mut top: Vec<usize>;
+    if count > LANES {
+        top = (0..scores.len()).collect();
+        top.select_nth_unstable_by(count - 1, order);
+        top.truncate(count);
+        top.sort_unstable_by(order);
+        return top;
+    }
+    // The best so far, in order. Scores come in with growing indices, so one that only equals the last of them stays out.
+    top = (0..count).collect();
+    top.sort_unstable_by(order);
+    let mut least = key(top[count - 1]);
+    for (chunk, start) in scores[count..].chunks(LANES).zip((count..).step_by(LANES)) {
+        if !chunk.iter().fold(false, |any, &score| any | (score.into() > least)) {
+            continue;
+        }
+        for index in start..start + chunk.len() {
+            if key(index) > least {
+                let at = top.partition_point(|&better| key(better) >= key(index));
+                top.pop();
+                top.insert(at, index);
+                least = key(top[count - 1]);
+            }
+        }
+    }
+    top
 }
 
 /// `softmax(scores / temperature)`, computed in `f64` relative to the greatest score.

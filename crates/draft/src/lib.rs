@@ -5,8 +5,10 @@
 
 pub mod drafter;
 pub mod eagle;
+pub mod fallback;
 pub mod folder;
 pub mod format;
 pub mod medusa;
+pub mod ngram;
 pub mod oracle;
 mod published;

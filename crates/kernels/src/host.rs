@@ -32,6 +32,3 @@ pub fn read<const D: usize>(tensor: &Tensor<D>) -> Option<HostValues> {
 pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {
     Tensor::from_primitive::<Flex>(FlexTensor::from_data(TensorData::new(values, Shape::new(shape))))
 }
-
-/// Threads worth waking for `work` multiply-adds: below this, a thread pool's hand-over costs more than it saves.
-pub const PARALLEL_WORK: usize = 1 << 18;

@@ -55,6 +55,20 @@ pub fn sum(a: &[f32]) -> f32 {
     fold(lanes)
 }
 
+/// The greatest of `a`, NaN left out; negative infinity of nothing.
+#[inline(always)]
+pub fn max(a: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for x in chunks {
+        for i in 0..LANES {
+            lanes[i] = if x[i] > lanes[i] { x[i] } else { lanes[i] };
+        }
+    }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+}
+
 /// `e^x`, within 2 units in the last place between -87 and 88; 0 below, infinity above, NaN for NaN.
 ///
 /// Cody-Waite reduction by multiples of ln 2, then a polynomial of degree 6 (minimax coefficients of the Cephes

@@ -18,6 +18,8 @@ pub mod norm;
 mod product;
 pub mod rope;
 pub mod segment_attention;
+pub mod softmax;
+pub mod team;
 pub mod top_rows;
 pub mod tree_attention;
 

@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((cache.len(), cache.reserved(), cache.capacity()), (2, Some(2), 8));
         cache.widen(1).unwrap();
         let LayerKv::Host(kv) = &cache.layers[0] else { panic!("a CPU cache") };
-        assert_eq!((kv.key(0, 3), kv.value(0, 3)), (&[7.0f32; 4][..], &[8.0f32; 4][..]));
+        assert_eq!((kv.key(0, 3), kv.value(0, 3)), (vec![7.0; 4], &[8.0; 4][..]));
         assert_eq!(kv.key(0, 4), [0.0; 4]);
     }
 

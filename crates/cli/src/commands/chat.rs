@@ -32,7 +32,7 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input(message).hint("gorgon generate continues a prompt"));
     }
     let decoder = load::decoder(&dir, config.max_positions, settings)?;
-    let loaded = drafting.load(&decoder, settings.seed)?;
+    let loaded = drafting.load_for_use(&decoder, settings.seed)?;
     if matches!(loaded, Loaded::Oracle(_)) {
         return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
     }

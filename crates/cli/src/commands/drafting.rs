@@ -1,17 +1,24 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
-use gorgon_core::tree::{DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_bench::record::CalibrationRecord;
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
+use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::ngram::{self, NgramDrafter};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::decoder::Decoder;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+
+/// Drafts of prompt lookup, if no tree is named.
+const NGRAM_CHAIN: usize = 8;
 
 /// The tree stored with heads.
 pub const TREE_FILE: &str = "tree.json";
@@ -30,6 +37,8 @@ pub enum DrafterChoice {
     Medusa,
     /// An EAGLE-1/2 draft layer.
     Eagle,
+    /// Prompt lookup: what followed the last tokens before, compared up to this many.
+    Ngram(usize),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
     Oracle(Vec<f64>),
 }
@@ -44,9 +53,10 @@ impl FromStr for DrafterChoice {
                 "none" => Ok(Self::None),
                 "medusa" => Ok(Self::Medusa),
                 "eagle" => Ok(Self::Eagle),
-                other => {
-                    Err(format!("no drafter is called {other:?}: expected auto, none, medusa, eagle or oracle:R1,R2,…"))
-                }
+                other => Err(format!(
+                    "no drafter is called {other:?}: expected auto, none, medusa, eagle, ngram:N or \
+                     oracle:R1,R2,…"
+                )),
             },
             Some(("oracle", rates)) => {
                 let rate = |text: &str| match text.trim().parse::<f64>() {
@@ -55,6 +65,10 @@ impl FromStr for DrafterChoice {
                 };
                 rates.split(',').map(rate).collect::<Result<_, _>>().map(Self::Oracle)
             }
+            Some(("ngram", n)) => match n.trim().parse() {
+                Ok(n) if (1..=ngram::LONGEST).contains(&n) => Ok(Self::Ngram(n)),
+                _ => Err(format!("{n:?} is no length from 1 to {}", ngram::LONGEST)),
+            },
             Some((other, _)) => Err(format!("no drafter is called {other:?}")),
         }
     }
@@ -68,6 +82,8 @@ pub struct Drafting {
     pub tree_name: String,
     /// Arranges the drafts.
     pub builder: Box<dyn TreeBuilder>,
+    /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
+    cost: Option<(f64, String)>,
 }
 
 impl Drafting {
@@ -86,7 +102,12 @@ impl Drafting {
             (named, _) => named.clone(),
         };
         let (tree_name, builder) = builder(tree, &choice, heads.as_ref())?;
-        Ok(Self { choice, heads, tree_name, builder })
+        let record = match (&heads, tree) {
+            (Some(folder), None) if tree_name == "calibrated" => CalibrationRecord::read(&folder.path)?,
+            _ => None,
+        };
+        let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
+        Ok(Self { choice, heads, tree_name, builder, cost })
     }
 
     /// The drafter's name.
@@ -96,6 +117,7 @@ impl Drafting {
             DrafterChoice::Auto | DrafterChoice::None => "none".into(),
             DrafterChoice::Medusa => "medusa".into(),
             DrafterChoice::Eagle => "eagle".into(),
+            DrafterChoice::Ngram(n) => format!("ngram:{n}"),
             DrafterChoice::Oracle(rates) => {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
                 format!("oracle:{}", rates.join(","))
@@ -113,6 +135,9 @@ impl Drafting {
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
     pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        if let DrafterChoice::Ngram(n) = self.choice {
+            return Ok(Loaded::Other(Box::new(NgramDrafter::new(n))));
+        }
         let Some(folder) = self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) else {
             return Ok(Loaded::Other(Box::new(gorgon_draft::drafter::NoDrafter)));
         };
@@ -122,6 +147,22 @@ impl Drafting {
                 Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed)))
             }
             choice => Loaded::Other(drafter(choice, folder, decoder)?),
+        })
+    }
+}
+
+impl Drafting {
+    /// As [`Self::load`], and with the stored tree drafting stops wherever it does not pay.
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn load_for_use(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        let device = decoder.compute().choice().to_string();
+        Ok(match (self.load(decoder, seed)?, &self.cost) {
+            (Loaded::Other(drafter), Some((cost, measured_on))) if *measured_on == device && !self.is_plain() => {
+                Loaded::Other(Box::new(FallbackDrafter::new(drafter, *cost)))
+            }
+            (loaded, _) => loaded,
         })
     }
 }
@@ -175,6 +216,10 @@ fn builder(
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
+    if let (None, DrafterChoice::Ngram(_)) = (tree, choice) {
+        let chain = ChainTree::new(NGRAM_CHAIN).map_err(Failure::input)?;
+        return Ok((format!("chain:{NGRAM_CHAIN}"), Box::new(chain)));
+    }
     let stored = heads.map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
     let Some(tree) = tree else {
         return match stored {
@@ -197,14 +242,17 @@ fn builder(
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
         TreeChoice::File(path) => fixed(name, file(path)?),
-        TreeChoice::Calibrated | TreeChoice::Sequoia { .. } => match stored {
-            Some(path) if *tree == TreeChoice::Calibrated => fixed(name, file(&path)?),
-            _ => {
-                let message = format!("--tree {name}: nothing was measured for these heads");
-                return Err(Failure::input(message).hint("gorgon tree calibrate measures it"));
-            }
-        },
+        TreeChoice::Calibrated => fixed(name, file(&stored.ok_or_else(|| unmeasured(tree))?)?),
+        TreeChoice::Sequoia { nodes } => {
+            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
+            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
+        }
     })
+}
+
+fn unmeasured(tree: &TreeChoice) -> Failure {
+    Failure::input(format!("--tree {tree}: nothing was measured for these heads"))
+        .hint("gorgon tree calibrate measures it")
 }
 
 /// A tree from a file: a list of rank paths.

@@ -32,7 +32,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
-    let mut loaded = drafting.load(&decoder, settings.seed)?;
+    let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     let nodes = drafting.builder.max_nodes();
     let mut target = Target::with_trees(decoder.clone(), tokens, nodes, Taps::none());
     let law = rule.rule(transform);

@@ -14,6 +14,7 @@ pub mod generate;
 pub mod inspect;
 mod load;
 pub mod logits;
+pub mod plan;
 pub mod pretrain;
 mod pretrain_data;
 mod prompts;

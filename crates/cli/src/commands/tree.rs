@@ -1,6 +1,6 @@
 //! `gorgon tree`: calibrating and showing trees.
 
-use crate::args::{Calibrate, Show, TreeCommand};
+use crate::args::{Calibrate, Sequoia, Show, TreeCommand};
 use crate::commands::contest::Setup;
 use crate::commands::drafting::TREE_FILE;
 use crate::error::Failure;
@@ -8,6 +8,8 @@ use crate::fitting;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::calibrate::{self, Accuracies, Choice, StepTime};
+use gorgon_bench::record::{self, CalibrationRecord};
+use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::MedusaModel;
@@ -16,14 +18,79 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// What to do about heads that were not measured.
+const CALIBRATE: &str = "gorgon tree calibrate measures it";
+
 /// Sizes of which the step time is measured.
 const SIZES: [usize; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64];
 
 pub fn run(command: &TreeCommand, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
         TreeCommand::Calibrate(args) => calibrate(args, settings),
+        TreeCommand::Sequoia(args) => sequoia(args, settings),
         TreeCommand::Show(args) => show(args, settings),
     }
+}
+
+/// An optimal tree under measured positional acceptance.
+pub struct SequoiaChoice {
+    pub shape: TreeShape,
+    pub tokens: f64,
+    pub speedup: f64,
+}
+
+/// Sequoia's tree of a size, or of the size that should decode fastest with the measured step times.
+///
+/// # Errors
+/// When the positional acceptance was not measured, or no such tree exists.
+pub fn sequoia_choice(record: &CalibrationRecord, nodes: Option<usize>) -> Result<SequoiaChoice, Failure> {
+    if record.children.is_empty() {
+        return Err(Failure::input("the positional acceptance was not measured").hint(CALIBRATE));
+    }
+    let largest = nodes.unwrap_or_else(|| record.step_times.last().map_or(1, |time| time.nodes));
+    let levels = record.accuracies.len() + 1;
+    let table = SequoiaTable::new(&record.children, largest, levels).map_err(Failure::input)?;
+    let (nodes, levels) = match nodes {
+        Some(nodes) => (nodes, levels),
+        None => {
+            // Measured steps include the drafter, and heads draft all levels at once.
+            let times: Vec<f64> = (1..=largest).filter_map(|n| record.cost(n)).collect();
+            let choice = table.choose(&times, 0.0).map_err(Failure::input)?;
+            (choice.nodes, choice.levels)
+        }
+    };
+    let shape = table.shape(nodes, levels).map_err(Failure::input)?;
+    let tokens = table.expected_tokens(nodes, levels).unwrap_or(1.0);
+    let speedup = record.cost(nodes).map_or(f64::NAN, |cost| tokens / cost);
+    Ok(SequoiaChoice { shape, tokens, speedup })
+}
+
+fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
+    let folder = HeadsFolder::open(&args.heads)?;
+    let unmeasured = || Failure::input(format!("{}: not calibrated", folder.path.display())).hint(CALIBRATE);
+    let record = CalibrationRecord::read(&folder.path)?.ok_or_else(unmeasured)?;
+    let choice = sequoia_choice(&record, args.nodes.map(usize::from))?;
+    let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
+    let path = folder.path.join(TREE_FILE);
+    fitting::write_json(&path, &json!(paths))?;
+    match settings.json {
+        true => printer::document(
+            &json!({"tree": paths, "nodes": choice.shape.len(), "acceptance": record.children,
+                "expected_tokens_per_step": choice.tokens, "expected_speedup": choice.speedup})
+            .to_string(),
+        ),
+        false => {
+            printer::piece(&picture(&choice.shape));
+            printer::line(&format!(
+                "{} nodes, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
+                choice.shape.len(),
+                choice.tokens,
+                choice.speedup
+            ));
+        }
+    }
+    settings.talk.say(format!("stored as {}", path.display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn calibrate(args: &Calibrate, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -67,16 +134,13 @@ pub fn measure_and_store(
     let mut contest = setup.contest(settings.seed);
     let times = calibrate::step_times(&mut contest, &order, &prompts, &sizes, rounds)?;
     let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
-    let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
-    let document = json!({
-        "tree": paths, "accuracies": accuracies.heads.heads(), "positions": accuracies.positions,
-        "step_times": times, "expected_tokens_per_step": choice.expected_tokens,
-        "expected_speedup": choice.expected_speedup, "threads": rayon::current_num_threads(),
-        "device": setup.decoder.compute().choice().to_string(), "dtype": setup.decoder.compute().format().name(),
-    });
-    fitting::write_json(&folder.path.join("calibration.json"), &document)?;
+    let compute = setup.decoder.compute();
+    let on = (compute.choice().to_string(), compute.format().name().to_owned(), rayon::current_num_threads());
+    let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
+    let document = json!(record);
+    fitting::write_json(&folder.path.join(record::FILE), &document)?;
     let path = folder.path.join(TREE_FILE);
-    fitting::write_json(&path, &json!(paths))?;
+    fitting::write_json(&path, &json!(record.tree))?;
     Ok(Calibrated { document, path, accuracies, times, choice })
 }
 

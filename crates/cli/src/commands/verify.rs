@@ -7,12 +7,13 @@ use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::lossless::Comparison;
+use gorgon_core::dist::Transform;
 use serde_json::json;
 use std::process::ExitCode;
 
 pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.contest.temperature > 0.0 {
-        return Err(Failure::input("texts are compared token for token, which needs temperature 0"));
+        return distribution(args, settings);
     }
     let (comparisons, lossless) = execute(&args.contest, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
@@ -44,6 +45,40 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if accepted == 0 {
         settings.talk.say("no draft was accepted, so nothing was shown");
     }
+    Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sampled text has no one right continuation, so its law is tested.
+fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
+    let contest = &args.contest;
+    let transform = Transform::new(contest.temperature, contest.top_k, contest.top_p)?;
+    let mut setup = Setup::new(contest, settings)?;
+    if setup.drafting.is_plain() {
+        return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
+    }
+    let (prompts, samples) = (setup.prompts.clone(), args.samples as usize);
+    let lossless = setup.rule.is_lossless();
+    let bar = progress::count(settings.progress, "answers", (prompts.len() * samples) as u64);
+    let test = setup.contest(settings.seed).test_distribution(&prompts, samples, &transform, &mut || bar.inc(1))?;
+    bar.finish_and_clear();
+    if settings.json {
+        let mut document = json!(test);
+        document["passes"] = json!(test.passes());
+        document["lossless"] = json!(lossless);
+        printer::document(&document.to_string());
+    } else {
+        printer::line(&format!(
+            "{} sampled tokens of {} answers, {} drafts accepted: chi-square {:.1} on {} degrees of freedom, p = {:.3}",
+            test.tokens, test.generations, test.accepted, test.chi_square, test.degrees, test.p_value
+        ));
+        let (rule, law) = (&setup.rule_name, if test.passes() { "cannot be told from" } else { "is not" });
+        let kind = if lossless { "lossless" } else { "not lossless" };
+        printer::line(&format!("the law of drafted text ({rule}, {kind}) {law} that of plain sampling"));
+    }
+    if test.accepted == 0 {
+        settings.talk.say("no draft was accepted, so nothing was shown");
+    }
+    let shown = test.accepted > 0 && (test.passes() || !lossless);
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

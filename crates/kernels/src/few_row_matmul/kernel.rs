@@ -5,7 +5,6 @@ use super::{PANEL, TILE_ROWS};
 use crate::Isa;
 use crate::isa::Kind;
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 /// `y = x · W + bias`.
 ///
@@ -26,11 +25,7 @@ pub fn few_row_matmul(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: 
         WeightDtype::F16 => multiply_panel::<f16>(isa, x, rows, w, bias, panel, &out),
         WeightDtype::Bf16 => multiply_panel::<bf16>(isa, x, rows, w, bias, panel, &out),
     };
-    if rows * d_in * d_out < crate::host::PARALLEL_WORK {
-        (0..panels).for_each(one_panel);
-    } else {
-        (0..panels).into_par_iter().for_each(one_panel);
-    }
+    crate::team::run(panels, rows * d_in * d_out, one_panel);
 }
 
 /// The output, written by one task per panel of columns.

@@ -1,24 +1,27 @@
 //! The CPU kernel: one pass finds the greatest entries, a second one sums the exponentials.
 
 use crate::isa::per_isa;
-use crate::lanes;
+use crate::softmax::normaliser;
+use crate::{Isa, lanes};
 
 /// Entries that are compared with the least of the greatest at once.
 const BLOCK: usize = 64;
 
+/// The `count` greatest entries of a row with their probabilities; see [`super::top_rows`].
+pub fn top_row(isa: Isa, row: &[f32], count: usize) -> Vec<(u32, f32)> {
+    let mut top = greatest(isa, row, count.min(row.len()));
+    let (max, sum) = normaliser(row);
+    top.iter_mut().for_each(|entry| entry.1 = lanes::exp(entry.1 - max) / sum);
+    top
+}
+
 per_isa! {
-    /// The `count` greatest entries of a row with their probabilities; see [`super::top_rows`].
-    pub fn top_row(row: &[f32], count: usize) -> Vec<(u32, f32)> {
-        let count = count.min(row.len());
-        if count == 0 {
-            return vec![];
-        }
-        // Greatest first; a later entry goes behind its equals.
+    /// Entries, greatest first.
+    fn greatest(row: &[f32], count: usize) -> Vec<(u32, f32)> {
         let mut top: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
         for (block, values) in row.chunks(BLOCK).enumerate() {
             // Most blocks hold nothing that is wanted, which their greatest value tells.
-            let least = if top.len() < count { f32::NEG_INFINITY } else { top[count - 1].1 };
-            if top.len() == count && greatest(values) <= least {
+            if top.len() == count && top.last().is_none_or(|least| lanes::max(values) <= least.1) {
                 continue;
             }
             for (i, &value) in values.iter().enumerate() {
@@ -26,55 +29,20 @@ per_isa! {
                 if top.len() == count && value <= top[count - 1].1 {
                     continue;
                 }
+                // A later entry goes behind its equals.
                 let place = top.partition_point(|&(_, other)| other >= value);
                 top.insert(place, ((block * BLOCK + i) as u32, value));
                 top.truncate(count);
             }
         }
-        let max = top[0].1;
-        let sum = sum_of_exponentials(row, max);
-        for entry in &mut top {
-            entry.1 = lanes::exp(entry.1 - max) / sum;
-        }
         top
     }
-}
-
-/// The greatest value, NaN apart.
-#[inline(always)]
-fn greatest(values: &[f32]) -> f32 {
-    let mut lanes = [f32::NEG_INFINITY; lanes::LANES];
-    let chunks = values.chunks_exact(lanes::LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for i in 0..lanes::LANES {
-            lanes[i] = lanes[i].max(chunk[i]);
-        }
-    }
-    rest.iter().chain(&lanes).copied().fold(f32::NEG_INFINITY, f32::max)
-}
-
-#[inline(always)]
-fn sum_of_exponentials(row: &[f32], max: f32) -> f32 {
-    let mut lanes = [0f32; lanes::LANES];
-    let chunks = row.chunks_exact(lanes::LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for i in 0..lanes::LANES {
-            lanes[i] += lanes::exp(chunk[i] - max);
-        }
-    }
-    for (i, &value) in rest.iter().enumerate() {
-        lanes[i] += lanes::exp(value - max);
-    }
-    lanes::fold(lanes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{reference, top_rows};
     use super::*;
-    use crate::Isa;
 
     fn value(i: usize) -> f32 {
         ((i.wrapping_mul(2_654_435_761) >> 9) % 173) as f32 / 11.0 - 8.0

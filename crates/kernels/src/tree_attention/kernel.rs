@@ -1,74 +1,9 @@
 //! The CPU kernel: the cache is read in place, blocks of keys are shared by the rows and heads that see them.
 
+use super::host_kv::{HostKv, SLOTS};
 use super::{AttentionSpec, Visible};
 use crate::{Isa, isa::per_isa, lanes};
-use rayon::prelude::*;
-
-/// One layer's cached keys and values on the CPU, `[kv_heads][capacity][head_dim]` each.
-#[derive(Clone, Debug)]
-pub struct HostKv {
-    keys: Vec<f32>,
-    values: Vec<f32>,
-    capacity: usize,
-    head_dim: usize,
-}
-
-impl HostKv {
-    /// Room for `capacity` positions.
-    pub fn new(kv_heads: usize, capacity: usize, head_dim: usize) -> Self {
-        let size = kv_heads * capacity * head_dim;
-        Self { keys: vec![0.0; size], values: vec![0.0; size], capacity, head_dim }
-    }
-
-    fn at(&self, kv_head: usize, slot: usize) -> std::ops::Range<usize> {
-        let start = (kv_head * self.capacity + slot) * self.head_dim;
-        start..start + self.head_dim
-    }
-
-    /// The key of one head and slot.
-    pub fn key(&self, kv_head: usize, slot: usize) -> &[f32] {
-        &self.keys[self.at(kv_head, slot)]
-    }
-
-    /// The value of one head and slot.
-    pub fn value(&self, kv_head: usize, slot: usize) -> &[f32] {
-        &self.values[self.at(kv_head, slot)]
-    }
-
-    /// Writes one position's keys and values, `[kv_heads · head_dim]` each.
-    pub fn write(&mut self, slot: usize, keys: &[f32], values: &[f32]) {
-        for (head, (k, v)) in keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim)).enumerate() {
-            let at = self.at(head, slot);
-            self.keys[at.clone()].copy_from_slice(k);
-            self.values[at].copy_from_slice(v);
-        }
-    }
-
-    /// The same contents with room for `capacity` positions, which is no less than now.
-    pub fn grown(&self, capacity: usize) -> Self {
-        let (old, new) = (self.capacity * self.head_dim, capacity * self.head_dim);
-        let grow = |from: &[f32]| {
-            let heads = from.len() / old.max(1);
-            let mut to = vec![0f32; heads * new];
-            let pairs = to.chunks_exact_mut(new.max(1)).zip(from.chunks_exact(old.max(1)));
-            pairs.for_each(|(to, from)| to[..old].copy_from_slice(from));
-            to
-        };
-        Self { keys: grow(&self.keys), values: grow(&self.values), capacity, head_dim: self.head_dim }
-    }
-
-    /// Copies slot `from` over slot `to` in every head.
-    pub fn move_slot(&mut self, from: usize, to: usize) {
-        if from == to {
-            return;
-        }
-        for head in 0..self.keys.len() / (self.capacity * self.head_dim) {
-            let (from, to) = (self.at(head, from), self.at(head, to));
-            self.keys.copy_within(from.clone(), to.start);
-            self.values.copy_within(from, to.start);
-        }
-    }
-}
+use std::cell::RefCell;
 
 /// Rows handled together, so that they share the keys they read.
 const ROW_BLOCK: usize = 8;
@@ -94,7 +29,7 @@ pub fn attend(
     let rows = visible.rows();
     let width = spec.heads * spec.head_dim;
     assert!(
-        q.len() == rows * width && out.len() == q.len() && prefix + visible.in_flight() <= kv.capacity,
+        q.len() == rows * width && out.len() == q.len() && prefix + visible.in_flight() <= kv.capacity(),
         "attention shapes"
     );
     let blocks = rows.div_ceil(ROW_BLOCK);
@@ -103,21 +38,19 @@ pub fn attend(
         let (kv_head, block) = (index / blocks, index % blocks);
         let range = block * ROW_BLOCK..((block + 1) * ROW_BLOCK).min(rows);
         let part = Part { spec, q, kv, kv_head, prefix, visible };
-        let result = attend_part(isa, &part, range.clone());
-        let span = spec.heads / spec.kv_heads * spec.head_dim;
-        for (i, row) in range.enumerate() {
-            // SAFETY: the heads that this key/value head serves, in the rows of this block, belong to this task alone.
-            unsafe {
-                out.write(row * width + kv_head * span, &result[i * span..(i + 1) * span]);
+        SCRATCH.with_borrow_mut(|scratch| {
+            attend_part(isa, &part, range.clone(), scratch);
+            let span = spec.heads / spec.kv_heads * spec.head_dim;
+            for (row, result) in range.zip(scratch.out.chunks_exact(span)) {
+                // SAFETY: the heads that this key/value head serves, in the rows of this block, belong to this task alone.
+                unsafe {
+                    out.write(row * width + kv_head * span, result);
+                }
             }
-        }
+        });
     };
     let tasks = spec.kv_heads * blocks;
-    if rows * width * (prefix + rows) < crate::host::PARALLEL_WORK {
-        (0..tasks).for_each(task);
-    } else {
-        (0..tasks).into_par_iter().for_each(task);
-    }
+    crate::team::run(tasks, 2 * rows * width * (prefix + visible.in_flight()), task);
 }
 
 /// The output, written by one task per (key/value head, block of rows).
@@ -175,46 +108,120 @@ struct View {
     length: usize,
 }
 
+/// What a task needs room for; kept by its thread, so that steps after the first allocate nothing.
+#[derive(Default)]
+struct Scratch {
+    views: Vec<View>,
+    /// Scores of whole blocks of slots, by (row, head).
+    scores: Vec<f32>,
+    /// Softmax weights of what each (row, head) sees, in the order of positions.
+    weights: Vec<f32>,
+    /// The result, `[rows, group · head_dim]`.
+    out: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 per_isa! {
-    /// The attended values of the heads that one key/value head serves, `[rows, group · head_dim]`.
-    fn attend_part(part: &Part<'_>, rows: std::ops::Range<usize>) -> Vec<f32> {
+    /// The attended values of the heads that one key/value head serves.
+    fn attend_part(part: &Part<'_>, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
         let group = part.spec.heads / part.spec.kv_heads;
-        let views: Vec<View> = rows.clone().map(|row| part.view(row)).collect();
-        // The weights of a (row, head) lie side by side in the order of positions.
-        let mut weights = vec![0f32; views.len() * group * part.stride()];
-        let mut out = vec![0f32; views.len() * group * part.spec.head_dim];
-        weigh(part, rows.start, &views, &mut weights);
-        gather(part, rows.start, &views, &weights, &mut out);
-        out
+        let Scratch { views, scores, weights, out } = scratch;
+        views.clear();
+        views.extend(rows.clone().map(|row| part.view(row)));
+        weights.resize(views.len() * group * part.stride(), 0.0);
+        out.clear();
+        out.resize(views.len() * group * part.spec.head_dim, 0.0);
+        score(part, rows.start, views, scores);
+        weigh(part, rows.start, views, scores, weights);
+        gather(part, rows.start, views, weights, out);
+    }
+}
+
+/// The first slot of the blocks that some row sees, and how many slots they hold.
+#[inline(always)]
+fn blocks(part: &Part<'_>, views: &[View]) -> (usize, usize) {
+    let first = views.iter().map(|view| view.first).min().unwrap_or(0) / SLOTS * SLOTS;
+    (first, part.stride().next_multiple_of(SLOTS) - first)
+}
+
+/// The scores of all slots in all blocks that any row sees; slots that hold nothing yet get scores that nobody reads.
+#[inline(always)]
+fn score(part: &Part<'_>, first_row: usize, views: &[View], scores: &mut Vec<f32>) {
+    let (d, group) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads);
+    let (first, slots) = blocks(part, views);
+    scores.resize(views.len() * group * slots, 0.0);
+    let keys = &part.kv.keys_of(part.kv_head)[first * d..(first + slots) * d];
+    let query = |index: usize| head_slice(part, first_row + index / group, index % group);
+    let (mut index, queries) = (0, views.len() * group);
+    // Enough sums at a time that none waits for another: four queries and two blocks, or one query and four blocks.
+    while index + 4 <= queries {
+        let scores = &mut scores[index * slots..(index + 4) * slots];
+        score_tiles::<4, 2>([0, 1, 2, 3].map(|i| query(index + i)), keys, scores);
+        index += 4;
+    }
+    while index < queries {
+        score_tiles::<1, 4>([query(index)], keys, &mut scores[index * slots..(index + 1) * slots]);
+        index += 1;
+    }
+}
+
+/// `Q` queries against all key blocks, `B` blocks at a time. `scores [Q][slots]`.
+#[inline(always)]
+fn score_tiles<const Q: usize, const B: usize>(queries: [&[f32]; Q], keys: &[f32], scores: &mut [f32]) {
+    let d = queries[0].len();
+    let slots = scores.len() / Q;
+    let mut slot = 0;
+    while slot + B * SLOTS <= slots {
+        score_tile::<Q, B>(&queries, &keys[slot * d..(slot + B * SLOTS) * d], &mut scores[slot..], slots);
+        slot += B * SLOTS;
+    }
+    while slot < slots {
+        score_tile::<Q, 1>(&queries, &keys[slot * d..(slot + SLOTS) * d], &mut scores[slot..], slots);
+        slot += SLOTS;
+    }
+}
+
+/// Each score is one chain of fused multiply-adds over the dimensions, whatever it is computed with.
+#[inline(always)]
+fn score_tile<const Q: usize, const B: usize>(queries: &[&[f32]; Q], keys: &[f32], scores: &mut [f32], stride: usize) {
+    let d = queries[0].len();
+    let queries = queries.map(|query| &query[..d]);
+    let blocks: [&[f32]; B] = std::array::from_fn(|b| &keys[b * d * SLOTS..(b + 1) * d * SLOTS]);
+    let mut sums = [[[0f32; SLOTS]; B]; Q];
+    for k in 0..d {
+        for b in 0..B {
+            let block = &blocks[b][k * SLOTS..(k + 1) * SLOTS];
+            for q in 0..Q {
+                let value = queries[q][k];
+                for i in 0..SLOTS {
+                    sums[q][b][i] = value.mul_add(block[i], sums[q][b][i]);
+                }
+            }
+        }
+    }
+    for (q, sums) in sums.iter().enumerate() {
+        scores[q * stride..][..B * SLOTS].copy_from_slice(sums.as_flattened());
     }
 }
 
 /// The softmax weights of everything that each (row, head) sees.
 #[inline(always)]
-fn weigh(part: &Part<'_>, first_row: usize, views: &[View], weights: &mut [f32]) {
-    let (d, group, stride) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads, part.stride());
-    let keys = &part.kv.keys[part.kv.at(part.kv_head, 0).start..];
-    for block in (0..part.prefix).step_by(KEY_BLOCK) {
-        let end = (block + KEY_BLOCK).min(part.prefix);
-        for (i, view) in views.iter().enumerate() {
-            for head in 0..group {
-                let q = head_slice(part, first_row + i, head);
-                let scores = &mut weights[(i * group + head) * stride..];
-                for slot in block.max(view.first)..end {
-                    scores[slot - view.first] = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
-                }
-            }
-        }
-    }
+fn weigh(part: &Part<'_>, first_row: usize, views: &[View], scores: &[f32], weights: &mut [f32]) {
+    let (group, stride) = (part.spec.heads / part.spec.kv_heads, part.stride());
+    let (first, slots) = blocks(part, views);
     for (i, view) in views.iter().enumerate() {
         for head in 0..group {
-            let q = head_slice(part, first_row + i, head);
-            let scores = &mut weights[(i * group + head) * stride..][..view.length];
-            for (index, score) in scores[view.in_prefix..].iter_mut().enumerate() {
-                let slot = part.prefix + part.visible.nth(first_row + i, index + view.skip);
-                *score = lanes::dot(q, &keys[slot * d..(slot + 1) * d]);
+            let scores = &scores[(i * group + head) * slots..][..slots];
+            let weights = &mut weights[(i * group + head) * stride..][..view.length];
+            let (prefix, in_flight) = weights.split_at_mut(view.in_prefix);
+            prefix.copy_from_slice(&scores[view.first - first..part.prefix - first]);
+            for (index, weight) in in_flight.iter_mut().enumerate() {
+                *weight = scores[part.prefix - first + part.visible.nth(first_row + i, index + view.skip)];
             }
-            softmax(scores, part.spec);
+            softmax(weights, part.spec);
         }
     }
 }
@@ -223,7 +230,7 @@ fn weigh(part: &Part<'_>, first_row: usize, views: &[View], weights: &mut [f32])
 #[inline(always)]
 fn gather(part: &Part<'_>, first_row: usize, views: &[View], weights: &[f32], out: &mut [f32]) {
     let (d, group, stride) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads, part.stride());
-    let values = &part.kv.values[part.kv.at(part.kv_head, 0).start..];
+    let values = part.kv.values_of(part.kv_head);
     for block in (0..part.prefix).step_by(KEY_BLOCK) {
         let end = (block + KEY_BLOCK).min(part.prefix);
         for (i, view) in views.iter().enumerate() {
@@ -260,14 +267,15 @@ fn head_slice<'a>(part: &Part<'a>, row: usize, head: usize) -> &'a [f32] {
 /// Scales, caps and turns scores into weights that sum to one.
 #[inline(always)]
 fn softmax(s: &mut [f32], spec: &AttentionSpec) {
-    let mut max = f32::NEG_INFINITY;
     for v in s.iter_mut() {
         *v *= spec.scale;
-        if let Some(cap) = spec.soft_cap {
+    }
+    if let Some(cap) = spec.soft_cap {
+        for v in s.iter_mut() {
             *v = cap * lanes::tanh(*v / cap);
         }
-        max = max.max(*v);
     }
+    let max = lanes::max(s);
     for v in s.iter_mut() {
         *v = lanes::exp(*v - max);
     }
@@ -280,26 +288,40 @@ fn softmax(s: &mut [f32], spec: &AttentionSpec) {
 /// `out += Σ_j weights[j] · rows[j]`, in order.
 #[inline(always)]
 fn add_run(weights: &[f32], rows: &[f32], out: &mut [f32]) {
-    const WIDTH: usize = 64;
     let d = out.len();
     let mut start = 0;
-    while start + WIDTH <= d {
-        let mut acc = [0f32; WIDTH];
-        acc.copy_from_slice(&out[start..start + WIDTH]);
-        for (&w, row) in weights.iter().zip(rows.chunks_exact(d)) {
-            let row = &row[start..start + WIDTH];
-            for i in 0..WIDTH {
-                acc[i] = w.mul_add(row[i], acc[i]);
-            }
-        }
-        out[start..start + WIDTH].copy_from_slice(&acc);
-        start += WIDTH;
+    while start + 64 <= d {
+        add_columns::<64>(weights, rows, out, start);
+        start += 64;
+    }
+    while start + 16 <= d {
+        add_columns::<16>(weights, rows, out, start);
+        start += 16;
+    }
+    while start + 8 <= d {
+        add_columns::<8>(weights, rows, out, start);
+        start += 8;
     }
     for (&w, row) in weights.iter().zip(rows.chunks_exact(d)) {
         for i in start..d {
             out[i] = w.mul_add(row[i], out[i]);
         }
     }
+}
+
+/// [`add_run`] for `W` columns, whose sums stay in registers.
+#[inline(always)]
+fn add_columns<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32], start: usize) {
+    let d = out.len();
+    let mut sums = [0f32; W];
+    sums.copy_from_slice(&out[start..start + W]);
+    for (&w, row) in weights.iter().zip(rows.chunks_exact(d)) {
+        let row = &row[start..start + W];
+        for i in 0..W {
+            sums[i] = w.mul_add(row[i], sums[i]);
+        }
+    }
+    out[start..start + W].copy_from_slice(&sums);
 }
 
 #[cfg(test)]
@@ -345,6 +367,8 @@ mod tests {
             spec(4, 1, 64, None, Some(4.0)),
             spec(2, 2, 80, Some(3), Some(2.0)),
             spec(2, 1, 128, Some(200), None),
+            spec(8, 8, 8, None, None),
+            spec(4, 2, 13, Some(90), None),
         ]
     }
 
@@ -359,8 +383,10 @@ mod tests {
                     let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
                     (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
                     let q: Vec<f32> = (0..rows * spec.heads * spec.head_dim).map(|i| value(i * 3 + 1)).collect();
+                    let of_head = |h| (0..prefix + rows).map(|slot| kv.key(h, slot)).collect();
+                    let keys: Vec<Vec<Vec<f32>>> = (0..spec.kv_heads).map(of_head).collect();
                     let want =
-                        reference::attend(&spec, &q, prefix, &visible, |h, s| kv.key(h, s), |h, s| kv.value(h, s));
+                        reference::attend(&spec, &q, prefix, &visible, |h, s| &keys[h][s], |h, s| kv.value(h, s));
                     let mut first: Option<Vec<f32>> = None;
                     for isa in Isa::available() {
                         let mut out = vec![0f32; q.len()];
@@ -426,17 +452,5 @@ mod tests {
                 assert_eq!(out, whole[first * width..end * width], "{spec:?} {first}");
             }
         }
-    }
-
-    #[test]
-    fn moved_slots_keep_their_contents() {
-        let spec = spec(2, 2, 4, None, None);
-        let mut kv = HostKv::new(2, 5, 4);
-        (0..5).for_each(|slot| write(&mut kv, &spec, slot, slot));
-        let (key, value) = (kv.key(1, 4).to_vec(), kv.value(0, 4).to_vec());
-        kv.move_slot(4, 2);
-        assert_eq!(kv.key(1, 2), key);
-        assert_eq!(kv.value(0, 2), value);
-        assert_eq!(kv.key(1, 4), key);
     }
 }

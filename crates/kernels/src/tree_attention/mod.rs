@@ -3,11 +3,13 @@
 //! Row `i` of a forward pass sees the whole prefix and, of the rows in flight, its ancestors and itself. In a prefill
 //! chunk or a chain these are all rows before it; in a token tree they are the path from the root.
 
+mod host_kv;
 mod kernel;
 mod launch;
 pub mod reference;
 
-pub use kernel::{HostKv, attend as attend_rows};
+pub use host_kv::HostKv;
+pub use kernel::attend as attend_rows;
 pub use launch::{attend, mask};
 
 /// What attention does besides the softmax.

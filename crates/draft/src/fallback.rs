@@ -1,0 +1,147 @@
+//! Drafting only as long as it pays.
+
+use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_core::Token;
+use gorgon_core::tree::TreeBuilder;
+
+/// Plain steps that drafting may lose before it has shown anything.
+const ALLOWANCE: f64 = 4.0;
+/// Share of the text's plain decoding time that drafting may lose.
+const LOSS: f64 = 0.01;
+/// Plain steps of gain that are remembered: good text long ago does not pay for bad text now.
+const MEMORY: f64 = 8.0;
+
+/// Lets another drafter propose while its drafts pay for their steps, and proposes nothing otherwise.
+///
+/// A drafted step that lasts as long as `cost` plain ones and emits `t` tokens gains `t - cost` plain steps. The gains are added up;
+/// when they fall below `-(4 + 0.01 · tokens)` drafting rests, and as the text grows it is tried again. So with a cost that is
+/// right, decoding is never slower than about 0.99 of plain decoding over a text of some length, whatever the
+/// heads are. Decisions depend on tokens alone, not on clocks: the same seed gives the same text.
+pub struct FallbackDrafter {
+    inner: Box<dyn Drafter>,
+    cost: f64,
+    gain: f64,
+    tokens: usize,
+    resting: bool,
+    prompt_seen: bool,
+}
+
+impl FallbackDrafter {
+    /// Over a drafter whose steps last as long as `cost` plain ones.
+    pub fn new(inner: Box<dyn Drafter>, cost: f64) -> Self {
+        Self { inner, cost, gain: 0.0, tokens: 0, resting: false, prompt_seen: false }
+    }
+
+    fn allowed_loss(&self) -> f64 {
+        ALLOWANCE + LOSS * self.tokens as f64
+    }
+}
+
+impl Drafter for FallbackDrafter {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+        (self.gain, self.tokens, self.resting, self.prompt_seen) = (0.0, 0, false, false);
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        if std::mem::replace(&mut self.prompt_seen, true) {
+            // As many tokens are committed as are emitted: the root instead of the bonus.
+            let emitted = committed.tokens.len();
+            self.tokens += emitted;
+            if !self.resting {
+                self.gain = (self.gain + emitted as f64 - self.cost).min(MEMORY);
+            }
+        }
+        self.inner.observe(committed)
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        let loss = -self.gain;
+        // To begin again there must be room for the loss of a few steps.
+        let bearable = self.allowed_loss() - if self.resting { 2.0 * self.cost } else { 0.0 };
+        self.resting = loss > bearable;
+        if self.resting { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Tensor;
+    use gorgon_core::accept::ChildLaw;
+    use gorgon_core::tree::{Candidate, CandidateSource, ChainTree, SourceError, TokenTree};
+    use gorgon_model::decoder::PassOutput;
+    use gorgon_model::device::{Compute, FloatFormat};
+
+    struct Always;
+
+    impl CandidateSource for Always {
+        fn expand(&mut self, _: &TokenTree, nodes: &[usize], _: &[usize]) -> Result<Vec<Vec<Candidate>>, SourceError> {
+            Ok(nodes.iter().map(|_| vec![Candidate { token: 1, probability: 1.0 }]).collect())
+        }
+    }
+
+    impl Drafter for Always {
+        fn name(&self) -> &str {
+            "always"
+        }
+        fn reset(&mut self) {}
+        fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
+            Ok(())
+        }
+        fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+            Ok(Proposal { draft: builder.build(root, self)?, rows: None, law: ChildLaw::Deterministic })
+        }
+    }
+
+    /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
+    fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
+        let hidden = Tensor::zeros([1, 1, 1], Compute::cpu(FloatFormat::F32).device());
+        let output = PassOutput { hidden, taps: vec![] };
+        let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
+        let chain = ChainTree::new(3).unwrap();
+        drafter.observe(Committed { tokens: &[1; 40], output: &output, rows: &[0] }).unwrap();
+        let (mut tokens, mut time, mut drafted) = (0, 0.0, 0);
+        for step in 0..steps {
+            let nodes = drafter.propose(1, &chain).unwrap().draft.tree().len();
+            let emitted = if nodes > 1 { 1 + accepts(step) } else { 1 };
+            time += if nodes > 1 { cost } else { 1.0 };
+            drafted += usize::from(nodes > 1);
+            tokens += emitted;
+            drafter.observe(Committed { tokens: &vec![1; emitted], output: &output, rows: &[0] }).unwrap();
+        }
+        (tokens as f64 / time, drafted)
+    }
+
+    #[test]
+    fn drafts_that_never_pay_cost_next_to_nothing() {
+        for cost in [1.1, 1.5, 3.0, 20.0] {
+            let (speed, drafted) = speed(cost, |_| 0, 2000);
+            assert!(speed > 0.98, "{cost}: {speed}");
+            assert!(drafted < 300, "{cost}: {drafted}");
+        }
+    }
+
+    #[test]
+    fn drafts_that_pay_are_never_stopped() {
+        assert_eq!(speed(1.5, |step| step % 2, 1000).1, 1000);
+        assert_eq!(speed(2.0, |_| 3, 1000).1, 1000);
+    }
+
+    #[test]
+    fn text_that_turns_bad_is_left_and_text_that_turns_good_is_found() {
+        let (_, bad) = speed(1.5, |step| if step < 1000 { 3 } else { 0 }, 2000);
+        // One in a hundred of some 5000 tokens may be lost, at half a step each, and the gain that is remembered.
+        assert!((1000..1150).contains(&bad), "{bad}");
+        let (_, good) = speed(1.5, |step| if step < 1000 { 0 } else { 3 }, 4000);
+        assert!(good > 2500, "{good}");
+    }
+}

@@ -1,0 +1,292 @@
+//! A few threads that stand ready for very short work.
+//!
+//! A decode step is some thirty products of 2 to 200 microseconds, one after the other. Handing each to a general thread pool costs
+//! about as much as it saves. Here helpers wait in a loop for some hundred microseconds after their last work before they go to sleep, and the leader does
+//! the work itself while helpers take from it what they can: it waits for a helper only to finish a piece that the
+//! helper has begun. A helper that the system puts aside in the middle of a piece (another program uses its core) holds the leader up,
+//! so after such a wait the leader works alone for some time, and helpers sleep: the loss stays within a few percent.
+
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// Multiply-adds worth handing to others: below this, one thread is done before another has noticed.
+pub const WORTHWHILE: usize = 1 << 16;
+/// Turns of the waiting loop before a helper sleeps: some hundred microseconds.
+const PATIENCE: usize = 20_000;
+
+/// Turns of the leader's waiting loop before it looks at a clock.
+const PIECE: u64 = 2_000;
+/// A longer wait for a helper shows that its core was needed elsewhere: pieces last some ten microseconds.
+const HELD_UP: Duration = Duration::from_micros(200);
+/// The leader then works alone for so many times the wait, and twice as many each time that it is held up again soon.
+const REST: (u32, u32) = (4, 256);
+const SOON: Duration = Duration::from_millis(50);
+
+/// Runs `task(0)` to `task(tasks - 1)`, each once, in no fixed order, on the calling thread and as many others as its rayon pool
+/// has. `work` is the number of multiply-adds of all tasks together. If the team is at work already, the calling thread does everything.
+///
+/// # Panics
+/// If a task panics.
+pub fn run(tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
+    let threads = if work < WORTHWHILE || tasks < 2 { 1 } else { rayon::current_num_threads() };
+    static TEAM: OnceLock<Team> = OnceLock::new();
+    if threads < 2 || !TEAM.get_or_init(|| Team::new(threads - 1)).lead(tasks, threads - 1, &task) {
+        (0..tasks).for_each(task);
+    }
+}
+
+/// What is to be done: a borrowed closure whose lifetime the leader guards.
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const (dyn Fn(usize) + Sync + 'static),
+    tasks: usize,
+    helpers: usize,
+}
+
+/// A cache line of its own, so that threads that write one value do not slow those that read another.
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Shared {
+    job: UnsafeCell<Option<Job>>,
+    /// Odd while a job is open.
+    epoch: Line<AtomicUsize>,
+    /// The next task.
+    next: Line<AtomicUsize>,
+    /// Helpers that may be looking at the job.
+    inside: Line<AtomicUsize>,
+    asleep: Line<AtomicUsize>,
+    led: AtomicBool,
+    panicked: AtomicBool,
+    /// Until when the leader works alone, in nanoseconds after `started`.
+    resting: AtomicU64,
+    /// How many times the wait it last did.
+    rest: AtomicU32,
+    started: Instant,
+}
+// SAFETY: `job` is written by the leader alone, while no job is open and no helper is inside; helpers read it while they are
+// inside and have seen the epoch of an open job.
+unsafe impl Sync for Shared {}
+// SAFETY: the closure behind the pointer is `Sync`, and the leader outlives every use of it.
+unsafe impl Send for Shared {}
+
+struct Team {
+    shared: &'static Shared,
+    helpers: Vec<Thread>,
+}
+
+impl Team {
+    /// Starts helpers; fewer than asked for where the system has no threads left. They live as long as the process.
+    fn new(helpers: usize) -> Self {
+        let shared: &'static Shared = Box::leak(Box::new(Shared {
+            job: UnsafeCell::new(None),
+            epoch: Line(AtomicUsize::new(0)),
+            next: Line(AtomicUsize::new(0)),
+            inside: Line(AtomicUsize::new(0)),
+            asleep: Line(AtomicUsize::new(0)),
+            led: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+            resting: AtomicU64::new(0),
+            rest: AtomicU32::new(0),
+            started: Instant::now(),
+        }));
+        let start = |index: usize| {
+            let builder = std::thread::Builder::new().name(format!("gorgon-{index}"));
+            builder.spawn(move || shared.help(index)).ok().map(|handle| handle.thread().clone())
+        };
+        Self { shared, helpers: (0..helpers).map_while(start).collect() }
+    }
+
+    /// Runs a job with at most `helpers` helpers; false if another one is being run or helpers rest.
+    fn lead(&self, tasks: usize, helpers: usize, task: &(dyn Fn(usize) + Sync)) -> bool {
+        let shared = self.shared;
+        if shared.is_resting() || shared.led.swap(true, SeqCst) {
+            return false;
+        }
+        let open = Open { shared };
+        let task: *const (dyn Fn(usize) + Sync + '_) = task;
+        // SAFETY: only the lifetime changes. `Open` closes the job and waits for helpers before this function returns or
+        // unwinds, so nobody uses the pointer after the borrow. No helper is inside, since the last job was closed that way.
+        unsafe {
+            let task = std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(task);
+            *shared.job.get() = Some(Job { task, tasks, helpers });
+        }
+        shared.next.0.store(0, SeqCst);
+        shared.epoch.0.fetch_add(1, SeqCst);
+        if shared.asleep.0.load(SeqCst) > 0 {
+            self.helpers.iter().take(helpers).for_each(Thread::unpark);
+        }
+        // SAFETY: the closure is borrowed for this call.
+        shared.take_tasks(tasks, unsafe { &*task });
+        drop(open);
+        assert!(!shared.panicked.swap(false, SeqCst), "a task of the team panicked");
+        true
+    }
+}
+
+/// An open job: closed when dropped, and then no helper is inside.
+struct Open {
+    shared: &'static Shared,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let shared = self.shared;
+        if shared.epoch.0.load(SeqCst) % 2 == 1 {
+            shared.epoch.0.fetch_add(1, SeqCst);
+        }
+        // A helper that enters from here on sees that the job is closed; one that entered before is waited for.
+        let waited = wait_until(|| shared.inside.0.load(SeqCst) == 0);
+        if waited > HELD_UP {
+            shared.rest_after(waited);
+        }
+        shared.led.store(false, SeqCst);
+    }
+}
+
+impl Shared {
+    fn is_resting(&self) -> bool {
+        let until = self.resting.load(SeqCst);
+        until > 0 && (self.started.elapsed().as_nanos() as u64) < until
+    }
+
+    fn rest_after(&self, waited: Duration) {
+        let now = self.started.elapsed();
+        let worked = now.saturating_sub(Duration::from_nanos(self.resting.load(SeqCst)));
+        let again = worked < SOON + waited;
+        let times = if again { (2 * self.rest.load(SeqCst)).clamp(REST.0, REST.1) } else { REST.0 };
+        self.rest.store(times, SeqCst);
+        let until = now + (waited * times).min(Duration::from_secs(1));
+        self.resting.store(until.as_nanos() as u64, SeqCst);
+    }
+
+    fn take_tasks(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        loop {
+            let index = self.next.0.fetch_add(1, SeqCst);
+            if index >= tasks {
+                return;
+            }
+            task(index);
+        }
+    }
+
+    /// A helper's life.
+    fn help(&self, helper: usize) {
+        let mut seen = 0;
+        loop {
+            seen = self.wait_for_job(seen);
+            self.inside.0.fetch_add(1, SeqCst);
+            if self.epoch.0.load(SeqCst) == seen {
+                // SAFETY: the job was open after this helper was counted as inside, so the leader waits for it before it touches the
+                // job or lets go of the closure.
+                let work = unsafe { (*self.job.get()).map(|job| (job, &*job.task)) };
+                if let Some((job, task)) = work.filter(|(job, _)| helper < job.helpers) {
+                    let done = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job.tasks, task)));
+                    if done.is_err() {
+                        self.panicked.store(true, SeqCst);
+                    }
+                }
+            }
+            self.inside.0.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// The epoch of an open job other than `seen`.
+    fn wait_for_job(&self, seen: usize) -> usize {
+        loop {
+            for _ in 0..PATIENCE {
+                let epoch = self.epoch.0.load(SeqCst);
+                if epoch != seen && epoch % 2 == 1 {
+                    return epoch;
+                }
+                std::hint::spin_loop();
+            }
+            self.asleep.0.fetch_add(1, SeqCst);
+            // A job that was opened before the leader could see this helper asleep is found here.
+            let epoch = self.epoch.0.load(SeqCst);
+            if epoch == seen || epoch.is_multiple_of(2) {
+                std::thread::park();
+            }
+            self.asleep.0.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Waits for something that is about to happen, and tells how long beyond the time of a piece.
+fn wait_until(done: impl Fn() -> bool) -> Duration {
+    let mut started = None;
+    for turn in 0u64.. {
+        if done() {
+            break;
+        }
+        if turn == PIECE {
+            started = Some(Instant::now());
+        }
+        // If it does not happen, the core may be needed to make it happen.
+        if turn % PIECE == PIECE - 1 { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+    started.map_or(Duration::ZERO, |started| started.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn every_task_runs_once() {
+        for round in 0..2000 {
+            let tasks = round % 37;
+            let counts: Vec<AtomicU64> = (0..tasks).map(|_| AtomicU64::new(0)).collect();
+            run(tasks, WORTHWHILE, |index| {
+                counts[index].fetch_add(1, SeqCst);
+            });
+            assert!(counts.iter().all(|count| count.load(SeqCst) == 1), "{counts:?}");
+            if round % 500 == 0 {
+                // Long enough for the helpers to fall asleep.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    #[test]
+    fn leaders_do_not_wait_for_each_other() {
+        let total = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        run(16, WORTHWHILE, |index| {
+                            total.fetch_add(index as u64, SeqCst);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.load(SeqCst), 4 * 500 * 120);
+        // A task may lead in turn: it then works alone.
+        run(4, WORTHWHILE, |_| {
+            run(4, WORTHWHILE, |_| {
+                total.fetch_add(1, SeqCst);
+            });
+        });
+        assert_eq!(total.load(SeqCst), 4 * 500 * 120 + 16);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_leader_and_the_team_goes_on() {
+        for _ in 0..50 {
+            let panics = catch_unwind(|| run(8, WORTHWHILE, |index| assert!(index != 5, "planned")));
+            assert!(panics.is_err());
+            let sum = AtomicU64::new(0);
+            run(8, WORTHWHILE, |index| {
+                sum.fetch_add(index as u64, SeqCst);
+            });
+            assert_eq!(sum.load(SeqCst), 28);
+        }
+    }
+}

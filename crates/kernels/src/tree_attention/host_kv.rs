@@ -1,0 +1,140 @@
+//! The cache of one layer on the CPU.
+
+use crate::lanes;
+
+/// Slots whose keys lie together, dimension by dimension, so that their scores are computed side by side.
+pub(super) const SLOTS: usize = lanes::LANES;
+
+/// One layer's cached keys and values on the CPU: values `[kv_heads][capacity][head_dim]`, keys in blocks of sixteen slots,
+/// `[kv_heads][capacity / 16][head_dim][16]`.
+#[derive(Clone, Debug)]
+pub struct HostKv {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    capacity: usize,
+    head_dim: usize,
+}
+
+impl HostKv {
+    /// Room for `capacity` positions.
+    pub fn new(kv_heads: usize, capacity: usize, head_dim: usize) -> Self {
+        let capacity = capacity.next_multiple_of(SLOTS);
+        let size = kv_heads * capacity * head_dim;
+        Self { keys: vec![0.0; size], values: vec![0.0; size], capacity, head_dim }
+    }
+
+    /// Where a slot's value begins.
+    fn at(&self, kv_head: usize, slot: usize) -> usize {
+        (kv_head * self.capacity + slot) * self.head_dim
+    }
+
+    /// Where the first dimension of a slot's key is; the others follow at distances of [`SLOTS`].
+    fn key_at(&self, kv_head: usize, slot: usize) -> usize {
+        self.at(kv_head, slot / SLOTS * SLOTS) + slot % SLOTS
+    }
+
+    /// Positions that fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// All keys of a head, `[capacity / 16][head_dim][16]`.
+    pub(super) fn keys_of(&self, kv_head: usize) -> &[f32] {
+        &self.keys[self.at(kv_head, 0)..self.at(kv_head + 1, 0)]
+    }
+
+    /// All values of a head, `[capacity][head_dim]`.
+    pub(super) fn values_of(&self, kv_head: usize) -> &[f32] {
+        &self.values[self.at(kv_head, 0)..self.at(kv_head + 1, 0)]
+    }
+
+    /// The key of one head and slot.
+    pub fn key(&self, kv_head: usize, slot: usize) -> Vec<f32> {
+        self.keys[self.key_at(kv_head, slot)..].iter().step_by(SLOTS).take(self.head_dim).copied().collect()
+    }
+
+    /// The value of one head and slot.
+    pub fn value(&self, kv_head: usize, slot: usize) -> &[f32] {
+        &self.values[self.at(kv_head, slot)..][..self.head_dim]
+    }
+
+    /// Writes one position's keys and values, `[kv_heads · head_dim]` each.
+    pub fn write(&mut self, slot: usize, keys: &[f32], values: &[f32]) {
+        for (head, (k, v)) in keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim)).enumerate() {
+            let (key, value) = (self.key_at(head, slot), self.at(head, slot));
+            for (to, &from) in self.keys[key..].iter_mut().step_by(SLOTS).zip(k) {
+                *to = from;
+            }
+            self.values[value..value + self.head_dim].copy_from_slice(v);
+        }
+    }
+
+    /// The same contents with room for `capacity` positions, which is no less than now.
+    pub fn grown(&self, capacity: usize) -> Self {
+        let kv_heads = self.keys.len() / (self.capacity * self.head_dim).max(1);
+        let mut grown = Self::new(kv_heads, capacity, self.head_dim);
+        // Both layouts are one run per head, in the order of slots.
+        let (old, new) = (self.at(1, 0), grown.at(1, 0));
+        for head in 0..kv_heads {
+            grown.keys[head * new..][..old].copy_from_slice(&self.keys[head * old..][..old]);
+            grown.values[head * new..][..old].copy_from_slice(&self.values[head * old..][..old]);
+        }
+        grown
+    }
+
+    /// Copies slot `from` over slot `to` in every head.
+    pub fn move_slot(&mut self, from: usize, to: usize) {
+        if from == to {
+            return;
+        }
+        for head in 0..self.keys.len() / (self.capacity * self.head_dim) {
+            let (value, to_value) = (self.at(head, from), self.at(head, to));
+            self.values.copy_within(value..value + self.head_dim, to_value);
+            let (key, to_key) = (self.key_at(head, from), self.key_at(head, to));
+            for i in (0..self.head_dim * SLOTS).step_by(SLOTS) {
+                self.keys[to_key + i] = self.keys[key + i];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(slot: usize, width: usize) -> Vec<f32> {
+        (0..width).map(|i| (slot * 100 + i) as f32).collect()
+    }
+
+    #[test]
+    fn a_grown_cache_has_the_same_contents() {
+        let (mut kv, width) = (HostKv::new(2, 20, 6), 12);
+        (0..20).for_each(|slot| kv.write(slot, &values(slot, width), &values(slot + 50, width)));
+        let mut grown = kv.grown(50);
+        grown.write(49, &values(7, width), &values(8, width));
+        for (head, slot) in (0..2).flat_map(|head| (0..20).map(move |slot| (head, slot))) {
+            assert_eq!((grown.key(head, slot), grown.value(head, slot)), (kv.key(head, slot), kv.value(head, slot)));
+        }
+        assert!(grown.capacity() >= 50 && grown.key(1, 49) == values(7, width)[6..]);
+    }
+
+    #[test]
+    fn moved_slots_keep_their_contents() {
+        for head_dim in [4, 16, 21] {
+            let mut kv = HostKv::new(2, 40, head_dim);
+            let width = 2 * head_dim;
+            (0..40).for_each(|slot| kv.write(slot, &values(slot, width), &values(slot + 50, width)));
+            for (from, to) in [(39, 2), (3, 3), (5, 17)] {
+                kv.move_slot(from, to);
+                for head in 0..2 {
+                    let part = head * head_dim..(head + 1) * head_dim;
+                    for slot in [from, to] {
+                        assert_eq!(kv.key(head, slot), values(from, width)[part.clone()]);
+                        assert_eq!(kv.value(head, slot), &values(from + 50, width)[part.clone()]);
+                    }
+                    assert_eq!(kv.key(head, 18), values(18, width)[part.clone()]);
+                }
+            }
+        }
+    }
+}
