@@ -1,10 +1,10 @@
 //! The command line as it is typed.
 
 use crate::commands::drafting::DrafterChoice;
+use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
-use gorgon_draft::medusa::MedusaTarget;
 use gorgon_model::device::{DeviceChoice, FloatFormat};
 use std::path::PathBuf;
 
@@ -121,12 +121,13 @@ pub struct Draft {
     /// A folder of draft heads, or the run folder of a training.
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, ngram:N (prompt lookup, needs no heads),
-    /// oracle:R1,R2,….
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, eagle, ngram:N (prompt lookup,
+    /// needs no heads), oracle:R1,R2,….
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
     /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or
-    /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for ngram chain:8].
+    /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for EAGLE dynamic:60,5,10, for ngram
+    /// chain:8].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
 }
@@ -392,9 +393,9 @@ pub struct Export {
     /// The run folder of a training, or a folder of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi or vllm-medusa.
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa or eagle.
     #[arg(long, value_name = "FORMAT")]
-    pub to: MedusaTarget,
+    pub to: ExportFormat,
     /// The folder to write; it must not hold anything yet.
     #[arg(value_name = "OUT")]
     pub out: PathBuf,

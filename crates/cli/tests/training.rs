@@ -108,7 +108,7 @@ fn wrong_configs_are_refused_in_a_line() {
         ("training.warmup=2", "warmup"),
         ("training.max_tokens=2", "label"),
         ("held_out=1.5", "held_out"),
-        ("method=\"eagle\"", "eagle"),
+        ("method=\"no-such\"", "no-such"),
         ("medusa.typo=1", "typo"),
     ] {
         refused(&["train", "-c", &train, given], &[word]);

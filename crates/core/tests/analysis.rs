@@ -59,7 +59,7 @@ proptest! {
     #[test]
     fn trees_agree_with_shapes(rows in prop::collection::vec(prop::collection::vec(0.0..=0.1, 10), 4)) {
         let accuracies = HeadAccuracies::new(rows.clone()).unwrap();
-        for published in PublishedTree::ALL {
+        for published in PublishedTree::MEDUSA {
             let shape = published.shape();
             let tree = TokenTree::from_parts(vec![0; shape.len()], shape.parents().to_vec()).unwrap();
             let given_parent = |path: &Vec<usize>| rows[path.len() - 1][path[path.len() - 1]];

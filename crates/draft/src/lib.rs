@@ -4,9 +4,11 @@
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
 pub mod drafter;
+pub mod eagle;
 pub mod fallback;
 pub mod folder;
 pub mod format;
 pub mod medusa;
 pub mod ngram;
 pub mod oracle;
+mod published;

@@ -20,6 +20,7 @@ pub mod rope;
 pub mod segment_attention;
 pub mod softmax;
 pub mod team;
+pub mod top_rows;
 pub mod tree_attention;
 
 pub use isa::Isa;

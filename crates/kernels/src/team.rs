@@ -208,7 +208,7 @@ impl Shared {
             self.asleep.0.fetch_add(1, SeqCst);
             // A job that was opened before the leader could see this helper asleep is found here.
             let epoch = self.epoch.0.load(SeqCst);
-            if epoch == seen || epoch % 2 == 0 {
+            if epoch == seen || epoch.is_multiple_of(2) {
                 std::thread::park();
             }
             self.asleep.0.fetch_sub(1, SeqCst);

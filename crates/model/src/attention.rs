@@ -51,7 +51,7 @@ impl<'a> Pass<'a> {
             let values: Vec<f32> = (0..rows).flat_map(at).copied().collect();
             Tensor::<2>::from_data(TensorData::new(values, [rows, rope.half()]), device)
         };
-        let slots = (prefix + rows).next_multiple_of(SLOT_BUCKET).min(capacity);
+        let slots = (prefix + visible.in_flight()).next_multiple_of(SLOT_BUCKET).min(capacity);
         let mut masks: Vec<(Option<usize>, Tensor<2>)> = vec![];
         for &window in &config.windows {
             if masks.iter().all(|(known, _)| *known != window) {
@@ -60,6 +60,11 @@ impl<'a> Pass<'a> {
         }
         let (cos, sin) = (angles(false), angles(true));
         Self { on_device: Some(DevicePass { cos, sin, slots, masks }), ..pass }
+    }
+
+    /// The slot of the first row.
+    fn first_slot(&self) -> usize {
+        self.prefix + self.visible.first()
     }
 
     /// The position id of a row.
@@ -175,6 +180,7 @@ impl Attention {
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
         let mut queries = vec![0f32; out.len()];
         let mut keys = vec![0f32; kv_width];
+        let first = pass.first_slot();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -192,13 +198,13 @@ impl Attention {
             let (cos, sin) = pass.rope.at(pass.position(row));
             rope::rotate_heads(isa, query, d, cos, sin);
             rope::rotate_heads(isa, &mut keys, d, cos, sin);
-            kv.write(pass.prefix + row, &keys, v);
+            kv.write(first + row, &keys, v);
         }
         tree_attention::attend_rows(isa, spec, &queries, kv, pass.prefix, pass.visible, out);
     }
 
     fn mix_on_device(&self, qkv: Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
-        let (prefix, Some(pass), LayerKv::Device { keys, values }) = (pass.prefix, &pass.on_device, kv) else {
+        let (first, Some(pass), LayerKv::Device { keys, values }) = (pass.first_slot(), &pass.on_device, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let spec = &self.spec;
@@ -214,8 +220,8 @@ impl Attention {
             k = norm::rms_norm(&k, k_norm, self.norm_eps);
         }
         q = rope::rotate(q, &pass.cos, &pass.sin);
-        write_rows(keys, rope::rotate(k, &pass.cos, &pass.sin), prefix);
-        write_rows(values, v, prefix);
+        write_rows(keys, rope::rotate(k, &pass.cos, &pass.sin), first);
+        write_rows(values, v, first);
         let mask = pass.masks.iter().find(|(window, _)| *window == spec.window).map(|(_, mask)| mask);
         let mask = mask.expect("a pass has a mask for every window of its config");
         let seen = |cache: &Tensor<4>| cache.clone().narrow(2, 0, pass.slots);

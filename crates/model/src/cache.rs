@@ -120,6 +120,41 @@ impl KvCache {
         Ok(())
     }
 
+    /// Opens room for `rows` more rows in flight, beside those that are.
+    ///
+    /// # Errors
+    /// When the cache is full.
+    pub fn widen(&mut self, rows: usize) -> Result<(), CacheError> {
+        let open = self.reserved.take().unwrap_or(0);
+        let widened = self.reserve(open + rows);
+        if widened.is_err() {
+            self.reserved = Some(open).filter(|&open| open > 0);
+        }
+        widened
+    }
+
+    /// Makes room for `rows` more rows: a cache that is too small for them is replaced by one of at least twice its size,
+    /// committed rows and rows in flight included. `config` is the one it was made for.
+    pub fn make_room(&mut self, rows: usize, config: &ModelConfig) {
+        let needed = self.committed + self.reserved.unwrap_or(0) + rows;
+        if needed <= self.capacity {
+            return;
+        }
+        let mut grown = Self::new(config, &self.compute, needed.max(2 * self.capacity));
+        for (to, from) in grown.layers.iter_mut().zip(&self.layers) {
+            match (to, from) {
+                (LayerKv::Host(to), LayerKv::Host(from)) => *to = from.grown(grown.capacity),
+                (LayerKv::Device { keys, values }, LayerKv::Device { keys: old_keys, values: old_values }) => {
+                    write_rows(keys, old_keys.clone(), 0);
+                    write_rows(values, old_values.clone(), 0);
+                }
+                _ => unreachable!("both are caches of one device"),
+            }
+        }
+        (grown.committed, grown.reserved) = (self.committed, self.reserved);
+        *self = grown;
+    }
+
     /// Keeps the rows of `path` (row numbers within the reservation, increasing), gathered to be contiguous, and drops
     /// the others.
     ///
@@ -189,7 +224,7 @@ mod tests {
     use crate::device::FloatFormat;
     use crate::random::LlamaShape;
 
-    fn cache(capacity: usize) -> KvCache {
+    fn config() -> ModelConfig {
         let shape = LlamaShape {
             hidden_size: 8,
             intermediate_size: 8,
@@ -199,8 +234,11 @@ mod tests {
             vocab_size: 300,
             max_positions: 64,
         };
-        let config = ModelConfig::from_json(&shape.config(FloatFormat::F32)).unwrap();
-        KvCache::new(&config, &Compute::cpu(FloatFormat::F32), capacity)
+        ModelConfig::from_json(&shape.config(FloatFormat::F32)).unwrap()
+    }
+
+    fn cache(capacity: usize) -> KvCache {
+        KvCache::new(&config(), &Compute::cpu(FloatFormat::F32), capacity)
     }
 
     #[test]
@@ -215,6 +253,26 @@ mod tests {
         assert_eq!((cache.len(), cache.reserved()), (3, None));
         cache.truncate(1);
         assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn room_is_made_and_reservations_are_widened() {
+        let mut cache = cache(4);
+        cache.reserve(2).unwrap();
+        cache.commit(&[0, 1]).unwrap();
+        cache.widen(2).unwrap();
+        assert_eq!(cache.reserved(), Some(2));
+        assert_eq!(cache.widen(1), Err(CacheError::Full { committed: 2, asked: 3, capacity: 4 }));
+        assert_eq!(cache.reserved(), Some(2));
+        if let LayerKv::Host(kv) = &mut cache.layers[0] {
+            kv.write(3, &[7.0; 4], &[8.0; 4]);
+        }
+        cache.make_room(1, &config());
+        assert_eq!((cache.len(), cache.reserved(), cache.capacity()), (2, Some(2), 8));
+        cache.widen(1).unwrap();
+        let LayerKv::Host(kv) = &cache.layers[0] else { panic!("a CPU cache") };
+        assert_eq!((kv.key(0, 3), kv.value(0, 3)), (vec![7.0; 4], &[8.0; 4][..]));
+        assert_eq!(kv.key(0, 4), [0.0; 4]);
     }
 
     #[test]

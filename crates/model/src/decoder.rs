@@ -1,12 +1,12 @@
 //! The one decoder, for every supported architecture.
 
-use crate::attention::{Attention, Pass};
+use crate::attention::Pass;
 use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::{ConfigError, ModelConfig};
 use crate::device::Compute;
+use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
-use crate::mlp::FeedForward;
 use crate::taps::Taps;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
@@ -71,43 +71,6 @@ pub struct Decoder {
     lm_head: Linear,
 }
 
-#[derive(Debug)]
-struct Layer {
-    input_norm: Tensor<1>,
-    attention: Attention,
-    post_attention_norm: Option<Tensor<1>>,
-    pre_mlp_norm: Tensor<1>,
-    feed_forward: FeedForward,
-    post_mlp_norm: Option<Tensor<1>>,
-}
-
-impl Layer {
-    fn load(loader: &Loader<'_>, config: &ModelConfig, layer: usize) -> Result<Self, WeightsError> {
-        let names = LayerNames::new(config, layer);
-        let norm = |name: &str| loader.norm(name, config.norm_plus_one);
-        let post = |name: &str| if config.post_norms { norm(name).map(Some) } else { Ok(None) };
-        Ok(Self {
-            input_norm: norm(&names.input_norm)?,
-            attention: Attention::load(loader, config, &names, layer)?,
-            post_attention_norm: post(&names.post_attention_norm)?,
-            pre_mlp_norm: norm(&names.pre_mlp_norm)?,
-            feed_forward: FeedForward::load(loader, config, &names)?,
-            post_mlp_norm: post(&names.post_mlp_norm)?,
-        })
-    }
-
-    fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        let post = |y: Tensor<3>, weight: &Option<Tensor<1>>| match weight {
-            Some(weight) => norm::rms_norm(&y, weight, eps),
-            None => y,
-        };
-        let attended = self.attention.forward(&norm::rms_norm(&x, &self.input_norm, eps), passes, kvs);
-        let x = x + post(attended, &self.post_attention_norm);
-        let fed = self.feed_forward.forward(&norm::rms_norm(&x, &self.pre_mlp_norm, eps));
-        x + post(fed, &self.post_mlp_norm)
-    }
-}
-
 impl Decoder {
     /// Loads config and weights from a model folder.
     ///
@@ -136,7 +99,9 @@ impl Decoder {
             true => Linear::shared(embedding.weight()),
             false => loader.linear(&["lm_head".to_owned()], false)?,
         };
-        let layers = (0..config.layers).map(|i| Layer::load(&loader, &config, i)).collect::<Result<_, _>>()?;
+        let layers = (0..config.layers)
+            .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
+            .collect::<Result<_, _>>()?;
         let final_norm = loader.norm(layout::FINAL_NORM, config.norm_plus_one)?;
         Ok(Self { config, compute: compute.clone(), embedding, layers, final_norm, lm_head })
     }
@@ -153,13 +118,24 @@ impl Decoder {
 
     /// Bytes of weights that one decode step reads: all but the embedding rows it does not look up.
     pub fn bytes_per_step(&self) -> usize {
-        let layers = self.layers.iter().map(|layer| layer.attention.bytes() + layer.feed_forward.bytes());
-        self.lm_head.bytes() + layers.sum::<usize>()
+        self.lm_head.bytes() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
     /// A cache for one sequence of at most `capacity` tokens.
     pub fn new_cache(&self, capacity: usize) -> KvCache {
         KvCache::new(&self.config, &self.compute, capacity.min(self.config.max_positions))
+    }
+
+    /// The embeddings of tokens, as the first layer reads them.
+    ///
+    /// # Shapes
+    /// Result `[1, tokens, d]`.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary.
+    pub fn embed(&self, tokens: &[Token]) -> Result<Tensor<3>, ModelError> {
+        self.check_tokens(tokens)?;
+        Ok(self.embedding.look_up(tokens, self.compute.device()))
     }
 
     /// Fails if a token is outside the vocabulary.
@@ -201,7 +177,7 @@ impl Decoder {
         let mut tokens = vec![];
         for rows in batch.iter() {
             self.check_tokens(rows.tokens)?;
-            if rows.cache.reserved() != Some(rows.tokens.len()) || rows.visible.rows() != rows.tokens.len() {
+            if rows.cache.reserved() != Some(rows.visible.in_flight()) || rows.visible.rows() != rows.tokens.len() {
                 return Err(CacheError::NotReserved.into());
             }
             tokens.extend_from_slice(rows.tokens);

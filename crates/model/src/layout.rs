@@ -48,7 +48,11 @@ pub struct MlpNames {
 impl LayerNames {
     /// The names in layer `layer`, without `.weight` and `.bias` for projections, with `.weight` for norms.
     pub fn new(config: &ModelConfig, layer: usize) -> Self {
-        let prefix = format!("model.layers.{layer}.");
+        Self::with_prefix(config, &format!("model.layers.{layer}."))
+    }
+
+    /// The names of a layer whose tensors' names all start with `prefix`, its last dot included.
+    pub fn with_prefix(config: &ModelConfig, prefix: &str) -> Self {
         let name = |suffix: &str| format!("{prefix}{suffix}");
         let names = |list: &[&str]| list.iter().map(|suffix| name(suffix)).collect::<Vec<_>>();
         let (qkv, gate_up) = if config.fused_projections {

@@ -8,6 +8,7 @@ pub mod decoder;
 pub mod device;
 pub mod file;
 pub mod hub;
+pub mod layer;
 pub mod layout;
 pub mod linear;
 mod mlp;

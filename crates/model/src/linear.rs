@@ -73,7 +73,7 @@ pub struct Embedding {
 
 impl Embedding {
     /// A table over `weight [vocab, d]` whose rows are multiplied by `scale`.
-    pub(crate) fn new(weight: Weight, scale: f32) -> Self {
+    pub fn new(weight: Weight, scale: f32) -> Self {
         Self { weight, scale }
     }
 

@@ -1,11 +1,15 @@
 //! What the config files of training say.
 
+mod pretrain;
+
+pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
+
 use crate::error::TrainError;
 use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
+use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::medusa::MedusaConfig;
-use gorgon_model::random::LlamaShape;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -23,8 +27,8 @@ pub struct Training {
     pub batch_tokens: usize,
     /// Longest conversation; what is beyond is cut off.
     pub max_tokens: usize,
-    /// Highest learning rate.
-    pub learning_rate: f64,
+    /// Highest learning rate; the method's own where there is none.
+    pub learning_rate: Option<f64>,
     /// Share of the steps over which the learning rate rises.
     pub warmup: f64,
     /// Last learning rate, relative to the highest.
@@ -39,8 +43,8 @@ pub struct Training {
     pub weight_decay: f64,
     /// Muon's learning rate relative to `learning_rate`.
     pub muon_factor: f64,
-    /// Bound on the global norm of the gradients.
-    pub clip_norm: f64,
+    /// Bound on the global norm of the gradients; the method's own where there is none.
+    pub clip_norm: Option<f64>,
     /// Steps between reports.
     pub log_every: u64,
     /// Steps between evaluations.
@@ -59,7 +63,7 @@ impl Default for Training {
             batches_per_step: 2,
             batch_tokens: 2048,
             max_tokens: 2048,
-            learning_rate: 1e-3,
+            learning_rate: None,
             warmup: 0.05,
             floor: 0.0,
             optimizer: "adamw".into(),
@@ -67,7 +71,7 @@ impl Default for Training {
             epsilon: 1e-8,
             weight_decay: 0.0,
             muon_factor: 10.0,
-            clip_norm: 1.0,
+            clip_norm: None,
             log_every: 10,
             eval_every: 100,
             save_every: 100,
@@ -76,7 +80,21 @@ impl Default for Training {
     }
 }
 
+/// Highest learning rate and bound on the gradients' norm where nothing else is said.
+const RATES: (f64, f64) = (1e-3, 1.0);
+
 impl Training {
+    /// The same with a learning rate and a bound on the gradients' norm.
+    #[must_use]
+    pub fn with_rates(self, (learning_rate, clip_norm): (f64, f64)) -> Self {
+        let learning_rate = Some(self.learning_rate.unwrap_or(learning_rate));
+        Self { learning_rate, clip_norm: Some(self.clip_norm.unwrap_or(clip_norm)), ..self }
+    }
+
+    fn rates(&self) -> (f64, f64) {
+        (self.learning_rate.unwrap_or(RATES.0), self.clip_norm.unwrap_or(RATES.1))
+    }
+
     /// Fails on settings that cannot be.
     ///
     /// # Errors
@@ -85,8 +103,8 @@ impl Training {
         let bad = |key: &str, value: String, reason: &str| {
             Err(TrainError::Setting { key: format!("training.{key}"), value, reason: reason.into() })
         };
-        let positive =
-            [("learning_rate", self.learning_rate), ("clip_norm", self.clip_norm), ("epsilon", self.epsilon)];
+        let (learning_rate, clip_norm) = self.rates();
+        let positive = [("learning_rate", learning_rate), ("clip_norm", clip_norm), ("epsilon", self.epsilon)];
         if let Some((key, value)) = positive.into_iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
             return bad(key, value.to_string(), "it has to be a number above 0");
         }
@@ -147,9 +165,9 @@ impl Training {
             ..Optimizer::default()
         };
         Ok(FitSettings {
-            schedule: Schedule { peak: self.learning_rate, warmup_steps, steps, floor: self.floor },
+            schedule: Schedule { peak: self.rates().0, warmup_steps, steps, floor: self.floor },
             optimizer,
-            clip_norm: self.clip_norm,
+            clip_norm: self.rates().1,
             log_every: self.log_every.max(1),
             eval_every: self.eval_every,
             save_every: self.save_every,
@@ -159,34 +177,11 @@ impl Training {
     }
 }
 
-/// The config of `gorgon pretrain`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct PretrainConfig {
-    /// Seed of weights and order.
-    #[serde(default)]
-    pub seed: u64,
-    /// Where the finished model goes.
-    pub out: PathBuf,
-    /// Where run folders are made.
-    #[serde(default = "checkpoints")]
-    pub runs: PathBuf,
-    /// The conversations.
-    pub data: Corpus,
-    /// The tokenizer.
-    pub tokenizer: Vocabulary,
-    /// The network.
-    pub model: Shape,
-    /// The fitting.
-    #[serde(default)]
-    pub training: Training,
-}
-
 /// The config of `gorgon train`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa`.
+    /// What is trained: `medusa` or `eagle`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -219,9 +214,12 @@ pub struct TrainConfig {
     /// Rows of logits in memory at once.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
-    /// The heads.
+    /// Medusa heads.
     #[serde(default)]
     pub medusa: MedusaConfig,
+    /// An EAGLE draft layer.
+    #[serde(default)]
+    pub eagle: EagleConfig,
     /// The fitting.
     #[serde(default)]
     pub training: Training,
@@ -233,6 +231,8 @@ pub struct TrainConfig {
 pub enum HeadMethod {
     /// Medusa-1: heads on a frozen backbone.
     Medusa,
+    /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
+    Eagle,
 }
 
 impl HeadMethod {
@@ -240,6 +240,15 @@ impl HeadMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::Medusa => "medusa",
+            Self::Eagle => "eagle",
+        }
+    }
+
+    /// Its learning rate and its bound on the gradients' norm; for EAGLE the paper's.
+    fn rates(self) -> (f64, f64) {
+        match self {
+            Self::Medusa => RATES,
+            Self::Eagle => (3e-5, 0.5),
         }
     }
 }
@@ -265,6 +274,12 @@ fn chunk_rows() -> usize {
 }
 
 impl TrainConfig {
+    /// The same with everything said that depends on the method.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        Self { training: self.training.with_rates(self.method.rates()), ..self }
+    }
+
     /// Fails on settings that cannot be.
     ///
     /// # Errors
@@ -272,6 +287,7 @@ impl TrainConfig {
     pub fn check(&self) -> Result<(), TrainError> {
         self.training.check()?;
         self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();
             return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });
@@ -283,88 +299,4 @@ impl TrainConfig {
 /// Where run folders are made unless the config says otherwise.
 pub fn checkpoints() -> PathBuf {
     "checkpoints".into()
-}
-
-/// What a model is fitted to from scratch.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Corpus {
-    /// Dialogues of the synthetic corpus.
-    #[serde(default)]
-    pub synthetic: u64,
-    /// Copying drills: random tokens to be echoed or looked up, from which a small model learns to look back.
-    #[serde(default)]
-    pub drills: u64,
-    /// Files of conversations with answers.
-    #[serde(default)]
-    pub files: Vec<PathBuf>,
-    /// Held-out dialogues for the evaluation.
-    #[serde(default = "held_out")]
-    pub held_out: u64,
-    /// What a prompt's token counts, relative to an answer's.
-    #[serde(default)]
-    pub prompt_weight: f64,
-}
-
-fn held_out() -> u64 {
-    256
-}
-
-/// A tokenizer to train, or to take.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Vocabulary {
-    /// Tokens of a new tokenizer.
-    #[serde(default = "vocabulary_size")]
-    pub size: usize,
-    /// Conversations that it is trained on.
-    #[serde(default = "vocabulary_conversations")]
-    pub conversations: usize,
-    /// A model folder whose tokenizer to take instead.
-    #[serde(default)]
-    pub from: Option<PathBuf>,
-}
-
-fn vocabulary_size() -> usize {
-    4096
-}
-
-fn vocabulary_conversations() -> usize {
-    20_000
-}
-
-/// The network's sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // the names say it
-pub struct Shape {
-    pub hidden_size: usize,
-    pub intermediate_size: usize,
-    pub layers: usize,
-    pub heads: usize,
-    pub kv_heads: usize,
-    pub max_positions: usize,
-}
-
-impl Shape {
-    /// With a vocabulary.
-    ///
-    /// # Errors
-    /// When the sizes do not fit each other.
-    pub fn with_vocabulary(self, vocab_size: usize) -> Result<LlamaShape, TrainError> {
-        let Self { hidden_size, intermediate_size, layers, heads, kv_heads, max_positions } = self;
-        let whole = [hidden_size, intermediate_size, layers, heads, kv_heads, max_positions];
-        let fits = whole.iter().all(|&n| n > 0 && n <= 1 << 20)
-            && hidden_size.is_multiple_of(2 * heads)
-            && heads.is_multiple_of(kv_heads);
-        if !fits {
-            return Err(TrainError::Setting {
-                key: "model".into(),
-                value: format!("{whole:?}"),
-                reason: "all sizes have to be above 0, hidden_size a multiple of 2 heads, heads a multiple of kv_heads"
-                    .into(),
-            });
-        }
-        Ok(LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions })
-    }
 }

@@ -1,9 +1,13 @@
 //! Fitting draft heads to the hidden states of a frozen backbone.
 
+mod conversations;
 mod decoding;
+mod eagle;
 mod features;
 mod walk;
 
+pub use conversations::{Conversations, OnBackbone};
+pub use eagle::EagleFitting;
 pub use features::{FeatureCache, Features};
 pub use walk::{Lengths, Measured, walk};
 
@@ -11,10 +15,11 @@ use crate::error::TrainError;
 use crate::parameters::{Parameter, Role, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_data::pack::Packing;
+use decoding::Decoded;
+use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::render::Example;
-use gorgon_data::shard::Row;
-use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init, MedusaDrafter, MedusaModel};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -24,20 +29,8 @@ pub struct HeadFitting {
     pub heads: Heads,
     /// The backbone's LM head, `[V, d]`.
     pub lm_head: Tensor<2>,
-    /// Where hidden states come from.
-    pub features: Features,
-    /// Conversations to fit to.
-    pub rows: Vec<Row>,
-    /// Conversations to measure on.
-    pub held_out: Vec<Row>,
-    /// Which of them go into which step.
-    pub packing: Packing,
-    /// Where the heads' backbone is, for the checkpoints' config.
-    pub base: String,
-    /// Held-out prompts that are decoded in every evaluation.
-    pub decoded_prompts: usize,
-    /// New tokens of each of them.
-    pub decoded_tokens: usize,
+    /// The conversations.
+    pub data: Conversations,
 }
 
 /// The positions of a conversation at which some head has a label: the last prompt position takes part, since what it
@@ -68,12 +61,12 @@ impl HeadFitting {
         let mut all = vec![HeadLabels::default(); self.heads()];
         let (mut states, mut first) = (vec![], 0);
         for &(held_out, index) in rows {
-            let row = self.row(held_out, index);
+            let row = self.data.row(held_out, index);
             let positions = positions(&row.example, self.heads());
             labels(&row.example, &positions, first, &mut all);
             first += positions.len();
             if !positions.is_empty() {
-                states.push(self.features.states(row, held_out, index, &positions)?);
+                states.push(self.data.features.states(row, held_out, index, &positions)?);
             }
         }
         let d = self.heads.hidden_size;
@@ -85,28 +78,15 @@ impl HeadFitting {
         Ok((states, all))
     }
 
-    /// Computes the states of a micro-batch and drops them: to see how long it takes.
-    ///
-    /// # Errors
-    /// When the backbone fails.
-    pub fn read(&self, batch: &[usize]) -> Result<(), TrainError> {
-        let rows: Vec<(bool, usize)> = batch.iter().map(|&i| (false, i)).collect();
-        self.gather(&rows).map(|_| ())
-    }
-
-    fn row(&self, held_out: bool, index: usize) -> &Row {
-        if held_out { &self.held_out[index] } else { &self.rows[index] }
-    }
-
     /// Ranks of the true tokens at every position of the held-out conversations, by head.
     fn measure(&self, parameters: &[Parameter]) -> Result<Vec<Measured>, TrainError> {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| {
             let (states, labels) = self.gather(&[(true, index)])?;
             let (outputs, _) = self.heads.losses(&weights, &self.lm_head, &states, &labels, None);
-            Ok(Measured { positions: positions(&self.held_out[index].example, self.heads()), labels, outputs })
+            Ok(Measured { positions: positions(&self.data.held_out[index].example, self.heads()), labels, outputs })
         };
-        (0..self.held_out.len()).into_par_iter().map(one).collect()
+        (0..self.data.held_out.len()).into_par_iter().map(one).collect()
     }
 }
 
@@ -133,14 +113,14 @@ impl Objective for HeadFitting {
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
-        Ok(self.packing.step(step))
+        Ok(self.data.packing.step(step))
     }
 
     /// Labels of each head: every head's loss is a mean over its own.
     fn weights(&self, batch: &Self::Batch) -> Vec<f64> {
         let count = |head: usize| {
             let of = |example: &Example| (0..example.ids.len()).filter(|&t| example.counts(head, t)).count();
-            batch.iter().map(|&i| of(&self.rows[i].example)).sum::<usize>() as f64
+            batch.iter().map(|&i| of(&self.data.rows[i].example)).sum::<usize>() as f64
         };
         (0..self.heads()).map(count).collect()
     }
@@ -160,7 +140,7 @@ impl Objective for HeadFitting {
             let right = output.ranks.iter().filter(|&&rank| rank == 0).count();
             counts.push((format!("head{}_top1", head + 1), right as f64, output.ranks.len() as f64));
         }
-        let tokens = batch.iter().map(|&i| self.rows[i].example.ids.len()).sum();
+        let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &labels, &outputs));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
     }
@@ -186,18 +166,61 @@ impl Objective for HeadFitting {
         metrics.insert("top5".into(), json!(top5));
         metrics.insert("length_chain".into(), json!(lengths.chain));
         metrics.insert("length_tree".into(), json!(lengths.tree));
-        if let Some(tau) = self.decode(parameters)? {
-            metrics.insert("tau".into(), json!(tau));
+        if let Some(decoded) = self.decode(parameters)? {
+            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
         }
         Ok(Evaluation { metrics, objective })
     }
 
     fn document(&self) -> Option<Value> {
-        Some(self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.base))
+        Some(self.shape_document())
+    }
+}
+
+impl OnBackbone for HeadFitting {
+    fn data(&self) -> &Conversations {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut Conversations {
+        &mut self.data
+    }
+
+    fn positions(&self, example: &Example) -> Vec<usize> {
+        positions(example, self.heads())
+    }
+
+    fn read(&self, batch: &Vec<usize>) -> Result<(), TrainError> {
+        let rows: Vec<(bool, usize)> = batch.iter().map(|&i| (false, i)).collect();
+        self.gather(&rows).map(|_| ())
+    }
+
+    fn title(&self) -> String {
+        format!("{} heads", self.heads())
+    }
+
+    fn bytes_at_work(&self, tokens: usize) -> usize {
+        let Heads { config, hidden_size, vocab_size, chunk_rows } = &self.heads;
+        let logits = (*chunk_rows).min(tokens) * vocab_size * 4 * 2;
+        logits + tokens * hidden_size * 4 * (3 + 6 * config.blocks)
     }
 }
 
 impl HeadFitting {
+    fn shape_document(&self) -> Value {
+        self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.data.base)
+    }
+
+    /// Greedy decoding of held-out prompts with the tree `mc_sim_7b_63`.
+    fn decode(&self, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
+        let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
+        let tree = FixedTree::new(published.shape().clone());
+        let drafter = |folder: &_, decoder| {
+            Ok(Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder)?)) as Box<dyn Drafter>)
+        };
+        self.data.decode(parameters, &self.shape_document(), drafter, &tree)
+    }
+
     /// The first conversation of a batch with a loss that is no number.
     fn blame(&self, rows: &[(bool, usize)], labels: &[HeadLabels], outputs: &[HeadOutput]) -> String {
         let bad = |(labels, output): (&HeadLabels, &HeadOutput)| {
@@ -207,10 +230,9 @@ impl HeadFitting {
         let first = labels.iter().zip(outputs).filter_map(bad).min().unwrap_or_default() as usize;
         let mut end = 0;
         for &(held_out, index) in rows {
-            let row = self.row(held_out, index);
-            end += positions(&row.example, self.heads()).len();
+            end += positions(&self.data.row(held_out, index).example, self.heads()).len();
             if first < end {
-                return format!("{} row {} ({}, {} line {})", row.shard, row.row, row.id, row.source, row.line);
+                return self.data.place(held_out, index);
             }
         }
         "an unknown row".into()

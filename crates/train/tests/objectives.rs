@@ -12,7 +12,7 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{Features, HeadFitting, positions};
+use gorgon_train::heads::{Conversations, Features, HeadFitting, positions};
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::Pretraining;
@@ -73,13 +73,15 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
     HeadFitting {
         heads: Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 16 },
         lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()),
-        features: Features { decoder, cache: None },
-        held_out: rows[..3].to_vec(),
-        rows,
-        packing,
-        base: "somewhere".into(),
-        decoded_prompts: 2,
-        decoded_tokens: 12,
+        data: Conversations {
+            features: Features { decoder, cache: None },
+            held_out: rows[..3].to_vec(),
+            rows,
+            packing,
+            base: "somewhere".into(),
+            decoded_prompts: 2,
+            decoded_tokens: 12,
+        },
     }
 }
 

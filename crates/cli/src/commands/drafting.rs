@@ -3,10 +3,12 @@
 use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
-use gorgon_core::tree::{ChainTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::ngram::{self, NgramDrafter};
 use gorgon_draft::oracle::OracleDrafter;
@@ -21,6 +23,9 @@ const NGRAM_CHAIN: usize = 8;
 /// The tree stored with heads.
 pub const TREE_FILE: &str = "tree.json";
 
+/// The dynamic tree of EAGLE unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
+const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
+
 /// What `--drafter` names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DrafterChoice {
@@ -30,6 +35,8 @@ pub enum DrafterChoice {
     None,
     /// Medusa heads.
     Medusa,
+    /// An EAGLE-1/2 draft layer.
+    Eagle,
     /// Prompt lookup: what followed the last tokens before, compared up to this many.
     Ngram(usize),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
@@ -45,8 +52,9 @@ impl FromStr for DrafterChoice {
                 "auto" => Ok(Self::Auto),
                 "none" => Ok(Self::None),
                 "medusa" => Ok(Self::Medusa),
+                "eagle" => Ok(Self::Eagle),
                 other => Err(format!(
-                    "no drafter is called {other:?}: expected auto, none, medusa, ngram:N or \
+                    "no drafter is called {other:?}: expected auto, none, medusa, eagle, ngram:N or \
                      oracle:R1,R2,…"
                 )),
             },
@@ -87,14 +95,8 @@ impl Drafting {
         let heads = heads.map(HeadsFolder::open).transpose()?;
         let choice = match (choice, &heads) {
             (DrafterChoice::Auto, None) => DrafterChoice::None,
-            (DrafterChoice::Auto, Some(folder)) => match folder.detected.format.method() {
-                "medusa" => DrafterChoice::Medusa,
-                other => {
-                    let message = format!("{}: {other} heads cannot be decoded with yet", folder.path.display());
-                    return Err(Failure::input(message));
-                }
-            },
-            (DrafterChoice::Medusa | DrafterChoice::Oracle(_), None) => {
+            (DrafterChoice::Auto, Some(folder)) => held(folder)?,
+            (DrafterChoice::Medusa | DrafterChoice::Eagle | DrafterChoice::Oracle(_), None) => {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
             (named, _) => named.clone(),
@@ -114,6 +116,7 @@ impl Drafting {
             _ if self.is_plain() => "none".into(),
             DrafterChoice::Auto | DrafterChoice::None => "none".into(),
             DrafterChoice::Medusa => "medusa".into(),
+            DrafterChoice::Eagle => "eagle".into(),
             DrafterChoice::Ngram(n) => format!("ngram:{n}"),
             DrafterChoice::Oracle(rates) => {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
@@ -138,13 +141,12 @@ impl Drafting {
         let Some(folder) = self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) else {
             return Ok(Loaded::Other(Box::new(gorgon_draft::drafter::NoDrafter)));
         };
-        let medusa = Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?));
         Ok(match &self.choice {
             DrafterChoice::Oracle(rates) => {
-                let vocab = decoder.config().vocab_size;
-                Loaded::Oracle(Box::new(OracleDrafter::new(medusa, rates.clone(), vocab, seed)))
+                let (inner, vocab) = (drafter(&held(folder)?, folder, decoder)?, decoder.config().vocab_size);
+                Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed)))
             }
-            _ => Loaded::Other(medusa),
+            choice => Loaded::Other(drafter(choice, folder, decoder)?),
         })
     }
 }
@@ -163,6 +165,27 @@ impl Drafting {
             (loaded, _) => loaded,
         })
     }
+}
+
+/// The drafter that a folder's heads are for.
+fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
+    let format = folder.detected.format;
+    match (format.method(), format) {
+        ("medusa", _) => Ok(DrafterChoice::Medusa),
+        (_, HeadsFormat::Eagle1) => Ok(DrafterChoice::Eagle),
+        _ => {
+            let message = format!("{}: {format} heads cannot be decoded with yet", folder.path.display());
+            Err(Failure::input(message))
+        }
+    }
+}
+
+/// Heads on the model's device.
+fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
+    Ok(match choice {
+        DrafterChoice::Eagle => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
+        _ => Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?)),
+    })
 }
 
 /// A drafter that is ready.
@@ -201,6 +224,11 @@ fn builder(
     let Some(tree) = tree else {
         return match stored {
             Some(path) => Ok(fixed("calibrated".into(), file(&path)?)),
+            None if heads.is_some_and(|folder| folder.detected.format.method() == "eagle") => {
+                let (total, depth, top_k) = EAGLE_TREE;
+                let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
+                Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
+            }
             None => {
                 let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
                 Ok(fixed(published.name().into(), published.shape().clone()))

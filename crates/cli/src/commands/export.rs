@@ -4,14 +4,73 @@ use crate::args::Export;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::Settings;
+use gorgon_draft::eagle;
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::medusa::{Backbone, MedusaTarget, export};
+use gorgon_draft::medusa::{self, Backbone, MedusaTarget};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
+use std::str::FromStr;
+
+/// What heads can be exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Medusa heads.
+    Medusa(MedusaTarget),
+    /// An EAGLE-1/2 draft layer under its published names.
+    Eagle,
+}
+
+impl FromStr for ExportFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "eagle" => Ok(Self::Eagle),
+            other => other.parse().map(Self::Medusa).map_err(|error| format!("{error}, an EAGLE layer to eagle")),
+        }
+    }
+}
+
+impl ExportFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Medusa(target) => target.name(),
+            Self::Eagle => "eagle",
+        }
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Medusa(_) => "medusa",
+            Self::Eagle => "eagle",
+        }
+    }
+
+    /// How to load what was written.
+    fn loading(self) -> &'static str {
+        match self {
+            Self::Medusa(MedusaTarget::V1) => {
+                "The original loader and TensorRT-LLM read a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
+                 load_file\ntorch.save(load_file(\"medusa_lm_head.safetensors\"), \"medusa_lm_head.pt\")\n```\n"
+            }
+            Self::Medusa(MedusaTarget::V2 | MedusaTarget::Tgi) => {
+                "text-generation-inference: pass this folder as the model id; it finds the base model by \
+                 `base_model_name_or_path`.\n"
+            }
+            Self::Medusa(MedusaTarget::Vllm) => {
+                "vLLM: pass this folder as the speculative model, with the method `medusa`.\n"
+            }
+            Self::Eagle => {
+                "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
+                 and LM head are the base model's.\n"
+            }
+        }
+    }
+}
 
 pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     let folder = HeadsFolder::open(&args.run)?;
@@ -23,17 +82,14 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
         })?;
     let dir = load::folder(base, settings)?;
     let model = ModelConfig::read(&dir)?;
-    let name = if model.tied_embeddings { layout::EMBEDDING } else { "lm_head.weight" };
-    let lm_head = match args.to.needs_lm_head() {
-        true => Some(Checkpoint::open(&dir)?.read_all(name)?),
-        false => None,
-    };
     if args.out.exists() && args.out.read_dir().map_or(true, |mut files| files.next().is_some()) {
         return Err(Failure::input(format!("{}: it is there already and not empty", args.out.display())));
     }
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
-    let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-    export(&folder, &backbone, args.to, &args.out)?;
+    match args.to {
+        ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
+        ExportFormat::Medusa(target) => medusa(&folder, target, &dir, &model, base, &args.out)?,
+    }
     let card = card(args, base, &folder);
     let path = args.out.join("README.md");
     gorgon_runs::atomic::write(&path, |file| file.write_all(card.as_bytes()))
@@ -48,41 +104,56 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn medusa(
+    folder: &HeadsFolder,
+    target: MedusaTarget,
+    dir: &Path,
+    model: &ModelConfig,
+    base: &str,
+    out: &Path,
+) -> Result<(), Failure> {
+    let name = if model.tied_embeddings { layout::EMBEDDING } else { "lm_head.weight" };
+    let lm_head = match target.needs_lm_head() {
+        true => Some(Checkpoint::open(dir)?.read_all(name)?),
+        false => None,
+    };
+    let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
+    Ok(medusa::export(folder, &backbone, target, out)?)
+}
+
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
+    let (by, tree) = match args.to {
+        ExportFormat::Eagle => ("", "dynamic:60,5,10"),
+        ExportFormat::Medusa(_) => (" by head", "mc_sim_7b_63"),
+    };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
+        // One number for EAGLE, one per head for Medusa.
         let list = |key: &str| {
-            let values = evaluation[key].as_array().cloned().unwrap_or_default();
+            let one = || vec![evaluation[key].clone()];
+            let values = evaluation[key].as_array().cloned().unwrap_or_else(one);
             values.iter().map(|v| format!("{:.3}", v.as_f64().unwrap_or(f64::NAN))).collect::<Vec<_>>().join(", ")
         };
         let number = |key: &str| evaluation[key].as_f64().map_or("not measured".into(), |v| format!("{v:.2}"));
         format!(
-            "\n## Measured on held-out text\n\n| | |\n|---|---|\n| top-1 by head | {} |\n| top-5 by head | {} |\n\
-             | tokens per step, greedy, tree mc_sim_7b_63 | {} |\n",
+            "\n## Measured on held-out text\n\n| | |\n|---|---|\n| top-1{by} | {} |\n| top-5{by} | {} |\n\
+             | tokens per step, greedy, tree {tree} | {} |\n",
             list("top1"),
             list("top5"),
             number("tau")
         )
     });
-    let load = match args.to {
-        MedusaTarget::V1 => {
-            "The original loader and TensorRT-LLM read a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
-             load_file\ntorch.save(load_file(\"medusa_lm_head.safetensors\"), \"medusa_lm_head.pt\")\n```\n"
-        }
-        MedusaTarget::V2 | MedusaTarget::Tgi => {
-            "text-generation-inference: pass this folder as the model id; it finds the base model by \
-             `base_model_name_or_path`.\n"
-        }
-        MedusaTarget::Vllm => "vLLM: pass this folder as the speculative model, with the method `medusa`.\n",
-    };
     let facts: Vec<String> =
         folder.detected.facts.list().into_iter().map(|(name, value)| format!("| {name} | {value} |")).collect();
     format!(
-        "---\nbase_model: {base}\ntags:\n- medusa\n- speculative-decoding\n---\n\n# Medusa heads for {base}\n\n\
-         Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{load}",
+        "---\nbase_model: {base}\ntags:\n- {}\n- speculative-decoding\n---\n\n# {} for {base}\n\n\
+         Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{}",
+        args.to.method(),
+        if args.to == ExportFormat::Eagle { "EAGLE draft layer" } else { "Medusa heads" },
         args.to.name(),
         env!("CARGO_PKG_VERSION"),
-        facts.join("\n")
+        facts.join("\n"),
+        args.to.loading()
     )
 }
 

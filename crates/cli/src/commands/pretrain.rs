@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
-    let config: PretrainConfig = config::load(&args.config, &args.overrides)?;
+    let config = config::load::<PretrainConfig>(&args.config, &args.overrides)?.resolved();
     config.training.check()?;
     config.model.with_vocabulary(config.tokenizer.size)?;
     fitting::check_resume(args.resume.as_deref())?;

@@ -1,11 +1,12 @@
-//! The trees published with Medusa.
+//! The trees published with Medusa and EAGLE-1.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
 use super::TreeShape;
 
 /// One of the nine trees published with Medusa (`medusa_choices.py` of FasterDecoding/Medusa), each of 64 nodes with
-/// the root, named for the backbone and the training stage of the heads it was chosen for.
+/// the root, named for the backbone and the training stage of the heads it was chosen for; or the tree of 26 nodes that
+/// EAGLE-1 decodes with whatever the backbone (`choices.py` of SafeAILab/EAGLE, where it goes by the name of Medusa's first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say which backbone and stage
 pub enum PublishedTree {
@@ -18,6 +19,7 @@ pub enum PublishedTree {
     Vicuna33bStage1,
     Vicuna33bStage2,
     ZephyrStage2,
+    EagleStatic,
 }
 
 /// A name that no published tree has.
@@ -29,8 +31,8 @@ pub struct UnknownTree {
 }
 
 impl PublishedTree {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
+    /// Those published with Medusa.
+    pub const MEDUSA: [Self; 9] = [
         Self::McSim7b63,
         Self::Vicuna7bStage1,
         Self::Vicuna7bStage1Ablation,
@@ -42,7 +44,21 @@ impl PublishedTree {
         Self::ZephyrStage2,
     ];
 
-    /// The name under which it was published.
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::McSim7b63,
+        Self::Vicuna7bStage1,
+        Self::Vicuna7bStage1Ablation,
+        Self::Vicuna7bStage2,
+        Self::Vicuna13bStage1,
+        Self::Vicuna13bStage2,
+        Self::Vicuna33bStage1,
+        Self::Vicuna33bStage2,
+        Self::ZephyrStage2,
+        Self::EagleStatic,
+    ];
+
+    /// The name under which it was published, that of EAGLE's apart.
     pub fn name(self) -> &'static str {
         match self {
             Self::McSim7b63 => "mc_sim_7b_63",
@@ -54,6 +70,7 @@ impl PublishedTree {
             Self::Vicuna33bStage1 => "vicuna_33b_stage1",
             Self::Vicuna33bStage2 => "vicuna_33b_stage2",
             Self::ZephyrStage2 => "zephyr_stage2",
+            Self::EagleStatic => "eagle_static",
         }
     }
 
@@ -64,7 +81,7 @@ impl PublishedTree {
 }
 
 /// Shapes in the order of [`PublishedTree::ALL`], which is that of the variants.
-static SHAPES: LazyLock<[TreeShape; 9]> = LazyLock::new(|| {
+static SHAPES: LazyLock<[TreeShape; 10]> = LazyLock::new(|| {
     let lists: serde_json::Value =
         serde_json::from_str(include_str!("published.json")).expect("the embedded trees are JSON");
     PublishedTree::ALL.map(|tree| {

@@ -2,11 +2,8 @@
 
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, LmHeads, MedusaFacts};
-use gorgon_runs::tensors::{self, Source};
-use half::f16;
-use safetensors::Dtype;
+use crate::published::{self, Named};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -89,19 +86,7 @@ pub fn export(
     };
     refuse(facts, target).map_err(wrong)?;
     let tensors = collect(folder, facts, backbone, target)?;
-    let mut sources = vec![];
-    for (name, shape, values) in tensors {
-        let narrow: Vec<u8> = values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
-        if values.iter().any(|&v| !f16::from_f32(v).is_finite()) {
-            return Err(wrong(format!("{name}: a weight is beyond what f16 can hold")));
-        }
-        let fill = Box::new(move |file: &mut dyn Write| file.write_all(&narrow));
-        sources.push(Source { name, dtype: Dtype::F16, shape, fill });
-    }
-    let failed = |error: std::io::Error| HeadsError::Format { path: out.into(), reason: error.to_string() };
-    tensors::write(&out.join(target.file()), &sources).map_err(failed)?;
-    let text = serde_json::to_string_pretty(&config(facts, backbone, target)).unwrap_or_default();
-    gorgon_runs::atomic::write(&out.join("config.json"), |file| file.write_all(text.as_bytes())).map_err(failed)
+    published::write(&folder.path, tensors, &config(facts, backbone, target), target.file(), out)
 }
 
 fn refuse(facts: &MedusaFacts, target: MedusaTarget) -> Result<(), String> {
@@ -121,8 +106,6 @@ fn refuse(facts: &MedusaFacts, target: MedusaTarget) -> Result<(), String> {
     }
     Ok(())
 }
-
-type Named = (String, Vec<usize>, Vec<f32>);
 
 fn collect(
     folder: &HeadsFolder,

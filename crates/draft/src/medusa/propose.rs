@@ -5,8 +5,9 @@ use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::dist::top_indices;
 use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_kernels::Isa;
+use gorgon_kernels::top_rows::top_row;
 
 /// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents are.
 #[derive(Debug)]
@@ -68,14 +69,9 @@ impl CandidateSource for Guesses<'_> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
         let row = self.logits.chunks_exact(self.vocab).nth(depth).unwrap_or(&[]);
         let most = widths.iter().copied().max().unwrap_or(0);
-        let top = top_indices(row, most);
-        // Softmax over the row; heads are untrusted, and whatever is no number ends up as probability 0.
-        let (max, sum) = gorgon_kernels::softmax::normaliser(row);
-        let candidate = |&index: &usize| Candidate {
-            token: index as Token,
-            probability: f64::from((row[index] - max).exp() / sum),
-        };
-        let all: Vec<Candidate> = top.iter().map(candidate).collect();
+        // Heads are untrusted: a probability that is no number counts as 0.
+        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+        let all: Vec<Candidate> = top_row(Isa::detect(), row, most).into_iter().map(candidate).collect();
         Ok(widths.iter().map(|&width| all[..width.min(all.len())].to_vec()).collect())
     }
 }

@@ -69,6 +69,19 @@ impl HostKv {
         }
     }
 
+    /// The same contents with room for `capacity` positions, which is no less than now.
+    pub fn grown(&self, capacity: usize) -> Self {
+        let kv_heads = self.keys.len() / (self.capacity * self.head_dim).max(1);
+        let mut grown = Self::new(kv_heads, capacity, self.head_dim);
+        // Both layouts are one run per head, in the order of slots.
+        let (old, new) = (self.at(1, 0), grown.at(1, 0));
+        for head in 0..kv_heads {
+            grown.keys[head * new..][..old].copy_from_slice(&self.keys[head * old..][..old]);
+            grown.values[head * new..][..old].copy_from_slice(&self.values[head * old..][..old]);
+        }
+        grown
+    }
+
     /// Copies slot `from` over slot `to` in every head.
     pub fn move_slot(&mut self, from: usize, to: usize) {
         if from == to {
@@ -91,6 +104,18 @@ mod tests {
 
     fn values(slot: usize, width: usize) -> Vec<f32> {
         (0..width).map(|i| (slot * 100 + i) as f32).collect()
+    }
+
+    #[test]
+    fn a_grown_cache_has_the_same_contents() {
+        let (mut kv, width) = (HostKv::new(2, 20, 6), 12);
+        (0..20).for_each(|slot| kv.write(slot, &values(slot, width), &values(slot + 50, width)));
+        let mut grown = kv.grown(50);
+        grown.write(49, &values(7, width), &values(8, width));
+        for (head, slot) in (0..2).flat_map(|head| (0..20).map(move |slot| (head, slot))) {
+            assert_eq!((grown.key(head, slot), grown.value(head, slot)), (kv.key(head, slot), kv.value(head, slot)));
+        }
+        assert!(grown.capacity() >= 50 && grown.key(1, 49) == values(7, width)[6..]);
     }
 
     #[test]

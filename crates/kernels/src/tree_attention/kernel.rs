@@ -10,7 +10,7 @@ const ROW_BLOCK: usize = 8;
 /// Keys per block: 64 keys of 64 dimensions fill a third of a first-level cache.
 const KEY_BLOCK: usize = 64;
 
-/// Attention of the rows in flight, whose keys and values already lie in slots `prefix..prefix + rows`.
+/// Attention of the rows of a pass; keys and values of all rows in flight already lie in the slots from `prefix` on.
 ///
 /// # Shapes
 /// `q [rows, heads · head_dim]`, `out` the same.
@@ -28,7 +28,10 @@ pub fn attend(
 ) {
     let rows = visible.rows();
     let width = spec.heads * spec.head_dim;
-    assert!(q.len() == rows * width && out.len() == q.len() && prefix + rows <= kv.capacity(), "attention shapes");
+    assert!(
+        q.len() == rows * width && out.len() == q.len() && prefix + visible.in_flight() <= kv.capacity(),
+        "attention shapes"
+    );
     let blocks = rows.div_ceil(ROW_BLOCK);
     let out = Heads { out: out.as_mut_ptr() };
     let task = |index: usize| {
@@ -47,7 +50,7 @@ pub fn attend(
         });
     };
     let tasks = spec.kv_heads * blocks;
-    crate::team::run(tasks, 2 * rows * width * (prefix + rows), task);
+    crate::team::run(tasks, 2 * rows * width * (prefix + visible.in_flight()), task);
 }
 
 /// The output, written by one task per (key/value head, block of rows).
@@ -79,7 +82,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Room for the weights of one (row, head).
     fn stride(&self) -> usize {
-        self.prefix + self.visible.rows()
+        self.prefix + self.visible.in_flight()
     }
 
     /// What `row` sees, in the order of positions: prefix slots `first..prefix`, then the rows in flight from the
@@ -425,6 +428,28 @@ mod tests {
                     attend(Isa::detect(), &spec, &q, &kv, prefix + path.len() - 1, &one, &mut alone);
                     assert_eq!(alone, tree[node * width..(node + 1) * width], "node {node}, prefix {prefix}, {spec:?}");
                 }
+            }
+        }
+    }
+
+    /// A tree computed level by level gives the bits of the tree computed at once.
+    #[test]
+    fn levels_of_a_tree_equal_the_whole_tree_bit_for_bit() {
+        for spec in cases() {
+            let (prefix, paths) = (3, paths());
+            let (rows, width) = (paths.len(), spec.heads * spec.head_dim);
+            let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
+            (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
+            let q: Vec<f32> = (0..rows * width).map(|i| value(i * 5 + 2)).collect();
+            let mut whole = vec![0f32; q.len()];
+            let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+            attend(Isa::detect(), &spec, &q, &kv, prefix, &visible, &mut whole);
+            for (first, end) in [(0, 1), (1, 3), (3, 6), (6, 9)] {
+                let level = Visible::after(first, paths[first..end].iter().map(Vec::as_slice));
+                assert_eq!((level.rows(), level.first(), level.in_flight()), (end - first, first, end));
+                let mut out = vec![0f32; (end - first) * width];
+                attend(Isa::detect(), &spec, &q[first * width..end * width], &kv, prefix, &level, &mut out);
+                assert_eq!(out, whole[first * width..end * width], "{spec:?} {first}");
             }
         }
     }

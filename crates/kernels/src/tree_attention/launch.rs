@@ -9,7 +9,7 @@ const HIDDEN: f32 = -30_000.0;
 /// The additive mask of a forward pass: 0 where a row sees a slot, a large negative number where not.
 ///
 /// # Shapes
-/// `[rows, slots]` with `slots ≥ prefix + rows`; rows in flight lie in slots `prefix..prefix + rows`.
+/// `[rows, slots]` with `slots ≥ prefix + rows in flight`; these lie in the slots from `prefix` on.
 pub fn mask(visible: &Visible, prefix: usize, slots: usize, window: Option<usize>, device: &Device) -> Tensor<2> {
     let rows = visible.rows();
     let mut data = vec![HIDDEN; rows * slots];
@@ -43,4 +43,25 @@ pub fn attend(spec: &AttentionSpec, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, ma
     let scores = scores.reshape([batch, heads, rows, slots]) + mask.clone().unsqueeze::<4>();
     let weights = activation::softmax(scores, 3).cast(dtype);
     weights.reshape([batch, kv_heads, group * rows, slots]).matmul(v).reshape([batch, heads, rows, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mask of a level is the level's rows of the whole tree's mask.
+    #[test]
+    fn masks_of_levels_are_parts_of_the_whole_mask() {
+        let device = Device::flex();
+        let paths: [&[usize]; 6] = [&[0], &[1], &[0, 2], &[0, 3], &[1, 4], &[0, 3, 5]];
+        let whole = Visible::from_paths(paths);
+        for window in [None, Some(2), Some(5)] {
+            let all = mask(&whole, 3, 12, window, &device);
+            for (first, end) in [(0, 2), (2, 5), (5, 6)] {
+                let level = mask(&Visible::after(first, paths[first..end].iter().copied()), 3, 12, window, &device);
+                let want = all.clone().narrow(0, first, end - first);
+                assert_eq!(level.into_data(), want.into_data(), "{window:?} {first}");
+            }
+        }
+    }
 }

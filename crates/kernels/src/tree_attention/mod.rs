@@ -37,8 +37,10 @@ pub enum Visible {
         /// Number of rows.
         rows: usize,
     },
-    /// Row `i` sees the listed rows, in the order of their positions, itself last: a token tree.
+    /// Row `i` sees the listed rows, in the order of their positions, itself last: a token tree, or a level of one.
     Paths {
+        /// Rows in flight that earlier passes wrote: row `i` of this pass is row `first + i` in flight, and lists count so.
+        first: usize,
         /// All lists, one after the other.
         nodes: Vec<u32>,
         /// Row `i`'s list is `nodes[starts[i]..starts[i + 1]]`.
@@ -49,20 +51,39 @@ pub enum Visible {
 impl Visible {
     /// Visibility from one root-to-node path per row.
     pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
+        Self::after(0, paths)
+    }
+
+    /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per row,
+    /// itself last.
+    pub fn after<'a>(first: usize, paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
         let (mut nodes, mut starts) = (vec![], vec![0]);
         for path in paths {
             nodes.extend(path.iter().map(|&node| node as u32));
             starts.push(nodes.len());
         }
-        Visible::Paths { nodes, starts }
+        Visible::Paths { first, nodes, starts }
     }
 
-    /// Number of rows in flight.
+    /// Number of rows of this pass.
     pub fn rows(&self) -> usize {
         match self {
             Visible::Causal { rows } => *rows,
             Visible::Paths { starts, .. } => starts.len() - 1,
         }
+    }
+
+    /// Number of rows that earlier passes left in flight: the place of this pass's first row among all of them.
+    pub fn first(&self) -> usize {
+        match self {
+            Visible::Causal { .. } => 0,
+            Visible::Paths { first, .. } => *first,
+        }
+    }
+
+    /// Number of rows in flight once this pass is done.
+    pub fn in_flight(&self) -> usize {
+        self.first() + self.rows()
     }
 
     /// How many rows in flight row `row` sees, itself included: one more than its depth.
@@ -78,7 +99,7 @@ impl Visible {
     pub fn nth(&self, row: usize, index: usize) -> usize {
         match self {
             Visible::Causal { .. } => index,
-            Visible::Paths { nodes, starts } => nodes[starts[row] + index] as usize,
+            Visible::Paths { nodes, starts, .. } => nodes[starts[row] + index] as usize,
         }
     }
 }

@@ -1,54 +1,77 @@
 //! The real thing in an evaluation: held-out prompts, decoded with the heads by the decoder that ships.
 
-use super::HeadFitting;
+use super::Conversations;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
-use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder};
-use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_core::tree::TreeBuilder;
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::folder::{HeadsError, HeadsFolder};
 use gorgon_infer::{Limits, Stepper, decode_with};
+use gorgon_model::decoder::Decoder;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
+use serde_json::Value;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-impl HeadFitting {
-    /// Mean tokens per step over the first held-out prompts, greedy, with the tree `mc_sim_7b_63`; `None` where no prompt
-    /// leaves room for a step.
-    pub(super) fn decode(&self, parameters: &[Parameter]) -> Result<Option<f64>, TrainError> {
+/// How greedy decoding went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Decoded {
+    /// Mean tokens per step.
+    pub tokens_per_step: f64,
+    /// The share of steps with at least 1, 2, … accepted drafts.
+    pub by_depth: Vec<f64>,
+}
+
+impl Decoded {
+    fn of(accepted: &[usize]) -> Option<Self> {
+        let steps = accepted.len();
+        let share = |n: usize| accepted.iter().filter(|&&drafts| drafts >= n).count() as f64 / steps as f64;
+        let deepest = accepted.iter().copied().max()?;
+        let tokens = accepted.iter().sum::<usize>() + steps;
+        Some(Self { tokens_per_step: tokens as f64 / steps as f64, by_depth: (1..=deepest).map(share).collect() })
+    }
+}
+
+/// Loads heads that were written as a user's come.
+pub(super) type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
+
+impl Conversations {
+    /// Decodes the first held-out prompts greedily; `None` where no prompt leaves room for a step.
+    pub(super) fn decode(
+        &self,
+        parameters: &[Parameter],
+        document: &Value,
+        load: Load,
+        builder: &dyn TreeBuilder,
+    ) -> Result<Option<Decoded>, TrainError> {
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
         let decoder = &self.features.decoder;
         // Through files, as a user's heads come: what is measured is what will be loaded.
         let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
         checkpoint::write_parameters(folder.path(), parameters)?;
         let path = folder.path().join("config.json");
-        let document = self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.base);
         std::fs::write(&path, document.to_string()).map_err(io(&path))?;
         let heads = HeadsFolder::open(folder.path()).map_err(|error| wrong(&error))?;
-        let model = MedusaModel::load(&heads, decoder.clone()).map_err(|error| wrong(&error))?;
-        let mut drafter = MedusaDrafter::new(model);
-        let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| wrong(&error))?;
-        let builder = FixedTree::new(published.shape().clone());
+        let mut drafter = load(&heads, decoder.clone()).map_err(|error| wrong(&error))?;
         let context = decoder.config().max_positions;
         let limits = Limits { max_new_tokens: self.decoded_tokens, end_tokens: decoder.config().eos_tokens.clone() };
         let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), Taps::none());
-        let (rule, mut steps, mut tokens) = (Greedy, 0, 0);
+        let mut accepted = vec![];
         for row in self.held_out.iter().take(self.decoded_prompts) {
             let prompt = row.example.assistant.iter().position(|own| *own).unwrap_or(0);
             if prompt == 0 || prompt + self.decoded_tokens > context || self.decoded_tokens == 0 {
                 continue;
             }
-            let rule: &dyn AcceptanceRule = &rule;
-            let draws = &mut Seeded::new(0);
-            let mut stepper = Stepper { target: &mut target, drafter: &mut drafter, builder: &builder, rule, draws };
+            let (rule, draws): (&dyn AcceptanceRule, _) = (&Greedy, &mut Seeded::new(0));
+            let mut stepper = Stepper { target: &mut target, drafter: drafter.as_mut(), builder, rule, draws };
             let generation =
                 decode_with(&mut stepper, &row.example.ids[..prompt], &limits, &mut |_| ControlFlow::Continue(()));
-            let generation = generation.map_err(|error| wrong(&error))?;
-            steps += generation.accepted.len();
-            tokens += generation.accepted.iter().sum::<usize>() + generation.accepted.len();
+            accepted.extend(generation.map_err(|error| wrong(&error))?.accepted);
         }
-        Ok((steps > 0).then(|| tokens as f64 / steps as f64))
+        Ok(Decoded::of(&accepted))
     }
 }

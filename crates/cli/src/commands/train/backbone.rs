@@ -1,0 +1,158 @@
+//! What is fitted to: a frozen backbone and conversations.
+
+use super::job::Job;
+use crate::commands::load;
+use crate::error::Failure;
+use crate::fitting;
+use crate::settings::Settings;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_data::pack::Packing;
+use gorgon_data::shard::{self, Row};
+use gorgon_draft::eagle::{EagleNetwork, EagleShape};
+use gorgon_draft::medusa::Heads;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use gorgon_train::config::TrainConfig;
+use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting};
+use std::path::{Path, PathBuf};
+
+/// A backbone on its device, and the conversations that heads for it are fitted to.
+pub struct Backbone {
+    /// Hash of its files.
+    pub hash: String,
+    checkpoint: Checkpoint,
+    model: ModelConfig,
+    data: Conversations,
+    longest: usize,
+}
+
+impl Backbone {
+    /// Reads the conversations, then the model.
+    ///
+    /// # Errors
+    /// When one of them is missing or wrong, or they do not belong together.
+    pub fn load(config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
+        let (rows, held_out, hash) = conversations(config, dir, settings)?;
+        let longest = rows.iter().chain(&held_out).map(|row| row.example.ids.len()).max().unwrap_or(0);
+        let decoder = load::decoder(dir, longest, settings)?;
+        let model = decoder.config().clone();
+        let checkpoint = Checkpoint::open(dir)?;
+        let training = &config.training;
+        let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
+        let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
+        let data = Conversations {
+            features: Features { decoder, cache: None },
+            rows,
+            held_out,
+            packing,
+            base: config.model.clone(),
+            decoded_prompts: config.eval_decoded_prompts,
+            decoded_tokens: config.eval_decoded_tokens,
+        };
+        Ok(Self { hash, checkpoint, model, data, longest })
+    }
+
+    /// Medusa heads on it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read or the settings of the training are wrong.
+    pub fn medusa(self, config: &TrainConfig) -> Result<Job<HeadFitting>, Failure> {
+        let Self { checkpoint, model, data, .. } = self;
+        let device = data.features.decoder.compute().device();
+        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let heads = Heads {
+            config: config.medusa,
+            hidden_size: model.hidden_size,
+            vocab_size: model.vocab_size,
+            chunk_rows: config.chunk_rows.max(1),
+        };
+        Job::new(HeadFitting { heads, lm_head, data }, config)
+    }
+
+    /// An EAGLE draft layer on it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read or the settings of the training are wrong.
+    pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let device = data.features.decoder.compute().device();
+        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
+        let chunk_rows = config.chunk_rows.max(1);
+        let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
+        Job::new(objective, config)
+    }
+}
+
+/// The conversations to fit to and to measure on, and the hash of the backbone's files.
+fn conversations(
+    config: &TrainConfig,
+    dir: &Path,
+    settings: &Settings,
+) -> Result<(Vec<Row>, Vec<Row>, String), Failure> {
+    let model = ModelConfig::read(dir)?;
+    let hash = backbone_hash(dir)?;
+    let read = |folder: &Path| read_folder(folder, dir, &model, &hash, settings);
+    let mut rows = read(&config.data)?;
+    let mut held_out = match &config.eval_data {
+        Some(folder) => read(folder)?,
+        None => {
+            // A conversation's part depends on its number alone, so that more data does not reshuffle the parts.
+            let is_held = |row: &Row| Seeded::stream(config.seed, row.row).uniform() < config.held_out;
+            let (held, kept) = rows.into_iter().partition(is_held);
+            rows = kept;
+            held
+        }
+    };
+    held_out.truncate(config.eval_conversations);
+    for row in rows.iter_mut().chain(&mut held_out) {
+        row.example.truncate(config.training.max_tokens);
+    }
+    Ok((rows, held_out, hash))
+}
+
+/// All rows of a folder of shards, checked against the backbone.
+fn read_folder(
+    folder: &Path,
+    dir: &Path,
+    model: &ModelConfig,
+    backbone_hash: &str,
+    settings: &Settings,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![];
+    let tokenizer = dir.join("tokenizer.json");
+    let tokenizer_hash = tokenizer.is_file().then(|| hash_file(&tokenizer)).transpose()?;
+    let mut other_model = false;
+    for path in shard::files(folder)? {
+        let (part, metadata) = shard::read(&path, model.vocab_size)?;
+        let of = |key: &str| metadata.get(&format!("gorgon.{key}"));
+        if let (Some(theirs), Some(ours)) = (of("tokenizer_sha256"), &tokenizer_hash)
+            && theirs != ours
+        {
+            let message = format!("{}: its ids were made with another tokenizer", path.display());
+            return Err(Failure::input(message).hint("distil again with this model"));
+        }
+        other_model |= of("model_sha256").is_some_and(|hash| hash != backbone_hash);
+        rows.extend(part);
+    }
+    if let Some(row) = rows.iter().find(|row| row.example.labels() == 0) {
+        let message = format!("{}: row {} ({}): its loss mask is empty", folder.display(), row.row, row.id);
+        return Err(Failure::input(message));
+    }
+    if other_model {
+        let folder = folder.display();
+        settings.talk.say(format!("note: {folder} was made with other weights than this backbone's"));
+    }
+    Ok(rows)
+}
+
+/// Hash of the backbone's files.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
+    let checkpoint = Checkpoint::open(dir)?;
+    let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
+    Ok(hash_folder_weights(&files)?)
+}

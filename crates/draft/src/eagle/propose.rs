@@ -1,0 +1,211 @@
+//! EAGLE as a drafter.
+
+use super::model::EagleModel;
+use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_core::Token;
+use gorgon_core::accept::ChildLaw;
+use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_kernels::top_rows::top_rows;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::ModelError;
+use std::collections::BTreeMap;
+
+/// Pairs per forward pass: bounds the memory of a long prompt.
+const CHUNK: usize = 256;
+/// Pairs that a new cache has room for.
+const ROOM: usize = 512;
+
+/// Drafts with guessed features, level by level.
+///
+/// The cache holds pairs `(f_i, x_{i+1})` of committed tokens and the backbone's own features, up to the pair of the root.
+/// A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever kept.
+#[derive(Debug)]
+pub struct EagleDrafter {
+    model: EagleModel,
+    cache: KvCache,
+    known: Known,
+}
+
+/// What is known and not in the cache yet.
+#[derive(Debug, Default)]
+struct Known {
+    /// Features that no pair was made of, `[1, rows, d]` each.
+    features: Vec<Tensor<3>>,
+    /// The tokens after them, the last one's apart: that will be the root.
+    next: Vec<Token>,
+    /// The root of the last proposal, whose pair is the last one in the cache.
+    rooted: Option<Rooted>,
+}
+
+/// The last pair and what it gave.
+#[derive(Clone, Debug)]
+struct Rooted {
+    root: Token,
+    /// `f_i`, `[1, 1, d]`.
+    feature: Tensor<3>,
+    /// `f̂_{i+1}`, `[1, 1, d]`.
+    guessed: Tensor<3>,
+}
+
+impl EagleDrafter {
+    /// A drafter with this layer.
+    pub fn new(model: EagleModel) -> Self {
+        let cache = model.new_cache(ROOM);
+        Self { model, cache, known: Known::default() }
+    }
+
+    /// The layer.
+    pub fn model(&self) -> &EagleModel {
+        &self.model
+    }
+
+    /// Pairs in the cache: those of committed tokens, and that of the last root.
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Brings the cache up to the pair of `root`. `None` before the first feature.
+    fn catch_up(&mut self, root: Token) -> Result<Option<Tensor<3>>, ModelError> {
+        if let Some(rooted) = self.known.rooted.clone() {
+            if rooted.root == root {
+                return Ok(Some(rooted.guessed));
+            }
+            self.unroot(rooted.feature);
+        }
+        if self.known.features.is_empty() {
+            return Ok(None);
+        }
+        let features = join(self.known.features.clone());
+        let tokens: Vec<Token> = self.known.next.iter().copied().chain([root]).collect();
+        let mut guessed = None;
+        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+            let part = features.clone().narrow(1, i * CHUNK, chunk.len());
+            let visible = Visible::Causal { rows: chunk.len() };
+            let output = self.model.forward(chunk, part, &visible, &mut self.cache)?;
+            self.cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+            guessed = Some(output.narrow(1, chunk.len() - 1, 1));
+        }
+        let feature = features.narrow(1, tokens.len() - 1, 1);
+        let rooted = guessed.map(|guessed| Rooted { root, feature, guessed });
+        self.known = Known { rooted: rooted.clone(), ..Known::default() };
+        Ok(rooted.map(|rooted| rooted.guessed))
+    }
+
+    /// Takes the pair of a root that was not committed back.
+    fn unroot(&mut self, feature: Tensor<3>) {
+        self.cache.truncate(self.cache.len() - 1);
+        self.known = Known { features: vec![feature], ..Known::default() };
+    }
+}
+
+impl Drafter for EagleDrafter {
+    fn name(&self) -> &str {
+        "eagle"
+    }
+
+    fn reset(&mut self) {
+        self.cache.truncate(0);
+        self.known = Known::default();
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        let Some(&first) = committed.tokens.first() else { return Ok(()) };
+        let mut tokens = committed.tokens;
+        match self.known.rooted.take() {
+            Some(rooted) if rooted.root == first => tokens = &tokens[1..],
+            Some(rooted) => self.unroot(rooted.feature),
+            // The very first token follows nothing.
+            None if self.known.features.is_empty() => tokens = &tokens[1..],
+            None => {}
+        }
+        self.known.next.extend_from_slice(tokens);
+        self.known.features.push(select(&committed.output.hidden, committed.rows));
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        if builder.max_depth() == 0 {
+            return Ok(Proposal::root(root));
+        }
+        let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
+        let level = Level { nodes: vec![0], guessed };
+        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: BTreeMap::new() };
+        let draft = builder.build(root, &mut levels);
+        self.cache.roll_back();
+        // Children are the likeliest tokens, not draws: rules treat them as a list.
+        Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
+    }
+}
+
+/// The nodes that were expanded last, with the features guessed at them.
+struct Level {
+    nodes: Vec<usize>,
+    /// `[1, nodes, d]`.
+    guessed: Tensor<3>,
+}
+
+/// Expands a tree level by level.
+struct Levels<'a> {
+    model: &'a EagleModel,
+    cache: &'a mut KvCache,
+    level: Level,
+    /// Rows in flight by node; the root's pair is committed.
+    rows: BTreeMap<usize, usize>,
+}
+
+impl Levels<'_> {
+    /// Guesses the features at `nodes`, children of nodes of the last level.
+    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<(), SourceError> {
+        let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
+        let parents: Option<Vec<usize>> = nodes.iter().map(parent).collect();
+        let parents = parents.ok_or("a tree is drafted level by level")?;
+        let first = self.rows.len();
+        self.rows.extend(nodes.iter().enumerate().map(|(i, &node)| (node, first + i)));
+        let row = |node: &usize| self.rows.get(node).copied();
+        let paths: Vec<Vec<usize>> =
+            nodes.iter().map(|&node| tree.path(node)[1..].iter().filter_map(row).collect()).collect();
+        let visible = Visible::after(first, paths.iter().map(Vec::as_slice));
+        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let features = select(&self.level.guessed, &parents);
+        let guessed = self.model.forward(&tokens, features, &visible, self.cache)?;
+        self.level = Level { nodes: nodes.to_vec(), guessed };
+        Ok(())
+    }
+}
+
+impl CandidateSource for Levels<'_> {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        if nodes != [0] {
+            self.descend(tree, nodes)?;
+        }
+        let logits = self.model.logits(&self.level.guessed);
+        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+        let rows = top_rows(&logits, self.model.vocab_size(), widths);
+        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+    }
+}
+
+/// Some rows of `states [1, rows, d]`, in a given order.
+fn select(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
+    let whole = rows.len() == states.dims()[1] && rows.iter().enumerate().all(|(i, &row)| i == row);
+    if whole {
+        return states.clone();
+    }
+    let index: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
+    let index = Tensor::<1, Int>::from_data(TensorData::new(index, [rows.len()]), &states.device());
+    states.clone().select(1, index)
+}
+
+fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => Tensor::cat(parts, 1),
+    }
+}

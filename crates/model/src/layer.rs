@@ -1,0 +1,140 @@
+//! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
+
+use crate::attention::{Attention, Pass};
+use crate::cache::{CacheError, KvCache, LayerKv};
+use crate::config::ModelConfig;
+use crate::device::Compute;
+use crate::layout::LayerNames;
+use crate::linear::Loader;
+use crate::mlp::FeedForward;
+use crate::weights::{Checkpoint, WeightsError};
+use burn::tensor::Tensor;
+use gorgon_kernels::norm;
+use gorgon_kernels::tree_attention::Visible;
+
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// A drafter's layer may have none.
+    input_norm: Option<Tensor<1>>,
+    attention: Attention,
+    post_attention_norm: Option<Tensor<1>>,
+    pre_mlp_norm: Tensor<1>,
+    feed_forward: FeedForward,
+    post_mlp_norm: Option<Tensor<1>>,
+}
+
+impl Layer {
+    /// Layer `layer` of a config, under these names.
+    pub fn load(
+        loader: &Loader<'_>,
+        config: &ModelConfig,
+        names: &LayerNames,
+        layer: usize,
+    ) -> Result<Self, WeightsError> {
+        let input_norm = norm_of(loader, config, &names.input_norm)?;
+        Self::without_input_norm(loader, config, names, layer).map(|rest| Self { input_norm: Some(input_norm), ..rest })
+    }
+
+    /// The same without a norm in front of the attention.
+    pub fn without_input_norm(
+        loader: &Loader<'_>,
+        config: &ModelConfig,
+        names: &LayerNames,
+        layer: usize,
+    ) -> Result<Self, WeightsError> {
+        let norm = |name: &str| norm_of(loader, config, name);
+        let post = |name: &str| if config.post_norms { norm(name).map(Some) } else { Ok(None) };
+        Ok(Self {
+            input_norm: None,
+            attention: Attention::load(loader, config, names, layer)?,
+            post_attention_norm: post(&names.post_attention_norm)?,
+            pre_mlp_norm: norm(&names.pre_mlp_norm)?,
+            feed_forward: FeedForward::load(loader, config, names)?,
+            post_mlp_norm: post(&names.post_mlp_norm)?,
+        })
+    }
+
+    /// # Shapes
+    /// `x [1, rows, d]` with the rows of all passes, result the same.
+    pub fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
+        let post = |y: Tensor<3>, weight: &Option<Tensor<1>>| match weight {
+            Some(weight) => norm::rms_norm(&y, weight, eps),
+            None => y,
+        };
+        let attended = match &self.input_norm {
+            Some(weight) => self.attention.forward(&norm::rms_norm(&x, weight, eps), passes, kvs),
+            None => self.attention.forward(&x, passes, kvs),
+        };
+        let x = x + post(attended, &self.post_attention_norm);
+        let fed = self.feed_forward.forward(&norm::rms_norm(&x, &self.pre_mlp_norm, eps));
+        x + post(fed, &self.post_mlp_norm)
+    }
+
+    /// Bytes of the weights.
+    pub fn bytes(&self) -> usize {
+        self.attention.bytes() + self.feed_forward.bytes()
+    }
+}
+
+fn norm_of(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<Tensor<1>, WeightsError> {
+    loader.norm(name, config.norm_plus_one)
+}
+
+/// A layer outside the decoder, with a cache of its own: what drafters of one layer are made of.
+#[derive(Debug)]
+pub struct LoneLayer {
+    config: ModelConfig,
+    compute: Compute,
+    layer: Layer,
+}
+
+impl LoneLayer {
+    /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names start
+    /// with, the last dot included.
+    ///
+    /// # Errors
+    /// When a tensor is missing or cannot be read.
+    pub fn load_without_input_norm(
+        checkpoint: &Checkpoint,
+        config: ModelConfig,
+        prefix: &str,
+        compute: &Compute,
+    ) -> Result<Self, WeightsError> {
+        let names = LayerNames::with_prefix(&config, prefix);
+        let layer = Layer::without_input_norm(&Loader { checkpoint, compute }, &config, &names, 0)?;
+        Ok(Self { config, compute: compute.clone(), layer })
+    }
+
+    /// A cache that has room for `capacity` rows and can be given more.
+    pub fn new_cache(&self, capacity: usize) -> KvCache {
+        KvCache::new(&self.config, &self.compute, capacity)
+    }
+
+    /// Makes room in a cache of this layer.
+    pub fn make_room(&self, cache: &mut KvCache, rows: usize) {
+        cache.make_room(rows, &self.config);
+    }
+
+    /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for.
+    ///
+    /// # Shapes
+    /// `x [1, rows, d]`, result the same.
+    ///
+    /// # Errors
+    /// When the rows are not the reserved ones.
+    pub fn forward(&self, x: Tensor<3>, visible: &Visible, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
+        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != x.dims()[1] {
+            return Err(CacheError::NotReserved);
+        }
+        let (prefix, capacity) = (cache.len(), cache.capacity());
+        let KvCache { layers, rope, .. } = cache;
+        let pass = Pass::new(&self.config, rope, visible, prefix, capacity, self.compute.device());
+        let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
+        Ok(self.layer.forward(x, self.config.norm_eps, &[pass], &mut kvs))
+    }
+
+    /// Bytes of the weights.
+    pub fn bytes(&self) -> usize {
+        self.layer.bytes()
+    }
+}

@@ -1,0 +1,230 @@
+//! Fitting an EAGLE-1/2 draft layer to a frozen backbone.
+
+use super::{Conversations, OnBackbone};
+use crate::error::TrainError;
+use crate::parameters::{Parameter, Role, from_values};
+use crate::trainer::{Evaluation, Gradients, Objective};
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::tree::DynamicTree;
+use gorgon_data::render::Example;
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::{
+    Criterion, EagleBatch, EagleConfig, EagleDrafter, EagleModel, EagleNetwork, EagleOutput, EagleParameter, Init,
+    losses,
+};
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// Nodes, expansions and width of the tree that evaluations decode with: what decoding takes unless told otherwise.
+const TREE: (usize, usize, usize) = (60, 5, 10);
+/// Keeps the noise apart from other chance of the same seed.
+const NOISE: u64 = 0x6e6f_6973_6521;
+
+/// A draft layer, the backbone's states, and the conversations that it is fitted to.
+pub struct EagleFitting {
+    /// The network.
+    pub network: EagleNetwork,
+    /// How it is fitted.
+    pub config: EagleConfig,
+    /// The backbone's LM head, `[V, d]`.
+    pub lm_head: Tensor<2>,
+    /// Rows of logits in memory at once.
+    pub chunk_rows: usize,
+    /// Seed of the noise.
+    pub seed: u64,
+    /// The conversations.
+    pub data: Conversations,
+}
+
+/// A micro-batch: its conversations, and the step whose noise they get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noisy {
+    step: u64,
+    rows: Vec<usize>,
+}
+
+/// The pairs of a conversation that count. Pair `i`, `(f_i, x_{i+1})`, is about `x_{i+2}`: it counts if that is the
+/// assistant's, which is when it takes part in decoding. (The reference counts a pair if `x_i` is the assistant's.)
+fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
+    (0..example.ids.len()).filter(|&i| example.counts(0, i))
+}
+
+impl EagleFitting {
+    /// The pairs of some conversations, one conversation after another.
+    fn gather(&self, held_out: bool, rows: &[usize], noise: Option<u64>) -> Result<EagleBatch, TrainError> {
+        let (d, device) = (self.network.shape().hidden_size, self.lm_head.device());
+        let (mut tokens, mut features, mut targets): (Vec<Token>, Vec<_>, Vec<_>) = (vec![], vec![], vec![]);
+        let (mut segments, mut all) = (vec![], vec![]);
+        for &index in rows {
+            let row = self.data.row(held_out, index);
+            let positions = self.positions(&row.example);
+            let Some(pairs) = positions.len().checked_sub(1) else { continue };
+            let states = self.data.features.states(row, held_out, index, &positions)?;
+            let first = tokens.len();
+            tokens.extend_from_slice(&row.example.ids[1..=pairs]);
+            segments.push(first..first + pairs);
+            all.extend(counted(&row.example).map(|pair| (first + pair) as u32));
+            let next: Vec<i32> = counted(&row.example).map(|pair| pair as i32 + 1).collect();
+            let n = next.len();
+            targets.push(states.clone().select(0, Tensor::<1, Int>::from_data(TensorData::new(next, [n]), &device)));
+            let inputs = states.narrow(0, 0, pairs);
+            features.push(match noise {
+                Some(step) => inputs + self.noise(step, index, pairs).reshape([pairs, d]),
+                None => inputs,
+            });
+        }
+        let zeros = || Tensor::zeros([0, d], &device);
+        let join = |parts: Vec<Tensor<2>>| if parts.is_empty() { zeros() } else { Tensor::cat(parts, 0) };
+        let embedded = match tokens.len() {
+            0 => zeros(),
+            n => {
+                let embedded = self.data.features.decoder.embed(&tokens);
+                embedded.map_err(|error| TrainError::Data(error.to_string()))?.cast(DType::F32).reshape([n, d])
+            }
+        };
+        Ok(EagleBatch { embedded, features: join(features), segments, counted: all, targets: join(targets) })
+    }
+
+    /// `U(-noise, noise)` for each value of a conversation's features: a function of step and conversation alone.
+    fn noise(&self, step: u64, index: usize, pairs: usize) -> Tensor<1> {
+        let stream = step.wrapping_mul(self.data.rows.len() as u64).wrapping_add(index as u64);
+        let mut draws = Seeded::stream(self.seed ^ NOISE, stream);
+        let width = 2.0 * self.config.noise;
+        let n = pairs * self.network.shape().hidden_size;
+        let values = (0..n).map(|_| ((draws.uniform() - 0.5) * width) as f32).collect();
+        from_values(values, &self.lm_head.device())
+    }
+
+    fn losses(&self, weights: &[Tensor<1>], batch: &EagleBatch, scale: Option<f32>) -> (EagleOutput, Vec<Tensor<1>>) {
+        let Self { lm_head, chunk_rows, .. } = self;
+        let criterion = Criterion { lm_head, cross_entropy: self.config.cross_entropy, chunk_rows: *chunk_rows };
+        losses(&self.network, &criterion, weights, batch, scale)
+    }
+
+    /// The first conversation of a batch with a loss that is no number.
+    fn blame(&self, rows: &[usize], output: &EagleOutput) -> String {
+        let bad = output.regression.iter().zip(&output.cross_entropy).position(|(r, c)| !(r + c).is_finite());
+        let mut end = 0;
+        for &index in rows {
+            end += counted(&self.data.row(false, index).example).count();
+            if bad.is_some_and(|bad| bad < end) {
+                return self.data.place(false, index);
+            }
+        }
+        "an unknown row".into()
+    }
+
+    fn shape_document(&self) -> Value {
+        self.network.shape().document(&self.data.base)
+    }
+}
+
+fn sum(values: &[f32]) -> f64 {
+    values.iter().map(|&value| f64::from(value)).sum()
+}
+
+impl Objective for EagleFitting {
+    type Batch = Noisy;
+
+    fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        let (device, draws) = (self.lm_head.device(), &mut Seeded::new(seed));
+        let mut parameter = |EagleParameter { name, shape, init }: EagleParameter| match (init, shape.as_slice()) {
+            (Init::Normal(deviation), &[out, into]) => {
+                Parameter::normal(name, [out, into], Role::Matrix, deviation, draws, &device)
+            }
+            (init, shape) => {
+                let value = if init == Init::One { 1.0 } else { 0.0 };
+                Parameter::new(name, shape, Role::Vector, vec![value; shape.iter().product()], &device)
+            }
+        };
+        self.network.shape().parameters().into_iter().map(&mut parameter).collect()
+    }
+
+    fn batches(&self, step: u64) -> Result<Vec<Noisy>, TrainError> {
+        Ok(self.data.packing.step(step).into_iter().map(|rows| Noisy { step, rows }).collect())
+    }
+
+    /// Pairs that count: the loss is a mean over them.
+    fn weights(&self, batch: &Noisy) -> Vec<f64> {
+        vec![batch.rows.iter().map(|&i| counted(&self.data.rows[i].example).count()).sum::<usize>() as f64]
+    }
+
+    fn gradients(&self, weights: &[Tensor<1>], batch: &Noisy, totals: &[f64]) -> Result<Gradients, TrainError> {
+        let pairs = self.gather(false, &batch.rows, Some(batch.step))?;
+        let scale = 1.0 / totals[0].max(1.0);
+        let (output, gradients) = self.losses(weights, &pairs, Some(scale as f32));
+        let (regression, cross_entropy) = (sum(&output.regression), sum(&output.cross_entropy));
+        let loss = (regression + self.config.cross_entropy * cross_entropy) * scale;
+        let n = output.ranks.len() as f64;
+        let right = output.ranks.iter().filter(|&&rank| rank == 0).count() as f64;
+        let counts = [("regression", regression), ("cross_entropy", cross_entropy), ("top1", right)]
+            .map(|(k, v)| (k.into(), v, n));
+        let tokens = batch.rows.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
+        let not_finite = (!loss.is_finite()).then(|| self.blame(&batch.rows, &output));
+        Ok(Gradients { loss, tokens, counts: counts.into(), gradients, not_finite })
+    }
+
+    fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
+        let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
+        let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index], None)?, None).0);
+        let held_out = 0..self.data.held_out.len();
+        let outputs: Vec<EagleOutput> = held_out.into_par_iter().map(one).collect::<Result<_, TrainError>>()?;
+        let n = outputs.iter().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
+        let mean = |of: fn(&EagleOutput) -> &[f32]| outputs.iter().map(|o| sum(of(o))).sum::<f64>() / n;
+        let (regression, cross_entropy) = (mean(|o| &o.regression), mean(|o| &o.cross_entropy));
+        let within = |k: u32| outputs.iter().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
+        let loss = regression + self.config.cross_entropy * cross_entropy;
+        let mut metrics = Map::new();
+        metrics.insert("loss".into(), json!(loss));
+        metrics.insert("regression".into(), json!(regression));
+        metrics.insert("cross_entropy".into(), json!(cross_entropy));
+        metrics.insert("top1".into(), json!(within(1)));
+        metrics.insert("top5".into(), json!(within(5)));
+        let (total, depth, top_k) = TREE;
+        let tree = DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))?;
+        let drafter = |folder: &_, decoder| {
+            Ok(Box::new(EagleDrafter::new(EagleModel::load(folder, decoder)?)) as Box<dyn Drafter>)
+        };
+        if let Some(decoded) = self.data.decode(parameters, &self.shape_document(), drafter, &tree)? {
+            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
+            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
+        }
+        Ok(Evaluation { metrics, objective: loss })
+    }
+
+    fn document(&self) -> Option<Value> {
+        Some(self.shape_document())
+    }
+}
+
+impl OnBackbone for EagleFitting {
+    fn data(&self) -> &Conversations {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut Conversations {
+        &mut self.data
+    }
+
+    /// All positions up to the last feature that is to be guessed: the layer attends to every pair before.
+    fn positions(&self, example: &Example) -> Vec<usize> {
+        counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
+    }
+
+    fn read(&self, batch: &Noisy) -> Result<(), TrainError> {
+        self.gather(false, &batch.rows, Some(batch.step)).map(|_| ())
+    }
+
+    fn title(&self) -> String {
+        "a draft layer".into()
+    }
+
+    fn bytes_at_work(&self, tokens: usize) -> usize {
+        let s = self.network.shape();
+        let layer = 10 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
+        // Values and their gradients; logits of drafter and backbone, and a product on the way.
+        4 * (2 * tokens * layer + 3 * self.chunk_rows.min(tokens) * s.vocab_size)
+    }
+}
