@@ -2,7 +2,7 @@
 //!
 //! A small model learns late to look back by content (to copy a word it never saw in this place, to find a row of a table
 //! by its name), since ordinary text rewards it thinly. A drill has nothing but that: every label is somewhere in the
-//! prompt, and nothing else tells it. Half of them are tables, whose rows are to be said in another order.
+//! prompt, and nothing else tells it.
 
 use crate::render::{Example, RenderError, Renderer};
 use gorgon_core::Token;
@@ -12,9 +12,6 @@ use gorgon_core::accept::draws::Seeded;
 const ECHO: (usize, usize) = (4, 32);
 /// Pairs of a prompt that is to be looked up in, at least and at most.
 const PAIRS: (usize, usize) = (3, 12);
-/// Rows of a table, and tokens of a value in it.
-const ROWS: (usize, usize) = (2, 6);
-const VALUE: (usize, usize) = (1, 3);
 
 /// Writes drills in a model's chat format.
 pub struct Drills<'a> {
@@ -47,11 +44,7 @@ impl<'a> Drills<'a> {
     /// Drill number `index`.
     pub fn drill(&self, index: u64) -> Example {
         let mut draws = Seeded::stream(self.seed, index);
-        let (prompt, answer) = match below(4, &mut draws) {
-            0 => self.echo(&mut draws),
-            1 => self.look_up(&mut draws),
-            _ => self.table(&mut draws),
-        };
+        let (prompt, answer) = if draws.uniform() < 0.5 { self.echo(&mut draws) } else { self.look_up(&mut draws) };
         let mut example = Example::default();
         let mut append = |ids: &[Token], own: bool| {
             example.ids.extend(ids);
@@ -90,22 +83,6 @@ impl<'a> Drills<'a> {
         }
         let answer = pairs.concat();
         (said, answer)
-    }
-
-    /// Rows of a key, a separator, a value of several tokens and an end. The answer says the rows in another order and with
-    /// another separator, so that a value is not what follows its key but what stands in its key's row.
-    fn table(&self, draws: &mut Seeded) -> (Vec<Token>, Vec<Token>) {
-        let (rows, width) = (between(ROWS, draws), between(VALUE, draws));
-        let said = self.distinct(3 + rows * (1 + width), draws);
-        let (marks, said) = said.split_at(said.len().min(3));
-        let [between_them, end, is] = marks else { return self.echo(draws) };
-        let row = |row: &[Token], separator: Token| [&row[..1], &[separator], &row[1..], &[*end]].concat();
-        let mut order: Vec<&[Token]> = said.chunks_exact(1 + width).collect();
-        let prompt: Vec<Token> = order.iter().flat_map(|r| row(r, *between_them)).chain([*is]).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, below(i + 1, draws));
-        }
-        (prompt, order.iter().flat_map(|r| row(r, *is)).collect())
     }
 }
 

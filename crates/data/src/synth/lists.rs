@@ -6,7 +6,7 @@ use super::{Check, Dialogue, Kind, Pen};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "sort_ascending", weight: 16.0, write: sort_ascending },
+    Kind { name: "sort_ascending", weight: 12.0, write: sort_ascending },
     Kind { name: "sort_descending", weight: 4.0, write: sort_descending },
     Kind { name: "sort_words", weight: 5.0, write: sort_words },
     Kind { name: "extreme", weight: 3.0, write: extreme },

@@ -7,7 +7,7 @@ use super::{Check, Dialogue, Kind, Pen};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "table_lookup", weight: 14.0, write: table_lookup },
+    Kind { name: "table_lookup", weight: 10.0, write: table_lookup },
     Kind { name: "table_columns", weight: 5.0, write: table_columns },
     Kind { name: "table_extreme", weight: 3.0, write: table_extreme },
     Kind { name: "table_reverse", weight: 3.0, write: table_reverse },
