@@ -2,7 +2,7 @@
 
 mod measuring;
 
-pub use measuring::{Bench, Calibrate, Contest, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
+pub use measuring::{Bench, Calibrate, Contest, Plan, Sequoia, Show, TreeCommand, Verify};
 
 use crate::commands::drafting::DrafterChoice;
 use crate::commands::export::ExportFormat;
