@@ -60,14 +60,20 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     if !settings.json {
         measured.print(false);
     }
-    say("prompt lookup on the same prompts: what drafting gives without training");
-    let lookup = lookup(&contest, settings)?;
-    say("is the text the same?");
-    let (comparisons, _) = verify::execute(&contest, settings)?;
-    let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
-    let counts = Counts { same, compared: comparisons.len(), lookup };
+    let counts = compare(&contest, settings)?;
     finish(args, &run.path().display().to_string(), &measured.document, &counts, started, settings);
-    Ok(if same == comparisons.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if counts.same == counts.compared { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prompt lookup on the same prompts, and whether the heads' text is plain text.
+fn compare(contest: &Contest, settings: &Settings) -> Result<Counts, Failure> {
+    let say = |what: &str| settings.talk.say(format!("\n== {what}"));
+    say("prompt lookup on the same prompts: what drafting gives without training");
+    let lookup = lookup(contest, settings)?;
+    say("is the text the same?");
+    let (comparisons, _) = verify::execute(contest, settings)?;
+    let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
+    Ok(Counts { same, compared: comparisons.len(), lookup })
 }
 
 fn distill_config(args: &Demo, data: &Path, settings: &Settings) -> Result<DistillConfig, Failure> {

@@ -8,6 +8,9 @@ use gorgon_data::render::{Renderer, Transcript};
 use gorgon_data::source::{self, Options};
 use std::path::Path;
 
+/// Says what the model answers after some tokens.
+type Answer<'a> = dyn FnMut(&[Token]) -> Result<Vec<Token>, Failure> + 'a;
+
 /// A conversation whose first user turn was rendered.
 pub struct Opening<'a> {
     pub prompt: BenchPrompt,
@@ -28,7 +31,7 @@ impl Opening<'_> {
         turns: usize,
         context: usize,
         new_tokens: usize,
-        answer: &mut dyn FnMut(&[Token]) -> Result<Vec<Token>, Failure>,
+        answer: &mut Answer<'_>,
     ) -> Result<Vec<BenchPrompt>, Failure> {
         let mut prompts: Vec<BenchPrompt> = vec![];
         for (i, user) in self.later.iter().take(turns.saturating_sub(1)).enumerate() {
