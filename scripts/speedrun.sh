@@ -8,6 +8,8 @@
 #           Qwen/Qwen2.5-0.5B-Instruct (and models of their size) are in configs/gpu/.
 # PROMPTS   a file in any format that `gorgon distill` reads (ShareGPT, messages, Spec-Bench, lines); without one, 20,000
 #           dialogues of the synthetic corpus, which show that everything works but are no measure of chat.
+#           Trees are calibrated and speeds measured on other prompts: a file named by HELD_OUT, else held-out dialogues
+#           of the synthetic corpus.
 # FOLDER    where data and heads go [default: checkpoints/speedrun-NAME].
 #
 # GORGON    the binary [default: target/gpu/release/gorgon, else target/release/gorgon]
@@ -15,7 +17,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [ $# -lt 1 ]; then sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; fi
+if [ $# -lt 1 ]; then sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 2; fi
 model=$1
 prompts=${2:-}
 name=$(basename "$model" | tr '[:upper:]' '[:lower:]')
@@ -35,15 +37,13 @@ esac
 echo "model $model, configs/gpu/$config.*.toml, data and heads in $folder" >&2
 mkdir -p "$folder"
 
-# Half of one percent of the prompts, at least 40, are kept for calibration and as many for measurement.
 if [ -n "$prompts" ]; then
     source=("prompts=[\"$prompts\"]")
-    held=$prompts
 else
     source=("synthetic.dialogues=20000" "synthetic.seed=1")
-    held=$folder/held-out.jsonl
-    [ -s "$held" ] || "$gorgon" synth --held-out --dialogues 160 --out "$held"
 fi
+held=${HELD_OUT:-$folder/held-out.jsonl}
+[ -s "$held" ] || "$gorgon" synth --held-out --dialogues 160 --out "$held"
 
 "$gorgon" distill -c "configs/gpu/$config.distill.toml" "model=$model" "out=$folder/data" "${source[@]}"
 
@@ -60,5 +60,5 @@ run=$(ls -d "$folder"/medusa-*-* | sort -V | tail -1)
 "$gorgon" bench --model "$model" --heads "$run" --prompts "$held" --limit 80 --out "$folder/bench.json"
 "$gorgon" bench --model "$model" --drafter ngram:3 --prompts "$held" --limit 80 --out "$folder/prompt-lookup.json"
 "$gorgon" verify --model "$model" --heads "$run" --prompts "$held" --limit 80
-"$gorgon" export "$run" --to vllm-medusa "$folder/vllm-medusa" --model "$model" || true
+[ -d "$folder/vllm-medusa" ] || "$gorgon" export "$run" --to vllm-medusa "$folder/vllm-medusa" --model "$model"
 echo "talk with it: $gorgon chat --model $model --heads $run"

@@ -119,7 +119,7 @@ pub struct Plan {
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
     /// Instead: the probability that a draft is accepted given that those before it were.
-    #[arg(long, value_name = "A", required_unless_present = "heads", conflicts_with = "heads")]
+    #[arg(long, value_name = "A", conflicts_with = "heads")]
     pub alpha: Option<f64>,
     /// With --alpha: the time of one draft over that of a plain step.
     #[arg(long, default_value_t = 0.0, value_name = "C", conflicts_with = "heads", allow_hyphen_values = true)]
