@@ -57,8 +57,11 @@ run=$(ls -d "$folder"/medusa-*-* | sort -V | tail -1)
 
 "$gorgon" tree calibrate --model "$model" --heads "$run" --prompts "$held" --limit 40
 "$gorgon" plan --heads "$run"
-"$gorgon" bench --model "$model" --heads "$run" --prompts "$held" --limit 80 --out "$folder/bench.json"
+# Where no tree pays, what heads would cost is shown with a short chain.
+tree=calibrated
+if [ "$(tr -d '[:space:]' < "$run/heads/tree.json")" = "[]" ]; then tree=chain:3; fi
+"$gorgon" bench --model "$model" --heads "$run" --tree "$tree" --prompts "$held" --limit 80 --out "$folder/bench.json"
 "$gorgon" bench --model "$model" --drafter ngram:3 --prompts "$held" --limit 80 --out "$folder/prompt-lookup.json"
-"$gorgon" verify --model "$model" --heads "$run" --prompts "$held" --limit 80
+"$gorgon" verify --model "$model" --heads "$run" --tree "$tree" --prompts "$held" --limit 80
 [ -d "$folder/vllm-medusa" ] || "$gorgon" export "$run" --to vllm-medusa "$folder/vllm-medusa" --model "$model"
 echo "talk with it: $gorgon chat --model $model --heads $run"
