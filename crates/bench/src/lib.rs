@@ -4,8 +4,11 @@ pub mod calibrate;
 pub mod distribution;
 pub mod lossless;
 pub mod measure;
+pub mod probe;
 pub mod record;
 pub mod suite;
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Why a measurement stops.
 #[derive(Debug, thiserror::Error)]
@@ -36,4 +39,33 @@ pub enum BenchError {
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// The mean of some numbers; NaN of none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Half the width of the 95 % interval of a mean, `t · s / √n` with Student's `t` for `n - 1` degrees of freedom; `None` of
+/// fewer than two numbers.
+pub fn half_width_95(values: &[f64]) -> Option<f64> {
+    let freedom = values.len().checked_sub(1).filter(|&n| n > 0)? as f64;
+    let (n, mean) = (values.len() as f64, mean(values));
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
+    Some(t * (variance / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_students() {
+        let half = half_width_95(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((half - 4.302_653 / 3f64.sqrt()).abs() < 1e-5, "{half}");
+        assert_eq!((half_width_95(&[1.0]), half_width_95(&[])), (None, None));
+        assert_eq!(half_width_95(&[2.0, 2.0]), Some(0.0));
+        assert_eq!(mean(&[1.0, 2.0]), 1.5);
+    }
 }

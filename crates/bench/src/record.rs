@@ -25,7 +25,7 @@ pub struct RecordError {
 pub struct CalibrationRecord {
     /// The chosen tree as rank paths; none if plain decoding is faster.
     pub tree: Vec<RankPath>,
-    /// Accuracy by head and rank.
+    /// Accuracy by head and rank; for drafters that know their own guesses, by depth and rank where the parent was accepted.
     pub accuracies: Vec<Vec<f64>>,
     /// Positions they were measured on.
     pub positions: usize,

@@ -73,6 +73,8 @@ pub enum Command {
     Distill(Distill),
     /// Fit draft heads to a frozen model.
     Train(Fit),
+    /// Fit several methods to the same answers, calibrate and measure them all, and print one table.
+    Compare(Fit),
     /// Plain and drafted decoding side by side: speed, acceptance, where the time goes, whether the text is the same.
     Bench(Bench),
     /// Compare drafted with plain text, token for token.

@@ -60,6 +60,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Chat(args) => commands::chat::run(&args, settings),
         Command::Distill(args) => commands::distill::run(&args, settings),
         Command::Train(args) => commands::train::run(&args, settings),
+        Command::Compare(args) => commands::compare::run(&args, settings),
         Command::Bench(args) => commands::bench::run(&args, settings),
         Command::Verify(args) => commands::verify::run(&args, settings),
         Command::Tree(command) => commands::tree::run(&command, settings),

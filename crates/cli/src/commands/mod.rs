@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod chat;
+pub mod compare;
 mod contest;
 pub mod demo;
 pub mod distill;

@@ -8,7 +8,9 @@ use crate::fitting;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::calibrate::{self, Accuracies, Choice, StepTime};
+use gorgon_bench::probe;
 use gorgon_bench::record::{self, CalibrationRecord};
+use gorgon_core::tree::calibrated::Calibration;
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
@@ -23,6 +25,9 @@ const CALIBRATE: &str = "gorgon tree calibrate measures it";
 
 /// Sizes of which the step time is measured.
 const SIZES: [usize; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64];
+
+/// Levels of a calibrated tree at most, for drafters that could go on without end.
+const DEEPEST: usize = 8;
 
 pub fn run(command: &TreeCommand, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
@@ -126,14 +131,24 @@ pub fn measure_and_store(
     let folder =
         HeadsFolder::open(heads.ok_or_else(|| Failure::input("--heads is needed: the tree is stored with them"))?)?;
     let mut setup = Setup::new(args, settings)?;
-    let model = MedusaModel::load(&folder, setup.decoder.clone())?;
-    let accuracies = measure(&mut setup, &model, settings)?;
-    let order = calibrate::order(&accuracies.heads, 64)?;
-    let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
-    let prompts = setup.prompts.clone();
-    let mut contest = setup.contest(settings.seed);
-    let times = calibrate::step_times(&mut contest, &order, &prompts, &sizes, rounds)?;
-    let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
+    let (accuracies, times, choice) = match folder.detected.format.method() {
+        // Heads that do not know each other's guesses can be measured at every position of a text.
+        "medusa" => {
+            let model = MedusaModel::load(&folder, setup.decoder.clone())?;
+            let accuracies = measure(&mut setup, &model, settings)?;
+            let order = calibrate::order(&accuracies.heads, 64)?;
+            let times = step_times(&mut setup, &order, rounds, settings)?;
+            let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
+            (accuracies, times, choice)
+        }
+        _ => {
+            let prompts = setup.prompts.clone();
+            let probed = probe::probe(&mut setup.contest(settings.seed), &prompts, DEEPEST)?;
+            let times = step_times(&mut setup, &probed.calibration()?, rounds, settings)?;
+            let choice = probed.choose(&times)?;
+            (probed.accuracies, times, choice)
+        }
+    };
     let compute = setup.decoder.compute();
     let on = (compute.choice().to_string(), compute.format().name().to_owned(), rayon::current_num_threads());
     let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
@@ -142,6 +157,18 @@ pub fn measure_and_store(
     let path = folder.path.join(TREE_FILE);
     fitting::write_json(&path, &json!(record.tree))?;
     Ok(Calibrated { document, path, accuracies, times, choice })
+}
+
+/// Measures steps with the first nodes of an order.
+fn step_times(
+    setup: &mut Setup,
+    order: &Calibration,
+    rounds: usize,
+    settings: &Settings,
+) -> Result<Vec<StepTime>, Failure> {
+    let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
+    let prompts = setup.prompts.clone();
+    Ok(calibrate::step_times(&mut setup.contest(settings.seed), order, &prompts, &sizes, rounds)?)
 }
 
 impl Calibrated {
@@ -174,7 +201,7 @@ fn measure(setup: &mut Setup, model: &MedusaModel, settings: &Settings) -> Resul
 }
 
 fn report(accuracies: &Accuracies, times: &[StepTime], choice: &Choice) {
-    let mut table = Table::new(["head", "1st guess", "2nd", "3rd", "4th", "5th"].map(Column::number));
+    let mut table = Table::new(["depth", "1st guess", "2nd", "3rd", "4th", "5th"].map(Column::number));
     for (head, row) in accuracies.heads.heads().iter().enumerate() {
         let shares = row.iter().take(5).map(|share| format!("{share:.3}"));
         table.row(std::iter::once((head + 1).to_string()).chain(shares));

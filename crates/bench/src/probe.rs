@@ -1,0 +1,262 @@
+//! Calibration of any drafter: how often each node of a tree is accepted, measured by decoding with a wide one.
+//!
+//! Heads that draft independently can be measured at every position of a text ([`crate::calibrate`]). A drafter whose
+//! later guesses depend on its earlier ones is measured where it is used: a wide tree is decoded with, and
+//! the share of steps in which a node is on the accepted path is that node's value. Values never grow along a path, so the
+//! `n` most valuable nodes are the best tree of that size.
+
+use crate::BenchError;
+use crate::calibrate::{Accuracies, Choice, StepTime};
+use crate::measure::{BenchPrompt, Contest};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
+use gorgon_core::tree::sequoia::SequoiaTable;
+use gorgon_core::tree::{FixedTree, RankPath, TokenTree, TreeShape};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// Nodes of the trees that are decoded with.
+const NODES: usize = 64;
+/// What the first tree is made for: positional acceptance of a middling drafter.
+const PRIOR: [f64; 8] = [0.6, 0.15, 0.08, 0.05, 0.03, 0.02, 0.015, 0.01];
+
+/// What was accepted in some steps.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    steps: usize,
+    /// Accepted nodes by their path of ranks.
+    accepted: BTreeMap<RankPath, usize>,
+    /// Accepted nodes that had children, by depth.
+    parents: BTreeMap<usize, usize>,
+}
+
+/// Keeps account of what another rule accepts.
+struct Witness<'a> {
+    rule: &'a dyn AcceptanceRule,
+    seen: RefCell<Seen>,
+}
+
+impl AcceptanceRule for Witness<'_> {
+    fn is_lossless(&self) -> bool {
+        self.rule.is_lossless()
+    }
+
+    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+        let verdict = self.rule.accept(tree, draft, target, draws);
+        let mut seen = self.seen.borrow_mut();
+        // A lone root is the token of a prefill, or a step without drafts.
+        seen.steps += usize::from(tree.len() > 1);
+        let mut path = RankPath::new();
+        for &node in &verdict.path {
+            if let Some(parent) = tree.parent(node) {
+                path.extend(tree.children(parent).position(|child| child == node));
+                *seen.accepted.entry(path.clone()).or_default() += 1;
+            }
+            if tree.children(node).next().is_some() {
+                *seen.parents.entry(path.len()).or_default() += 1;
+            }
+        }
+        verdict
+    }
+}
+
+/// The nodes of a tree by their value.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// Nodes that were ever accepted, the most valuable first; each with the share of steps in which it was.
+    pub nodes: Vec<(RankPath, f64)>,
+    /// What the guesses are worth, by depth and rank, given that their parents were accepted.
+    pub accuracies: Accuracies,
+}
+
+impl Seen {
+    /// `P(the guess of rank r is right | its parent was accepted)`, by depth and rank; ranks in falling order.
+    fn conditional(&self) -> Result<HeadAccuracies, CalibrationError> {
+        let deepest = self.accepted.keys().map(Vec::len).max().unwrap_or(0);
+        let row = |depth: usize| {
+            let mut hits: Vec<usize> = vec![];
+            for (path, n) in self.accepted.iter().filter(|(path, _)| path.len() == depth) {
+                let rank = path[depth - 1];
+                hits.resize(hits.len().max(rank + 1), 0);
+                hits[rank] += n;
+            }
+            // Chance can put a later guess before an earlier one; a tree with a gap in its ranks would make no sense.
+            hits.sort_unstable_by(|a, b| b.cmp(a));
+            let parents = self.parents.get(&(depth - 1)).copied().unwrap_or(0).max(1);
+            hits.iter().map(|&n| (n as f64 / parents as f64).min(1.0)).collect()
+        };
+        HeadAccuracies::new((1..=deepest).map(row).collect())
+    }
+
+    /// The nodes, best first; ties go to the shorter path, then to the lower ranks.
+    fn nodes(&self) -> Vec<(RankPath, f64)> {
+        let share = |n: usize| n as f64 / self.steps.max(1) as f64;
+        let mut nodes: Vec<(RankPath, f64)> = self.accepted.iter().map(|(path, &n)| (path.clone(), share(n))).collect();
+        nodes.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.len().cmp(&b.len())).then_with(|| a.cmp(b)));
+        nodes
+    }
+
+    fn accuracies(&self) -> Result<Accuracies, CalibrationError> {
+        let heads = self.conditional()?;
+        let parents: usize = self.parents.values().sum();
+        let mut children: Vec<usize> = vec![];
+        for (path, n) in &self.accepted {
+            if let Some(&rank) = path.last() {
+                children.resize(children.len().max(rank + 1), 0);
+                children[rank] += n;
+            }
+        }
+        let children = children.iter().map(|&n| n as f64 / parents.max(1) as f64).collect();
+        let first = |depth: usize| self.accepted.get(&vec![0; depth]).copied().unwrap_or(0);
+        let alpha = |depth: usize| {
+            let before = if depth == 1 { self.steps } else { first(depth - 1) };
+            first(depth) as f64 / before.max(1) as f64
+        };
+        let chain = (1..=heads.heads().len()).map(alpha).collect();
+        Ok(Accuracies { heads, positions: self.steps, children, chain })
+    }
+}
+
+fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -> Result<Seen, BenchError> {
+    let builder = FixedTree::new(shape);
+    let witness = Witness { rule: contest.rule, seen: RefCell::default() };
+    let mut with = Contest {
+        decoder: contest.decoder,
+        drafter: &mut *contest.drafter,
+        builder: &builder,
+        rule: &witness,
+        limits: contest.limits.clone(),
+        seed: contest.seed,
+    };
+    let longest = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0);
+    let mut target = with.target(longest);
+    for prompt in prompts {
+        with.drafted(&mut target, &prompt.ids)?;
+    }
+    Ok(witness.seen.into_inner())
+}
+
+/// Decodes the prompts twice: with a tree for a middling drafter, then with the one that fits what was seen, whose nodes'
+/// shares are the result. `deepest` bounds the depth.
+///
+/// # Errors
+/// When the model or the drafter fails, or no step was taken.
+pub fn probe(contest: &mut Contest<'_>, prompts: &[BenchPrompt], deepest: usize) -> Result<Probed, BenchError> {
+    let wrong = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
+    let prior = SequoiaTable::new(&PRIOR, NODES, deepest + 1).map_err(|error| wrong(&error))?;
+    let shape = prior.shape(NODES, deepest + 1).map_err(|error| wrong(&error))?;
+    let first = watch(contest, shape, prompts)?;
+    if first.steps == 0 {
+        return Err(BenchError::Empty("the answers are too short to measure drafts on".into()));
+    }
+    let second = match calibrate(&first.conditional()?, NODES)? {
+        Calibration { order, .. } if order.is_empty() => first,
+        Calibration { shape, .. } => watch(contest, shape, prompts)?,
+    };
+    Ok(Probed { nodes: second.nodes(), accuracies: second.accuracies()? })
+}
+
+impl Probed {
+    /// The nodes as an order in which a tree can grow.
+    ///
+    /// # Errors
+    /// When they make no shape.
+    pub fn calibration(&self) -> Result<Calibration, BenchError> {
+        let order: Vec<RankPath> = self.nodes.iter().take(NODES - 1).map(|(path, _)| path.clone()).collect();
+        let shape = TreeShape::new(order.clone()).map_err(CalibrationError::from)?;
+        Ok(Calibration { order, shape, expected_accepted: self.nodes.iter().map(|(_, value)| value).sum() })
+    }
+
+    /// The tree with the most expected tokens per second, over all sizes that were timed and all depths.
+    ///
+    /// A step lasts what verifying its nodes lasts and what drafting its levels lasts: measured steps without their
+    /// drafting, by the number of nodes, and the time of a level, by the deepest tree that was timed. Expected tokens are
+    /// `1 + Σ values`.
+    ///
+    /// # Errors
+    /// When a shape cannot be.
+    pub fn choose(&self, times: &[StepTime]) -> Result<Choice, BenchError> {
+        let lone = || TreeShape::new(vec![]).map_err(CalibrationError::from);
+        let mut best = Choice { shape: lone()?, expected_tokens: 1.0, expected_speedup: 1.0 };
+        let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::INFINITY, |time| time.seconds);
+        let depth = |n: usize| self.nodes.iter().take(n - 1).map(|(path, _)| path.len()).max().unwrap_or(0);
+        let drafted = times.iter().filter(|time| time.nodes > 1 && depth(time.nodes) > 0);
+        let level = drafted.clone().map(|time| time.draft_seconds / depth(time.nodes) as f64).fold(0.0, f64::max);
+        for time in drafted {
+            for levels in 1..=depth(time.nodes) {
+                let within = self.nodes.iter().filter(|(path, _)| path.len() <= levels).take(time.nodes - 1);
+                let (paths, values): (Vec<RankPath>, Vec<f64>) = within.cloned().unzip();
+                let expected_tokens = 1.0 + values.iter().sum::<f64>();
+                let draft = if levels == depth(time.nodes) { time.draft_seconds } else { level * levels as f64 };
+                let expected_speedup = expected_tokens * plain / (time.seconds - time.draft_seconds + draft);
+                if expected_speedup > best.expected_speedup {
+                    let shape = TreeShape::new(paths).map_err(CalibrationError::from)?;
+                    best = Choice { shape, expected_tokens, expected_speedup };
+                }
+            }
+        }
+        Ok(best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gorgon_core::accept::Greedy;
+    use gorgon_core::accept::draws::Seeded;
+
+    fn time(nodes: usize, verify: f64, draft: f64) -> StepTime {
+        StepTime { nodes, seconds: verify + draft, draft_seconds: draft }
+    }
+
+    fn probed() -> Probed {
+        let seen = Seen {
+            steps: 10,
+            accepted: [(vec![0], 6), (vec![1], 2), (vec![0, 0], 5), (vec![0, 0, 0], 1)].into(),
+            parents: [(0, 10), (1, 8), (2, 5)].into(),
+        };
+        Probed { nodes: seen.nodes(), accuracies: seen.accuracies().unwrap() }
+    }
+
+    #[test]
+    fn a_witness_counts_the_accepted_path_by_ranks() {
+        let tree = TokenTree::from_parts(vec![9, 1, 2, 3, 4], vec![0, 0, 0, 2, 2]).unwrap();
+        let mut logits = vec![0f32; 5 * 10];
+        logits[2] = 1.0; // after the root: token 2, the second child
+        logits[2 * 10 + 4] = 1.0; // after it: token 4, its second child
+        let witness = Witness { rule: &Greedy, seen: RefCell::default() };
+        let rows = Rows::Logits { data: &logits, vocab: 10 };
+        let verdict = witness.accept(&tree, DraftRows::NONE, rows, &mut Seeded::new(0));
+        assert_eq!(verdict.path, [0, 2, 4]);
+        let seen = witness.seen.into_inner();
+        assert_eq!(seen.accepted, [(vec![1], 1), (vec![1, 1], 1)].into());
+        assert_eq!((seen.steps, seen.parents), (1, [(0, 1), (1, 1)].into()));
+    }
+
+    #[test]
+    fn shares_and_conditional_accuracies_are_those_counted() {
+        let probed = probed();
+        let order: Vec<RankPath> = probed.nodes.iter().map(|(path, _)| path.clone()).collect();
+        assert_eq!(order, [vec![0], vec![0, 0], vec![1], vec![0, 0, 0]]);
+        assert_eq!(probed.nodes[1].1, 0.5);
+        let accuracies = &probed.accuracies;
+        assert_eq!(accuracies.heads.heads(), [vec![0.6, 0.2], vec![0.625], vec![0.2]]);
+        assert_eq!(accuracies.chain, [0.6, 5.0 / 6.0, 0.2]);
+        assert_eq!(accuracies.children, [12.0 / 23.0, 2.0 / 23.0]);
+        assert!((probed.calibration().unwrap().expected_accepted - 1.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn slow_levels_make_shallow_trees_and_dear_steps_none() {
+        let free = [time(1, 1.0, 0.0), time(2, 1.0, 0.0), time(3, 1.0, 0.0), time(4, 1.0, 0.0), time(5, 1.0, 0.0)];
+        let choice = probed().choose(&free).unwrap();
+        assert_eq!(choice.shape.len(), 5);
+        assert!((choice.expected_tokens - 2.4).abs() < 1e-12);
+        let levels = [time(1, 1.0, 0.0), time(2, 1.0, 0.5), time(3, 1.0, 1.0), time(4, 1.0, 1.0), time(5, 1.0, 1.5)];
+        let choice = probed().choose(&levels).unwrap();
+        assert_eq!(choice.shape.paths(), [vec![0], vec![1]]);
+        assert!((choice.expected_speedup - 1.8 / 1.5).abs() < 1e-12);
+        let dear = [time(1, 1.0, 0.0), time(2, 2.0, 0.0), time(5, 4.0, 0.0)];
+        assert_eq!(probed().choose(&dear).unwrap().shape.len(), 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! Measuring what was fitted.
+
+use super::config::{CompareConfig, Method};
+use crate::args::{Contest, Draft};
+use crate::commands::drafting::DrafterChoice;
+use crate::commands::{bench, tree};
+use crate::error::Failure;
+use crate::fitting;
+use crate::settings::Settings;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::tree::TreeChoice;
+use gorgon_draft::folder::open_weights;
+use gorgon_runs::run_dir::RunView;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Rounds of a calibration's step times.
+const CALIBRATION_ROUNDS: usize = 5;
+
+/// A finished training.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The run folder.
+    pub run: PathBuf,
+    /// Its seed.
+    pub seed: u64,
+    /// Its learning rate, if it was not the config's own.
+    pub rate: Option<f64>,
+    /// How good it is on held-out text: tokens per step where that was measured, else the negative objective.
+    pub score: f64,
+    /// Parameters that were fitted.
+    pub parameters: usize,
+    /// Seconds it took, if nothing came in between.
+    pub seconds: Option<f64>,
+}
+
+impl Fitted {
+    /// Reads what a training left.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged.
+    pub fn read(run: &Path, seconds: &Path, seed: u64, rate: Option<f64>) -> Result<Self, Failure> {
+        let view = RunView::open(run)?;
+        let records = gorgon_runs::metrics::read(&view.metrics())?;
+        let evaluations = records.iter().filter_map(|record| record.get("evaluation"));
+        let of = |evaluation: &Value| {
+            let number = |key: &str| evaluation.get(key).and_then(Value::as_f64);
+            number("tau").or_else(|| number("loss").map(|loss| -loss))
+        };
+        let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
+        let heads = run.join("heads");
+        let weights = open_weights(&heads)?
+            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", heads.display())))?;
+        let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
+        let text = std::fs::read_to_string(seconds).unwrap_or_default();
+        let took: Value = serde_json::from_str(&text).unwrap_or_default();
+        let seconds = took["seconds"].as_f64().filter(|_| took["undisturbed"] == true);
+        Ok(Self { run: run.into(), seed, rate, score, parameters, seconds })
+    }
+}
+
+/// A method with a tree, measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The method.
+    pub method: String,
+    /// The tree as it was named, or `calibrated`.
+    pub tree: String,
+    /// Parameters that were fitted.
+    pub parameters: usize,
+    /// Seconds of the training.
+    pub training_seconds: Option<f64>,
+    /// The learning rate that did best, if several were tried.
+    pub learning_rate: Option<f64>,
+    /// Tokens per step, by seed.
+    pub tokens_per_step: Vec<f64>,
+    /// Their mean.
+    pub mean_tokens_per_step: f64,
+    /// Half the width of its 95 % interval over the seeds; `None` with a single one.
+    pub half_width: Option<f64>,
+    /// What was measured with the first seed.
+    pub summary: Value,
+}
+
+/// What every measurement has in common.
+pub struct Measuring<'a> {
+    config: &'a CompareConfig,
+    folder: PathBuf,
+    calibrate: PathBuf,
+    bench: PathBuf,
+    settings: &'a Settings,
+}
+
+impl<'a> Measuring<'a> {
+    /// Parts the prompts.
+    ///
+    /// # Errors
+    /// When they cannot be read, or are too few.
+    pub fn new(config: &'a CompareConfig, folder: &Path, settings: &'a Settings) -> Result<Self, Failure> {
+        let shown = config.prompts.display();
+        let text = std::fs::read_to_string(&config.prompts).map_err(|e| Failure::input(format!("{shown}: {e}")))?;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let (first, needed) = (config.calibration_prompts as usize, config.bench_prompts as usize);
+        if lines.len() < first + needed {
+            let message = format!("{shown}: {} lines, {} are needed", lines.len(), first + needed);
+            return Err(Failure::input(message).hint("calibration_prompts and bench_prompts say how many"));
+        }
+        let write = |name: &str, lines: &[&str]| {
+            let path = folder.join(name);
+            let text = lines.join("\n") + "\n";
+            gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
+                .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+            Ok::<_, Failure>(path)
+        };
+        let calibrate = write("calibrate.jsonl", &lines[..first])?;
+        let bench = write("bench.jsonl", &lines[first..first + needed])?;
+        Ok(Self { config, folder: folder.into(), calibrate, bench, settings })
+    }
+
+    /// Measures a method: with its own tree for every seed, and with a calibrated one for the first.
+    ///
+    /// # Errors
+    /// When something cannot be loaded, decoded or written.
+    pub fn method(&self, method: &Method, fitted: &[Fitted]) -> Result<Vec<Outcome>, Failure> {
+        self.settings.talk.say(format!("\n== {}: measured", method.name));
+        let mut outcomes = vec![];
+        let Some(first) = fitted.first() else {
+            let summary = self.bench(method, Path::new(""), method.tree.clone(), "own")?;
+            return Ok(vec![outcome(method, None, &[summary])]);
+        };
+        let mut own = vec![];
+        for fitted in fitted {
+            own.push(self.bench(method, &fitted.run, method.tree.clone(), &format!("seed{}", fitted.seed))?);
+        }
+        outcomes.push(outcome(method, Some(first), &own));
+        if drafter(method, &first.run)?.1.is_some() {
+            let contest = self.contest(method, &first.run, None, &self.calibrate)?;
+            let calibrated = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
+            outcomes.push(match calibrated.has_tree() {
+                true => {
+                    let document = self.bench(method, &first.run, Some(TreeChoice::Calibrated), "calibrated")?;
+                    outcome(method, Some(first), &[document])
+                }
+                false => outcome(method, Some(first), &[json!({"tree": "calibrated: none pays"})]),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    fn contest(
+        &self,
+        method: &Method,
+        run: &Path,
+        tree: Option<TreeChoice>,
+        prompts: &Path,
+    ) -> Result<Contest, Failure> {
+        let (choice, heads) = drafter(method, run)?;
+        Ok(Contest {
+            model: self.config.model.clone(),
+            draft: Draft { heads, drafter: choice, tree },
+            prompts: Some(prompts.into()),
+            turns: 1,
+            limit: self.config.bench_prompts.max(self.config.calibration_prompts),
+            max_new_tokens: self.config.max_new_tokens,
+            accept: RuleChoice::Auto,
+            temperature: 0.0,
+            top_p: None,
+            top_k: None,
+            ignore_eos: false,
+        })
+    }
+
+    /// A measurement, or what an earlier attempt wrote of it.
+    fn bench(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, name: &str) -> Result<Value, Failure> {
+        let path = self.folder.join(format!("bench-{}-{name}.json", method.slug()));
+        if let Ok(text) = std::fs::read_to_string(&path)
+            && let Ok(document) = serde_json::from_str(&text)
+        {
+            return Ok(document);
+        }
+        let contest = self.contest(method, run, tree, &self.bench)?;
+        let measured = bench::execute(&contest, self.config.rounds as usize, self.settings)?;
+        if !self.settings.json {
+            measured.print(false);
+        }
+        fitting::write_json(&path, &measured.document)?;
+        Ok(measured.document)
+    }
+}
+
+/// What drafts, and the folder of its heads; what needs no heads has none.
+///
+/// # Errors
+/// When the name is no drafter's.
+pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<PathBuf>), Failure> {
+    let wrong = |error| Failure::input(format!("methods: {}: drafter: {error}", method.name));
+    Ok(match method.drafter.as_deref() {
+        None => (DrafterChoice::Auto, Some(run.into())),
+        Some(name) if name.contains("{run}") => {
+            let folder = run.join("heads");
+            (name.replace("{run}", &folder.to_string_lossy()).parse().map_err(wrong)?, None)
+        }
+        Some(name) if method.config.is_some() => (name.parse().map_err(wrong)?, Some(run.into())),
+        Some(name) => (name.parse().map_err(wrong)?, None),
+    })
+}
+
+fn outcome(method: &Method, fitted: Option<&Fitted>, documents: &[Value]) -> Outcome {
+    let of = |document: &Value| document["summary"]["tokens_per_step"].as_f64().unwrap_or(f64::NAN);
+    let tokens_per_step: Vec<f64> = documents.iter().map(of).collect();
+    let tree = documents.first().and_then(|document| document["tree"].as_str()).unwrap_or_default();
+    Outcome {
+        method: method.name.clone(),
+        tree: tree.to_owned(),
+        parameters: fitted.map_or(0, |fitted| fitted.parameters),
+        training_seconds: fitted.and_then(|fitted| fitted.seconds),
+        learning_rate: fitted.and_then(|fitted| fitted.rate),
+        mean_tokens_per_step: gorgon_bench::mean(&tokens_per_step),
+        half_width: gorgon_bench::half_width_95(&tokens_per_step),
+        tokens_per_step,
+        summary: documents.first().map(|document| document["summary"].clone()).unwrap_or_default(),
+    }
+}
