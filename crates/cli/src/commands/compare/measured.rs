@@ -135,17 +135,31 @@ impl<'a> Measuring<'a> {
         }
         outcomes.push(outcome(method, Some(first), &own));
         if drafter(method, &first.run)?.1.is_some() {
-            let contest = self.contest(method, &first.run, None, &self.calibrate)?;
-            let calibrated = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
-            outcomes.push(match calibrated.has_tree() {
-                true => {
-                    let document = self.bench(method, &first.run, Some(TreeChoice::Calibrated), "calibrated")?;
-                    outcome(method, Some(first), &[document])
-                }
-                false => outcome(method, Some(first), &[json!({"tree": "calibrated: none pays"})]),
-            });
+            let document = self.calibrated(method, &first.run)?;
+            outcomes.push(outcome(method, Some(first), &[document]));
         }
         Ok(outcomes)
+    }
+
+    /// The measurement with a calibrated tree; it says so where none pays.
+    fn calibrated(&self, method: &Method, run: &Path) -> Result<Value, Failure> {
+        const NAME: &str = "calibrated";
+        let path = self.file(method, NAME);
+        if path.is_file() {
+            return self.bench(method, run, None, NAME);
+        }
+        let contest = self.contest(method, run, None, &self.calibrate)?;
+        let found = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
+        if found.has_tree() {
+            return self.bench(method, run, Some(TreeChoice::Calibrated), NAME);
+        }
+        let document = json!({"tree": "calibrated: none pays"});
+        fitting::write_json(&path, &document)?;
+        Ok(document)
+    }
+
+    fn file(&self, method: &Method, name: &str) -> PathBuf {
+        self.folder.join(format!("bench-{}-{name}.json", method.slug()))
     }
 
     fn contest(
@@ -173,7 +187,7 @@ impl<'a> Measuring<'a> {
 
     /// A measurement, or what an earlier attempt wrote of it.
     fn bench(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, name: &str) -> Result<Value, Failure> {
-        let path = self.folder.join(format!("bench-{}-{name}.json", method.slug()));
+        let path = self.file(method, name);
         if let Ok(text) = std::fs::read_to_string(&path)
             && let Ok(document) = serde_json::from_str(&text)
         {
