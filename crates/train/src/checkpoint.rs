@@ -48,9 +48,16 @@ pub fn write(dir: &Path, parameters: &[Parameter], moments: &[Moments]) -> Resul
 /// # Errors
 /// When the folder cannot be written.
 pub fn write_parameters(dir: &Path, parameters: &[Parameter]) -> Result<(), TrainError> {
+    write_parameters_as(&dir.join(MODEL_FILE), parameters)
+}
+
+/// Writes some parameters to a file.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_parameters_as(path: &Path, parameters: &[Parameter]) -> Result<(), TrainError> {
     let model: Vec<Source<'_>> = parameters.iter().map(|p| source(p.name.clone(), p.shape.clone(), &p.value)).collect();
-    let path = dir.join(MODEL_FILE);
-    tensors::write(&path, &model).map_err(io(&path))
+    tensors::write(path, &model).map_err(io(path))
 }
 
 /// Reads both files into parameters and moments of the same names and shapes.

@@ -1,7 +1,9 @@
 //! What the config files of training say.
 
+mod medusa_two;
 mod pretrain;
 
+pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
 
 use crate::error::TrainError;
@@ -181,7 +183,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa` or `eagle`.
+    /// What is trained: `medusa`, `medusa-2` or `eagle`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -217,6 +219,9 @@ pub struct TrainConfig {
     /// Medusa heads.
     #[serde(default)]
     pub medusa: MedusaConfig,
+    /// Backbone and heads together.
+    #[serde(default)]
+    pub medusa2: MedusaTwoConfig,
     /// An EAGLE draft layer.
     #[serde(default)]
     pub eagle: EagleConfig,
@@ -231,6 +236,9 @@ pub struct TrainConfig {
 pub enum HeadMethod {
     /// Medusa-1: heads on a frozen backbone.
     Medusa,
+    /// Medusa-2: heads and, through an adapter, the backbone.
+    #[serde(rename = "medusa-2")]
+    MedusaTwo,
     /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
     Eagle,
 }
@@ -240,6 +248,7 @@ impl HeadMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::Medusa => "medusa",
+            Self::MedusaTwo => "medusa-2",
             Self::Eagle => "eagle",
         }
     }
@@ -247,7 +256,7 @@ impl HeadMethod {
     /// Its learning rate and its bound on the gradients' norm; for EAGLE the paper's.
     fn rates(self) -> (f64, f64) {
         match self {
-            Self::Medusa => RATES,
+            Self::Medusa | Self::MedusaTwo => RATES,
             Self::Eagle => (3e-5, 0.5),
         }
     }
@@ -287,6 +296,15 @@ impl TrainConfig {
     pub fn check(&self) -> Result<(), TrainError> {
         self.training.check()?;
         self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.medusa2.check()?;
+        if self.method == HeadMethod::MedusaTwo && self.medusa.blocks > 1 {
+            let reason = "loaders of merged models put one block in every place, so 1 is all there can be".into();
+            return Err(TrainError::Setting {
+                key: "medusa.blocks".into(),
+                value: self.medusa.blocks.to_string(),
+                reason,
+            });
+        }
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();

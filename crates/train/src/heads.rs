@@ -4,11 +4,13 @@ mod conversations;
 mod decoding;
 mod eagle;
 mod features;
+mod medusa_two;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
 pub use eagle::EagleFitting;
 pub use features::{FeatureCache, Features};
+pub use medusa_two::{MedusaTwoFitting, Merged};
 pub use walk::{Lengths, Measured, walk};
 
 use crate::error::TrainError;

@@ -5,6 +5,7 @@ pub mod config;
 pub mod error;
 pub mod heads;
 pub mod llama;
+pub mod lora;
 pub mod optimizer;
 pub mod parameters;
 pub mod pretrain;

@@ -74,8 +74,24 @@ impl Optimizer {
         rate: f64,
         step: u64,
     ) {
-        let work = parameters.par_iter_mut().zip(moments).zip(gradients);
-        work.for_each(|((parameter, moments), gradient)| {
+        let rates = vec![rate; parameters.len()];
+        self.apply_each(parameters, moments, gradients, &rates, step);
+    }
+
+    /// As [`Self::apply`], with a rate for each parameter; those with a rate of 0 stay as they are.
+    pub fn apply_each(
+        &self,
+        parameters: &mut [Parameter],
+        moments: &mut [Moments],
+        gradients: Vec<Tensor<1>>,
+        rates: &[f64],
+        step: u64,
+    ) {
+        let work = parameters.par_iter_mut().zip(moments).zip(gradients).zip(rates);
+        work.for_each(|(((parameter, moments), gradient), &rate)| {
+            if rate == 0.0 {
+                return;
+            }
             if self.is_muon(parameter) {
                 muon::apply(self, parameter, moments, gradient, rate * self.muon_factor);
             } else {

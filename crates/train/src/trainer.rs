@@ -47,6 +47,11 @@ pub trait Objective: Sync {
     /// When the backbone fails.
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError>;
 
+    /// A parameter's learning rate at a step, relative to the schedule's.
+    fn rate(&self, _parameter: &Parameter, _step: u64) -> f64 {
+        1.0
+    }
+
     /// A `config.json` to put beside the parameters of a checkpoint, so that it can be loaded as it is.
     fn document(&self) -> Option<Value> {
         None
@@ -227,7 +232,9 @@ impl<'a, O: Objective> Fit<'a, O> {
         }
         let gradients = clip(sums.gradients, norm, self.settings.clip_norm);
         let rate = self.settings.schedule.rate(self.step);
-        self.settings.optimizer.apply(&mut self.parameters, &mut self.moments, gradients, rate, self.step);
+        let factor = |p: &Parameter| rate * self.objective.rate(p, self.step);
+        let rates: Vec<f64> = self.parameters.iter().map(factor).collect();
+        self.settings.optimizer.apply_each(&mut self.parameters, &mut self.moments, gradients, &rates, self.step);
         self.step += 1;
         self.since.tokens += sums.tokens;
         self.since.steps += 1;

@@ -73,6 +73,7 @@ pub fn execute(
     let launch = Launch { config, dir: &dir, before: backbone.hash.clone(), resume, dry_run, settings };
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone.medusa(config)?),
+        HeadMethod::MedusaTwo => launch.fit(backbone.medusa_two(config)?),
         HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
     }
 }
@@ -115,7 +116,7 @@ impl Launch<'_> {
         if !outcome.finished {
             return Ok(Done::Stopped { run, step: outcome.step });
         }
-        copy_best(&run)?;
+        job.objective.publish(&run.step(best(&run)?), run.path()).map_err(fitting::failure)?;
         Ok(Done::Finished(run))
     }
 }
@@ -136,16 +137,6 @@ const PLOTS: &[(&str, &str, &str, &[&str])] = &[
 fn best(run: &RunDir) -> Result<u64, Failure> {
     let last = run.steps()?.last().copied().unwrap_or(0);
     Ok(run.best()?.unwrap_or(last))
-}
-
-/// Copies the best heads to where they are looked for.
-fn copy_best(run: &RunDir) -> Result<(), Failure> {
-    let heads = run.path().join(HEADS);
-    std::fs::create_dir_all(&heads).map_err(|e| Failure::run(format!("{}: {e}", heads.display())))?;
-    for name in [gorgon_train::checkpoint::MODEL_FILE, "config.json"] {
-        fitting::copy(&run.step(best(run)?).join(name), &heads.join(name))?;
-    }
-    Ok(())
 }
 
 /// Says how good the heads are.

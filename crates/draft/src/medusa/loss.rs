@@ -1,7 +1,7 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
-use burn::tensor::{Int, Tensor, TensorData, activation};
+use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 
@@ -77,11 +77,37 @@ impl Heads {
         for (head, labels) in labels.iter().enumerate() {
             let own = &weights[head * self.per_head()..][..self.per_head()];
             let scale = scales.map(|scales| scales[head]);
-            let (output, gradient) = self.one_head(own, lm_head, hidden, labels, scale);
+            let (output, gradient, _) = self.one_head(own, lm_head, hidden, labels, scale);
             outputs.push(output);
             gradients.extend(gradient);
         }
         (outputs, gradients)
+    }
+
+    /// As [`Self::losses`], with the gradient of the hidden states too: for a backbone that is fitted along with the heads.
+    ///
+    /// # Shapes
+    /// The gradient of the states is `[rows, d]`.
+    pub fn joint_losses(
+        &self,
+        weights: &[Tensor<1>],
+        lm_head: &Tensor<2>,
+        hidden: &Tensor<2>,
+        labels: &[HeadLabels],
+        scales: &[HeadScale],
+    ) -> (Vec<HeadOutput>, Vec<Tensor<1>>, Tensor<2>) {
+        let (mut outputs, mut gradients, mut states) = (vec![], vec![], hidden.zeros_like());
+        for (head, labels) in labels.iter().enumerate() {
+            let own = &weights[head * self.per_head()..][..self.per_head()];
+            let (output, gradient, d_rows) = self.one_head(own, lm_head, hidden, labels, Some(scales[head]));
+            outputs.push(output);
+            gradients.extend(gradient);
+            if let Some(d_rows) = d_rows {
+                let index = rows(labels, &hidden.device());
+                states = states.select_assign(0, index, d_rows, IndexingUpdateOp::Add);
+            }
+        }
+        (outputs, gradients, states)
     }
 
     fn one_head(
@@ -91,17 +117,15 @@ impl Heads {
         hidden: &Tensor<2>,
         labels: &HeadLabels,
         scale: Option<HeadScale>,
-    ) -> (HeadOutput, Vec<Tensor<1>>) {
+    ) -> (HeadOutput, Vec<Tensor<1>>, Option<Tensor<2>>) {
         let n = labels.rows.len();
         if n == 0 {
             let zeros = if scale.is_some() { weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
-            return (HeadOutput::default(), zeros);
+            return (HeadOutput::default(), zeros, None);
         }
-        let index: Vec<i32> = labels.rows.iter().map(|&row| row as i32).collect();
-        let index = Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &hidden.device());
         let rows = match n == hidden.dims()[0] {
             true => hidden.clone(),
-            false => hidden.clone().select(0, index),
+            false => hidden.clone().select(0, rows(labels, &hidden.device())),
         };
         let table = match weights.get(2 * self.config.blocks) {
             Some(own) => own.clone().reshape([self.vocab_size, self.hidden_size]),
@@ -111,18 +135,26 @@ impl Heads {
         let labels = Labels { tokens: &labels.tokens, scales: &scales };
         let tracked = |w: &Tensor<1>| if scale.is_some() { w.clone().autodiff().require_grad() } else { w.clone() };
         let leaves: Vec<Tensor<1>> = weights[..2 * self.config.blocks].iter().map(tracked).collect();
-        let top = self.blocks(&leaves, if scale.is_some() { rows.autodiff() } else { rows });
+        let rows = if scale.is_some() { rows.autodiff().require_grad() } else { rows };
+        let top = self.blocks(&leaves, rows.clone());
         let own_table = scale.is_some() && self.config.own_lm_heads;
         let found = linear_cross_entropy(&top.clone().inner(), &table, labels, self.chunk_rows, own_table);
         let output = HeadOutput { losses: found.losses, ranks: found.ranks };
         if scale.is_none() {
-            return (output, vec![]);
+            return (output, vec![], None);
         }
         // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
         let mut grads = (top * found.d_hidden.autodiff()).sum().backward();
         let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
         let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
         gradients.extend(found.d_weight.map(|g| g.reshape([-1])));
-        (output, gradients)
+        (output, gradients, rows.grad_remove(&mut grads))
     }
+}
+
+/// The rows of some labels as an index.
+fn rows(labels: &HeadLabels, device: &Device) -> Tensor<1, Int> {
+    let index: Vec<i32> = labels.rows.iter().map(|&row| row as i32).collect();
+    let n = index.len();
+    Tensor::from_data(TensorData::new(index, [n]), device)
 }

@@ -1,11 +1,12 @@
 //! What everything that is fitted to a frozen backbone's states has in common.
 
 use super::Features;
-use crate::error::TrainError;
+use crate::error::{TrainError, io};
 use crate::trainer::Objective;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use std::path::Path;
 
 /// Conversations, where the backbone's states at their tokens come from, and how much is decoded in an evaluation.
 pub struct Conversations {
@@ -54,6 +55,21 @@ pub trait OnBackbone: Objective {
     /// # Errors
     /// When the backbone fails.
     fn read(&self, batch: &Self::Batch) -> Result<(), TrainError>;
+
+    /// Writes what is to be loaded from the best checkpoint into the run folder, as `heads/`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
+        let heads = run.join("heads");
+        std::fs::create_dir_all(&heads).map_err(io(&heads))?;
+        for name in [crate::checkpoint::MODEL_FILE, "config.json"] {
+            let bytes = std::fs::read(checkpoint.join(name)).map_err(io(&checkpoint.join(name)))?;
+            let path = heads.join(name);
+            gorgon_runs::atomic::write(&path, |file| file.write_all(&bytes)).map_err(io(&path))?;
+        }
+        Ok(())
+    }
 
     /// What is fitted, in a few words.
     fn title(&self) -> String;

@@ -14,7 +14,9 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting};
+use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting};
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::Lora;
 use std::path::{Path, PathBuf};
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
@@ -68,6 +70,30 @@ impl Backbone {
             chunk_rows: config.chunk_rows.max(1),
         };
         Job::new(HeadFitting { heads, lm_head, data }, config)
+    }
+
+    /// Medusa heads on it, and an adapter for itself.
+    ///
+    /// # Errors
+    /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
+    pub fn medusa_two(self, config: &TrainConfig) -> Result<Job<MedusaTwoFitting>, Failure> {
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let dir = checkpoint.dir().display().to_string();
+        let device = data.features.decoder.compute().device().clone();
+        let lm_head = heads::lm_head(&checkpoint, &model, &device).map_err(fitting::failure)?;
+        let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
+        let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(fitting::failure)?);
+        let heads = Heads {
+            config: config.medusa,
+            hidden_size: model.hidden_size,
+            vocab_size: model.vocab_size,
+            chunk_rows: config.chunk_rows.max(1),
+        };
+        let steps = config.training.settings(data.packing.steps_per_epoch(), config.seed).map_err(fitting::failure)?;
+        let (config_two, steps) = (config.medusa2.clone(), steps.schedule.steps);
+        let objective =
+            MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
+        Job::new(objective, config)
     }
 
     /// An EAGLE draft layer on it.

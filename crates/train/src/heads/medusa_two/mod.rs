@@ -1,0 +1,269 @@
+//! Medusa-2: heads and backbone fitted together, the backbone through a low-rank adapter.
+//!
+//! `L = L_LM + λ₀ · Σ_k λ_k CE(head_k(h_t), x_{t+k+1})`, where `h` are the states of the backbone with the adapter on and
+//! `L_LM = KL(p_original || p)` on the model's own answers: the original is the same backbone with the adapter off.
+//! (Cai et al., 2024.) The LM head and the embedding stay frozen, so that the heads keep sharing the first.
+
+mod evaluate;
+mod merged;
+mod publish;
+
+pub use merged::Merged;
+
+use super::{Conversations, OnBackbone, positions as head_positions};
+use crate::config::{LanguageLoss, MedusaTwoConfig};
+use crate::error::TrainError;
+use crate::llama::{Llama, Packed};
+use crate::lora::Lora;
+use crate::parameters::{Parameter, Role, from_values};
+use crate::trainer::{Evaluation, Gradients, Objective};
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
+use gorgon_data::render::Example;
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init, ParameterSpec};
+use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
+use gorgon_model::weights::Checkpoint;
+use serde_json::Value;
+use std::path::Path;
+
+/// Backbone and heads, and the conversations that they are fitted to.
+pub struct MedusaTwoFitting {
+    /// The heads.
+    pub heads: Heads,
+    /// The backbone's LM head, `[V, d]`.
+    pub lm_head: Tensor<2>,
+    /// The backbone as a network with gradients.
+    pub llama: Llama,
+    /// Its parameters and their adapter.
+    pub lora: Lora,
+    /// The backbone's files.
+    pub base: Checkpoint,
+    /// How the two losses are balanced.
+    pub config: MedusaTwoConfig,
+    /// Steps of the whole run, which the balance depends on.
+    pub steps: u64,
+    /// The conversations; their features are the original's.
+    pub data: Conversations,
+}
+
+/// A micro-batch and its step, which the balance depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balanced {
+    step: u64,
+    rows: Vec<usize>,
+}
+
+/// Some conversations, one after another.
+struct Gathered {
+    packed: Packed,
+    /// The original's states at the positions that count, `[rows, d]`.
+    original: Tensor<2>,
+    /// Where these are among all tokens.
+    at: Vec<i32>,
+    /// What the heads are to say there.
+    labels: Vec<HeadLabels>,
+    /// What the LM head is to say there, rows counted among those that count.
+    language: HeadLabels,
+}
+
+/// Positions at which the LM head or a head has a label.
+fn positions(example: &Example, heads: usize) -> Vec<usize> {
+    let counts = |t: &usize| {
+        example.assistant.get(t + 1).copied().unwrap_or(false) || (0..heads).any(|head| example.counts(head, *t))
+    };
+    (0..example.ids.len()).filter(counts).collect()
+}
+
+impl MedusaTwoFitting {
+    fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
+        let heads = self.heads.config.heads;
+        let mut labels = vec![HeadLabels::default(); heads];
+        let (mut packed, mut at, mut language) = (Packed::default(), vec![], HeadLabels::default());
+        let mut original = vec![];
+        for &index in rows {
+            let row = self.data.row(held_out, index);
+            let (example, start) = (&row.example, packed.tokens.len());
+            let positions = positions(example, heads);
+            let Some(last) = positions.last() else { continue };
+            for &t in &positions {
+                let place = at.len() as u32;
+                at.push((start + t) as i32);
+                if example.assistant.get(t + 1) == Some(&true) {
+                    language.rows.push(place);
+                    language.tokens.push(example.ids[t + 1]);
+                }
+                for (head, labels) in labels.iter_mut().enumerate().filter(|(head, _)| example.counts(*head, t)) {
+                    labels.rows.push(place);
+                    labels.tokens.push(example.ids[t + head + 2]);
+                }
+            }
+            packed.tokens.extend(&example.ids[..=*last]);
+            packed.segments.push(start..packed.tokens.len());
+            original.push(self.data.features.states(row, held_out, index, &positions)?);
+        }
+        let d = self.heads.hidden_size;
+        let original = match original.is_empty() {
+            true => Tensor::zeros([0, d], &self.lm_head.device()),
+            false => Tensor::cat(original, 0),
+        };
+        Ok(Gathered { packed, original, at, labels, language })
+    }
+
+    fn index(&self, rows: Vec<i32>) -> Tensor<1, Int> {
+        let n = rows.len();
+        Tensor::from_data(TensorData::new(rows, [n]), &self.lm_head.device())
+    }
+
+    /// Number of the heads' tensors, which come before the adapter's.
+    fn split(&self) -> usize {
+        self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size).len()
+    }
+
+    /// The language loss: its sum, how many labels agree with the first guess, and `∂L/∂h` at its rows.
+    fn language(&self, states: &Tensor<2>, gathered: &Gathered, scale: f32) -> (f64, usize, Tensor<2>) {
+        let index = || self.index(gathered.language.rows.iter().map(|&row| row as i32).collect());
+        let own = states.clone().select(0, index());
+        let chunk = self.heads.chunk_rows;
+        let (losses, ranks, gradient) = match self.config.language {
+            LanguageLoss::Kl => {
+                let original = gathered.original.clone().select(0, index());
+                let found = soft_cross_entropy(&own, &original, &self.lm_head, scale, chunk);
+                (found.losses, found.ranks, found.d_hidden)
+            }
+            LanguageLoss::CrossEntropy => {
+                let scales = vec![scale; gathered.language.rows.len()];
+                let labels = Labels { tokens: &gathered.language.tokens, scales: &scales };
+                let found = linear_cross_entropy(&own, &self.lm_head, labels, chunk, false);
+                (found.losses, found.ranks, found.d_hidden)
+            }
+        };
+        let sum = losses.iter().map(|&loss| f64::from(loss)).sum();
+        (sum, ranks.iter().filter(|&&rank| rank == 0).count(), gradient)
+    }
+}
+
+impl Objective for MedusaTwoFitting {
+    type Batch = Balanced;
+
+    fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        let device = self.lm_head.device();
+        let parameter = |spec: ParameterSpec| {
+            let n: usize = spec.shape.iter().product();
+            let (value, role) = match spec.init {
+                Init::LmHead => (self.lm_head.clone().reshape([-1]), Role::Table),
+                Init::Zero if spec.shape.len() == 2 => (from_values(vec![0.0; n], &device), Role::Matrix),
+                Init::Zero => (from_values(vec![0.0; n], &device), Role::Vector),
+            };
+            Parameter { name: spec.name, shape: spec.shape, role, value }
+        };
+        let heads = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
+        heads.into_iter().map(parameter).chain(self.lora.parameters(seed)).collect()
+    }
+
+    fn batches(&self, step: u64) -> Result<Vec<Balanced>, TrainError> {
+        Ok(self.data.packing.step(step).into_iter().map(|rows| Balanced { step, rows }).collect())
+    }
+
+    /// Labels of each head, then those of the language loss.
+    fn weights(&self, batch: &Balanced) -> Vec<f64> {
+        let examples = || batch.rows.iter().map(|&i| &self.data.rows[i].example);
+        let of = |head: usize| {
+            examples().map(|e| (0..e.ids.len()).filter(|&t| e.counts(head, t)).count()).sum::<usize>() as f64
+        };
+        let language = examples().map(|e| e.assistant.iter().skip(1).filter(|own| **own).count()).sum::<usize>();
+        (0..self.heads.config.heads).map(of).chain([language as f64]).collect()
+    }
+
+    fn rate(&self, parameter: &Parameter, step: u64) -> f64 {
+        match crate::lora::is_adapter(&parameter.name) {
+            true => self.config.balance(step, self.steps).1,
+            false => 1.0,
+        }
+    }
+
+    fn gradients(&self, weights: &[Tensor<1>], batch: &Balanced, totals: &[f64]) -> Result<Gradients, TrainError> {
+        let gathered = self.gather(false, &batch.rows)?;
+        let (heads, adapter) = weights.split_at(self.split());
+        let (share, backbone_rate) = self.config.balance(batch.step, self.steps);
+        let leaves: Vec<Tensor<1>> = adapter.iter().map(|w| w.clone().autodiff().require_grad()).collect();
+        let hidden = self.llama.hidden(&self.lora.applied(&leaves, true), &gathered.packed);
+        let tracked = hidden.select(0, self.index(gathered.at.clone()));
+        let states = tracked.clone().inner();
+        let config = &self.heads.config;
+        let scale = |head: usize| share * config.weight(head) / totals[head].max(1.0);
+        let scales: Vec<f32> = (0..config.heads).map(|head| scale(head) as f32).collect();
+        let (outputs, mut gradients, d_states) =
+            self.heads.joint_losses(heads, &self.lm_head, &states, &gathered.labels, &scales);
+        let language = 1.0 / totals[config.heads].max(1.0);
+        let (sum, agreeing, d_language) = self.language(&states, &gathered, language as f32);
+        let index = self.index(gathered.language.rows.iter().map(|&row| row as i32).collect());
+        let d_states = d_states.select_assign(0, index, d_language, IndexingUpdateOp::Add);
+        // A backbone that rests needs no gradient.
+        if backbone_rate > 0.0 {
+            let mut found = (tracked * d_states.autodiff()).sum().backward();
+            let of =
+                |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut found).unwrap_or_else(|| w.zeros_like());
+            gradients.extend(leaves.iter().zip(adapter).map(of).collect::<Vec<_>>());
+        } else {
+            gradients.extend(adapter.iter().map(Tensor::zeros_like));
+        }
+        let mut loss = sum * language;
+        let mut counts = vec![("agreement".into(), agreeing as f64, gathered.language.rows.len() as f64)];
+        for (head, output) in outputs.iter().enumerate() {
+            loss += output.losses.iter().map(|&l| f64::from(l)).sum::<f64>() * scale(head);
+            counts.push((format!("head{}_top1", head + 1), right(output) as f64, output.ranks.len() as f64));
+        }
+        let not_finite = (!loss.is_finite()).then(|| match batch.rows.first() {
+            Some(&index) => format!("one of {} conversations from {}", batch.rows.len(), self.data.place(false, index)),
+            None => "no conversation".into(),
+        });
+        Ok(Gradients { loss, tokens: gathered.packed.tokens.len(), counts, gradients, not_finite })
+    }
+
+    fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
+        evaluate::evaluate(self, parameters)
+    }
+
+    fn document(&self) -> Option<Value> {
+        Some(self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.data.base))
+    }
+}
+
+fn right(output: &HeadOutput) -> usize {
+    output.ranks.iter().filter(|&&rank| rank == 0).count()
+}
+
+impl OnBackbone for MedusaTwoFitting {
+    fn data(&self) -> &Conversations {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut Conversations {
+        &mut self.data
+    }
+
+    fn positions(&self, example: &Example) -> Vec<usize> {
+        // What has a label for a head has a place here too.
+        debug_assert!(head_positions(example, 1).len() <= positions(example, 1).len());
+        positions(example, self.heads.config.heads)
+    }
+
+    fn read(&self, batch: &Balanced) -> Result<(), TrainError> {
+        self.gather(false, &batch.rows).map(|_| ())
+    }
+
+    fn title(&self) -> String {
+        format!("{} heads and an adapter of {} tensors", self.heads.config.heads, self.lora.len())
+    }
+
+    fn bytes_at_work(&self, tokens: usize) -> usize {
+        let shape = self.llama.shape();
+        let layer = 8 * shape.hidden_size + 4 * shape.intermediate_size;
+        let logits = self.heads.chunk_rows.min(tokens) * self.heads.vocab_size * 4 * 2;
+        let weights: usize = self.llama.sizes().iter().sum();
+        logits + tokens * shape.layers * layer * 4 + 2 * weights * 4
+    }
+
+    fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
+        publish::publish(self, checkpoint, run)
+    }
+}

@@ -1,0 +1,181 @@
+//! Low-rank adapters on a frozen Llama (Hu et al., *LoRA*): `W + (α / r) · B A`, of which `A` and `B` are fitted.
+
+use crate::checkpoint::values;
+use crate::error::TrainError;
+use crate::parameters::{Parameter, Role};
+use burn::tensor::Tensor;
+use gorgon_core::accept::draws::Seeded;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What comes before the names of an adapter's tensors, as PEFT has it.
+const PREFIX: &str = "base_model.model.";
+
+/// True for the name of an adapter's tensor.
+pub fn is_adapter(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// The adapter's shape.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoraConfig {
+    /// `r`: rows of `A`, columns of `B`.
+    pub rank: usize,
+    /// `α`: the product counts `α / r`.
+    pub alpha: f64,
+    /// Which matrices of a layer have one, by the last part of their names.
+    pub targets: Vec<String>,
+}
+
+impl Default for LoraConfig {
+    /// As Medusa-2: rank 32, `α` 16, on all matrices of a layer.
+    fn default() -> Self {
+        let all = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+        Self { rank: 32, alpha: 16.0, targets: all.map(String::from).to_vec() }
+    }
+}
+
+impl LoraConfig {
+    /// Fails on shapes that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        let wrong = |key: &str, value: String, reason: &str| {
+            Err(TrainError::Setting { key: format!("lora.{key}"), value, reason: reason.into() })
+        };
+        if !(1..=1024).contains(&self.rank) {
+            return wrong("rank", self.rank.to_string(), "1 to 1024 are possible");
+        }
+        if !(self.alpha.is_finite() && self.alpha > 0.0) {
+            return wrong("alpha", self.alpha.to_string(), "it has to be above 0");
+        }
+        let known = Self::default().targets;
+        if let Some(target) = self.targets.iter().find(|target| !known.contains(target)) {
+            return wrong("targets", target.clone(), &format!("expected some of {}", known.join(", ")));
+        }
+        if self.targets.is_empty() {
+            return wrong("targets", "[]".into(), "at least one is needed");
+        }
+        Ok(())
+    }
+}
+
+/// A frozen network's parameters, and which of them are adapted.
+#[derive(Clone, Debug)]
+pub struct Lora {
+    config: LoraConfig,
+    base: Vec<Parameter>,
+}
+
+impl Lora {
+    /// An adapter for a network of these parameters.
+    pub fn new(config: LoraConfig, base: Vec<Parameter>) -> Self {
+        Self { config, base }
+    }
+
+    fn is_adapted(&self, p: &Parameter) -> bool {
+        let is = |target: &String| p.name.strip_suffix(".weight").is_some_and(|name| name.ends_with(target.as_str()));
+        p.role == Role::Matrix && self.config.targets.iter().any(is)
+    }
+
+    /// `A` and `B` of every adapted matrix. `A` is normal with the variance `1 / (3 d_in)`, `B` is zero, so that the adapter
+    /// begins as none.
+    pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        let (mut all, r, draws) = (vec![], self.config.rank, &mut Seeded::new(seed));
+        for p in self.base.iter().filter(|p| self.is_adapted(p)) {
+            let (out, into, device) = (p.shape[0], p.shape[1], p.value.device());
+            let name = |part: &str| format!("{PREFIX}{}.lora_{part}.weight", p.name.trim_end_matches(".weight"));
+            let deviation = (1.0 / (3.0 * into as f64)).sqrt();
+            all.push(Parameter::normal(name("A"), [r, into], Role::Matrix, deviation, draws, &device));
+            all.push(Parameter::new(name("B"), &[out, r], Role::Matrix, vec![0.0; out * r], &device));
+        }
+        all
+    }
+
+    /// Number of tensors of the adapter.
+    pub fn len(&self) -> usize {
+        2 * self.base.iter().filter(|p| self.is_adapted(p)).count()
+    }
+
+    /// True if nothing is adapted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The network's parameters with the adapter on. Tensors with gradients give tensors with gradients.
+    ///
+    /// # Shapes
+    /// `adapter` flat, as in [`Self::parameters`]; the result flat, as the network's parameters.
+    pub fn applied(&self, adapter: &[Tensor<1>], tracked: bool) -> Vec<Tensor<1>> {
+        let (r, scale) = (self.config.rank, (self.config.alpha / self.config.rank as f64) as f32);
+        let mut pairs = adapter.chunks_exact(2);
+        let one = |p: &Parameter| {
+            let base = if tracked { p.value.clone().autodiff() } else { p.value.clone() };
+            match self.is_adapted(p).then(|| pairs.next()).flatten() {
+                Some([a, b]) => {
+                    let a = a.clone().reshape([r, p.shape[1]]);
+                    let b = b.clone().reshape([p.shape[0], r]);
+                    base + b.matmul(a).reshape([-1]) * scale
+                }
+                _ => base,
+            }
+        };
+        self.base.iter().map(one).collect()
+    }
+
+    /// The matrices that the adapter changes, with it in them: `(name, values)`.
+    pub fn merged(&self, adapter: &[Tensor<1>]) -> Vec<(String, Vec<f32>)> {
+        let all = self.base.iter().zip(self.applied(adapter, false));
+        all.filter(|(p, _)| self.is_adapted(p)).map(|(p, value)| (p.name.clone(), values(&value))).collect()
+    }
+
+    /// PEFT's `adapter_config.json`.
+    pub fn document(&self, base_model: &str) -> Value {
+        json!({
+            "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base_model,
+            "r": self.config.rank, "lora_alpha": self.config.alpha, "lora_dropout": 0.0, "bias": "none",
+            "target_modules": self.config.targets, "fan_in_fan_out": false, "inference_mode": true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    fn lora() -> Lora {
+        let device = Device::flex();
+        let matrix = |name: &str, shape: [usize; 2]| {
+            let values = (0..shape[0] * shape[1]).map(|i| i as f32).collect();
+            Parameter::new(name, &shape, Role::Matrix, values, &device)
+        };
+        let norm = Parameter::new("n.weight", &[2], Role::Vector, vec![1.0; 2], &device);
+        let config = LoraConfig { rank: 1, alpha: 2.0, targets: vec!["q_proj".into()] };
+        Lora::new(config, vec![matrix("l.q_proj.weight", [3, 2]), norm, matrix("l.k_proj.weight", [2, 2])])
+    }
+
+    #[test]
+    fn an_adapter_begins_as_none_and_adds_its_product() {
+        let lora = lora();
+        let start: Vec<Tensor<1>> = lora.parameters(1).into_iter().map(|p| p.value).collect();
+        assert_eq!((start.len(), lora.len()), (2, 2));
+        assert_eq!(values(&lora.applied(&start, false)[0]), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let device = Device::flex();
+        let tensor = |v: &[f32]| crate::parameters::from_values(v.to_vec(), &device);
+        let adapter = [tensor(&[1.0, 10.0]), tensor(&[1.0, 0.0, 2.0])];
+        let all = lora.applied(&adapter, false);
+        assert_eq!(values(&all[0]), [2.0, 21.0, 2.0, 3.0, 8.0, 45.0]);
+        assert_eq!(values(&all[2]), [0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(lora.merged(&adapter), [("l.q_proj.weight".to_owned(), values(&all[0]))]);
+    }
+
+    #[test]
+    fn names_are_pefts() {
+        let names: Vec<String> = lora().parameters(0).into_iter().map(|p| p.name).collect();
+        assert_eq!(names, ["base_model.model.l.q_proj.lora_A.weight", "base_model.model.l.q_proj.lora_B.weight"]);
+        assert!(LoraConfig { targets: vec!["embed".into()], ..LoraConfig::default() }.check().is_err());
+    }
+}
