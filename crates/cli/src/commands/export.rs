@@ -22,6 +22,8 @@ pub enum ExportFormat {
     Medusa(MedusaTarget),
     /// An EAGLE-1/2 draft layer under its published names.
     Eagle,
+    /// A Medusa-2 model: backbone, adapter and heads in one.
+    Merged,
 }
 
 impl FromStr for ExportFormat {
@@ -30,7 +32,11 @@ impl FromStr for ExportFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "eagle" => Ok(Self::Eagle),
-            other => other.parse().map(Self::Medusa).map_err(|error| format!("{error}, an EAGLE layer to eagle")),
+            "merged" => Ok(Self::Merged),
+            other => other
+                .parse()
+                .map(Self::Medusa)
+                .map_err(|error| format!("{error}, an EAGLE layer to eagle, a Medusa-2 run to merged")),
         }
     }
 }
@@ -40,12 +46,13 @@ impl ExportFormat {
         match self {
             Self::Medusa(target) => target.name(),
             Self::Eagle => "eagle",
+            Self::Merged => "merged",
         }
     }
 
     fn method(self) -> &'static str {
         match self {
-            Self::Medusa(_) => "medusa",
+            Self::Medusa(_) | Self::Merged => "medusa",
             Self::Eagle => "eagle",
         }
     }
@@ -63,6 +70,9 @@ impl ExportFormat {
             }
             Self::Medusa(MedusaTarget::Vllm) => {
                 "vLLM: pass this folder as the speculative model, with the method `medusa`.\n"
+            }
+            Self::Merged => {
+                "A whole model: the original Medusa code loads this folder; gorgon takes it as `--model` and as `--heads`.\n"
             }
             Self::Eagle => {
                 "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
@@ -88,6 +98,7 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
     match args.to {
         ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
+        ExportFormat::Merged => merged(&args.run, &args.out)?,
         ExportFormat::Medusa(target) => medusa(&folder, target, &dir, &model, base, &args.out)?,
     }
     let card = card(args, base, &folder);
@@ -121,11 +132,29 @@ fn medusa(
     Ok(medusa::export(folder, &backbone, target, out)?)
 }
 
+/// Copies the model that a Medusa-2 run left.
+fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
+    let from = run.join("merged");
+    let wrong = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+    if !from.is_dir() {
+        let message = format!("{}: no merged model is here", run.display());
+        return Err(Failure::input(message).hint("only runs with method = \"medusa-2\" have one"));
+    }
+    for entry in from.read_dir().map_err(|error| wrong(&from, error))? {
+        let path = entry.map_err(|error| wrong(&from, error))?.path();
+        let Some(name) = path.file_name().filter(|_| path.is_file()) else { continue };
+        let mut source = std::fs::File::open(&path).map_err(|error| wrong(&path, error))?;
+        gorgon_runs::atomic::write(&out.join(name), |file| std::io::copy(&mut source, file).map(|_| ()))
+            .map_err(|error| wrong(out, error))?;
+    }
+    Ok(())
+}
+
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
     let (by, tree) = match args.to {
         ExportFormat::Eagle => ("", "dynamic:60,5,10"),
-        ExportFormat::Medusa(_) => (" by head", "mc_sim_7b_63"),
+        ExportFormat::Medusa(_) | ExportFormat::Merged => (" by head", "mc_sim_7b_63"),
     };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
         // One number for EAGLE, one per head for Medusa.
@@ -149,7 +178,11 @@ fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
         "---\nbase_model: {base}\ntags:\n- {}\n- speculative-decoding\n---\n\n# {} for {base}\n\n\
          Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{}",
         args.to.method(),
-        if args.to == ExportFormat::Eagle { "EAGLE draft layer" } else { "Medusa heads" },
+        match args.to {
+            ExportFormat::Eagle => "EAGLE draft layer",
+            ExportFormat::Medusa(_) => "Medusa heads",
+            ExportFormat::Merged => "Medusa-2 model",
+        },
         args.to.name(),
         env!("CARGO_PKG_VERSION"),
         facts.join("\n"),

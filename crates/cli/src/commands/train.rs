@@ -157,6 +157,7 @@ pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<()
         Some(_) => print_heads(&measured, head_count),
         None => print_layer(&measured),
     }
+    print_language(&measured);
     settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
     Ok(())
 }
@@ -180,6 +181,25 @@ fn print_heads(measured: &Value, head_count: usize) {
     ));
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
         crate::printer::line(&format!("tokens per step when decoding held-out prompts with that tree: {tau:.2}"));
+    }
+}
+
+/// What a backbone that was fitted along lost.
+fn print_language(measured: &Value) {
+    let number = |key: &str| measured.get(key).and_then(Value::as_f64);
+    let (Some(kl), Some(before), Some(after)) = (number("kl"), number("perplexity_before"), number("perplexity"))
+    else {
+        return;
+    };
+    let agreement = 100.0 * number("agreement").unwrap_or(f64::NAN);
+    crate::printer::line(&format!(
+        "backbone on held-out answers: {kl:.4} nats per token from the original, same first guess at {agreement:.1} % of them; \
+         perplexity {before:.3} before, {after:.3} after"
+    ));
+    if measured["degraded"] == true {
+        crate::printer::line(
+            "the backbone is further from the original than medusa2.kl_bound allows: this run degraded it",
+        );
     }
 }
 

@@ -61,6 +61,9 @@ pub struct Method {
     /// What drafts, as `--drafter` has it; `{run}` stands for the folder of what was fitted. What the heads are, if not said.
     #[serde(default)]
     pub drafter: Option<String>,
+    /// The model that it drafts for, where that is not the backbone itself: `{run}/merged` of a training that changed it.
+    #[serde(default)]
+    pub model: Option<String>,
     /// The tree that it is measured with beside the calibrated one.
     #[serde(default)]
     pub tree: Option<TreeChoice>,

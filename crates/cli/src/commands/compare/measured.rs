@@ -170,8 +170,9 @@ impl<'a> Measuring<'a> {
         prompts: &Path,
     ) -> Result<Contest, Failure> {
         let (choice, heads) = drafter(method, run)?;
+        let model = method.model.as_ref().map(|model| model.replace("{run}", &run.to_string_lossy()));
         Ok(Contest {
-            model: self.config.model.clone(),
+            model: model.unwrap_or_else(|| self.config.model.clone()),
             draft: Draft { heads, drafter: choice, tree },
             prompts: Some(prompts.into()),
             turns: 1,
