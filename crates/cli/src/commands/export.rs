@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_draft::eagle;
 use gorgon_draft::folder::{self, HeadsFolder};
+use gorgon_draft::hydra;
 use gorgon_draft::medusa::{self, Backbone, MedusaTarget};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
@@ -22,6 +23,8 @@ pub enum ExportFormat {
     Medusa(MedusaTarget),
     /// An EAGLE-1/2 draft layer under its published names.
     Eagle,
+    /// Hydra or Hydra++ heads under their published names.
+    Hydra,
 }
 
 impl FromStr for ExportFormat {
@@ -30,7 +33,11 @@ impl FromStr for ExportFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "eagle" => Ok(Self::Eagle),
-            other => other.parse().map(Self::Medusa).map_err(|error| format!("{error}, an EAGLE layer to eagle")),
+            "hydra" => Ok(Self::Hydra),
+            other => {
+                let more = "an EAGLE layer to eagle, Hydra heads to hydra";
+                other.parse().map(Self::Medusa).map_err(|error| format!("{error}, {more}"))
+            }
         }
     }
 }
@@ -40,6 +47,7 @@ impl ExportFormat {
         match self {
             Self::Medusa(target) => target.name(),
             Self::Eagle => "eagle",
+            Self::Hydra => "hydra",
         }
     }
 
@@ -47,6 +55,15 @@ impl ExportFormat {
         match self {
             Self::Medusa(_) => "medusa",
             Self::Eagle => "eagle",
+            Self::Hydra => "hydra",
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Medusa(_) => "Medusa heads",
+            Self::Eagle => "EAGLE draft layer",
+            Self::Hydra => "Hydra heads",
         }
     }
 
@@ -68,6 +85,10 @@ impl ExportFormat {
                 "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
                  and LM head are the base model's.\n"
             }
+            Self::Hydra => {
+                "The original loader reads a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
+                 load_file\ntorch.save(load_file(\"hydra_lm_head.safetensors\"), \"hydra_lm_head.pt\")\n```\n"
+            }
         }
     }
 }
@@ -88,7 +109,16 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
     match args.to {
         ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
-        ExportFormat::Medusa(target) => medusa(&folder, target, &dir, &model, base, &args.out)?,
+        ExportFormat::Medusa(target) => {
+            let lm_head = if target.needs_lm_head() { Some(lm_head(&dir, &model)?) } else { None };
+            let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
+            medusa::export(&folder, &backbone, target, &args.out)?;
+        }
+        ExportFormat::Hydra => {
+            let lm_head = lm_head(&dir, &model)?;
+            let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
+            hydra::export(&folder, &backbone, &args.out)?;
+        }
     }
     let card = card(args, base, &folder);
     let path = args.out.join("README.md");
@@ -104,28 +134,17 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn medusa(
-    folder: &HeadsFolder,
-    target: MedusaTarget,
-    dir: &Path,
-    model: &ModelConfig,
-    base: &str,
-    out: &Path,
-) -> Result<(), Failure> {
+/// The backbone's LM head, `[V, d]`.
+fn lm_head(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
     let name = if model.tied_embeddings { layout::EMBEDDING } else { "lm_head.weight" };
-    let lm_head = match target.needs_lm_head() {
-        true => Some(Checkpoint::open(dir)?.read_all(name)?),
-        false => None,
-    };
-    let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-    Ok(medusa::export(folder, &backbone, target, out)?)
+    Ok(Checkpoint::open(dir)?.read_all(name)?)
 }
 
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
     let (by, tree) = match args.to {
         ExportFormat::Eagle => ("", "dynamic:60,5,10"),
-        ExportFormat::Medusa(_) => (" by head", "mc_sim_7b_63"),
+        ExportFormat::Medusa(_) | ExportFormat::Hydra => (" by head", "mc_sim_7b_63"),
     };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
         // One number for EAGLE, one per head for Medusa.
@@ -149,7 +168,7 @@ fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
         "---\nbase_model: {base}\ntags:\n- {}\n- speculative-decoding\n---\n\n# {} for {base}\n\n\
          Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{}",
         args.to.method(),
-        if args.to == ExportFormat::Eagle { "EAGLE draft layer" } else { "Medusa heads" },
+        args.to.noun(),
         args.to.name(),
         env!("CARGO_PKG_VERSION"),
         facts.join("\n"),
