@@ -127,7 +127,7 @@ pub struct Draft {
     /// A folder of draft heads, or the run folder of a training.
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, eagle, ngram:N (prompt lookup,
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, ngram:N (prompt lookup,
     /// needs no heads), oracle:R1,R2,….
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
@@ -263,7 +263,7 @@ pub struct Export {
     /// The run folder of a training, or a folder of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, eagle or merged.
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle or hydra.
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,
     /// The folder to write; it must not hold anything yet.

@@ -6,9 +6,14 @@
 pub mod drafter;
 pub mod eagle;
 pub mod fallback;
+pub mod fitting;
 pub mod folder;
 pub mod format;
+pub mod hydra;
+pub mod layer;
 pub mod medusa;
+pub mod mtp;
 pub mod ngram;
 pub mod oracle;
+pub mod parameter;
 mod published;

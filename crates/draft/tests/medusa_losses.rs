@@ -113,7 +113,7 @@ fn new_heads_guess_what_the_lm_head_does() {
         let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 4 };
         let start = |spec: &gorgon_draft::medusa::ParameterSpec| match spec.init {
             gorgon_draft::medusa::Init::Zero => flat(vec![0.0; spec.shape.iter().product()]),
-            gorgon_draft::medusa::Init::LmHead => lm_head.clone().reshape([-1]),
+            _ => lm_head.clone().reshape([-1]),
         };
         let weights: Vec<Tensor<1>> = config.parameters(d, vocab).iter().map(start).collect();
         let (outputs, none) = heads.losses(&weights, &lm_head, &hidden, &vec![labels.clone(); 2], None);

@@ -89,6 +89,21 @@ pub struct LoneLayer {
 }
 
 impl LoneLayer {
+    /// Loads a whole layer; `prefix` is what its tensors' names start with, the last dot included.
+    ///
+    /// # Errors
+    /// When a tensor is missing or cannot be read.
+    pub fn load(
+        checkpoint: &Checkpoint,
+        config: ModelConfig,
+        prefix: &str,
+        compute: &Compute,
+    ) -> Result<Self, WeightsError> {
+        let names = LayerNames::with_prefix(&config, prefix);
+        let layer = Layer::load(&Loader { checkpoint, compute }, &config, &names, 0)?;
+        Ok(Self { config, compute: compute.clone(), layer })
+    }
+
     /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names start
     /// with, the last dot included.
     ///

@@ -11,7 +11,9 @@ use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
 use gorgon_draft::eagle::EagleConfig;
+use gorgon_draft::hydra::HydraConfig;
 use gorgon_draft::medusa::MedusaConfig;
+use gorgon_draft::mtp::MtpConfig;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -183,7 +185,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa`, `medusa-2` or `eagle`.
+    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle` or `mtp`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -225,6 +227,12 @@ pub struct TrainConfig {
     /// An EAGLE draft layer.
     #[serde(default)]
     pub eagle: EagleConfig,
+    /// Hydra heads.
+    #[serde(default)]
+    pub hydra: HydraConfig,
+    /// Multi-token-prediction modules.
+    #[serde(default)]
+    pub mtp: MtpConfig,
     /// The fitting.
     #[serde(default)]
     pub training: Training,
@@ -241,6 +249,10 @@ pub enum HeadMethod {
     MedusaTwo,
     /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
     Eagle,
+    /// Hydra and Hydra++: heads that know the tokens before theirs, on a frozen backbone.
+    Hydra,
+    /// Multi-token-prediction modules on a frozen backbone.
+    Mtp,
 }
 
 impl HeadMethod {
@@ -250,13 +262,15 @@ impl HeadMethod {
             Self::Medusa => "medusa",
             Self::MedusaTwo => "medusa-2",
             Self::Eagle => "eagle",
+            Self::Hydra => "hydra",
+            Self::Mtp => "mtp",
         }
     }
 
     /// Its learning rate and its bound on the gradients' norm; for EAGLE the paper's.
     fn rates(self) -> (f64, f64) {
         match self {
-            Self::Medusa | Self::MedusaTwo => RATES,
+            Self::Medusa | Self::MedusaTwo | Self::Hydra | Self::Mtp => RATES,
             Self::Eagle => (3e-5, 0.5),
         }
     }
@@ -306,6 +320,8 @@ impl TrainConfig {
             });
         }
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.hydra.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.mtp.check().map_err(|error| TrainError::Data(error.to_string()))?;
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();
             return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });

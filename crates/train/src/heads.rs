@@ -4,31 +4,37 @@ mod conversations;
 mod decoding;
 mod eagle;
 mod features;
+mod initial;
 mod medusa_two;
+mod stack;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
+pub use decoding::Load;
 pub use eagle::EagleFitting;
 pub use features::{FeatureCache, Features};
 pub use medusa_two::{MedusaTwoFitting, Merged};
+pub use stack::HeadStack;
 pub use walk::{Lengths, Measured, walk};
 
 use crate::error::TrainError;
-use crate::parameters::{Parameter, Role, from_values};
+use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
 use decoding::Decoded;
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::render::Example;
-use gorgon_draft::drafter::Drafter;
-use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init, MedusaDrafter, MedusaModel};
+use gorgon_draft::fitting::HeadBatch;
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Draft heads, the backbone's states, and the conversations that they are fitted to.
-pub struct HeadFitting {
+/// Draft heads with a loss each, the backbone's states, and the conversations that they are fitted to.
+pub struct HeadFitting<S = Heads> {
     /// The heads.
-    pub heads: Heads,
+    pub heads: S,
     /// The backbone's LM head, `[V, d]`.
     pub lm_head: Tensor<2>,
     /// The conversations.
@@ -53,65 +59,69 @@ fn labels(example: &Example, positions: &[usize], first: usize, labels: &mut [He
     }
 }
 
-impl HeadFitting {
+impl<S: HeadStack> HeadFitting<S> {
     fn heads(&self) -> usize {
-        self.heads.config.heads
+        self.heads.count()
     }
 
-    /// States and labels of some conversations, one after another: those of positions without a label are left out.
-    fn gather(&self, rows: &[(bool, usize)]) -> Result<(Tensor<2>, Vec<HeadLabels>), TrainError> {
+    /// The positions of a conversation that are read: those with a label, or all up to the last one whose state counts.
+    fn read_positions(&self, example: &Example) -> Vec<usize> {
+        let labelled = positions(example, self.heads());
+        match example.assistant.iter().rposition(|own| *own) {
+            Some(last) if self.heads.reads_everything() && !labelled.is_empty() => (0..last).collect(),
+            _ => labelled,
+        }
+    }
+
+    /// States and labels of some conversations, one after another.
+    fn gather(&self, rows: &[(bool, usize)]) -> Result<HeadBatch, TrainError> {
         let mut all = vec![HeadLabels::default(); self.heads()];
-        let (mut states, mut first) = (vec![], 0);
+        let (mut states, mut segments, mut first) = (vec![], vec![], 0);
+        let mut tokens: Vec<Vec<Token>> = vec![vec![]; self.heads.following()];
         for &(held_out, index) in rows {
             let row = self.data.row(held_out, index);
-            let positions = positions(&row.example, self.heads());
+            let positions = self.read_positions(&row.example);
             labels(&row.example, &positions, first, &mut all);
-            first += positions.len();
+            for (later, tokens) in tokens.iter_mut().enumerate() {
+                // Where the text has ended no head has a label, so that any token will do.
+                let at = |&t: &usize| row.example.ids.get(t + later + 1).or(row.example.ids.last()).copied();
+                tokens.extend(positions.iter().filter_map(at));
+            }
             if !positions.is_empty() {
+                segments.push(first..first + positions.len());
                 states.push(self.data.features.states(row, held_out, index, &positions)?);
             }
+            first += positions.len();
         }
-        let d = self.heads.hidden_size;
+        let d = self.lm_head.dims()[1];
         let states = match states.len() {
             0 => Tensor::zeros([0, d], &self.lm_head.device()),
             1 => states.remove(0),
             _ => Tensor::cat(states, 0),
         };
-        Ok((states, all))
+        let following = tokens.iter().map(|tokens| self.data.embed(tokens)).collect::<Result<_, _>>()?;
+        Ok(HeadBatch { states, following, segments, labels: all })
     }
 
     /// Ranks of the true tokens at every position of the held-out conversations, by head.
     fn measure(&self, parameters: &[Parameter]) -> Result<Vec<Measured>, TrainError> {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| {
-            let (states, labels) = self.gather(&[(true, index)])?;
-            let (outputs, _) = self.heads.losses(&weights, &self.lm_head, &states, &labels, None);
-            Ok(Measured { positions: positions(&self.data.held_out[index].example, self.heads()), labels, outputs })
+            let batch = self.gather(&[(true, index)])?;
+            let (outputs, _) = self.heads.losses(&weights, &self.lm_head, &batch, None);
+            let positions = self.read_positions(&self.data.held_out[index].example);
+            Ok(Measured { positions, labels: batch.labels, outputs })
         };
         (0..self.data.held_out.len()).into_par_iter().map(one).collect()
     }
 }
 
-impl Objective for HeadFitting {
+impl<S: HeadStack> Objective for HeadFitting<S> {
     type Batch = Vec<usize>;
 
-    fn parameters(&self, _: u64) -> Vec<Parameter> {
-        let device = self.lm_head.device();
-        let specs = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
-        let parameter = |spec: gorgon_draft::medusa::ParameterSpec| {
-            let n: usize = spec.shape.iter().product();
-            let value = match spec.init {
-                Init::Zero => from_values(vec![0.0; n], &device),
-                Init::LmHead => self.lm_head.clone().reshape([-1]),
-            };
-            let role = match (spec.init, spec.shape.len()) {
-                (Init::LmHead, _) => Role::Table,
-                (Init::Zero, 2) => Role::Matrix,
-                (Init::Zero, _) => Role::Vector,
-            };
-            Parameter { name: spec.name, shape: spec.shape, role, value }
-        };
-        specs.into_iter().map(parameter).collect()
+    fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        let draws = &mut Seeded::new(seed);
+        self.heads.parameters().into_iter().map(|spec| initial::initial(spec, &self.lm_head, draws)).collect()
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
@@ -130,11 +140,10 @@ impl Objective for HeadFitting {
     /// `Σ_k λ_k · mean CE of head k`, over the labels of the step.
     fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError> {
         let rows: Vec<(bool, usize)> = batch.iter().map(|&i| (false, i)).collect();
-        let (states, labels) = self.gather(&rows)?;
-        let config = &self.heads.config;
-        let scales: Vec<f64> = (0..self.heads()).map(|k| config.weight(k) / totals[k].max(1.0)).collect();
+        let micro = self.gather(&rows)?;
+        let scales: Vec<f64> = (0..self.heads()).map(|k| self.heads.weight(k) / totals[k].max(1.0)).collect();
         let narrow: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
-        let (outputs, gradients) = self.heads.losses(weights, &self.lm_head, &states, &labels, Some(&narrow));
+        let (outputs, gradients) = self.heads.losses(weights, &self.lm_head, &micro, Some(&narrow));
         let (mut loss, mut counts) = (0.0, vec![]);
         for (head, output) in outputs.iter().enumerate() {
             let sum: f64 = output.losses.iter().map(|&l| f64::from(l)).sum();
@@ -143,7 +152,7 @@ impl Objective for HeadFitting {
             counts.push((format!("head{}_top1", head + 1), right as f64, output.ranks.len() as f64));
         }
         let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
-        let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &labels, &outputs));
+        let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &micro.labels, &outputs));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
     }
 
@@ -156,7 +165,7 @@ impl Objective for HeadFitting {
             let n = outputs().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
             let within = |k: u32| outputs().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
             let loss = outputs().flat_map(|o| &o.losses).map(|&l| f64::from(l)).sum::<f64>() / n;
-            objective += self.heads.config.weight(head) * loss;
+            objective += self.heads.weight(head) * loss;
             top1.push(within(1));
             top5.push(within(5));
             losses.push(loss);
@@ -179,7 +188,7 @@ impl Objective for HeadFitting {
     }
 }
 
-impl OnBackbone for HeadFitting {
+impl<S: HeadStack> OnBackbone for HeadFitting<S> {
     fn data(&self) -> &Conversations {
         &self.data
     }
@@ -189,7 +198,7 @@ impl OnBackbone for HeadFitting {
     }
 
     fn positions(&self, example: &Example) -> Vec<usize> {
-        positions(example, self.heads())
+        self.read_positions(example)
     }
 
     fn read(&self, batch: &Vec<usize>) -> Result<(), TrainError> {
@@ -202,25 +211,21 @@ impl OnBackbone for HeadFitting {
     }
 
     fn bytes_at_work(&self, tokens: usize) -> usize {
-        let Heads { config, hidden_size, vocab_size, chunk_rows } = &self.heads;
-        let logits = (*chunk_rows).min(tokens) * vocab_size * 4 * 2;
-        logits + tokens * hidden_size * 4 * (3 + 6 * config.blocks)
+        let logits = self.heads.chunk_rows().min(tokens) * self.lm_head.dims()[0] * 2;
+        4 * (logits + tokens * self.heads.values_per_row())
     }
 }
 
-impl HeadFitting {
+impl<S: HeadStack> HeadFitting<S> {
     fn shape_document(&self) -> Value {
-        self.heads.config.document(self.heads.hidden_size, self.heads.vocab_size, &self.data.base)
+        self.heads.document(&self.data.base)
     }
 
     /// Greedy decoding of held-out prompts with the tree `mc_sim_7b_63`.
     fn decode(&self, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
         let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
         let tree = FixedTree::new(published.shape().clone());
-        let drafter = |folder: &_, decoder| {
-            Ok(Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder)?)) as Box<dyn Drafter>)
-        };
-        self.data.decode(parameters, &self.shape_document(), drafter, &tree)
+        self.data.decode(parameters, &self.shape_document(), S::load(), &tree)
     }
 
     /// The first conversation of a batch with a loss that is no number.
@@ -232,7 +237,7 @@ impl HeadFitting {
         let first = labels.iter().zip(outputs).filter_map(bad).min().unwrap_or_default() as usize;
         let mut end = 0;
         for &(held_out, index) in rows {
-            end += positions(&self.data.row(held_out, index).example, self.heads()).len();
+            end += self.read_positions(&self.data.row(held_out, index).example).len();
             if first < end {
                 return self.data.place(held_out, index);
             }

@@ -44,7 +44,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
         _ => return Ok(ExitCode::FAILURE),
     };
     if !settings.json {
-        train::report(&run, config.medusa.heads, settings)?;
+        train::report(&run, settings)?;
     }
     say("a tree is calibrated: accuracies and step times, measured here");
     let (first, second) = prompts(&args.dir)?;

@@ -9,7 +9,9 @@ use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
+use gorgon_draft::hydra::{HydraDrafter, HydraModel};
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_draft::ngram::{self, NgramDrafter};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::decoder::Decoder;
@@ -23,7 +25,7 @@ const NGRAM_CHAIN: usize = 8;
 /// The tree stored with heads.
 pub const TREE_FILE: &str = "tree.json";
 
-/// The dynamic tree of EAGLE unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
+/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// What `--drafter` names.
@@ -37,6 +39,10 @@ pub enum DrafterChoice {
     Medusa,
     /// An EAGLE-1/2 draft layer.
     Eagle,
+    /// Hydra or Hydra++ heads.
+    Hydra,
+    /// Multi-token-prediction modules.
+    Mtp,
     /// Prompt lookup: what followed the last tokens before, compared up to this many.
     Ngram(usize),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
@@ -53,9 +59,11 @@ impl FromStr for DrafterChoice {
                 "none" => Ok(Self::None),
                 "medusa" => Ok(Self::Medusa),
                 "eagle" => Ok(Self::Eagle),
+                "hydra" => Ok(Self::Hydra),
+                "mtp" => Ok(Self::Mtp),
                 other => Err(format!(
-                    "no drafter is called {other:?}: expected auto, none, medusa, eagle, ngram:N or \
-                     oracle:R1,R2,…"
+                    "no drafter is called {other:?}: expected auto, none, medusa, hydra, eagle, \
+                     mtp, ngram:N or oracle:R1,R2,…"
                 )),
             },
             Some(("oracle", rates)) => {
@@ -71,6 +79,12 @@ impl FromStr for DrafterChoice {
             },
             Some((other, _)) => Err(format!("no drafter is called {other:?}")),
         }
+    }
+}
+
+impl DrafterChoice {
+    fn needs_heads(&self) -> bool {
+        !matches!(self, Self::Auto | Self::None | Self::Ngram(_))
     }
 }
 
@@ -96,7 +110,7 @@ impl Drafting {
         let choice = match (choice, &heads) {
             (DrafterChoice::Auto, None) => DrafterChoice::None,
             (DrafterChoice::Auto, Some(folder)) => held(folder)?,
-            (DrafterChoice::Medusa | DrafterChoice::Eagle | DrafterChoice::Oracle(_), None) => {
+            (named, None) if named.needs_heads() => {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
             (named, _) => named.clone(),
@@ -117,6 +131,8 @@ impl Drafting {
             DrafterChoice::Auto | DrafterChoice::None => "none".into(),
             DrafterChoice::Medusa => "medusa".into(),
             DrafterChoice::Eagle => "eagle".into(),
+            DrafterChoice::Hydra => "hydra".into(),
+            DrafterChoice::Mtp => "mtp".into(),
             DrafterChoice::Ngram(n) => format!("ngram:{n}"),
             DrafterChoice::Oracle(rates) => {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
@@ -173,6 +189,8 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
     match (format.method(), format) {
         ("medusa", _) => Ok(DrafterChoice::Medusa),
         (_, HeadsFormat::Eagle1) => Ok(DrafterChoice::Eagle),
+        ("hydra", _) => Ok(DrafterChoice::Hydra),
+        ("mtp", _) => Ok(DrafterChoice::Mtp),
         _ => {
             let message = format!("{}: {format} heads cannot be decoded with yet", folder.path.display());
             Err(Failure::input(message))
@@ -184,6 +202,8 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
 fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
     Ok(match choice {
         DrafterChoice::Eagle => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
+        DrafterChoice::Hydra => Box::new(HydraDrafter::new(HydraModel::load(folder, decoder.clone())?)),
+        DrafterChoice::Mtp => Box::new(MtpDrafter::new(MtpModel::load(folder, decoder.clone())?)),
         _ => Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?)),
     })
 }
@@ -224,7 +244,7 @@ fn builder(
     let Some(tree) = tree else {
         return match stored {
             Some(path) => Ok(fixed("calibrated".into(), file(&path)?)),
-            None if heads.is_some_and(|folder| folder.detected.format.method() == "eagle") => {
+            None if heads.is_some_and(|folder| matches!(folder.detected.format.method(), "eagle" | "mtp")) => {
                 let (total, depth, top_k) = EAGLE_TREE;
                 let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
                 Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))

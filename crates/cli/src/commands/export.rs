@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_draft::eagle;
 use gorgon_draft::folder::{self, HeadsFolder};
+use gorgon_draft::hydra;
 use gorgon_draft::medusa::{self, Backbone, MedusaTarget};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
@@ -24,6 +25,8 @@ pub enum ExportFormat {
     Eagle,
     /// A Medusa-2 model: backbone, adapter and heads in one.
     Merged,
+    /// Hydra or Hydra++ heads under their published names.
+    Hydra,
 }
 
 impl FromStr for ExportFormat {
@@ -33,10 +36,11 @@ impl FromStr for ExportFormat {
         match text {
             "eagle" => Ok(Self::Eagle),
             "merged" => Ok(Self::Merged),
-            other => other
-                .parse()
-                .map(Self::Medusa)
-                .map_err(|error| format!("{error}, an EAGLE layer to eagle, a Medusa-2 run to merged")),
+            "hydra" => Ok(Self::Hydra),
+            other => {
+                let more = "an EAGLE layer to eagle, Hydra heads to hydra, a Medusa-2 run to merged";
+                other.parse().map(Self::Medusa).map_err(|error| format!("{error}, {more}"))
+            }
         }
     }
 }
@@ -47,6 +51,7 @@ impl ExportFormat {
             Self::Medusa(target) => target.name(),
             Self::Eagle => "eagle",
             Self::Merged => "merged",
+            Self::Hydra => "hydra",
         }
     }
 
@@ -54,6 +59,16 @@ impl ExportFormat {
         match self {
             Self::Medusa(_) | Self::Merged => "medusa",
             Self::Eagle => "eagle",
+            Self::Hydra => "hydra",
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Medusa(_) => "Medusa heads",
+            Self::Eagle => "EAGLE draft layer",
+            Self::Hydra => "Hydra heads",
+            Self::Merged => "Medusa-2 model",
         }
     }
 
@@ -78,6 +93,10 @@ impl ExportFormat {
                 "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
                  and LM head are the base model's.\n"
             }
+            Self::Hydra => {
+                "The original loader reads a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
+                 load_file\ntorch.save(load_file(\"hydra_lm_head.safetensors\"), \"hydra_lm_head.pt\")\n```\n"
+            }
         }
     }
 }
@@ -99,7 +118,16 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     match args.to {
         ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
         ExportFormat::Merged => merged(&args.run, &args.out)?,
-        ExportFormat::Medusa(target) => medusa(&folder, target, &dir, &model, base, &args.out)?,
+        ExportFormat::Medusa(target) => {
+            let lm_head = if target.needs_lm_head() { Some(lm_head(&dir, &model)?) } else { None };
+            let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
+            medusa::export(&folder, &backbone, target, &args.out)?;
+        }
+        ExportFormat::Hydra => {
+            let lm_head = lm_head(&dir, &model)?;
+            let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
+            hydra::export(&folder, &backbone, &args.out)?;
+        }
     }
     let card = card(args, base, &folder);
     let path = args.out.join("README.md");
@@ -115,21 +143,10 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn medusa(
-    folder: &HeadsFolder,
-    target: MedusaTarget,
-    dir: &Path,
-    model: &ModelConfig,
-    base: &str,
-    out: &Path,
-) -> Result<(), Failure> {
+/// The backbone's LM head, `[V, d]`.
+fn lm_head(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
     let name = if model.tied_embeddings { layout::EMBEDDING } else { "lm_head.weight" };
-    let lm_head = match target.needs_lm_head() {
-        true => Some(Checkpoint::open(dir)?.read_all(name)?),
-        false => None,
-    };
-    let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-    Ok(medusa::export(folder, &backbone, target, out)?)
+    Ok(Checkpoint::open(dir)?.read_all(name)?)
 }
 
 /// Copies the model that a Medusa-2 run left.
@@ -154,7 +171,7 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
     let (by, tree) = match args.to {
         ExportFormat::Eagle => ("", "dynamic:60,5,10"),
-        ExportFormat::Medusa(_) | ExportFormat::Merged => (" by head", "mc_sim_7b_63"),
+        ExportFormat::Medusa(_) | ExportFormat::Merged | ExportFormat::Hydra => (" by head", "mc_sim_7b_63"),
     };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
         // One number for EAGLE, one per head for Medusa.
@@ -178,11 +195,7 @@ fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
         "---\nbase_model: {base}\ntags:\n- {}\n- speculative-decoding\n---\n\n# {} for {base}\n\n\
          Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{}",
         args.to.method(),
-        match args.to {
-            ExportFormat::Eagle => "EAGLE draft layer",
-            ExportFormat::Medusa(_) => "Medusa heads",
-            ExportFormat::Merged => "Medusa-2 model",
-        },
+        args.to.noun(),
         args.to.name(),
         env!("CARGO_PKG_VERSION"),
         facts.join("\n"),

@@ -12,6 +12,10 @@ use crate::error::Failure;
 use crate::fitting::{self, Progress};
 use crate::settings::Settings;
 use gorgon_data::shard;
+use gorgon_draft::hydra::{HydraHeads, HydraShape};
+use gorgon_draft::layer::LayerShape;
+use gorgon_draft::medusa::Heads;
+use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::config::{HeadMethod, TrainConfig};
@@ -29,7 +33,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     match execute(&config, args.resume.as_deref(), args.dry_run, settings)? {
         Done::Planned => Ok(ExitCode::SUCCESS),
         Done::Finished(run) => {
-            report(&run, config.medusa.heads, settings)?;
+            report(&run, settings)?;
             Ok(ExitCode::SUCCESS)
         }
         Done::Stopped { run, step } => {
@@ -71,10 +75,24 @@ pub fn execute(
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let launch = Launch { config, dir: &dir, before: backbone.hash.clone(), resume, dry_run, settings };
+    let chunk_rows = config.chunk_rows.max(1);
     match config.method {
-        HeadMethod::Medusa => launch.fit(backbone.medusa(config)?),
+        HeadMethod::Medusa => launch.fit(backbone.heads(config, |model, _| Heads {
+            config: config.medusa,
+            hidden_size: model.hidden_size,
+            vocab_size: model.vocab_size,
+            chunk_rows,
+        })?),
         HeadMethod::MedusaTwo => launch.fit(backbone.medusa_two(config)?),
         HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
+        HeadMethod::Hydra => launch.fit(backbone.heads(config, |model, longest| {
+            let shape = HydraShape { config: config.hydra, layer: LayerShape::of(model) };
+            HydraHeads::new(shape, longest, chunk_rows)
+        })?),
+        HeadMethod::Mtp => launch.fit(backbone.heads(config, |model, longest| {
+            let shape = MtpShape { config: config.mtp, layer: LayerShape::of(model), first_layer: model.layers };
+            MtpHeads::new(shape, longest, chunk_rows)
+        })?),
     }
 }
 
@@ -140,7 +158,7 @@ fn best(run: &RunDir) -> Result<u64, Failure> {
 }
 
 /// Says how good the heads are.
-pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<(), Failure> {
+pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
     let (best, heads) = (best(run)?, run.path().join(HEADS));
     let records = gorgon_runs::metrics::read(&run.metrics())?;
     let measured = records.iter().rev().find(|r| r["step"] == best && r.get("evaluation").is_some());
@@ -154,7 +172,7 @@ pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<()
         return Ok(());
     }
     match measured.get("head_loss") {
-        Some(_) => print_heads(&measured, head_count),
+        Some(losses) => print_heads(&measured, losses.as_array().map_or(0, Vec::len)),
         None => print_layer(&measured),
     }
     print_language(&measured);

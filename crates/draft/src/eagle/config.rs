@@ -1,7 +1,8 @@
 //! What is trained, its sizes, and what its tensors are called.
 
+use crate::layer::LayerShape;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::rope::{RopeConfig, RopeScaling};
+use gorgon_model::rope::RopeConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -111,6 +112,21 @@ impl EagleShape {
         }
     }
 
+    /// The decoder layer's sizes.
+    pub fn layer(&self) -> LayerShape {
+        LayerShape {
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            vocab_size: self.vocab_size,
+            max_positions: self.max_positions,
+            norm_eps: self.norm_eps,
+            rope: self.rope,
+        }
+    }
+
     /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Matrices start with the variance `1/(3 in)`
     /// of PyTorch's linear layers, which the reference starts from.
     pub fn parameters(&self) -> Vec<EagleParameter> {
@@ -140,26 +156,13 @@ impl EagleShape {
 
     /// The `config.json` of a folder with this layer: the config of a Llama with one layer, and `bias` for `fc`.
     pub fn document(&self, base: &str) -> Value {
-        let mut document = json!({
-            "architectures": ["LlamaForCausalLMEagle"], "model_type": "llama", "hidden_act": "silu",
-            "hidden_size": self.hidden_size, "intermediate_size": self.intermediate_size, "num_hidden_layers": 1,
-            "num_attention_heads": self.heads, "num_key_value_heads": self.kv_heads, "head_dim": self.head_dim,
-            "vocab_size": self.vocab_size, "max_position_embeddings": self.max_positions,
-            "rms_norm_eps": f64::from(self.norm_eps), "rope_theta": self.rope.theta, "bias": self.fc_bias,
-            "tie_word_embeddings": false, "base_model_name_or_path": base
-        });
-        match self.rope.scaling {
-            RopeScaling::None => {}
-            RopeScaling::Linear { factor } => {
-                document["rope_scaling"] = json!({"type": "linear", "rope_type": "linear", "factor": factor});
-            }
-            RopeScaling::Llama3 { factor, low, high, original_length } => {
-                document["rope_scaling"] = json!({
-                    "rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high,
-                    "original_max_position_embeddings": original_length as u64
-                });
-            }
-        }
+        let mut document = self.layer().document();
+        let own = [
+            ("architectures", json!(["LlamaForCausalLMEagle"])),
+            ("bias", self.fc_bias.into()),
+            ("base_model_name_or_path", base.into()),
+        ];
+        own.into_iter().for_each(|(key, value)| document[key] = value);
         document
     }
 }

@@ -22,3 +22,4 @@ pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
 pub use propose::EagleDrafter;
+pub(crate) use propose::{join, select};

@@ -193,7 +193,7 @@ impl CandidateSource for Levels<'_> {
 }
 
 /// Some rows of `states [1, rows, d]`, in a given order.
-fn select(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
+pub(crate) fn select(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
     let whole = rows.len() == states.dims()[1] && rows.iter().enumerate().all(|(i, &row)| i == row);
     if whole {
         return states.clone();
@@ -203,7 +203,8 @@ fn select(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
     states.clone().select(1, index)
 }
 
-fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
+/// One tensor of several `[1, rows, d]`, row after row; there is at least one.
+pub(crate) fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
     match parts.len() {
         1 => parts.remove(0),
         _ => Tensor::cat(parts, 1),

@@ -1,5 +1,6 @@
 //! What the shapes say about draft heads.
 
+use super::hydra::HydraNaming;
 use super::medusa::MedusaNaming;
 
 /// What the tensors say about the heads, by method.
@@ -204,6 +205,11 @@ impl LayerFacts {
 }
 
 impl HydraFacts {
+    /// How the tensors are called.
+    pub fn naming(&self) -> HydraNaming {
+        HydraNaming { dropouts: self.prefix_layer.is_some() }
+    }
+
     fn list(&self, list: &mut Listing) {
         list.size("heads", self.heads);
         list.size("blocks per head", self.blocks);

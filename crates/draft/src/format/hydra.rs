@@ -12,6 +12,44 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the names of the prefix-attention layer start with, spelt as the reference implementation spells it.
 pub(super) const PREFIX_LAYER: &str = "prefix_embeding_layer.";
 
+/// How the tensors of Hydra heads are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HydraNaming {
+    /// Whether dropouts are counted in the names, as in Hydra++.
+    pub dropouts: bool,
+}
+
+impl HydraNaming {
+    /// The linear map of a block, without `.weight` and `.bias`.
+    pub fn block(self, head: usize, block: usize) -> String {
+        format!("{}.linear", self.place(head, block))
+    }
+
+    /// The way around the first block of a grounded head.
+    pub fn residual(self, head: usize) -> String {
+        format!("{}.res_connection", self.place(head, 0))
+    }
+
+    /// The projection of a head to the vocabulary.
+    pub fn lm_head(self, head: usize) -> String {
+        format!("hydra_lm_head.{head}{}", if self.dropouts { ".1" } else { "" })
+    }
+
+    /// What the names of the prefix-attention layer's tensors start with, the last dot included.
+    pub fn prefix_layer(self) -> String {
+        format!("{PREFIX_LAYER}layers.0.")
+    }
+
+    /// The norm after the prefix-attention layer.
+    pub fn prefix_norm(self) -> String {
+        format!("{PREFIX_LAYER}norm.weight")
+    }
+
+    fn place(self, head: usize, block: usize) -> String {
+        format!("hydra_mlp.{head}.{}", if self.dropouts { 2 * block + 1 } else { block })
+    }
+}
+
 /// The reference implementation registers the target's embedding table as a part of the heads, so files hold a copy.
 const EMBEDDING_COPY: &str = "input_embed_fn.weight";
 
@@ -94,7 +132,7 @@ pub(super) fn check(
 
 fn prefix_layer() -> Layer {
     Layer {
-        prefix: format!("{PREFIX_LAYER}layers.0."),
+        prefix: HydraNaming { dropouts: true }.prefix_layer(),
         attention_input: Size::Hidden.into(),
         norms: &["input_layernorm", "post_attention_layernorm"],
     }
@@ -119,7 +157,7 @@ impl Layout {
         specs.optional_matrix(EMBEDDING_COPY, Size::Vocab, Size::Hidden);
         if let Some(layer) = &self.prefix_layer {
             layer.add(&mut specs, inventory, false);
-            specs.vector(format!("{PREFIX_LAYER}norm.weight"), Size::Hidden);
+            specs.vector(HydraNaming { dropouts: true }.prefix_norm(), Size::Hidden);
             // The layer is fed hidden states, so its embedding table is never read.
             specs.optional_matrix(format!("{PREFIX_LAYER}embed_tokens.weight"), Size::Vocab, Size::Hidden);
         }
@@ -129,20 +167,17 @@ impl Layout {
     /// Head `i`, grounded, reads the hidden state and the embeddings of `i + 1` tokens: its first block is
     /// `[H, (i + 2) H]`.
     fn add_head(&self, specs: &mut Specs, head: usize) {
-        let dropout = self.prefix_layer.is_some();
+        let naming = HydraNaming { dropouts: self.prefix_layer.is_some() };
         for block in 0..self.blocks {
-            let at = if dropout { 2 * block + 1 } else { block };
-            let name = format!("hydra_mlp.{head}.{at}");
             let first = self.grounded && block == 0;
             let d_in: Dim = Size::Hidden.times(if first { head.saturating_add(2) } else { 1 });
-            specs.linear(&format!("{name}.linear"), Size::Hidden, d_in, true);
+            specs.linear(&naming.block(head, block), Size::Hidden, d_in, true);
             if first {
-                specs.linear(&format!("{name}.res_connection"), Size::Hidden, d_in, true);
+                specs.linear(&naming.residual(head), Size::Hidden, d_in, true);
             }
         }
         if self.own {
-            let at = if dropout { ".1" } else { "" };
-            specs.linear(&format!("hydra_lm_head.{head}{at}"), Size::Vocab, Size::Hidden, true);
+            specs.linear(&naming.lm_head(head), Size::Vocab, Size::Hidden, true);
         }
     }
 }

@@ -20,7 +20,9 @@ mod recognise;
 mod specs;
 
 pub use facts::{EagleFacts, Facts, HydraFacts, LayerFacts, LmHeads, MedusaFacts, MtpFacts};
+pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;
+pub use mtp::mtp_prefix;
 
 use claims::Claims;
 use inventory::{Inventory, Report, shown};

@@ -11,6 +11,11 @@ use std::collections::BTreeSet;
 
 const LAYERS: &str = "model.layers.";
 
+/// What the names of the tensors of a module start with, the last dot included; `layer` is its number as a layer.
+pub fn mtp_prefix(layer: usize) -> String {
+    format!("{LAYERS}{layer}.")
+}
+
 /// The layer number of a name, and the name within the layer.
 fn layer_of(name: &str) -> Option<(usize, &str)> {
     numbered(name.strip_prefix(LAYERS)?)
@@ -37,7 +42,7 @@ pub(super) fn check(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut
     let first_layer = modules.first().copied().unwrap_or(0);
     report_gap("module in layer", first_layer, modules.iter().copied(), report);
 
-    let prefixes: Vec<String> = modules.iter().map(|layer| format!("{LAYERS}{layer}.")).collect();
+    let prefixes: Vec<String> = modules.iter().map(|&layer| mtp_prefix(layer)).collect();
     let mut specs = Specs::default();
     for prefix in &prefixes {
         add_module(&mut specs, prefix, inventory);

@@ -1,5 +1,6 @@
 //! How many heads, and what their tensors are called.
 
+pub use crate::parameter::{Init, ParameterSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,26 +38,6 @@ pub struct MedusaError {
     reason: String,
 }
 
-/// A tensor of the heads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParameterSpec {
-    /// Its name on disk: `{head}.{block}.linear.{weight,bias}`, and `{head}.{blocks}.weight` for an own LM head.
-    pub name: String,
-    /// Its shape, `[out, in]` or `[out]`.
-    pub shape: Vec<usize>,
-    /// What it starts as.
-    pub init: Init,
-}
-
-/// What a tensor starts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Init {
-    /// Zeros.
-    Zero,
-    /// The backbone's LM head.
-    LmHead,
-}
-
 impl MedusaConfig {
     /// Fails on shapes that cannot be.
     ///
@@ -81,7 +62,7 @@ impl MedusaConfig {
         self.decay.powi(head as i32 + 1)
     }
 
-    /// All tensors, head by head.
+    /// All tensors, head by head: `{head}.{block}.linear.{weight,bias}`, and `{head}.{blocks}.weight` for an own LM head.
     pub fn parameters(&self, hidden_size: usize, vocab_size: usize) -> Vec<ParameterSpec> {
         let (d, mut all) = (hidden_size, vec![]);
         for head in 0..self.heads {

@@ -3,6 +3,8 @@
 use super::Features;
 use crate::error::{TrainError, io};
 use crate::trainer::Objective;
+use burn::tensor::{DType, Tensor};
+use gorgon_core::Token;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
@@ -30,6 +32,17 @@ impl Conversations {
     /// A conversation.
     pub fn row(&self, held_out: bool, index: usize) -> &Row {
         if held_out { &self.held_out[index] } else { &self.rows[index] }
+    }
+
+    /// Embeddings of tokens, `[tokens, d]` in `f32`.
+    pub(super) fn embed(&self, tokens: &[Token]) -> Result<Tensor<2>, TrainError> {
+        let decoder = &self.features.decoder;
+        let d = decoder.config().hidden_size;
+        if tokens.is_empty() {
+            return Ok(Tensor::zeros([0, d], decoder.compute().device()));
+        }
+        let embedded = decoder.embed(tokens).map_err(|error| TrainError::Data(error.to_string()))?;
+        Ok(embedded.cast(DType::F32).reshape([tokens.len(), d]))
     }
 
     /// A conversation as an error names it.

@@ -37,7 +37,7 @@ impl Decoded {
 }
 
 /// Loads heads that were written as a user's come.
-pub(super) type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
+pub type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
 
 impl Conversations {
     /// Decodes the first held-out prompts greedily; `None` where no prompt leaves room for a step.

@@ -4,7 +4,7 @@ use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
 use crate::parameters::{Parameter, Role, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::DynamicTree;
@@ -77,13 +77,7 @@ impl EagleFitting {
         }
         let zeros = || Tensor::zeros([0, d], &device);
         let join = |parts: Vec<Tensor<2>>| if parts.is_empty() { zeros() } else { Tensor::cat(parts, 0) };
-        let embedded = match tokens.len() {
-            0 => zeros(),
-            n => {
-                let embedded = self.data.features.decoder.embed(&tokens);
-                embedded.map_err(|error| TrainError::Data(error.to_string()))?.cast(DType::F32).reshape([n, d])
-            }
-        };
+        let embedded = self.data.embed(&tokens)?;
         Ok(EagleBatch { embedded, features: join(features), segments, counted: all, targets: join(targets) })
     }
 

@@ -14,7 +14,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting};
+use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting, HeadStack, MedusaTwoFitting};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
 use std::path::{Path, PathBuf};
@@ -55,21 +55,19 @@ impl Backbone {
         Ok(Self { hash, checkpoint, model, data, longest })
     }
 
-    /// Medusa heads on it.
+    /// Heads with a loss each on it; `heads` makes them of its config and the longest conversation's length.
     ///
     /// # Errors
     /// When the LM head cannot be read or the settings of the training are wrong.
-    pub fn medusa(self, config: &TrainConfig) -> Result<Job<HeadFitting>, Failure> {
-        let Self { checkpoint, model, data, .. } = self;
+    pub fn heads<S: HeadStack>(
+        self,
+        config: &TrainConfig,
+        heads: impl FnOnce(&ModelConfig, usize) -> S,
+    ) -> Result<Job<HeadFitting<S>>, Failure> {
+        let Self { checkpoint, model, data, longest, .. } = self;
         let device = data.features.decoder.compute().device();
         let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
-        let heads = Heads {
-            config: config.medusa,
-            hidden_size: model.hidden_size,
-            vocab_size: model.vocab_size,
-            chunk_rows: config.chunk_rows.max(1),
-        };
-        Job::new(HeadFitting { heads, lm_head, data }, config)
+        Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
     }
 
     /// Medusa heads on it, and an adapter for itself.

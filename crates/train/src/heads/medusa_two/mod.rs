@@ -10,16 +10,18 @@ mod publish;
 
 pub use merged::Merged;
 
-use super::{Conversations, OnBackbone, positions as head_positions};
+use super::initial::initial;
+use super::{Conversations, OnBackbone};
 use crate::config::{LanguageLoss, MedusaTwoConfig};
 use crate::error::TrainError;
 use crate::llama::{Llama, Packed};
 use crate::lora::Lora;
-use crate::parameters::{Parameter, Role, from_values};
+use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
+use gorgon_core::accept::draws::Seeded;
 use gorgon_data::render::Example;
-use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, Init, ParameterSpec};
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
 use gorgon_model::weights::Checkpoint;
 use serde_json::Value;
@@ -145,18 +147,9 @@ impl Objective for MedusaTwoFitting {
     type Batch = Balanced;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let device = self.lm_head.device();
-        let parameter = |spec: ParameterSpec| {
-            let n: usize = spec.shape.iter().product();
-            let (value, role) = match spec.init {
-                Init::LmHead => (self.lm_head.clone().reshape([-1]), Role::Table),
-                Init::Zero if spec.shape.len() == 2 => (from_values(vec![0.0; n], &device), Role::Matrix),
-                Init::Zero => (from_values(vec![0.0; n], &device), Role::Vector),
-            };
-            Parameter { name: spec.name, shape: spec.shape, role, value }
-        };
+        let draws = &mut Seeded::new(seed);
         let heads = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
-        heads.into_iter().map(parameter).chain(self.lora.parameters(seed)).collect()
+        heads.into_iter().map(|spec| initial(spec, &self.lm_head, draws)).chain(self.lora.parameters(seed)).collect()
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Balanced>, TrainError> {
@@ -242,8 +235,6 @@ impl OnBackbone for MedusaTwoFitting {
     }
 
     fn positions(&self, example: &Example) -> Vec<usize> {
-        // What has a label for a head has a place here too.
-        debug_assert!(head_positions(example, 1).len() <= positions(example, 1).len());
         positions(example, self.heads.config.heads)
     }
 

@@ -1,0 +1,106 @@
+//! Hydra heads and multi-token-prediction modules through the command line: trained, looked at, decoded with, exported.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone, finished};
+use gorgon::{json, refused, stderr};
+
+/// The heads in a folder are recognised, and decoding with them gives the plain text.
+fn decodes(dir: &str, drafter: &str, format: &str, tree: &str) {
+    let model = backbone().to_str().unwrap();
+    let found = json(&finished(&["inspect", dir, "--json"], &[]));
+    assert_eq!(found["facts"]["format"], format, "{found}");
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(0), "{found}");
+    let decode = |more: &[&str]| {
+        let base = ["generate", "--model", model, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];
+        json(&finished(&[&base[..], more].concat(), &[]))
+    };
+    let plain = decode(&[]);
+    let trees = [tree, "chain:3", "mc_sim_7b_63", "dynamic:20,3,4"];
+    for (i, tree) in trees.into_iter().enumerate() {
+        let named = ["--heads", dir, "--drafter", drafter, "--tree", tree];
+        let drafted = decode(if i == 0 { &named[..2] } else { &named });
+        assert_eq!(drafted["ids"], plain["ids"]);
+        assert_eq!((&drafted["drafter"], &drafted["tree"]), (&drafter.into(), &tree.into()));
+    }
+    let oracle = decode(&["--heads", dir, "--drafter", "oracle:1,1"]);
+    assert_eq!(oracle["ids"], plain["ids"]);
+    assert!(oracle["tokens_per_step"].as_f64().unwrap() > 1.5, "{}", oracle["tokens_per_step"]);
+}
+
+/// Trains with these settings and returns the run folder.
+fn trained(job: &Job, method: &str, more: &[&str]) -> String {
+    let config = job.text("train.toml");
+    let method = format!("method={method:?}");
+    let rates = ["training.learning_rate=3e-3", "training.save_every=4"];
+    let train = [&["train", "-c", &config, &method][..], &rates, more].concat();
+    let plan = finished(&[&train[..], &["--dry-run"]].concat(), &[]);
+    assert!(stderr(&plan).contains("heads, ") && !job.path("runs").exists(), "{}", stderr(&plan));
+    let document = json(&finished(&[&train[..], &["--json"]].concat(), &[]));
+    let evaluation = &document["evaluation"];
+    for key in ["head_loss", "top1", "top5"] {
+        assert!(evaluation[key].is_array(), "{key}: {evaluation}");
+    }
+    assert!(evaluation["tau"].as_f64().unwrap() >= 1.0);
+    let run = job.run().unwrap();
+    let first = job.weights();
+    // The resolved config repeats the run, bit for bit, with cached states too.
+    finished(&["train", "-c", run.join("config.toml").to_str().unwrap(), "cache_features=true"], &[]);
+    assert_eq!(job.weights(), first);
+    run.to_str().unwrap().into()
+}
+
+#[test]
+fn hydra_heads_are_trained_decoded_with_and_exported() {
+    let job = Job::new();
+    job.distill(&[]);
+    let run = trained(&job, "hydra", &["hydra.heads=3"]);
+    let out = job.text("exported");
+    decodes(&format!("{run}/heads"), "hydra", "hydra", "mc_sim_7b_63");
+    finished(&["export", &run, "--to", "hydra", &out], &[]);
+    decodes(&out, "hydra", "hydra", "mc_sim_7b_63");
+    refused(&["export", &run, "--to", "eagle", &job.text("other")], &["hydra"]);
+    let model = backbone().to_str().unwrap();
+    refused(&["generate", "--model", model, "--heads", &run, "--drafter", "medusa", "--prompt", "x"], &["hydra"]);
+}
+
+#[test]
+fn hydra_plus_plus_is_trained_decoded_with_and_exported() {
+    let job = Job::new();
+    job.distill(&[]);
+    let plus = ["hydra.heads=2", "hydra.blocks=4", "hydra.prefix_attention=true", "hydra.teacher=true"];
+    let run = trained(&job, "hydra", &[&plus[..], &["hydra.tied_blocks=true"]].concat());
+    let out = job.text("exported");
+    decodes(&format!("{run}/heads"), "hydra", "hydra++", "mc_sim_7b_63");
+    finished(&["export", &run, "--to", "hydra", &out], &[]);
+    decodes(&out, "hydra", "hydra++", "mc_sim_7b_63");
+}
+
+#[test]
+fn modules_are_trained_and_decoded_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    let run = trained(&job, "mtp", &["mtp.depths=2"]);
+    decodes(&format!("{run}/heads"), "mtp", "mtp", "dynamic:60,5,10");
+    refused(&["export", &run, "--to", "hydra", &job.text("other")], &["mtp"]);
+}
+
+#[test]
+fn wrong_settings_are_refused_in_a_line() {
+    let job = Job::new();
+    job.distill(&[]);
+    let train = job.text("train.toml");
+    for (method, given, word) in [
+        ("hydra", "hydra.heads=0", "hydra.heads"),
+        ("hydra", "hydra.decay=nan", "hydra.decay"),
+        ("hydra", "hydra.typo=1", "typo"),
+        ("mtp", "mtp.depths=9", "mtp.depths"),
+    ] {
+        refused(&["train", "-c", &train, &format!("method={method:?}"), given], &[word]);
+    }
+    for drafter in ["hydra", "mtp"] {
+        let model = backbone().to_str().unwrap();
+        refused(&["generate", "--model", model, "--drafter", drafter, "--prompt", "x"], &["heads"]);
+    }
+}

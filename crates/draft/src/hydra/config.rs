@@ -1,0 +1,135 @@
+//! How many heads, and what their tensors are called.
+
+use crate::format::HydraNaming;
+use crate::layer::LayerShape;
+use crate::medusa::{MAX_BLOCKS, MAX_HEADS};
+use crate::parameter::{Init, ParameterSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The heads' shape and what they are fitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HydraConfig {
+    /// Heads, `K`.
+    pub heads: usize,
+    /// Blocks of each head; 4 in Hydra++.
+    pub blocks: usize,
+    /// Whether the blocks after the first of a head are one block, repeated: what the original loader makes of them.
+    pub tied_blocks: bool,
+    /// Whether each head has an LM head of its own, which starts as the backbone's.
+    pub own_lm_heads: bool,
+    /// Whether a decoder layer over all committed tokens makes the state that heads read (Hydra++).
+    pub prefix_attention: bool,
+    /// Whether heads are fitted to the backbone's distribution instead of the text's tokens (Hydra++).
+    pub teacher: bool,
+    /// Head `k`'s loss counts `decay^k`.
+    pub decay: f64,
+}
+
+impl Default for HydraConfig {
+    /// Plain Hydra.
+    fn default() -> Self {
+        Self {
+            heads: 4,
+            blocks: 1,
+            tied_blocks: false,
+            own_lm_heads: false,
+            prefix_attention: false,
+            teacher: false,
+            decay: 0.8,
+        }
+    }
+}
+
+/// A shape that cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("hydra.{key} = {value}: {reason}")]
+pub struct HydraError {
+    key: &'static str,
+    value: String,
+    reason: String,
+}
+
+impl HydraConfig {
+    /// Fails on shapes that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), HydraError> {
+        let wrong = |key, value: String, reason: String| Err(HydraError { key, value, reason });
+        if !(1..=MAX_HEADS).contains(&self.heads) {
+            return wrong("heads", self.heads.to_string(), format!("1 to {MAX_HEADS} can be trained"));
+        }
+        if !(1..=MAX_BLOCKS).contains(&self.blocks) {
+            return wrong("blocks", self.blocks.to_string(), format!("a head has 1 to {MAX_BLOCKS}"));
+        }
+        if !(self.decay > 0.0 && self.decay <= 1.0) {
+            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
+        }
+        if self.teacher && self.own_lm_heads {
+            let reason = "the backbone's distribution is compared through the LM head that both share";
+            return wrong("own_lm_heads", "true".into(), format!("not with hydra.teacher: {reason}"));
+        }
+        Ok(())
+    }
+
+    /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.
+    pub fn weight(&self, head: usize) -> f64 {
+        self.decay.powi(head as i32 + 1)
+    }
+}
+
+/// Sizes of heads for a backbone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HydraShape {
+    /// The heads.
+    pub config: HydraConfig,
+    /// The backbone's sizes, which are also the prefix layer's.
+    pub layer: LayerShape,
+}
+
+impl HydraShape {
+    /// How the tensors are called.
+    pub fn naming(&self) -> HydraNaming {
+        HydraNaming { dropouts: self.config.prefix_attention }
+    }
+
+    /// All tensors: the prefix layer, its norm, then head by head the blocks (weight, bias; of the first also those of the
+    /// way around it) and the own LM head. Heads start as the LM head of the state they read.
+    pub fn parameters(&self) -> Vec<ParameterSpec> {
+        let (config, naming) = (&self.config, self.naming());
+        let (d, vocab) = (self.layer.hidden_size, self.layer.vocab_size);
+        let mut all = vec![];
+        if config.prefix_attention {
+            all.extend(self.layer.parameters(&naming.prefix_layer()));
+            all.push(ParameterSpec::norm(naming.prefix_norm(), d));
+        }
+        let mut linear = |name: String, shape: [usize; 2], init: Init| {
+            all.push(ParameterSpec { name: format!("{name}.weight"), shape: shape.into(), init });
+            all.push(ParameterSpec::zeros(format!("{name}.bias"), &shape[..1]));
+        };
+        for head in 0..config.heads {
+            let width = (head + 2) * d;
+            linear(naming.block(head, 0), [d, width], Init::Zero);
+            linear(naming.residual(head), [d, width], Init::Identity);
+            for block in 1..config.blocks {
+                linear(naming.block(head, block), [d, d], Init::Zero);
+            }
+            if config.own_lm_heads {
+                linear(naming.lm_head(head), [vocab, d], Init::LmHead);
+            }
+        }
+        all
+    }
+
+    /// The `config.json` of a folder with these heads.
+    pub fn document(&self, base: &str) -> Value {
+        json!({
+            "hydra_num_heads": self.config.heads, "hydra_num_layers": self.config.blocks,
+            "hydra_head_arch": if self.config.prefix_attention { "prefix-mlp" } else { "mlp" },
+            "grounded_heads": true, "hidden_state_offset": 0, "base_model_name_or_path": base,
+            "hidden_size": self.layer.hidden_size, "vocab_size": self.layer.vocab_size
+        })
+    }
+}

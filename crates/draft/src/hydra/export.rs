@@ -1,0 +1,77 @@
+//! Hydra heads under their published names.
+
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{Facts, HydraFacts, LmHeads};
+use crate::medusa::Backbone;
+use crate::published::{self, Named};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The file of tensors, as the original calls it.
+const FILE: &str = "hydra_lm_head.safetensors";
+
+/// Writes Hydra or Hydra++ heads in f16 and their `config.json` into `out`, which exists. Shared LM heads are written out,
+/// with biases of zero: the original loader needs one per head.
+///
+/// # Errors
+/// When these are other heads, have blocks that the original loader would make one of, a weight does not fit f16, or a
+/// file cannot be written.
+pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, out: &Path) -> Result<(), HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
+    let Facts::Hydra(facts) = &from.detected.facts else {
+        return Err(wrong(format!("{} heads, not Hydra heads", from.detected.format.method())));
+    };
+    if let Some((block, first)) = independent(from, facts)? {
+        return Err(wrong(format!(
+            "blocks of their own ({block} differs from {first}): the original loader makes one block of all but the first; \
+             train with hydra.tied_blocks"
+        )));
+    }
+    let naming = facts.naming();
+    let mut tensors: Vec<Named> = vec![];
+    for (name, entry) in from.checkpoint.entries() {
+        // Copies of the backbone's embedding, which every loader has.
+        if !name.ends_with("embed_tokens.weight") && name != "input_embed_fn.weight" {
+            tensors.push((name.clone(), entry.shape.clone(), from.checkpoint.read_all(name)?));
+        }
+    }
+    if facts.lm_heads == LmHeads::Target {
+        let (vocab, d) = (backbone.vocab_size, facts.hidden_size);
+        for head in 0..facts.heads {
+            let name = naming.lm_head(head);
+            let shared = backbone.lm_head.unwrap_or_default().to_vec();
+            tensors.push((format!("{name}.weight"), vec![vocab, d], shared));
+            tensors.push((format!("{name}.bias"), vec![vocab], vec![0.0; vocab]));
+        }
+    }
+    let config = config(facts, backbone);
+    published::write(&from.path, tensors, &config, FILE, out)
+}
+
+/// A block that is another one than the first of those that the original loader builds as one, and that first one. In
+/// grounded heads these are all but the very first block.
+fn independent(from: &HeadsFolder, facts: &HydraFacts) -> Result<Option<(String, String)>, HeadsError> {
+    let naming = facts.naming();
+    let shared = usize::from(facts.grounded);
+    for head in 0..facts.heads {
+        for block in shared + 1..facts.blocks {
+            for part in ["weight", "bias"] {
+                let first = format!("{}.{part}", naming.block(head, shared));
+                let other = format!("{}.{part}", naming.block(head, block));
+                if from.checkpoint.read_all(&first)? != from.checkpoint.read_all(&other)? {
+                    return Ok(Some((other, first)));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn config(facts: &HydraFacts, backbone: &Backbone<'_>) -> Value {
+    json!({
+        "hydra_num_heads": facts.heads, "hydra_num_layers": facts.blocks,
+        "hydra_head_arch": if facts.prefix_layer.is_some() { "prefix-mlp" } else { "mlp" },
+        "grounded_heads": facts.grounded, "hidden_state_offset": 0, "base_model_name_or_path": backbone.name,
+        "hidden_size": facts.hidden_size, "vocab_size": backbone.vocab_size
+    })
+}

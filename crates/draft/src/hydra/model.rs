@@ -1,0 +1,181 @@
+//! Hydra heads that were loaded for decoding.
+
+use crate::folder::{self, HeadsError, HeadsFolder};
+use crate::format::{Facts, HeadsFormat, HydraFacts, LmHeads};
+use crate::layer::LayerShape;
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_kernels::activation::silu;
+use gorgon_kernels::norm::rms_norm;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::layer::LoneLayer;
+use gorgon_model::linear::{Linear, Loader};
+use gorgon_model::target::read;
+use gorgon_model::weights::WeightsError;
+use std::sync::Arc;
+
+/// Rows that a new cache of the prefix layer has room for.
+const ROOM: usize = 512;
+/// Rows of the prefix layer per pass: bounds the memory of a long prompt.
+const CHUNK: usize = 256;
+
+/// Heads on a device, beside their backbone.
+#[derive(Debug)]
+pub struct HydraModel {
+    decoder: Arc<Decoder>,
+    heads: Vec<Head>,
+    /// Whether heads read the tokens before them.
+    grounded: bool,
+    prefix: Option<Prefix>,
+    format: HeadsFormat,
+}
+
+/// One head.
+#[derive(Debug)]
+struct Head {
+    first: Linear,
+    /// The way around the first block, whose output is narrower than its input.
+    residual: Option<Linear>,
+    rest: Vec<Linear>,
+    /// Its own LM head; the backbone's serves where there is none.
+    lm_head: Option<Linear>,
+}
+
+/// The prefix-attention layer of Hydra++ with the norm after it.
+#[derive(Debug)]
+struct Prefix {
+    layer: LoneLayer,
+    norm: Tensor<1>,
+    eps: f32,
+}
+
+impl Head {
+    fn load(loader: &Loader<'_>, facts: &HydraFacts, head: usize) -> Result<Self, WeightsError> {
+        let naming = facts.naming();
+        let linear = |name: String| loader.linear(&[name], true);
+        let residual = facts.grounded.then(|| linear(naming.residual(head))).transpose()?;
+        let rest = (1..facts.blocks).map(|block| linear(naming.block(head, block))).collect::<Result<_, _>>()?;
+        let own = facts.lm_heads == LmHeads::PerHead;
+        let lm_head = own.then(|| linear(naming.lm_head(head))).transpose()?;
+        Ok(Self { first: linear(naming.block(head, 0))?, residual, rest, lm_head })
+    }
+
+    /// The state that the LM head reads.
+    fn forward(&self, z: &Tensor<3>) -> Tensor<3> {
+        let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.forward(z));
+        let first = around + silu(self.first.forward(z));
+        self.rest.iter().fold(first, |h, block| h.clone() + silu(block.forward(&h)))
+    }
+}
+
+impl HydraModel {
+    /// Loads recognised Hydra or Hydra++ heads for `decoder`.
+    ///
+    /// # Errors
+    /// When the heads are of another kind, were made for another backbone, or cannot be read.
+    pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
+        let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+        let Facts::Hydra(facts) = &folder.detected.facts else {
+            return Err(wrong(format!("{} heads, not Hydra heads", folder.detected.format.method())));
+        };
+        let config = decoder.config();
+        if facts.hidden_size != config.hidden_size {
+            let (theirs, ours) = (facts.hidden_size, config.hidden_size);
+            return Err(wrong(format!("heads for a hidden size of {theirs}; the model's is {ours}")));
+        }
+        if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != config.vocab_size) {
+            return Err(wrong(format!("heads for a vocabulary of {theirs}; the model's is {}", config.vocab_size)));
+        }
+        // Heads may have been fitted to the state of an earlier layer, which the engine does not hand them.
+        let given = folder::config(&folder.path)?.and_then(|config| config.get("hidden_state_offset").cloned());
+        if let Some(offset) = given.filter(|offset| offset.as_u64() != Some(0)) {
+            return Err(wrong(format!(
+                "config.json: hidden_state_offset is {offset}; only heads on the last state (0) load"
+            )));
+        }
+        let compute = decoder.compute().clone();
+        let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
+        let heads = (0..facts.heads).map(|head| Head::load(&loader, facts, head)).collect::<Result<_, _>>()?;
+        let prefix = match &facts.prefix_layer {
+            None => None,
+            Some(layer) => {
+                // The reference makes the layer of the backbone's own config.
+                let config = LayerShape::of(config).config(layer).map_err(wrong)?;
+                let (eps, naming) = (config.norm_eps, facts.naming());
+                let norm = loader.norm(&naming.prefix_norm(), false)?;
+                let layer = LoneLayer::load(&folder.checkpoint, config, &naming.prefix_layer(), &compute)?;
+                Some(Prefix { layer, norm, eps })
+            }
+        };
+        Ok(Self { decoder, heads, grounded: facts.grounded, prefix, format: folder.detected.format })
+    }
+
+    /// Number of heads.
+    pub fn heads(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Size of the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.decoder.config().vocab_size
+    }
+
+    /// The format they were stored in.
+    pub fn format(&self) -> HeadsFormat {
+        self.format
+    }
+
+    /// An empty cache for the prefix layer, if there is one; it is given more room as it needs it.
+    pub fn new_cache(&self) -> Option<KvCache> {
+        self.prefix.as_ref().map(|prefix| prefix.layer.new_cache(ROOM))
+    }
+
+    /// What heads read in place of the last of some committed tokens' states: the state itself, or what the prefix layer
+    /// makes of it. The tokens' keys and values stay in `cache`.
+    ///
+    /// # Shapes
+    /// `hidden [1, rows, d]`, one row or more; result `[1, 1, d]`.
+    ///
+    /// # Errors
+    /// When the cache is in another use.
+    pub fn state(&self, hidden: &Tensor<3>, cache: Option<&mut KvCache>) -> Result<Tensor<3>, ModelError> {
+        let rows = hidden.dims()[1];
+        let mut last = hidden.clone().narrow(1, rows - 1, 1);
+        let (Some(prefix), Some(cache)) = (&self.prefix, cache) else { return Ok(last) };
+        for first in (0..rows).step_by(CHUNK) {
+            let n = CHUNK.min(rows - first);
+            prefix.layer.make_room(cache, n);
+            cache.reserve(n)?;
+            let visible = Visible::Causal { rows: n };
+            let output = prefix.layer.forward(hidden.clone().narrow(1, first, n), &visible, cache)?;
+            cache.commit(&(0..n).collect::<Vec<_>>())?;
+            last = output.narrow(1, n - 1, 1);
+        }
+        Ok(rms_norm(&last, &prefix.norm, prefix.eps))
+    }
+
+    /// Logits of head `head` (from 0) after some paths of `head + 1` tokens each, the root first.
+    ///
+    /// # Shapes
+    /// `state [1, 1, d]`; `paths` one after another; result `[paths · V]`, row-major.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary.
+    pub fn logits(&self, state: &Tensor<3>, head: usize, paths: &[Token]) -> Result<Vec<f32>, ModelError> {
+        let (depth, d) = (head + 1, state.dims()[2]);
+        let rows = paths.len() / depth;
+        let states = state.clone().repeat_dim(1, rows);
+        let z = match self.grounded {
+            // A row's tokens lie side by side, so their embeddings already are a row of the input.
+            true => Tensor::cat(vec![states, self.decoder.embed(paths)?.reshape([1, rows, depth * d])], 2),
+            false => states,
+        };
+        let top = self.heads[head].forward(&z);
+        Ok(match &self.heads[head].lm_head {
+            Some(lm_head) => read(lm_head.forward(&top)),
+            None => read(self.decoder.logits(&top)),
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Hydra heads as a drafter.
+
+use super::model::HydraModel;
+use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::eagle::{join, select};
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_core::accept::ChildLaw;
+use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_kernels::top_rows::top_rows;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::ModelError;
+
+/// Drafts level by level: head `k` is asked about every node of depth `k - 1` with that node's own path.
+///
+/// The prefix layer's cache, if there is one, holds committed tokens only.
+#[derive(Debug)]
+pub struct HydraDrafter {
+    model: HydraModel,
+    cache: Option<KvCache>,
+    /// States of committed tokens that the prefix layer has not read; without one, of the last committed token.
+    waiting: Vec<Tensor<3>>,
+    /// What heads read.
+    state: Option<Tensor<3>>,
+}
+
+impl HydraDrafter {
+    /// A drafter with these heads.
+    pub fn new(model: HydraModel) -> Self {
+        let cache = model.new_cache();
+        Self { model, cache, waiting: vec![], state: None }
+    }
+
+    /// The heads.
+    pub fn model(&self) -> &HydraModel {
+        &self.model
+    }
+
+    /// Rows in the prefix layer's cache.
+    pub fn cached(&self) -> usize {
+        self.cache.as_ref().map_or(0, KvCache::len)
+    }
+
+    /// What heads read at the last committed token; `None` before the first.
+    fn catch_up(&mut self) -> Result<Option<Tensor<3>>, ModelError> {
+        if !self.waiting.is_empty() {
+            let hidden = join(std::mem::take(&mut self.waiting));
+            self.state = Some(self.model.state(&hidden, self.cache.as_mut())?);
+        }
+        Ok(self.state.clone())
+    }
+}
+
+impl Drafter for HydraDrafter {
+    fn name(&self) -> &str {
+        "hydra"
+    }
+
+    fn reset(&mut self) {
+        self.waiting.clear();
+        self.state = None;
+        if let Some(cache) = &mut self.cache {
+            cache.truncate(0);
+        }
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        if committed.rows.is_empty() {
+            return Ok(());
+        }
+        match &self.cache {
+            Some(_) => self.waiting.push(select(&committed.output.hidden, committed.rows)),
+            None => self.waiting = committed.last_hidden().into_iter().collect(),
+        }
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        if builder.max_depth() == 0 {
+            return Ok(Proposal::root(root));
+        }
+        let Some(state) = self.catch_up()? else { return Ok(Proposal::root(root)) };
+        let draft = builder.build(root, &mut Levels { model: &self.model, state })?;
+        // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
+        Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
+    }
+}
+
+/// Asks a head per level.
+struct Levels<'a> {
+    model: &'a HydraModel,
+    state: Tensor<3>,
+}
+
+impl CandidateSource for Levels<'_> {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        if head >= self.model.heads() {
+            return Ok(vec![vec![]; nodes.len()]);
+        }
+        let path = |&node: &usize| tree.path(node).into_iter().map(|node| tree.token(node));
+        let paths: Vec<Token> = nodes.iter().flat_map(path).collect();
+        let logits = self.model.logits(&self.state, head, &paths)?;
+        // Heads are untrusted: a probability that is no number counts as 0 to the builder.
+        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+        let rows = top_rows(&logits, self.model.vocab_size(), widths);
+        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+    }
+}

@@ -1,0 +1,80 @@
+//! How many modules, and what their tensors are called.
+
+use crate::format::mtp_prefix;
+use crate::layer::LayerShape;
+use crate::parameter::ParameterSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Most modules that can be trained.
+const MAX_DEPTHS: usize = 8;
+
+/// How many modules are trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MtpConfig {
+    /// Modules, `D`: one for every token beyond the next one.
+    pub depths: usize,
+}
+
+impl Default for MtpConfig {
+    /// DeepSeek-V3's.
+    fn default() -> Self {
+        Self { depths: 1 }
+    }
+}
+
+/// A number of modules that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("mtp.depths = {0}: 1 to {MAX_DEPTHS} can be trained")]
+pub struct MtpError(usize);
+
+impl MtpConfig {
+    /// Fails on settings that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), MtpError> {
+        if (1..=MAX_DEPTHS).contains(&self.depths) { Ok(()) } else { Err(MtpError(self.depths)) }
+    }
+}
+
+/// Sizes of the modules for a backbone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MtpShape {
+    /// How many there are.
+    pub config: MtpConfig,
+    /// The backbone's sizes, which are also the modules'.
+    pub layer: LayerShape,
+    /// Layers of the backbone: the number of the first module.
+    pub first_layer: usize,
+}
+
+impl MtpShape {
+    /// All tensors, module by module: norms of embedding and state, projection, layer, last norm.
+    pub fn parameters(&self) -> Vec<ParameterSpec> {
+        (0..self.config.depths).flat_map(|module| self.module(module)).collect()
+    }
+
+    /// The tensors of a module (from 0).
+    fn module(&self, module: usize) -> Vec<ParameterSpec> {
+        let (d, prefix) = (self.layer.hidden_size, mtp_prefix(self.first_layer + module));
+        let mut all = vec![
+            ParameterSpec::norm(format!("{prefix}enorm.weight"), d),
+            ParameterSpec::norm(format!("{prefix}hnorm.weight"), d),
+            ParameterSpec::matrix(format!("{prefix}eh_proj.weight"), d, 2 * d),
+        ];
+        all.extend(self.layer.parameters(&prefix));
+        all.push(ParameterSpec::norm(format!("{prefix}shared_head.norm.weight"), d));
+        all
+    }
+
+    /// The `config.json` of a folder with these modules: that of a backbone of their sizes which they come after.
+    pub fn document(&self, base: &str) -> Value {
+        let mut document = self.layer.document();
+        document["num_hidden_layers"] = self.first_layer.into();
+        document["num_nextn_predict_layers"] = self.config.depths.into();
+        document["base_model_name_or_path"] = base.into();
+        document
+    }
+}

@@ -1,0 +1,127 @@
+//! Modules that were loaded for decoding.
+
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{Facts, MtpFacts, mtp_prefix};
+use crate::layer::LayerShape;
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_kernels::norm::rms_norm;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::layer::LoneLayer;
+use gorgon_model::linear::{Linear, Loader};
+use gorgon_model::target::read;
+use gorgon_model::weights::WeightsError;
+use std::sync::Arc;
+
+/// Pairs that a new cache has room for.
+const ROOM: usize = 512;
+
+/// Modules on a device, beside their backbone.
+#[derive(Debug)]
+pub struct MtpModel {
+    decoder: Arc<Decoder>,
+    modules: Vec<Module>,
+    eps: f32,
+}
+
+#[derive(Debug)]
+struct Module {
+    of_embedding: Tensor<1>,
+    of_state: Tensor<1>,
+    projection: Linear,
+    layer: LoneLayer,
+    last_norm: Tensor<1>,
+}
+
+impl Module {
+    fn load(loader: &Loader<'_>, config: &ModelConfig, prefix: &str) -> Result<Self, WeightsError> {
+        let norm = |name: &str| loader.norm(&format!("{prefix}{name}.weight"), false);
+        Ok(Self {
+            of_embedding: norm("enorm")?,
+            of_state: norm("hnorm")?,
+            projection: loader.linear(&[format!("{prefix}eh_proj")], false)?,
+            layer: LoneLayer::load(loader.checkpoint, config.clone(), prefix, loader.compute)?,
+            last_norm: norm("shared_head.norm")?,
+        })
+    }
+}
+
+impl MtpModel {
+    /// Loads recognised modules for `decoder`. Copies of embedding and LM head in the file are left alone: the backbone's
+    /// serve.
+    ///
+    /// # Errors
+    /// When the heads are of another kind, were made for another backbone, or cannot be read.
+    pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
+        let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+        let Facts::Mtp(facts) = &folder.detected.facts else {
+            let format = folder.detected.format;
+            return Err(wrong(format!("{format} heads, not multi-token-prediction modules")));
+        };
+        let backbone = decoder.config();
+        if facts.hidden_size != backbone.hidden_size {
+            let (theirs, ours) = (facts.hidden_size, backbone.hidden_size);
+            return Err(wrong(format!("modules for a hidden size of {theirs}; the model's is {ours}")));
+        }
+        if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != backbone.vocab_size) {
+            return Err(wrong(format!("modules for a vocabulary of {theirs}; the model's is {}", backbone.vocab_size)));
+        }
+        let MtpFacts { modules, first_layer, layer, .. } = facts;
+        let config = LayerShape::of(backbone).config(layer).map_err(wrong)?;
+        let (eps, compute) = (config.norm_eps, decoder.compute().clone());
+        let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
+        let module = |module| Module::load(&loader, &config, &mtp_prefix(first_layer + module));
+        let modules = (0..*modules).map(module).collect::<Result<_, _>>()?;
+        Ok(Self { decoder, modules, eps })
+    }
+
+    /// Number of modules.
+    pub fn modules(&self) -> usize {
+        self.modules.len()
+    }
+
+    /// Size of the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.decoder.config().vocab_size
+    }
+
+    /// An empty cache for a module; it is given more room as it needs it.
+    pub fn new_cache(&self, module: usize) -> KvCache {
+        self.modules[module].layer.new_cache(ROOM)
+    }
+
+    /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay in flight in `cache`.
+    ///
+    /// # Shapes
+    /// One of `tokens` per row of `states [1, rows, d]`; result the same.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
+    pub fn forward(
+        &self,
+        module: usize,
+        tokens: &[Token],
+        states: &Tensor<3>,
+        visible: &Visible,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        let Module { of_embedding, of_state, projection, layer, last_norm } = &self.modules[module];
+        let embedded = self.decoder.embed(tokens)?;
+        layer.make_room(cache, tokens.len());
+        cache.widen(tokens.len())?;
+        let read = vec![rms_norm(&embedded, of_embedding, self.eps), rms_norm(states, of_state, self.eps)];
+        let x = projection.forward(&Tensor::cat(read, 2));
+        Ok(rms_norm(&layer.forward(x, visible, cache)?, last_norm, self.eps))
+    }
+
+    /// The LM head's logits of a module's output.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]`, result `[rows · V]`, row-major.
+    pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+        read(self.decoder.logits(states))
+    }
+}

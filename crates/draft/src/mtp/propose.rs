@@ -1,0 +1,196 @@
+//! Multi-token prediction as a drafter.
+
+use super::model::MtpModel;
+use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::eagle::{join, select};
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_core::accept::ChildLaw;
+use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_kernels::top_rows::top_rows;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::ModelError;
+use std::collections::BTreeMap;
+
+/// Pairs per forward pass: bounds the memory of a long prompt.
+const CHUNK: usize = 256;
+
+/// Drafts level by level with a chain of pairs for each module.
+///
+/// The caches hold pairs of committed tokens. The root's pairs and those of drafts stay in flight while a tree is drafted,
+/// and are dropped after it.
+#[derive(Debug)]
+pub struct MtpDrafter {
+    model: MtpModel,
+    chains: Vec<Chain>,
+    /// Committed tokens that no module has read, and the backbone's states at them, `[1, rows, d]` each.
+    waiting: (Vec<Token>, Vec<Tensor<3>>),
+}
+
+/// One module's pairs.
+#[derive(Debug)]
+struct Chain {
+    cache: KvCache,
+    /// The last state, whose token will be the next root, `[1, 1, d]`.
+    last: Option<Tensor<3>>,
+}
+
+impl MtpDrafter {
+    /// A drafter with these modules.
+    pub fn new(model: MtpModel) -> Self {
+        let chain = |module| Chain { cache: model.new_cache(module), last: None };
+        let chains = (0..model.modules()).map(chain).collect();
+        Self { model, chains, waiting: (vec![], vec![]) }
+    }
+
+    /// The modules.
+    pub fn model(&self) -> &MtpModel {
+        &self.model
+    }
+
+    /// Pairs in each module's cache.
+    pub fn cached(&self) -> Vec<usize> {
+        self.chains.iter().map(|chain| chain.cache.len()).collect()
+    }
+
+    /// Brings the caches up to the last committed token.
+    fn catch_up(&mut self) -> Result<(), ModelError> {
+        let (tokens, states) = std::mem::take(&mut self.waiting);
+        if states.is_empty() {
+            return Ok(());
+        }
+        let states = join(states);
+        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+            self.read(chunk, states.clone().narrow(1, i * CHUNK, chunk.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Reads committed tokens with the backbone's states at them, `[1, tokens, d]`.
+    fn read(&mut self, tokens: &[Token], mut states: Tensor<3>) -> Result<(), ModelError> {
+        for (module, chain) in self.chains.iter_mut().enumerate() {
+            let known = join(chain.last.take().into_iter().chain([states]).collect());
+            let pairs = known.dims()[1] - 1;
+            chain.last = Some(known.clone().narrow(1, pairs, 1));
+            if pairs == 0 {
+                break;
+            }
+            // The last state but one goes with the last token: a module further on lags a token more behind at first.
+            let visible = Visible::Causal { rows: pairs };
+            let (tokens, known) = (&tokens[tokens.len() - pairs..], known.narrow(1, 0, pairs));
+            states = self.model.forward(module, tokens, &known, &visible, &mut chain.cache)?;
+            chain.cache.commit(&(0..pairs).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drafter for MtpDrafter {
+    fn name(&self) -> &str {
+        "mtp"
+    }
+
+    fn reset(&mut self) {
+        self.waiting = (vec![], vec![]);
+        for chain in &mut self.chains {
+            chain.cache.truncate(0);
+            chain.last = None;
+        }
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        if !committed.tokens.is_empty() {
+            self.waiting.0.extend_from_slice(committed.tokens);
+            self.waiting.1.push(select(&committed.output.hidden, committed.rows));
+        }
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        if builder.max_depth() == 0 {
+            return Ok(Proposal::root(root));
+        }
+        self.catch_up()?;
+        if self.chains.first().is_none_or(|chain| chain.last.is_none()) {
+            return Ok(Proposal::root(root));
+        }
+        // A module beyond the tree's depth would never be asked.
+        let modules = self.chains.len().min(builder.max_depth());
+        let (chains, rows) = (&mut self.chains[..modules], vec![BTreeMap::new(); modules]);
+        let level = Level { nodes: vec![], outputs: vec![None; modules] };
+        let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows });
+        self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
+        // Children are the likeliest tokens, not draws: rules treat them as a list.
+        Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
+    }
+}
+
+/// The nodes that were read last, with what each module made of them.
+struct Level {
+    nodes: Vec<usize>,
+    /// By module, `[1, nodes, d]`.
+    outputs: Vec<Option<Tensor<3>>>,
+}
+
+/// Expands a tree level by level.
+struct Levels<'a> {
+    model: &'a MtpModel,
+    chains: &'a mut [Chain],
+    level: Level,
+    /// Rows in flight by node, for each module.
+    rows: Vec<BTreeMap<usize, usize>>,
+}
+
+impl Levels<'_> {
+    /// The states that module `module` pairs with `nodes` of depth `depth`: what the module before made of their parents;
+    /// of the root, what is known; where there is no module before, what the last one made of the parents itself.
+    fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<Tensor<3>> {
+        if depth == 0 {
+            return self.chains[module].last.clone();
+        }
+        let from = if module >= depth { module - 1 } else { module };
+        self.level.outputs[from].as_ref().map(|output| select(output, parents))
+    }
+
+    /// Reads `nodes`, children of nodes of the last level, with every module that guesses from here on.
+    fn descend(&mut self, tree: &TokenTree, nodes: &[usize], depth: usize) -> Result<(), SourceError> {
+        let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
+        let parents: Option<Vec<usize>> = if depth == 0 { Some(vec![]) } else { nodes.iter().map(parent).collect() };
+        let parents = parents.ok_or("a tree is drafted level by level")?;
+        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let modules = self.chains.len();
+        let mut outputs = vec![None; modules];
+        for module in depth.min(modules - 1)..modules {
+            let Some(states) = self.inputs(module, depth, &parents) else { continue };
+            let rows = &mut self.rows[module];
+            let first = rows.len();
+            rows.extend(nodes.iter().enumerate().map(|(i, &node)| (node, first + i)));
+            let row = |node: usize| rows.get(&node).copied();
+            let paths: Vec<Vec<usize>> =
+                nodes.iter().map(|&node| tree.path(node).into_iter().filter_map(row).collect()).collect();
+            let visible = Visible::after(first, paths.iter().map(Vec::as_slice));
+            let cache = &mut self.chains[module].cache;
+            outputs[module] = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
+        }
+        self.level = Level { nodes: nodes.to_vec(), outputs };
+        Ok(())
+    }
+}
+
+impl CandidateSource for Levels<'_> {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        self.descend(tree, nodes, depth)?;
+        let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
+        let logits = self.model.logits(guess.ok_or("a module was not asked")?);
+        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+        let rows = top_rows(&logits, self.model.vocab_size(), widths);
+        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+    }
+}

@@ -1,0 +1,9 @@
+//! Hydra heads: their losses, what decodes, the trees they draft, and their files.
+
+mod definition;
+mod export;
+mod losses;
+mod random;
+#[path = "../reference/mod.rs"]
+mod reference;
+mod state;

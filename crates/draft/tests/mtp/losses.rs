@@ -1,0 +1,134 @@
+//! Losses and gradients against those of PyTorch (`data/heads.py`), and the fitted modules against those that decode.
+
+use crate::random::{SHAPE, decoder, load, model, shape, values, write};
+use crate::reference::{File, SCALES, close, flat, layer, tensor};
+use burn::tensor::{Device, Tensor};
+use gorgon_draft::fitting::HeadBatch;
+use gorgon_draft::medusa::HeadLabels;
+use gorgon_draft::mtp::{MtpConfig, MtpHeads, MtpShape};
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::{Target, read};
+
+fn small(depths: usize) -> MtpShape {
+    MtpShape { config: MtpConfig { depths }, layer: layer(), first_layer: 2 }
+}
+
+#[test]
+fn losses_and_gradients_are_those_of_pytorch() {
+    let file = File::open("mtp.safetensors");
+    let lm_head = tensor(file.floats("lm_head"), [20, 8]);
+    for (case, depths) in [("one", 1), ("three", 3)] {
+        let shape = small(depths);
+        let weights: Vec<Tensor<1>> =
+            shape.parameters().iter().map(|p| flat(file.floats(&format!("{case}.w.{}", p.name)))).collect();
+        let whole = file.batch();
+        let batch = HeadBatch { labels: whole.labels[..depths].to_vec(), ..whole };
+        for chunk_rows in [2, 100] {
+            let heads = MtpHeads::new(shape.clone(), 8, chunk_rows);
+            let (outputs, gradients) = heads.losses(&weights, &lm_head, &batch, Some(&SCALES[..depths]));
+            for (k, output) in outputs.iter().enumerate() {
+                close(&output.losses, &file.floats(&format!("{case}.loss.{k}")), case);
+            }
+            for (gradient, p) in gradients.into_iter().zip(shape.parameters()) {
+                close(&read(gradient), &file.floats(&format!("{case}.g.{}", p.name)), &format!("{case} {}", p.name));
+            }
+            let (measured, none) = heads.losses(&weights, &lm_head, &batch, None);
+            assert!(none.is_empty());
+            assert_eq!(measured[0].losses, outputs[0].losses);
+        }
+    }
+}
+
+/// What comes after a text's last label is seen by nothing that counts.
+#[test]
+fn pairs_beyond_the_end_do_not_matter() {
+    let file = File::open("mtp.safetensors");
+    let lm_head = tensor(file.floats("lm_head"), [20, 8]);
+    let weights: Vec<Tensor<1>> = small(3).parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
+    let heads = MtpHeads::new(small(3), 8, 16);
+    let batch = file.batch();
+    let mut other = file.batch();
+    for (k, following) in other.following.iter_mut().enumerate() {
+        // The last k rows of each sequence pair with tokens that the text does not have.
+        let mut rows = read(following.clone());
+        for row in (7 - k..7).chain(12 - k..12) {
+            rows[row * 8..(row + 1) * 8].fill(3.0);
+        }
+        *following = tensor(rows, [12, 8]);
+    }
+    let of = |batch: &HeadBatch| heads.losses(&weights, &lm_head, batch, Some(&SCALES));
+    let (before, after) = (of(&batch), of(&other));
+    for (a, b) in before.0.iter().zip(&after.0) {
+        assert_eq!(a.losses, b.losses);
+    }
+    for (a, b) in before.1.into_iter().zip(after.1) {
+        close(&read(a), &read(b), "gradients");
+    }
+    let nothing = HeadBatch { labels: vec![HeadLabels::default(); 3], ..file.batch() };
+    let (outputs, zeros) = of(&nothing);
+    assert!(outputs.iter().all(|o| o.ranks.is_empty()));
+    assert!(zeros.into_iter().all(|g| read(g).iter().all(|&v| v == 0.0)));
+}
+
+/// The modules that are fitted are the modules that decode.
+#[test]
+fn the_fitted_modules_are_the_decoding_ones() {
+    let decoder = decoder();
+    let (d, vocab, depths) = (SHAPE.hidden_size, SHAPE.vocab_size, 3);
+    let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let hidden = target.prefill(&text).unwrap().hidden;
+    let n = text.len() - 4;
+    let states = hidden.narrow(1, 0, n);
+    let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().reshape([n, d]);
+    let labels = |k: usize| HeadLabels { rows: (0..n as u32).collect(), tokens: text[k + 2..][..n].to_vec() };
+    let batch = HeadBatch {
+        states: states.clone().reshape([n, d]),
+        following: (0..depths).map(embedded).collect(),
+        segments: std::iter::once(0..n).collect(),
+        labels: (0..depths).map(labels).collect(),
+    };
+    // The LM head's rows, read off unit vectors.
+    let unit = Tensor::<2>::eye(d, &Device::flex()).unsqueeze();
+    let lm_head = tensor(read(decoder.logits(&unit)), [d, vocab]).transpose();
+    let shape = shape(&decoder, depths);
+    let weights: Vec<Tensor<1>> = shape.parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
+    let (outputs, _) = MtpHeads::new(shape, 40, 64).losses(&weights, &lm_head, &batch, None);
+    let model = model(&decoder, depths);
+    let mut states = states;
+    for (k, output) in outputs.iter().enumerate() {
+        let visible = Visible::Causal { rows: n };
+        states = model.forward(k, &text[k + 1..][..n], &states, &visible, &mut model.new_cache(k)).unwrap();
+        for (t, logits) in model.logits(&states).chunks_exact(vocab).enumerate() {
+            let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
+            let loss = sum.ln() - f64::from(logits[text[t + k + 2] as usize]);
+            let fitted = f64::from(output.losses[t]);
+            assert!((loss - fitted).abs() < 1e-3 * (1.0 + loss), "module {k} at {t}: {loss} {fitted}");
+        }
+    }
+}
+
+#[test]
+fn modules_for_another_backbone_are_refused_in_a_line() {
+    let decoder = decoder();
+    let said = |change: &dyn Fn(&mut MtpShape)| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shape = shape(&decoder, 2);
+        change(&mut shape);
+        write(dir.path(), &shape, |tensors, _| {
+            let (d, vocab) = (shape.layer.hidden_size, shape.layer.vocab_size);
+            tensors.push(("model.layers.2.embed_tokens.weight".into(), vec![vocab, d], vec![0.0; vocab * d]));
+        });
+        load(dir.path(), &decoder).map(|_| ()).map_err(|error| {
+            let error = error.to_string();
+            assert!(error.contains(dir.path().to_str().unwrap()) && !error.contains('\n'), "{error}");
+            error
+        })
+    };
+    said(&|_| ()).unwrap();
+    assert!(said(&|shape| shape.layer.intermediate_size = 20).unwrap_err().contains("20"));
+    assert!(said(&|shape| shape.layer.vocab_size = 77).unwrap_err().contains("77"));
+    assert!(MtpConfig::default().check().is_ok());
+    assert_eq!(MtpConfig { depths: 0 }.check().unwrap_err().to_string(), "mtp.depths = 0: 1 to 8 can be trained");
+}

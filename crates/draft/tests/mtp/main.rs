@@ -1,0 +1,8 @@
+//! Multi-token-prediction modules: their losses, what decodes, the trees they draft, and their files.
+
+mod definition;
+mod losses;
+mod random;
+#[path = "../reference/mod.rs"]
+mod reference;
+mod state;

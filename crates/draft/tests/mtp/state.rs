@@ -1,0 +1,75 @@
+//! What a drafter remembers: pairs of committed tokens and nothing else.
+
+use crate::random::{SHAPE, decoder, model};
+use gorgon_core::Token;
+use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
+use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::mtp::MtpDrafter;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use std::sync::Arc;
+
+const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
+
+fn read(drafter: &mut MtpDrafter, target: &mut Target, tokens: &[Token]) {
+    let output = target.prefill(tokens).unwrap();
+    let rows: Vec<usize> = (0..tokens.len()).collect();
+    drafter.observe(Committed { tokens, output: &output, rows: &rows }).unwrap();
+}
+
+fn propose(drafter: &mut MtpDrafter, root: Token) -> DraftTree {
+    drafter.propose(root, &DynamicTree::new(20, 3, 4).unwrap()).unwrap().draft
+}
+
+/// The tree of a drafter that reads the text at once.
+fn fresh(decoder: &Arc<Decoder>, depths: usize, text: &[Token], root: Token) -> DraftTree {
+    let mut drafter = MtpDrafter::new(model(decoder, depths));
+    read(&mut drafter, &mut Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()), text);
+    propose(&mut drafter, root)
+}
+
+/// Whatever was proposed and rejected on the way, the tree is that of the committed text, bit for bit; texts shorter than
+/// there are modules included.
+#[test]
+fn rejected_tokens_leave_no_trace() {
+    let decoder = decoder();
+    for (depths, start) in [(1, 4), (3, 4), (3, 1), (4, 2)] {
+        let mut drafter = MtpDrafter::new(model(&decoder, depths));
+        let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Taps::none());
+        assert_eq!(propose(&mut drafter, 7), DraftTree::root(7), "nothing is known yet");
+        read(&mut drafter, &mut target, &TEXT[..start]);
+        let mut known = start;
+        for (step, accepted) in [0, 2, 1, 0].into_iter().enumerate() {
+            let root = TEXT[known];
+            // Not every step is drafted on: a drafter may rest.
+            if step != 1 {
+                assert_eq!(propose(&mut drafter, root), fresh(&decoder, depths, &TEXT[..known], root));
+            }
+            let mut tree = TokenTree::root(root);
+            let (mut node, mut path) = (0, vec![0]);
+            for i in 1..=accepted {
+                tree.push(node, 200 + i as Token);
+                node = tree.push(node, TEXT[known + i]);
+                tree.push(node, 100);
+                path.push(node);
+            }
+            let output = target.verify(&tree).unwrap();
+            target.commit(&path).unwrap();
+            let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
+            drafter.observe(Committed { tokens: &tokens, output: &output, rows: &path }).unwrap();
+            known += accepted + 1;
+        }
+        let tree = fresh(&decoder, depths, &TEXT[..known], 9);
+        assert_eq!(propose(&mut drafter, 9), tree);
+        assert_eq!(propose(&mut drafter, 9), tree, "a root may be asked about twice");
+        assert_eq!(drafter.cached(), (0..depths).map(|module| known - 1 - module).collect::<Vec<_>>());
+        let none = drafter.propose(7, &ChainTree::new(0).unwrap()).unwrap();
+        assert_eq!(none.draft, DraftTree::root(7));
+        drafter.reset();
+        target.reset();
+        assert_eq!((drafter.cached(), propose(&mut drafter, 1)), (vec![0; depths], DraftTree::root(1)));
+        read(&mut drafter, &mut target, &TEXT[..5]);
+        assert_eq!(propose(&mut drafter, 7), fresh(&decoder, depths, &TEXT[..5], 7));
+    }
+}

@@ -1,0 +1,32 @@
+//! Parameters before the first step.
+
+use crate::parameters::{Parameter, Role, from_values};
+use burn::tensor::Tensor;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_draft::parameter::{Init, ParameterSpec};
+
+/// A tensor as it starts; `lm_head [V, d]` is the backbone's.
+pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, draws: &mut Seeded) -> Parameter {
+    let device = lm_head.device();
+    let ParameterSpec { name, shape, init } = spec;
+    let n: usize = shape.iter().product();
+    let role = match (init, shape.len()) {
+        (Init::LmHead, _) => Role::Table,
+        (_, 2) => Role::Matrix,
+        _ => Role::Vector,
+    };
+    let value = match (init, shape.as_slice()) {
+        (Init::LmHead, _) => lm_head.clone().reshape([-1]),
+        (Init::Normal(deviation), &[out, into]) => {
+            return Parameter::normal(name, [out, into], role, deviation, draws, &device);
+        }
+        (Init::Identity, &[out, into]) => {
+            let mut values = vec![0.0; n];
+            (0..out.min(into)).for_each(|i| values[i * into + i] = 1.0);
+            from_values(values, &device)
+        }
+        (Init::One, _) => from_values(vec![1.0; n], &device),
+        (Init::Zero | Init::Normal(_) | Init::Identity, _) => from_values(vec![0.0; n], &device),
+    };
+    Parameter { name, shape, role, value }
+}
