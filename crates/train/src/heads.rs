@@ -3,19 +3,23 @@
 mod conversations;
 mod decoding;
 mod eagle;
+mod feature_cache;
+mod feature_format;
 mod features;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
+pub use decoding::Decoded;
 pub use eagle::EagleFitting;
-pub use features::{FeatureCache, Features};
+pub use feature_cache::{CacheRequest, FeatureCache, digest};
+pub use feature_format::FeatureFormat;
+pub use features::Features;
 pub use walk::{Lengths, Measured, walk};
 
 use crate::error::TrainError;
 use crate::parameters::{Parameter, Role, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
-use decoding::Decoded;
 use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::render::Example;
 use gorgon_draft::drafter::Drafter;
