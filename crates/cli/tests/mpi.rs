@@ -78,10 +78,13 @@ fn a_job_that_dies_goes_on() {
     assert_eq!(job.weights(), one.weights());
 }
 
+/// The first process cannot write; the others, who could go on, do not wait for it for ever.
 #[test]
 fn an_error_in_one_process_ends_all() {
     let job = Job::new();
     job.distill(&[]);
-    let output = train(&job, 2, &["training.learning_rate=1e30", "training.clip_norm=1e30"], &[]);
-    assert!(!output.status.success());
+    job.write("file", "in the way");
+    let output = train(&job, 2, &[&format!("runs={:?}", job.path("file/runs"))], &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("error: "), "{said}");
 }

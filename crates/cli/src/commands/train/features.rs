@@ -21,6 +21,7 @@ impl<F: OnBackbone> Job<F> {
         let of = |row: &Row| self.objective.positions(&row.example);
         let compute = data.features.decoder.compute();
         let identity = json!({
+            "method": config.method.name(),
             "backbone_sha256": backbone,
             "rows_sha256": digest([data.rows.as_slice(), data.held_out.as_slice()], of),
             "device": compute.choice().to_string(),
