@@ -4,7 +4,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills lint build gpu check-gpu test-wgpu bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz-smoke fuzz-seeds test-mpi lint build gpu check-gpu test-wgpu bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,21 @@ test: ## All tests (CPU, no network)
 
 test-kills: ## Kill distillation and training at 40 random moments each and at every named point (some minutes)
 	GORGON_TEST_KILLS=40 $(CARGO) test --release --workspace --test kills
+
+crash-test: ## Kill, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=60, some minutes)
+	scripts/crash_test.sh $(or $(KILLS),60)
+
+crash-chain: ## GSM8K and ShareGPT prompts through distil, features, train and export, killed on the way, against an undisturbed run
+	scripts/crash_chain.sh
+
+fuzz-smoke: ## The fuzz targets over mutated files (ROUNDS=20000 each, some minutes)
+	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --workspace --test fuzz_smoke -- --nocapture
+
+fuzz-seeds: ## Write the fuzz targets' seeds into fuzz/corpus
+	GORGON_FUZZ_SEEDS=$(CURDIR)/fuzz/corpus $(CARGO) test --release --workspace --test fuzz_smoke
+
+test-mpi: ## Data parallel training over two processes against one (needs libopenmpi-dev, openmpi-bin, libclang-dev)
+	$(CARGO) test --release --workspace --features gorgon-cli/mpi --test mpi
 
 lint: ## Format check, and clippy with warnings denied
 	$(CARGO) fmt --all --check

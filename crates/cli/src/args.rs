@@ -71,6 +71,8 @@ pub enum Command {
     Chat(Chat),
     /// Let a model answer prompts, and store its tokens as training shards.
     Distill(Distill),
+    /// Compute the hidden states that a training will read, ahead of it.
+    Features(Features),
     /// Fit draft heads to a frozen model.
     Train(Fit),
     /// Fit several methods to the same answers, calibrate and measure them all, and print one table.
@@ -212,6 +214,23 @@ pub struct Fit {
     /// Go on with this run folder.
     #[arg(long, value_name = "RUN")]
     pub resume: Option<PathBuf>,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Options of `gorgon features`.
+#[derive(Debug, Args)]
+pub struct Features {
+    /// The config file of the training.
+    #[arg(short, long, value_name = "C")]
+    pub config: PathBuf,
+    /// Config keys to override.
+    #[arg(value_name = "KEY.PATH=VALUE")]
+    pub overrides: Vec<String>,
+    /// Go on with an interrupted job. The folder says what is done, so this is what happens anyway.
+    #[arg(long)]
+    pub resume: bool,
     /// Say what would be done, and do nothing.
     #[arg(long)]
     pub dry_run: bool,

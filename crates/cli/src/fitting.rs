@@ -66,6 +66,12 @@ pub fn run_folder(
     let launch = Launch::new(env!("CARGO_PKG_VERSION"), std::env::args_os(), settings.started, host);
     if let Some(path) = resume {
         let run = RunDir::open(path)?;
+        let damaged = run.set_aside_damaged().map_err(|error| {
+            Failure::input(format!("{error}; no checkpoint of this run is whole")).hint("begin a new run")
+        })?;
+        for damage in damaged {
+            settings.talk.say(format!("a damaged checkpoint was set aside: {damage}"));
+        }
         let step = run.steps()?.last().copied().unwrap_or(0);
         // A kill can fall between making the folder and writing what it is.
         if !run.config().exists() {

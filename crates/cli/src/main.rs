@@ -32,16 +32,25 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
+    let world = gorgon_train::world::join();
     let json = cli.global.json;
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
     // since files appear by renaming.
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = std::panic::catch_unwind(|| run(cli));
-    match outcome {
+    let code = match outcome {
         Ok(Ok(code)) => code,
-        Ok(Err(failure)) => failure.report(json),
-        Err(panic) => Failure::run(format!("internal error: {}", panic_message(&*panic))).report(json),
-    }
+        Ok(Err(failure)) => abandoned(failure.report(json)),
+        Err(panic) => abandoned(Failure::run(format!("internal error: {}", panic_message(&*panic))).report(json)),
+    };
+    drop(world);
+    code
+}
+
+/// A process that failed takes those with it that would wait for it.
+fn abandoned(code: ExitCode) -> ExitCode {
+    gorgon_train::world::World::current().abort();
+    code
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
@@ -59,6 +68,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Generate(args) => commands::generate::run(&args, settings),
         Command::Chat(args) => commands::chat::run(&args, settings),
         Command::Distill(args) => commands::distill::run(&args, settings),
+        Command::Features(args) => commands::train::features(&args, settings),
         Command::Train(args) => commands::train::run(&args, settings),
         Command::Compare(args) => commands::compare::run(&args, settings),
         Command::Bench(args) => commands::bench::run(&args, settings),

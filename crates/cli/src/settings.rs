@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::error::Failure;
 use crate::printer::Talk;
 use gorgon_model::device::Compute;
+use gorgon_train::world::World;
 use std::io::IsTerminal;
 
 /// Settings of one run.
@@ -29,6 +30,11 @@ impl Settings {
         if let Some(threads) = global.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
             pool.map_err(|error| Failure::run(format!("--threads {threads}: {error}")))?;
+        }
+        // Of several processes that fit together, one speaks.
+        let mut global = global;
+        if !World::current().is_root() {
+            (global.quiet, global.verbose, global.json) = (true, false, false);
         }
         Ok(Self {
             seed: global.seed,

@@ -97,12 +97,17 @@ fn train_args(job: &Job) -> Vec<String> {
 /// Every step and every evaluation stands in the metrics once.
 fn check_metrics(job: &Job) {
     let text = std::fs::read_to_string(job.run().unwrap().join("metrics.jsonl")).unwrap();
-    let (mut steps, mut evaluations) = (vec![], vec![]);
+    let (mut steps, mut evaluations, mut parities) = (vec![], vec![], 0);
     for line in text.lines() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         let step = record["step"].as_u64().unwrap();
-        if record.get("evaluation").is_some() { evaluations.push(step) } else { steps.push(step) }
+        match (record.get("evaluation"), record.get("parity")) {
+            (Some(_), _) => evaluations.push(step),
+            (_, Some(parity)) => parities += u32::from(parity["same"] == true),
+            _ => steps.push(step),
+        }
     }
+    assert_eq!(parities, 1, "{text}");
     assert_eq!(steps, (1..=12).collect::<Vec<_>>());
     assert_eq!(evaluations.iter().collect::<BTreeSet<_>>().len(), evaluations.len());
     assert_eq!(evaluations, [4, 8, 12]);

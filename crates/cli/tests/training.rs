@@ -49,7 +49,7 @@ fn cached_and_computed_states_train_the_same_heads() {
     job.train(&[]);
     let computed = job.weights();
     job.train(&["cache_features=true"]);
-    assert!(job.run().unwrap().join("features.f32").is_file());
+    assert!(job.features().is_some());
     assert_eq!(job.weights(), computed);
     // How a step is cut into micro-batches changes the order of sums, hence bits, but not what is learnt.
     job.train(&["medusa.own_lm_heads=true", "medusa.blocks=2", "medusa.heads=2"]);

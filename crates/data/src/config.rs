@@ -1,5 +1,6 @@
 //! What the config of `gorgon distill` says.
 
+use crate::distill::Serving;
 use crate::source::Format;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -36,9 +37,22 @@ pub struct DistillConfig {
     /// Turns that a model which plays both roles makes up for the user after the given ones.
     #[serde(default)]
     pub self_talk_turns: usize,
+    /// Serving engines that answer in place of this machine: addresses of OpenAI-compatible servers, up to `/v1`.
+    #[serde(default)]
+    pub servers: Vec<String>,
+    /// How to talk to them.
+    #[serde(default)]
+    pub serving: Serving,
     /// Conversations decoded at a time.
     #[serde(default = "batch_size")]
     pub batch_size: usize,
+}
+
+impl DistillConfig {
+    /// Whether serving engines answer.
+    pub fn is_served(&self) -> bool {
+        !self.servers.is_empty() && self.answers == Answers::Model
+    }
 }
 
 fn max_tokens() -> usize {

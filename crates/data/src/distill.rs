@@ -4,9 +4,13 @@
 //! made of the journal when all are there. An answer depends on its conversation, the model, the sampling and the seed,
 //! but on the CPU not on the batch that it was decoded in.
 
+mod client;
 mod journal;
+mod serving;
 
+pub use client::Serving;
 pub use journal::{Answer, Journal};
+pub use serving::{Servers, serve};
 
 use crate::render::{RenderError, Renderer, Transcript};
 use crate::shard::Row;
@@ -38,6 +42,16 @@ pub enum DistillError {
         source_file: String,
         /// Its line.
         line: u64,
+    },
+    /// No server answers.
+    #[error("{url}: no answer after {attempts} attempts: {reason}")]
+    Unserved {
+        /// The server that was asked last.
+        url: String,
+        /// How often servers were asked.
+        attempts: u32,
+        /// What was wrong the last time.
+        reason: String,
     },
 }
 
@@ -89,6 +103,9 @@ pub const END_TOKEN: &str = "end_token";
 pub const LENGTH: &str = "length";
 /// A given answer.
 pub const GIVEN: &str = "given";
+
+/// Follows how an answer ended where its ids are not the server's own but those of its text.
+pub const RETOKENISED: &str = ":retokenised";
 
 /// The backbone with the way it answers.
 pub struct Distillation<'a> {
@@ -314,7 +331,14 @@ impl<'a> Work<'a> {
         talk.transcript.answer_ids(&ids).map_err(|error| wrong(talk.prompt, &error))?;
         observe(Event::Answer(ids.len()));
         let made_up = talk.turn.checked_sub(talk.prompt.users.len()).and_then(|i| talk.made_up.get(i)).cloned();
-        journal.answer(Answer { row: talk.prompt.row, turn: talk.turn, ids, end: end.into(), user: made_up })?;
+        journal.answer(Answer {
+            row: talk.prompt.row,
+            turn: talk.turn,
+            ids,
+            end: end.into(),
+            user: made_up,
+            retokenised: false,
+        })?;
         (talk.turn, talk.last_end) = (talk.turn + 1, end);
         Ok(())
     }
@@ -342,7 +366,7 @@ pub fn rows(
             let Some(user) = prompt.users.get(turn).or(answer.user.as_ref()) else { break };
             transcript.ask(user).map_err(|e| wrong(prompt, &e))?;
             transcript.answer_ids(&answer.ids).map_err(|e| wrong(prompt, &e))?;
-            ends.push(answer.end.clone());
+            ends.push(format!("{}{}", answer.end, if answer.retokenised { RETOKENISED } else { "" }));
         }
         if ends.is_empty() {
             let reason = journal.reason(prompt.row).unwrap_or("no answer").to_owned();

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod distill;
 pub mod drills;
+pub mod manifest;
 pub mod pack;
 pub mod prompts;
 pub mod render;

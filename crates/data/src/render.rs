@@ -151,6 +151,11 @@ impl Transcript<'_> {
         &self.example
     }
 
+    /// Their text.
+    pub fn text(&self) -> &str {
+        &self.written
+    }
+
     /// The tokens of the finished conversation.
     pub fn into_example(self) -> Example {
         self.example

@@ -10,7 +10,7 @@
 //! | `turns` | `UInt32` | answers in it |
 //! | `ids` | `List<UInt32>` | token ids of the whole conversation |
 //! | `assistant` | `List<Boolean>` | for each of them, whether the assistant wrote it |
-//! | `ends` | `List<Utf8>` | how each answer ended: `end_token`, `length` or `given` |
+//! | `ends` | `List<Utf8>` | how each answer ended: `end_token`, `length` or `given`; with `:retokenised` after it where the ids are those of a server's text |
 //!
 //! The file's metadata says where the ids come from: model and tokenizer hashes, sampling, seed (keys `gorgon.…`).
 
@@ -166,7 +166,19 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
 ///
 /// # Errors
 /// When the file cannot be read or holds something else.
-pub fn read(path: &Path, vocab_size: usize) -> Result<(Vec<Row>, BTreeMap<String, String>), ShardError> {
+pub fn read(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
+    // The library panics on some files that are none of its own; that is an error like any other.
+    let read = std::panic::catch_unwind(|| read_sound(path, vocab_size));
+    read.unwrap_or_else(|_| {
+        let reason = "it is damaged: the Parquet library broke down on it".into();
+        Err(ShardError::Invalid { path: path.into(), reason })
+    })
+}
+
+/// A shard's rows and its metadata.
+pub type Shard = (Vec<Row>, BTreeMap<String, String>);
+
+fn read_sound(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
     let invalid =
         |reason: &dyn std::fmt::Display| ShardError::Invalid { path: path.into(), reason: reason.to_string() };
     let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;

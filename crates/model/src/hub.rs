@@ -9,6 +9,8 @@ mod cache;
 mod http;
 mod options;
 
+pub use http::is_loopback;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

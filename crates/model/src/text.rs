@@ -157,6 +157,25 @@ struct Inner {
     max_id: Option<u32>,
 }
 
+impl Inner {
+    fn read(bytes: &[u8], config: &TokenizerConfig, path: &Path) -> tokenizers::Result<Self> {
+        let mut tokenizer = Tokenizer::from_bytes(bytes)?;
+        // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
+        tokenizer.with_truncation(None)?;
+        tokenizer.with_padding(None);
+        mark_special(&mut tokenizer, config);
+
+        let id = |key| config.token(key).and_then(|token| tokenizer.token_to_id(token));
+        let special_ids =
+            SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
+        let hidden =
+            tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
+        let max_id = tokenizer.get_vocab(true).into_values().max();
+        let frame = frame(&tokenizer, config, special_ids)?;
+        Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     before: Option<u32>,
@@ -177,20 +196,8 @@ impl Text {
             Err(source) => return Err(TextError::Read { path, source }),
         };
         let invalid = |e: &dyn std::fmt::Display| TextError::Invalid { path: path.clone(), reason: one_line(e) };
-        let mut tokenizer = contained(|| Tokenizer::from_bytes(&bytes)).map_err(|e| invalid(&e))?;
-        // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
-        tokenizer.with_truncation(None).map_err(|e| invalid(&e))?;
-        tokenizer.with_padding(None);
-        mark_special(&mut tokenizer, &config);
-
-        let id = |key| config.token(key).and_then(|token| tokenizer.token_to_id(token));
-        let special_ids =
-            SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
-        let hidden =
-            tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
-        let max_id = tokenizer.get_vocab(true).into_values().max();
-        let frame = frame(&tokenizer, &config, special_ids).map_err(|e| invalid(&e))?;
-        Ok(Self { inner: Arc::new(Inner { path, tokenizer, special_ids, hidden, frame, max_id }) })
+        let inner = contained(|| Inner::read(&bytes, &config, &path)).map_err(|e| invalid(&e))?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The ids of a text; `add_special` adds the special tokens that the tokenizer puts around every text.

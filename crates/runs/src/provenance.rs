@@ -150,6 +150,12 @@ pub fn hash_file(path: &Path) -> io::Result<String> {
     }
 }
 
+/// SHA-256 of some bytes, in hexadecimal.
+#[must_use]
+pub fn hash_bytes(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
+}
+
 /// One SHA-256 for the weights of a model, whatever the order of its files: that of the lines `<hash>  <name>`, sorted
 /// by name. In the folder of the files, `LC_ALL=C sha256sum *.safetensors | sha256sum` says the same.
 ///

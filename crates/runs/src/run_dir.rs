@@ -1,6 +1,7 @@
 //! A run's folder: numbered, locked while a process writes in it, and whole at every moment.
 
 mod manifest;
+mod recovery;
 mod steps;
 
 pub use steps::{STATE_FILE, Step};

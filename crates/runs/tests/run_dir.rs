@@ -188,3 +188,48 @@ fn leftovers_go_when_a_run_is_opened_and_nothing_else_does() {
     assert!(RunDir::open(&path.join("none")).unwrap_err().to_string().contains("none"));
     assert!(RunDir::open(&path.join("log.txt")).unwrap_err().to_string().contains("no folder"));
 }
+
+/// The newest checkpoint that is as it was written is the one to go on from; damaged ones are named and kept aside.
+#[test]
+fn damaged_checkpoints_are_set_aside() {
+    type Damage = fn(&std::path::Path);
+    let damages: [(&str, Damage); 6] = [
+        ("model.safetensors", |step| fs::write(step.join("model.safetensors"), "weights of step 8").unwrap()),
+        ("model.safetensors", |step| fs::write(step.join("model.safetensors"), "").unwrap()),
+        ("model.safetensors", |step| fs::remove_file(step.join("model.safetensors")).unwrap()),
+        (STATE_FILE, |step| fs::write(step.join(STATE_FILE), "{").unwrap()),
+        (STATE_FILE, |step| fs::remove_file(step.join(STATE_FILE)).unwrap()),
+        (STATE_FILE, |step| {
+            let text = fs::read_to_string(step.join(STATE_FILE)).unwrap();
+            let altered = text.replace("0.198", "0.199");
+            assert_ne!(text, altered);
+            fs::write(step.join(STATE_FILE), altered).unwrap();
+        }),
+    ];
+    for (name, damage) in damages {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_with_steps(dir.path(), &[3, 6, 9]);
+        assert!(run.set_aside_damaged().unwrap().is_empty());
+        run.set_best(9).unwrap();
+        damage(&run.step(9));
+        let said = run.set_aside_damaged().unwrap();
+        assert_eq!(said.len(), 1);
+        assert!(said[0].to_string().contains("step-000009") && said[0].to_string().contains(name), "{}", said[0]);
+        assert_eq!((run.steps().unwrap(), run.best().unwrap()), (vec![3, 6], None));
+        assert!(run.path().join("damaged-step-000009").is_dir());
+        // The step can be written again, and be damaged again.
+        run.write_step(9, |dir| Ok(fs::write(dir.join("model.safetensors"), "anew").map(|()| state())?)).unwrap();
+        fs::write(run.step(9).join("model.safetensors"), "old").unwrap();
+        assert_eq!(run.set_aside_damaged().unwrap().len(), 1);
+        assert!(run.path().join("damaged-step-000009-2").is_dir());
+        // An older best one is looked at too.
+        run.set_best(3).unwrap();
+        fs::write(run.step(3).join("model.safetensors"), "flipped").unwrap();
+        assert_eq!(run.set_aside_damaged().unwrap().len(), 1);
+        assert_eq!((run.steps().unwrap(), run.best().unwrap()), (vec![6], None));
+        // The last one is not given up silently.
+        fs::write(run.step(6).join("model.safetensors"), "flipped").unwrap();
+        assert!(run.set_aside_damaged().unwrap_err().to_string().contains("step-000006"));
+        assert!(run.step(6).is_dir());
+    }
+}

@@ -7,6 +7,7 @@ pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
 
 use crate::error::TrainError;
+use crate::heads::FeatureFormat;
 use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
@@ -215,6 +216,12 @@ pub struct TrainConfig {
     /// Whether to compute hidden states once and keep them on disk.
     #[serde(default)]
     pub cache_features: bool,
+    /// Their number format there: `f32`, `bf16` or `int8`.
+    #[serde(default)]
+    pub feature_format: FeatureFormat,
+    /// Their folder; beside the data where none is named. Naming one asks for the cache.
+    #[serde(default)]
+    pub features: Option<PathBuf>,
     /// Rows of logits in memory at once.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
@@ -301,6 +308,11 @@ impl TrainConfig {
     #[must_use]
     pub fn resolved(self) -> Self {
         Self { training: self.training.with_rates(self.method.rates()), ..self }
+    }
+
+    /// Whether hidden states are kept on disk.
+    pub fn caches_features(&self) -> bool {
+        self.cache_features || self.features.is_some()
     }
 
     /// Fails on settings that cannot be.

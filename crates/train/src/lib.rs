@@ -11,3 +11,4 @@ pub mod parameters;
 pub mod pretrain;
 pub mod schedule;
 pub mod trainer;
+pub mod world;

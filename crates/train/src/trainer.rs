@@ -6,8 +6,9 @@
 use crate::checkpoint;
 use crate::error::TrainError;
 use crate::optimizer::{Moments, Optimizer, clip, global_norm};
-use crate::parameters::Parameter;
+use crate::parameters::{Parameter, from_values};
 use crate::schedule::Schedule;
+use crate::world::World;
 use burn::tensor::Tensor;
 use gorgon_runs::metrics::Metrics;
 use gorgon_runs::run_dir::RunDir;
@@ -149,11 +150,19 @@ pub fn fit<O: Objective>(
     while fit.step < settings.schedule.steps {
         fit.train_step(observe)?;
         let last = fit.step == settings.schedule.steps;
-        let stopping = stop.load(Ordering::Relaxed);
+        let stopping = fit.world.any(stop.load(Ordering::Relaxed));
+        if !fit.world.is_root() {
+            // Process 0 evaluates and writes; the next step waits for it.
+            if stopping && !last {
+                return Ok(Outcome { step: fit.step, finished: false, parameters: fit.parameters });
+            }
+            continue;
+        }
         if last || due(fit.step, settings.eval_every) {
             fit.evaluate(observe)?;
         }
-        if last || stopping || due(fit.step, settings.save_every) {
+        // The best checkpoint holds just the parameters that were measured.
+        if last || stopping || fit.is_best || due(fit.step, settings.save_every) {
             fit.save(observe)?;
         }
         if stopping && !last {
@@ -179,6 +188,7 @@ struct Fit<'a, O> {
     /// Whether the last evaluation was the best so far, and its checkpoint is still to be written.
     is_best: bool,
     since: Since,
+    world: World,
 }
 
 /// Sums since the last report.
@@ -190,6 +200,7 @@ struct Since {
 
 impl<'a, O: Objective> Fit<'a, O> {
     fn start(objective: &'a O, run: &'a RunDir, settings: &'a FitSettings) -> Result<Self, TrainError> {
+        let world = World::current();
         let mut parameters = objective.parameters(settings.seed);
         let mut moments = settings.optimizer.start(&parameters);
         let mut metrics = Metrics::append(&run.metrics())?;
@@ -206,8 +217,10 @@ impl<'a, O: Objective> Fit<'a, O> {
         }
         metrics.truncate_after(state.step)?;
         let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
-        let State { step, best_objective, .. } = state;
-        Ok(Self { objective, run, settings, metrics, parameters, moments, step, best_objective, is_best: false, since })
+        let State { mut step, best_objective, .. } = state;
+        step = from_root(world, step, &mut parameters, &mut moments);
+        let is_best = false;
+        Ok(Self { objective, run, settings, metrics, parameters, moments, step, best_objective, is_best, since, world })
     }
 
     /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
@@ -220,12 +233,13 @@ impl<'a, O: Objective> Fit<'a, O> {
             totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
         }
         let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
-        let parts: Vec<Gradients> = batches
-            .par_iter()
-            .map(|batch| self.objective.gradients(&weights, batch, &totals))
-            .collect::<Result<_, _>>()?;
+        let share: Vec<&O::Batch> = self.world.share(batches.len()).map(|i| &batches[i]).collect();
+        let parts: Result<Vec<Gradients>, _> =
+            share.par_iter().map(|batch| self.objective.gradients(&weights, batch, &totals)).collect();
         drop(weights);
-        let sums = Sums::of(parts, self.step)?;
+        let sums = parts.and_then(|parts| Sums::of(parts, self.step));
+        let mut sums = self.world.all_or_none(sums)?;
+        sums.exchange(self.world, &self.parameters);
         let norm = global_norm(&sums.gradients);
         if !norm.is_finite() {
             return Err(TrainError::Overflow { step: self.step });
@@ -303,6 +317,26 @@ impl<'a, O: Objective> Fit<'a, O> {
     }
 }
 
+/// Where process 0 goes on from, in every process. Returns the step.
+fn from_root(world: World, step: u64, parameters: &mut [Parameter], moments: &mut [Moments]) -> u64 {
+    if world.size() == 1 {
+        return step;
+    }
+    let copy = |tensor: &mut Tensor<1>| {
+        let mut values = checkpoint::values(tensor);
+        world.copy_from_root(&mut values);
+        *tensor = from_values(values, &tensor.device());
+    };
+    parameters.iter_mut().for_each(|p| copy(&mut p.value));
+    for m in moments {
+        copy(&mut m.first);
+        copy(&mut m.second);
+    }
+    let mut step = [if world.is_root() { step as f64 } else { 0.0 }];
+    world.sum_f64(&mut step);
+    step[0] as u64
+}
+
 /// Sums over the micro-batches of a step.
 struct Sums {
     loss: f64,
@@ -312,6 +346,31 @@ struct Sums {
 }
 
 impl Sums {
+    /// Adds what the other processes have.
+    fn exchange(&mut self, world: World, parameters: &[Parameter]) {
+        if world.size() == 1 {
+            return;
+        }
+        let gradients = std::mem::take(&mut self.gradients);
+        let sum = |(i, p): (usize, &Parameter)| {
+            let mut values = gradients.get(i).map_or_else(|| vec![0.0; p.len()], checkpoint::values);
+            world.sum_f32(&mut values);
+            from_values(values, &p.value.device())
+        };
+        self.gradients = parameters.iter().enumerate().map(sum).collect();
+        // Process 0 always has a micro-batch, and so all names; one without any has nothing to count.
+        let mut names = [if world.is_root() { self.counts.len() as f64 } else { 0.0 }];
+        world.sum_f64(&mut names);
+        let mut numbers = vec![self.loss, self.tokens as f64];
+        numbers.extend(self.counts.iter().flat_map(|(_, sum, weight)| [*sum, *weight]));
+        numbers.resize(2 + 2 * names[0] as usize, 0.0);
+        world.sum_f64(&mut numbers);
+        (self.loss, self.tokens) = (numbers[0], numbers[1] as usize);
+        for (count, pair) in self.counts.iter_mut().zip(numbers[2..].chunks_exact(2)) {
+            (count.1, count.2) = (pair[0], pair[1]);
+        }
+    }
+
     fn of(parts: Vec<Gradients>, step: u64) -> Result<Self, TrainError> {
         let mut sums = Self { loss: 0.0, tokens: 0, counts: vec![], gradients: vec![] };
         for part in parts {

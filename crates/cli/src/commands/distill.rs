@@ -1,6 +1,7 @@
 //! `gorgon distill`: prompts in, training shards out.
 
 use crate::args::Distill;
+use crate::commands::distill_progress::Meter;
 use crate::commands::{distill_preview, load};
 use crate::error::Failure;
 use crate::printer::{bytes, count};
@@ -9,7 +10,8 @@ use crate::{config, fitting};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
-use gorgon_data::distill::{self, Answering, DistillError, Distillation, Event, Journal};
+use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
+use gorgon_data::manifest::{self, IDENTITY};
 use gorgon_data::prompts::{self, Gathered};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::{self, Row};
@@ -18,7 +20,6 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_runs::run_dir::RunDir;
-use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,8 +29,6 @@ use std::time::Instant;
 
 /// The journal of answers in the output folder.
 const JOURNAL: &str = "answers.jsonl";
-/// What the answers depend on: a job can only be gone on with if none of it changed.
-const IDENTITY: &str = "identity.json";
 
 pub fn run(args: &Distill, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: DistillConfig = config::load(&args.config, &args.overrides)?;
@@ -101,6 +100,14 @@ impl Job {
         let dir = load::folder(&config.model, settings)?;
         let model = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?;
+        if config.is_served() && config.self_talk_turns > 0 {
+            return Err(Failure::input("self_talk_turns: servers make up no turns; this needs the model here"));
+        }
+        if let Some(url) = config.servers.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://"))
+        {
+            return Err(Failure::input(format!("servers: {url:?} is no http address"))
+                .hint("give the address up to and with /v1"));
+        }
         if !renderer.has_template() && config.self_talk_turns > 0 {
             return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
         }
@@ -122,7 +129,10 @@ impl Job {
             let cut = self.gathered.cut_to_one_turn;
             plan.push_str(&format!("; {cut} cut to one turn, since the model has no chat template"));
         }
-        if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
+        if self.config.is_served() {
+            let (servers, at_once) = (self.config.servers.len(), self.config.batch_size);
+            plan.push_str(&format!("; {servers} servers answer, {at_once} conversations at a time"));
+        } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
             let capacity = self.capacity();
             let caches = KvCache::bytes(&self.model, &compute, capacity) * self.config.batch_size as u128;
             let weights = Checkpoint::open(&self.dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(&compute));
@@ -176,8 +186,14 @@ impl Job {
 
     /// What answers depend on. The batch size and the output folder are no part of it.
     fn identity(&self) -> Result<Value, Failure> {
-        let checkpoint = Checkpoint::open(&self.dir)?;
-        let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
+        // Where servers answer, the weights need not be here.
+        let weights = match Checkpoint::open(&self.dir) {
+            Err(_) if self.config.is_served() => None,
+            opened => {
+                let files: Vec<PathBuf> = opened?.files().map(Path::to_path_buf).collect();
+                Some(hash_folder_weights(&files)?)
+            }
+        };
         let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
         let tokenizer = self.renderer.text().path();
         let mut inputs = BTreeMap::new();
@@ -186,7 +202,7 @@ impl Job {
         }
         Ok(json!({
             "model": self.config.model,
-            "model_sha256": hash_folder_weights(&files)?,
+            "model_sha256": weights,
             "tokenizer_sha256": hash_file(tokenizer).map_err(|e| failed(tokenizer, e))?,
             "answers": self.config.answers,
             "sampling": self.config.sampling,
@@ -197,6 +213,7 @@ impl Job {
             "limit": self.config.limit,
             "synthetic": self.config.synthetic,
             "conversations": self.gathered.prompts.len(),
+            "served": self.config.is_served().then(|| json!({"model": self.config.serving.model})),
         }))
     }
 
@@ -233,7 +250,6 @@ impl Job {
         if all {
             return Ok(true);
         }
-        let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
         let rule = RuleChoice::Auto.resolve(&self.transform).rule(self.transform);
         let answering = Answering {
             max_new_tokens: self.config.sampling.max_new_tokens,
@@ -243,17 +259,46 @@ impl Job {
             seed: self.config.sampling.seed,
         };
         let slots = self.config.batch_size.min(prompts.len());
-        let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots };
         let stop = fitting::stop_flag()?;
-        let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
-        let finished = distill::distill(&with, prompts, journal, &stop, &mut |event| meter.count(event));
-        meter.bar.finish_and_clear();
+        let finished = if self.config.is_served() {
+            let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
+            let servers = self.servers(slots);
+            let finished = distill::serve(&servers, prompts, journal, &stop, &mut |event| meter.count(event));
+            meter.finish();
+            finished
+        } else {
+            let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
+            let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
+            let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots };
+            let finished = distill::distill(&with, prompts, journal, &stop, &mut |event| meter.count(event));
+            meter.finish();
+            finished
+        };
         let finished = finished.map_err(|error| match error {
             DistillError::Unsound { .. } => Failure::run(error),
+            DistillError::Unserved { .. } => {
+                Failure::run(error).hint("what was answered is kept; the same command goes on from there")
+            }
             error => Failure::input(error),
         })?;
         journal.sync()?;
         Ok(finished)
+    }
+
+    fn servers(&self, slots: usize) -> Servers<'_> {
+        let s = &self.config.sampling;
+        Servers {
+            urls: &self.config.servers,
+            serving: &self.config.serving,
+            renderer: &self.renderer,
+            vocab_size: self.model.vocab_size,
+            max_new_tokens: s.max_new_tokens,
+            max_tokens: self.config.max_tokens,
+            seed: s.seed,
+            sampling: (s.temperature, s.top_p, s.top_k),
+            context: self.model.max_positions,
+            slots,
+        }
     }
 
     fn preview(&self, n: usize, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -281,18 +326,15 @@ impl Job {
     ) -> Result<ExitCode, Failure> {
         check_masks(rows)?;
         let identity = self.identity()?;
-        let metadata = metadata(&identity);
-        let mut written = 0;
-        for (i, part) in rows.chunks(shard::ROWS_PER_SHARD).enumerate() {
-            let path = folder.join(shard::file_name(i));
-            shard::write(&path, part, &metadata).map_err(|e| Failure::run(format!("{}: {e}", path.display())))?;
-            written += 1;
-        }
+        let written = write_shards(folder, rows, &identity)?;
         let tokens: usize = rows.iter().map(|row| row.example.ids.len()).sum();
         let labels: usize = rows.iter().map(|row| row.example.labels()).sum();
-        let cut = rows.iter().flat_map(|row| &row.ends).filter(|end| *end == distill::LENGTH).count();
+        let ends = |wanted: fn(&str) -> bool| rows.iter().flat_map(|row| &row.ends).filter(|end| wanted(end)).count();
+        let cut = ends(|end| end.starts_with(distill::LENGTH));
+        let retokenised = ends(|end| end.ends_with(distill::RETOKENISED));
         let report = json!({
             "conversations": rows.len(), "tokens": tokens, "assistant_tokens": labels, "answers_cut_off": cut,
+            "answers_retokenised": retokenised,
             "conversations_without_answers": without, "shards": written,
             "files": self.gathered.reports.iter().map(|report| report.to_json()).collect::<Vec<_>>(),
             "cut_to_one_turn": self.gathered.cut_to_one_turn, "out": folder.display().to_string(),
@@ -309,11 +351,28 @@ impl Job {
             folder.display(),
             started.elapsed().as_secs_f64()
         ));
+        if retokenised > 0 {
+            settings.talk.say(format!("{retokenised} answers came without their token ids and were tokenised again"));
+        }
         for (reason, n) in without {
             settings.talk.say(format!("{n} conversations have no answer: {reason}"));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Writes the shards, and then what they are. Returns how many there are.
+fn write_shards(folder: &Path, rows: &[Row], identity: &Value) -> Result<usize, Failure> {
+    let failed = |path: &Path, error: std::io::Error| Failure::run(format!("{}: {error}", path.display()));
+    let metadata = metadata(identity);
+    let mut written = vec![];
+    for (i, part) in rows.chunks(shard::ROWS_PER_SHARD).enumerate() {
+        let path = folder.join(shard::file_name(i));
+        shard::write(&path, part, &metadata).map_err(|error| failed(&path, error))?;
+        written.push((shard::file_name(i), part.len()));
+    }
+    manifest::write(folder, &written).map_err(|error| failed(folder, error))?;
+    Ok(written.len())
 }
 
 /// A conversation without a label would teach nothing, and says that something is wrong with the template or the data.
@@ -344,52 +403,10 @@ fn difference(was: &Value, is: &Value) -> Option<(String, String, String)> {
 
 fn metadata(identity: &Value) -> BTreeMap<String, String> {
     let mut metadata = BTreeMap::from([("gorgon.schema".to_owned(), "1".to_owned())]);
-    for (key, value) in identity.as_object().into_iter().flatten() {
+    let known = identity.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    for (key, value) in known {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         metadata.insert(format!("gorgon.{key}"), text);
     }
     metadata
-}
-
-/// Progress of answering.
-struct Meter<'a> {
-    bar: ProgressBar,
-    settings: &'a Settings,
-    started: Instant,
-    tokens: usize,
-    answers: usize,
-    conversations: usize,
-    total: usize,
-    before: usize,
-}
-
-impl<'a> Meter<'a> {
-    fn new(total: usize, before: usize, settings: &'a Settings) -> Self {
-        let bar = if settings.progress { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} conversations · {msg} · {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_position(before as u64);
-        bar.reset_eta();
-        let started = Instant::now();
-        Self { bar, settings, started, tokens: 0, answers: 0, conversations: 0, total, before }
-    }
-
-    fn count(&mut self, event: Event) {
-        match event {
-            Event::Answer(tokens) => {
-                self.tokens += tokens;
-                self.answers += 1;
-            }
-            Event::Conversation => self.conversations += 1,
-        }
-        let speed = self.tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
-        self.bar.set_position((self.before + self.conversations) as u64);
-        self.bar.set_message(format!("{speed:.0} tokens/s"));
-        // A line every tenth where there is no bar.
-        let step = (self.total / 10).max(1);
-        if !self.settings.progress && event == Event::Conversation && self.conversations.is_multiple_of(step) {
-            let done = self.before + self.conversations;
-            self.settings.talk.say(format!("{done}/{} conversations · {speed:.0} tokens/s", self.total));
-        }
-    }
 }

@@ -15,7 +15,7 @@ use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_draft::ngram::{self, NgramDrafter};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::decoder::Decoder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -115,13 +115,25 @@ impl Drafting {
             }
             (named, _) => named.clone(),
         };
-        let (tree_name, builder) = builder(tree, &choice, heads.as_ref())?;
+        let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
+        let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
         let record = match (&heads, tree) {
             (Some(folder), None) if tree_name == "calibrated" => CalibrationRecord::read(&folder.path)?,
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
         Ok(Self { choice, heads, tree_name, builder, cost })
+    }
+
+    /// Opens heads with the tree that their kind is decoded with before one is measured: what evaluations take.
+    ///
+    /// # Errors
+    /// When they are missing or wrong.
+    pub fn unmeasured(heads: &Path) -> Result<Self, Failure> {
+        let heads = HeadsFolder::open(heads)?;
+        let choice = held(&heads)?;
+        let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None })
     }
 
     /// The drafter's name.
@@ -230,6 +242,7 @@ fn builder(
     tree: Option<&TreeChoice>,
     choice: &DrafterChoice,
     heads: Option<&HeadsFolder>,
+    stored: Option<PathBuf>,
 ) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
     let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
     let root = || TreeShape::new(vec![]).map_err(Failure::input);
@@ -240,7 +253,6 @@ fn builder(
         let chain = ChainTree::new(NGRAM_CHAIN).map_err(Failure::input)?;
         return Ok((format!("chain:{NGRAM_CHAIN}"), Box::new(chain)));
     }
-    let stored = heads.map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
     let Some(tree) = tree else {
         return match stored {
             Some(path) => Ok(fixed("calibrated".into(), file(&path)?)),

@@ -114,26 +114,29 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.out.exists() && args.out.read_dir().map_or(true, |mut files| files.next().is_some()) {
         return Err(Failure::input(format!("{}: it is there already and not empty", args.out.display())));
     }
-    std::fs::create_dir_all(&args.out).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
+    let staged = staging(&args.out)?;
+    let out = staged.path();
     match args.to {
-        ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
-        ExportFormat::Merged => merged(&args.run, &args.out)?,
+        ExportFormat::Eagle => eagle::export(&folder, base, out)?,
+        ExportFormat::Merged => merged(&args.run, out)?,
         ExportFormat::Medusa(target) => {
             let lm_head = if target.needs_lm_head() { Some(lm_head(&dir, &model)?) } else { None };
             let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-            medusa::export(&folder, &backbone, target, &args.out)?;
+            medusa::export(&folder, &backbone, target, out)?;
         }
         ExportFormat::Hydra => {
             let lm_head = lm_head(&dir, &model)?;
             let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
-            hydra::export(&folder, &backbone, &args.out)?;
+            hydra::export(&folder, &backbone, out)?;
         }
     }
     let card = card(args, base, &folder);
-    let path = args.out.join("README.md");
+    let path = out.join("README.md");
     gorgon_runs::atomic::write(&path, |file| file.write_all(card.as_bytes()))
         .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
     // What was written is read back as a stranger would.
+    HeadsFolder::open(out)?;
+    publish(staged, &args.out)?;
     let written = HeadsFolder::open(&args.out)?;
     if settings.json {
         let document = json!({"out": args.out.display().to_string(), "format": written.detected.format.name()});
@@ -141,6 +144,38 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     settings.talk.say(format!("{} in {}", written.detected.format.description(), args.out.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// A hidden folder beside the one to be written: that one appears when it is whole.
+fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
+    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    let parent = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(parent).map_err(failed)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gorgon-").suffix(".tmp");
+    // What any new folder gets, less what the user's mask takes away.
+    #[cfg(unix)]
+    builder.permissions(<std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777));
+    builder.tempdir_in(parent).map_err(failed)
+}
+
+/// Gives a finished folder its name.
+fn publish(staged: tempfile::TempDir, out: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    // There is nothing in it: that was looked at.
+    if out.is_dir() {
+        std::fs::remove_dir(out).map_err(failed)?;
+    }
+    std::fs::rename(staged.path(), out).map_err(failed)?;
+    let _ = staged.keep();
+    // The name is durable once the folder around it is. Some systems cannot open folders.
+    if let Some(Ok(parent)) = out.parent().map(std::fs::File::open) {
+        let _ = parent.sync_all();
+    }
+    Ok(())
 }
 
 /// The backbone's LM head, `[V, d]`.

@@ -7,6 +7,7 @@ mod contest;
 pub mod demo;
 pub mod distill;
 mod distill_preview;
+mod distill_progress;
 pub mod doctor;
 pub mod drafting;
 pub mod export;

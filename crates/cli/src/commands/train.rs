@@ -1,11 +1,13 @@
 //! `gorgon train`: draft heads on a frozen backbone.
 
 mod backbone;
+mod features;
 mod job;
+mod parity;
 
 use self::backbone::{Backbone, backbone_hash};
 use self::job::Job;
-use crate::args::Fit;
+use crate::args::{Features, Fit};
 use crate::commands::load;
 use crate::config;
 use crate::error::Failure;
@@ -21,8 +23,9 @@ use gorgon_runs::table::{Column, Table};
 use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::heads::OnBackbone;
 use gorgon_train::trainer::fit;
+use gorgon_train::world::World;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The folder of the finished heads in a run folder.
@@ -31,7 +34,7 @@ const HEADS: &str = "heads";
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: TrainConfig = config::load(&args.config, &args.overrides)?;
     match execute(&config, args.resume.as_deref(), args.dry_run, settings)? {
-        Done::Planned => Ok(ExitCode::SUCCESS),
+        Done::Planned | Done::Kept(_) => Ok(ExitCode::SUCCESS),
         Done::Finished(run) => {
             report(&run, settings)?;
             Ok(ExitCode::SUCCESS)
@@ -44,10 +47,29 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     }
 }
 
+/// `gorgon features`: the hidden states that a training will read, computed ahead.
+///
+/// # Errors
+/// As [`execute`].
+pub fn features(args: &Features, settings: &Settings) -> Result<ExitCode, Failure> {
+    let config: TrainConfig = config::load(&args.config, &args.overrides)?;
+    let done = launch(&config, None, args.dry_run, true, settings)?;
+    if let Done::Kept(folder) = done {
+        if settings.json {
+            crate::printer::document(&json!({"features": folder.display().to_string()}).to_string());
+        }
+        let hint = if config.caches_features() { "" } else { "; train with cache_features=true to use them" };
+        settings.talk.say(format!("states in {}{hint}", folder.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// How far a training came.
 pub enum Done {
     /// It was only planned.
     Planned,
+    /// Hidden states are kept in this folder; nothing was fitted.
+    Kept(PathBuf),
     /// All steps are done; the heads are in the run folder.
     Finished(RunDir),
     /// It was asked to stop after this step.
@@ -69,12 +91,22 @@ pub fn execute(
     dry_run: bool,
     settings: &Settings,
 ) -> Result<Done, Failure> {
+    launch(config, resume, dry_run, false, settings)
+}
+
+fn launch(
+    config: &TrainConfig,
+    resume: Option<&Path>,
+    dry_run: bool,
+    only_features: bool,
+    settings: &Settings,
+) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
     config.check().map_err(fitting::failure)?;
     fitting::check_resume(resume)?;
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
-    let launch = Launch { config, dir: &dir, before: backbone.hash.clone(), resume, dry_run, settings };
+    let launch = Launch { config, dir: &dir, before: backbone.hash.clone(), resume, dry_run, only_features, settings };
     let chunk_rows = config.chunk_rows.max(1);
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone.heads(config, |model, _| Heads {
@@ -104,6 +136,8 @@ struct Launch<'a> {
     before: String,
     resume: Option<&'a Path>,
     dry_run: bool,
+    /// Whether to keep hidden states and fit nothing.
+    only_features: bool,
     settings: &'a Settings,
 }
 
@@ -111,17 +145,25 @@ impl Launch<'_> {
     fn fit<F: OnBackbone>(&self, mut job: Job<F>) -> Result<Done, Failure> {
         let Self { config, dir, resume, settings, .. } = *self;
         job.check(config)?;
+        if self.only_features {
+            return self.keep_features(&mut job);
+        }
         job.say_plan(config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
         let stem = format!("{}-{}", config.method.name(), fitting::stem(dir));
         let inputs = shard::files(&config.data)?;
+        let world = World::current();
+        if world.is_root() && config.caches_features() {
+            job.cache(&job.cache_request(config, &self.before), settings)?;
+        }
+        world.wait();
+        if !world.is_root() {
+            return self.assist(job);
+        }
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
         settings.talk.say(format!("run folder {}", run.path().display()));
-        if config.cache_features {
-            job.cache(&run, settings)?;
-        }
         let stop = fitting::stop_flag()?;
         let progress = Progress::new(&run, &job.fit, settings);
         let outcome = fit(&job.objective, &run, &job.fit, &stop, &mut |report| progress.show(&report));
@@ -135,7 +177,35 @@ impl Launch<'_> {
             return Ok(Done::Stopped { run, step: outcome.step });
         }
         job.objective.publish(&run.step(best(&run)?), run.path()).map_err(fitting::failure)?;
+        parity::check(&job.objective, &run, best(&run)?, &run.path().join(HEADS), settings)?;
         Ok(Done::Finished(run))
+    }
+}
+
+impl Launch<'_> {
+    /// The part of a process other than the first: it computes gradients and writes nothing.
+    fn assist<F: OnBackbone>(&self, mut job: Job<F>) -> Result<Done, Failure> {
+        let Self { config, settings, .. } = *self;
+        if config.caches_features() {
+            job.cache(&job.cache_request(config, &self.before), settings)?;
+        }
+        let scratch = tempfile::tempdir().map_err(Failure::run)?;
+        let run = RunDir::create(scratch.path(), "assistant")?;
+        let stop = fitting::stop_flag()?;
+        fit(&job.objective, &run, &job.fit, &stop, &mut |_| ()).map_err(fitting::failure)?;
+        Ok(Done::Planned)
+    }
+
+    /// Computes hidden states ahead and says where they are.
+    fn keep_features<F: OnBackbone>(&self, job: &mut Job<F>) -> Result<Done, Failure> {
+        let Self { config, settings, .. } = *self;
+        let request = job.cache_request(config, &self.before);
+        job.say_features(&request, config, settings);
+        if self.dry_run {
+            return Ok(Done::Planned);
+        }
+        job.cache(&request, settings)?;
+        Ok(Done::Kept(request.folder))
     }
 }
 

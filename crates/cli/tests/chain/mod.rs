@@ -100,6 +100,12 @@ impl Job {
         runs.pop()
     }
 
+    /// The folder of cached hidden states, if there is one.
+    pub fn features(&self) -> Option<PathBuf> {
+        let mut inside = std::fs::read_dir(self.path("data")).ok()?.map(|e| e.unwrap().path());
+        inside.find(|path| path.join("index.json").is_file())
+    }
+
     /// The last checkpoint's parameters and moments, and the finished heads.
     pub fn weights(&self) -> Vec<Vec<u8>> {
         let run = self.run().unwrap();

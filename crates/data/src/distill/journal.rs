@@ -1,9 +1,10 @@
-//! The journal of answers: one line each, appended as they end.
+//! The journal of answers: one line each, appended as they end, with a checksum.
 
 use gorgon_core::Token;
 use gorgon_runs::RunError;
 use gorgon_runs::metrics::{self, Metrics};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -21,6 +22,9 @@ pub struct Answer {
     /// What the model made up for the user before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Whether the ids are not those that were sampled, but those of the answer's text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retokenised: bool,
 }
 
 /// A line of the journal.
@@ -34,6 +38,35 @@ enum Line {
         /// Why it has fewer answers than turns.
         reason: Option<String>,
     },
+}
+
+/// The key of a line's checksum, its last one.
+const CHECK: &str = "check";
+
+/// FNV-1a over the line's text without the checksum: an altered byte always changes it.
+fn checksum(line: &Map<String, Value>) -> String {
+    let text = serde_json::to_string(line).unwrap_or_default();
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// The line with its checksum.
+fn sealed(line: &Line) -> Map<String, Value> {
+    let mut line = match serde_json::to_value(line) {
+        Ok(Value::Object(line)) => line,
+        _ => Map::new(),
+    };
+    let check = checksum(&line);
+    line.insert(CHECK.into(), Value::String(check));
+    line
+}
+
+/// Takes the checksum off a line, and tells whether it fits; `None` where there is none.
+fn unseal(value: Value) -> (Value, Option<bool>) {
+    let Value::Object(mut line) = value else { return (value, None) };
+    let Some(check) = line.shift_remove(CHECK) else { return (Value::Object(line), None) };
+    let fits = check == checksum(&line);
+    (Value::Object(line), Some(fits))
 }
 
 /// All answers so far.
@@ -54,14 +87,21 @@ impl Journal {
     /// Opens a journal, or begins one. A line that a kill tore is dropped.
     ///
     /// # Errors
-    /// When the file cannot be read and written, or holds something else.
+    /// When the file cannot be read and written, or a line of it is not as it was written; the error names it.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let file = Metrics::append(path)?;
         let mut journal =
             Self { file, answers: BTreeMap::new(), done: BTreeSet::new(), reasons: BTreeMap::new(), unflushed: 0 };
+        // Journals of earlier versions have no checksums; once a line has one, all later ones have.
+        let mut are_checked = false;
         for (i, value) in metrics::read(path)?.into_iter().enumerate() {
             let wrong =
                 |reason: String| RunError::Damaged { path: path.into(), reason: format!("line {}: {reason}", i + 1) };
+            let (value, fits) = unseal(value);
+            if fits == Some(false) || (fits.is_none() && are_checked) {
+                return Err(wrong("it is not as it was written: its checksum says otherwise".into()));
+            }
+            are_checked |= fits.is_some();
             match serde_json::from_value(value).map_err(|error| wrong(error.to_string()))? {
                 Line::Answer(answer) => {
                     let known = journal.answers.entry(answer.row).or_default();
@@ -89,7 +129,7 @@ impl Journal {
     /// When the file cannot be written.
     pub fn answer(&mut self, answer: Answer) -> Result<(), RunError> {
         let line = Line::Answer(answer);
-        self.file.record(&line)?;
+        self.file.record(&sealed(&line))?;
         self.unflushed += 1;
         if self.unflushed >= FLUSH_EVERY {
             self.file.sync()?;
@@ -106,7 +146,7 @@ impl Journal {
     /// # Errors
     /// When the file cannot be written.
     pub fn done(&mut self, row: u64, reason: Option<String>) -> Result<(), RunError> {
-        self.file.record(&Line::Done { done: row, reason: reason.clone() })?;
+        self.file.record(&sealed(&Line::Done { done: row, reason: reason.clone() }))?;
         self.note(row, reason);
         Ok(())
     }
@@ -137,5 +177,49 @@ impl Journal {
     /// Why a conversation has fewer answers than turns.
     pub fn reason(&self, row: u64) -> Option<&str> {
         self.reasons.get(&row).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(row: u64) -> Answer {
+        Answer {
+            row,
+            turn: 0,
+            ids: vec![3, 14, 15],
+            end: "end_token".into(),
+            user: Some("wie geht's? \u{1f600}".into()),
+            retokenised: false,
+        }
+    }
+
+    /// Whatever byte is altered: the line is named, or nothing that counts has changed.
+    #[test]
+    fn an_altered_byte_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("answers.jsonl");
+        let mut journal = Journal::open(&path).unwrap();
+        journal.answer(answer(0)).unwrap();
+        journal.answer(answer(1)).unwrap();
+        journal.done(1, Some("no room".into())).unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            std::fs::write(&path, &bytes).unwrap();
+            match Journal::open(&path) {
+                Err(error) => assert!(error.to_string().contains("answers.jsonl: line"), "{error}"),
+                // The first line can lose the name of its checksum, and the last line can pass for a torn one.
+                Ok(read) => {
+                    assert!(read.answers(0).is_empty() || read.answers(0) == [answer(0)], "byte {at}");
+                    assert!(read.answers(1).is_empty() || read.answers(1) == [answer(1)], "byte {at}");
+                }
+            }
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().reason(1), Some("no room"));
     }
 }

@@ -363,7 +363,8 @@ fn origin(url: &str) -> &str {
     url[host..].find(['/', '?', '#']).map_or(url, |end| &url[..host + end])
 }
 
-fn is_loopback(url: &str) -> bool {
+/// Whether a URL leads to this machine.
+pub fn is_loopback(url: &str) -> bool {
     let host = origin(url).rsplit("://").next().unwrap_or_default();
     ["localhost", "127.0.0.1", "[::1]"]
         .iter()

@@ -3,6 +3,7 @@
 use super::manifest::{self, Manifest};
 use super::{RunDir, RunView, UNFINISHED_PREFIX, UNFINISHED_SUFFIX, entries, sync_folder};
 use crate::crash::{self, Point};
+use crate::provenance::hash_bytes;
 use crate::{RunError, atomic};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,10 +29,20 @@ pub struct Step {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StateFile<S> {
+pub(super) struct StateFile {
     step: u64,
-    state: S,
+    state: Value,
     manifest: Manifest,
+    /// SHA-256 of the fields above; checkpoints of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+impl StateFile {
+    /// What the file says of itself, in hexadecimal.
+    fn digest(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_vec(&(self.step, &self.state, &self.manifest)).map(|bytes| hash_bytes(&bytes))
+    }
 }
 
 impl Step {
@@ -212,17 +223,26 @@ fn seal<S: Serialize>(folder: &Path, step: u64, state: S) -> Result<(), RunError
         return Err(RunError::damaged(&path, "a checkpoint's own files cannot have this name"));
     }
     let manifest = manifest::sync_and_hash(folder)?;
-    let json = serde_json::to_vec_pretty(&StateFile { step, state, manifest });
-    let mut json = json.map_err(|error| RunError::damaged(&path, error))?;
+    let wrong = |error| RunError::damaged(&path, error);
+    let state = serde_json::to_value(state).map_err(wrong)?;
+    let mut file = StateFile { step, state, manifest, sha256: None };
+    file.sha256 = Some(file.digest().map_err(wrong)?);
+    let mut json = serde_json::to_vec_pretty(&file).map_err(wrong)?;
     json.push(b'\n');
     atomic::write(&path, |file| file.write_all(&json)).map_err(RunError::io(&path))
 }
 
 /// The state of a checkpoint if all its files are there, whatever is in them.
-fn read_whole(folder: &Path, step: u64) -> Result<StateFile<Value>, RunError> {
+pub(super) fn read_whole(folder: &Path, step: u64) -> Result<StateFile, RunError> {
     let path = folder.join(STATE_FILE);
+    let wrong = |error| RunError::damaged(&path, error);
     let text = fs::read(&path).map_err(RunError::io(&path))?;
-    let file: StateFile<Value> = serde_json::from_slice(&text).map_err(|error| RunError::damaged(&path, error))?;
+    let file: StateFile = serde_json::from_slice(&text).map_err(wrong)?;
+    if let Some(expected) = &file.sha256
+        && *expected != file.digest().map_err(wrong)?
+    {
+        return Err(RunError::damaged(&path, "it is not as it was written: its own SHA-256 says otherwise"));
+    }
     if file.step != step {
         return Err(RunError::damaged(&path, format!("it belongs to step {}, not to step {step}", file.step)));
     }
@@ -240,7 +260,7 @@ pub(super) fn folder_name(step: u64) -> String {
 }
 
 /// The number in the name of a checkpoint's folder.
-fn step_of(name: &str) -> Option<u64> {
+pub(super) fn step_of(name: &str) -> Option<u64> {
     let step = name.strip_prefix("step-")?.parse().ok()?;
     (folder_name(step) == name).then_some(step)
 }

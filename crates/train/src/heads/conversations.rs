@@ -84,6 +84,14 @@ pub trait OnBackbone: Objective {
         Ok(())
     }
 
+    /// The held-out conversations over the model that the finished run is to be decoded with; `None` if that is the backbone.
+    ///
+    /// # Errors
+    /// When that model cannot be loaded.
+    fn served(&self, _run: &Path) -> Result<Option<Conversations>, TrainError> {
+        Ok(None)
+    }
+
     /// What is fitted, in a few words.
     fn title(&self) -> String;
 

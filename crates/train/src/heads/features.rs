@@ -1,18 +1,14 @@
 //! Hidden states of the frozen backbone: computed in process, and kept on disk if asked to.
 
-use crate::error::{TrainError, io};
-use crate::parameters::from_values;
+use super::FeatureCache;
+use crate::error::TrainError;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_data::shard::Row;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::taps::Taps;
-use gorgon_model::target::read;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Tokens per forward pass of a long conversation.
 const CHUNK: usize = 512;
@@ -42,12 +38,17 @@ impl Features {
         positions: &[usize],
     ) -> Result<Tensor<2>, TrainError> {
         match &self.cache {
-            Some(cache) => cache.states(held_out, index, self.decoder.config().hidden_size, &self.decoder),
+            Some(cache) => cache.states(held_out, index, self),
             None => self.compute(&row.example.ids, positions),
         }
     }
 
-    fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
+    /// Values of a state.
+    pub fn width(&self) -> usize {
+        self.decoder.config().hidden_size
+    }
+
+    pub(super) fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);
@@ -66,83 +67,5 @@ impl Features {
         let index = Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &hidden.device());
         let [_, rows, d] = hidden.dims();
         Ok(hidden.reshape([rows, d]).select(0, index).cast(DType::F32))
-    }
-}
-
-/// States on disk, in `f32`, so that training with them is bitwise the same as without.
-pub struct FeatureCache {
-    path: PathBuf,
-    file: Mutex<File>,
-    /// First state and number of states of each conversation: those to fit to, then those to measure on.
-    rows: [Vec<(u64, usize)>; 2],
-}
-
-impl FeatureCache {
-    /// Bytes that the states of `positions` positions take.
-    pub fn bytes(positions: usize, hidden_size: usize) -> u64 {
-        positions as u64 * hidden_size as u64 * 4
-    }
-
-    /// Computes the states of all conversations and writes them to `path`; a whole file of the right size is taken as it
-    /// is.
-    ///
-    /// # Errors
-    /// When the backbone fails or the file cannot be written.
-    pub fn build(
-        path: &Path,
-        features: &Features,
-        rows: [&[Row]; 2],
-        positions: impl Fn(&Row) -> Vec<usize>,
-        observe: &mut dyn FnMut(usize),
-    ) -> Result<Self, TrainError> {
-        let d = features.decoder.config().hidden_size;
-        let mut next = 0u64;
-        let places = rows.map(|rows| {
-            let place = |row: &Row| {
-                let n = positions(row).len();
-                let first = next;
-                next += n as u64;
-                (first, n)
-            };
-            rows.iter().map(place).collect::<Vec<_>>()
-        });
-        let bytes = next * d as u64 * 4;
-        if path.metadata().map(|there| there.len()).ok() != Some(bytes) {
-            let mut failed = None;
-            let written = gorgon_runs::atomic::write(path, |file| {
-                for row in rows.iter().flat_map(|rows| rows.iter()) {
-                    let positions = positions(row);
-                    if positions.is_empty() {
-                        continue;
-                    }
-                    match features.compute(&row.example.ids, &positions) {
-                        Ok(states) => gorgon_runs::tensors::write_f32(file, &read(states))?,
-                        Err(error) => {
-                            failed = Some(error);
-                            return Err(std::io::Error::other("the backbone failed"));
-                        }
-                    }
-                    observe(positions.len());
-                }
-                Ok(())
-            });
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            written.map_err(io(path))?;
-        }
-        let file = Mutex::new(File::open(path).map_err(io(path))?);
-        Ok(Self { path: path.into(), file, rows: places })
-    }
-
-    fn states(&self, held_out: bool, index: usize, d: usize, decoder: &Decoder) -> Result<Tensor<2>, TrainError> {
-        let (first, n) = self.rows[usize::from(held_out)][index];
-        let mut bytes = vec![0u8; n * d * 4];
-        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let read = file.seek(SeekFrom::Start(first * d as u64 * 4)).and_then(|_| file.read_exact(&mut bytes));
-        read.map_err(io(&self.path))?;
-        drop(file);
-        let values = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-        Ok(from_values(values, decoder.compute().device()).reshape([n, d]))
     }
 }

@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
 use gorgon_core::accept::draws::Seeded;
+use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
 use gorgon_draft::eagle::{EagleNetwork, EagleShape};
@@ -148,6 +149,7 @@ fn read_folder(
     let tokenizer = dir.join("tokenizer.json");
     let tokenizer_hash = tokenizer.is_file().then(|| hash_file(&tokenizer)).transpose()?;
     let mut other_model = false;
+    manifest::verify(folder)?;
     for path in shard::files(folder)? {
         let (part, metadata) = shard::read(&path, model.vocab_size)?;
         let of = |key: &str| metadata.get(&format!("gorgon.{key}"));

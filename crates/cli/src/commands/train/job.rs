@@ -5,16 +5,12 @@ use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::shard::Row;
-use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::heads::{FeatureCache, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::FitSettings;
 use rayon::prelude::*;
 use std::time::Instant;
-
-/// Cached hidden states in a run folder.
-const FEATURES: &str = "features.f32";
 
 /// An objective and how to fit it.
 pub struct Job<F> {
@@ -33,7 +29,7 @@ impl<F: OnBackbone> Job<F> {
         Ok(Self { objective, fit })
     }
 
-    fn count_in(&self, rows: &[Row]) -> usize {
+    pub fn count_in(&self, rows: &[Row]) -> usize {
         rows.iter().map(|row| self.objective.positions(&row.example).len()).sum()
     }
 
@@ -72,8 +68,8 @@ impl<F: OnBackbone> Job<F> {
         let batch = objective.bytes_at_work(config.training.batch_tokens);
         let memory = fitted_bytes + at_work * batch + model.vocab_size * model.hidden_size * 4;
         let disk = 3 * 3 * parameters * 4;
-        let cached = FeatureCache::bytes(fitted + measured, model.hidden_size);
-        let features = if config.cache_features { cached } else { 0 };
+        let cached = FeatureCache::bytes(fitted + measured, data.features.width(), config.feature_format);
+        let features = if config.caches_features() { cached } else { 0 };
         settings.talk.say(format!(
             "{}, {} parameters; {} steps; memory beside the backbone {}; disk {}{}",
             objective.title(),
@@ -91,7 +87,7 @@ impl<F: OnBackbone> Job<F> {
         let steps = self.fit.schedule.steps as f64;
         // Cached states are computed once, whatever the number of passes.
         let once = self.objective.data().packing.steps_per_epoch() as f64;
-        let readings = if config.cache_features { steps.min(once) } else { steps };
+        let readings = if config.caches_features() { steps.min(once) } else { steps };
         settings.talk.say(format!(
             "about {} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
             fitting::duration(reading * readings + fitting_them * steps)
@@ -117,22 +113,5 @@ impl<F: OnBackbone> Job<F> {
             all = started.elapsed().as_secs_f64();
         }
         Ok((reading, (all - reading).max(0.0)))
-    }
-
-    /// Computes all hidden states once.
-    ///
-    /// # Errors
-    /// When the backbone fails or the file cannot be written.
-    pub fn cache(&mut self, run: &RunDir, settings: &Settings) -> Result<(), Failure> {
-        let data = self.objective.data();
-        let of = |row: &Row| self.objective.positions(&row.example);
-        let total = self.count_in(&data.rows) + self.count_in(&data.held_out);
-        let bar = crate::progress::count(settings.progress, "hidden states", total as u64);
-        let rows = [data.rows.as_slice(), data.held_out.as_slice()];
-        let path = run.path().join(FEATURES);
-        let cache = FeatureCache::build(&path, &data.features, rows, of, &mut |n| bar.inc(n as u64));
-        bar.finish_and_clear();
-        self.objective.data_mut().features.cache = Some(cache.map_err(fitting::failure)?);
-        Ok(())
     }
 }

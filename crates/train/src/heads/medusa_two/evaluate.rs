@@ -15,6 +15,7 @@ use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cr
 use gorgon_model::decoder::Decoder;
 use rayon::prelude::*;
 use serde_json::{Map, json};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What one held-out conversation says of the backbone, summed over its labels.
@@ -108,6 +109,21 @@ fn of_language(fitting: &MedusaTwoFitting, language: &[Language], evaluation: &m
     metrics.insert("degraded".into(), json!(kl > fitting.config.kl_bound));
 }
 
+/// The held-out conversations over a merged model.
+pub(super) fn served(data: &Conversations, folder: &Path) -> Result<Conversations, TrainError> {
+    let compute = data.features.decoder.compute();
+    let decoder = Decoder::load(folder, compute).map_err(|error| TrainError::Data(error.to_string()))?;
+    Ok(Conversations {
+        features: Features { decoder: Arc::new(decoder), cache: None },
+        rows: vec![],
+        held_out: data.held_out.iter().take(data.decoded_prompts).cloned().collect(),
+        packing: Packing::new(vec![], 1, 1, 0),
+        base: folder.display().to_string(),
+        decoded_prompts: data.decoded_prompts,
+        decoded_tokens: data.decoded_tokens,
+    })
+}
+
 /// Greedy decoding of held-out prompts with the merged model, written and loaded as a user's is, and `mc_sim_7b_63`.
 fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
     let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
@@ -117,17 +133,7 @@ fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option
     }
     let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
     publish::write_merged(fitting, parameters, folder.path())?;
-    let compute = data.features.decoder.compute();
-    let decoder = Arc::new(Decoder::load(folder.path(), compute).map_err(|error| wrong(&error))?);
-    let merged = Conversations {
-        features: Features { decoder, cache: None },
-        rows: vec![],
-        held_out: data.held_out.iter().take(data.decoded_prompts).cloned().collect(),
-        packing: Packing::new(vec![], 1, 1, 0),
-        base: folder.path().display().to_string(),
-        decoded_prompts: data.decoded_prompts,
-        decoded_tokens: data.decoded_tokens,
-    };
+    let merged = served(data, folder.path())?;
     let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
     let tree = FixedTree::new(published.shape().clone());
     let load =

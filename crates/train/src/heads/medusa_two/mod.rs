@@ -257,4 +257,8 @@ impl OnBackbone for MedusaTwoFitting {
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
         publish::publish(self, checkpoint, run)
     }
+
+    fn served(&self, run: &Path) -> Result<Option<Conversations>, TrainError> {
+        evaluate::served(&self.data, &run.join(publish::MERGED)).map(Some)
+    }
 }

@@ -1,0 +1,394 @@
+//! Full disks, flipped bits and cut files: what is damaged is named, nothing that was committed is lost, and what goes
+//! on ends with the same bits. Checkpoints that forget something on purpose show that the comparison would see it.
+#![cfg(unix)]
+
+mod chain;
+
+use chain::{Job, finished, start};
+use gorgon_runs::run_dir::RunDir;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+
+/// More of everything in the long form.
+fn is_long() -> bool {
+    std::env::var("GORGON_TEST_KILLS").is_ok()
+}
+
+/// A distillation and a training that nothing disturbed.
+fn whole() -> Job {
+    let whole = Job::new();
+    whole.distill(&[]);
+    whole.train(&[]);
+    whole
+}
+
+fn resume(job: &Job, more: &[&str]) -> Output {
+    let (config, run) = (job.text("train.toml"), job.run().unwrap());
+    finished(&[&["train", "-c", &config, "--resume", run.to_str().unwrap()][..], more].concat(), &[])
+}
+
+/// Runs the program with no file larger than so many kilobytes: writing beyond fails as on a full disk.
+fn with_small_disk(kilobytes: u64, args: &[&str]) -> Output {
+    let script = format!("ulimit -f {kilobytes}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    Command::new("bash")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_gorgon")])
+        .args(args)
+        .args(["--threads", "2"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// A failure that is told: an exit code, a line, no panic.
+fn is_told(output: &Output) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = output.status.code().is_some_and(|code| code != 0) && said.contains("error: ");
+    assert!(told || output.status.success(), "{:?} {said}", output.status);
+    assert!(!said.contains("panicked") && !said.contains("internal error"), "{said}");
+    told
+}
+
+#[test]
+fn a_full_disk_stops_the_work_and_costs_nothing() {
+    let whole = whole();
+    let (mut failures, mut sizes) = (0, vec![0u64, 1, 2, 4, 8, 16, 32, 64]);
+    if !is_long() {
+        sizes = vec![1, 8, 32];
+    }
+    let job = Job::new();
+    let config = job.text("distill.toml");
+    for &kilobytes in &sizes {
+        failures += u32::from(is_told(&with_small_disk(kilobytes, &["distill", "-c", &config])));
+    }
+    job.distill(&[]);
+    assert_eq!(job.shards(), whole.shards());
+    for &kilobytes in &sizes {
+        let config = job.text("train.toml");
+        let mut args = vec!["train".to_owned(), "-c".into(), config];
+        if let Some(run) = job.run() {
+            args.extend(["--resume".into(), run.to_str().unwrap().into()]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        failures += u32::from(is_told(&with_small_disk(kilobytes, &args)));
+    }
+    resume(&job, &[]);
+    assert_eq!(job.weights(), whole.weights());
+    eprintln!("crash-test: {failures} runs met a full disk; rows lost 0, checkpoints lost 0");
+    assert!(failures >= 3, "{failures}");
+}
+
+/// Flips a bit, cuts a file short, or empties it.
+fn damage(path: &Path, kind: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    match kind {
+        0 => {
+            let at = bytes.len() * 2 / 3;
+            bytes[at] ^= 0x10;
+        }
+        1 => bytes.truncate(bytes.len() - 1 - bytes.len() / 3),
+        _ => bytes.clear(),
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_is_taken() {
+    let whole = whole();
+    let mut faults = 0;
+    for name in ["model.safetensors", "optimizer.safetensors", "state.json", "config.json"] {
+        for kind in 0..if is_long() { 3 } else { 1 } {
+            let job = Job::new();
+            job.distill(&[]);
+            train_until(&job, 9);
+            let run = job.run().unwrap();
+            damage(&run.join("step-000009").join(name), kind);
+            let output = resume(&job, &[]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains("set aside") && said.contains("step-000009") && said.contains(name), "{said}");
+            assert_eq!(job.weights(), whole.weights(), "{name}");
+            faults += 1;
+        }
+    }
+    eprintln!("crash-test: {faults} damaged checkpoints were named, none was used");
+}
+
+/// Trains and dies when the checkpoint of `step` is written: at which of the points that is, is found by halving.
+fn train_until(job: &Job, step: u64) {
+    static KNOWN: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (mut low, mut high) = known.get(&step).map_or((1, 128), |&found| (found, found));
+    loop {
+        let occurrence = usize::midpoint(low, high);
+        if let Some(run) = job.run() {
+            std::fs::remove_dir_all(run).unwrap();
+        }
+        let at = format!("before-folder-sync:{occurrence}");
+        let args = ["train", "-c", &job.text("train.toml")];
+        start(&args, &[("GORGON_CRASH_AT", &at)]).wait_with_output().unwrap();
+        let view = gorgon_runs::run_dir::RunView::open(&job.run().unwrap()).unwrap();
+        match view.steps().unwrap().last().copied().unwrap_or(0) {
+            last if last == step => {
+                known.insert(step, occurrence);
+                return;
+            }
+            last if last < step => low = occurrence + 1,
+            _ => high = occurrence - 1,
+        }
+        assert!(low <= high, "step {step} was never the last");
+    }
+}
+
+#[test]
+fn damaged_rows_are_named() {
+    let whole = whole();
+    let mut faults = 0;
+    for name in ["shard-00000.parquet", "shards.json"] {
+        for kind in 0..3 {
+            let job = Job::new();
+            job.distill(&[]);
+            damage(&job.path("data").join(name), kind);
+            let output = start(&["train", "-c", &job.text("train.toml")], &[]).wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(name), "{said}");
+            // The answers are still there: the shards are made anew.
+            job.distill(&[]);
+            assert_eq!(job.shards(), whole.shards());
+            faults += 1;
+        }
+    }
+    let job = Job::new();
+    job.distill(&[]);
+    let journal = job.path("data/answers.jsonl");
+    let bytes = std::fs::read(&journal).unwrap();
+    // A flipped bit is named; a cut costs the answers that were cut off, and they come again.
+    damage(&journal, 0);
+    let output = start(&["distill", "-c", &job.text("distill.toml")], &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("answers.jsonl") && said.contains("line "), "{said}");
+    for cut in [bytes.len() - 1, bytes.len() / 2, 7] {
+        std::fs::write(&journal, &bytes[..cut]).unwrap();
+        job.distill(&[]);
+        assert_eq!(job.shards(), whole.shards());
+        faults += 1;
+    }
+    eprintln!("crash-test: {} damaged files of rows were named or mended, rows lost 0", faults + 1);
+}
+
+/// Rewrites the newest checkpoint through `change`, with hashes that fit, as another step if it says so.
+fn forge(run: &Path, change: impl Fn(&Path), step: impl Fn(u64) -> u64) {
+    let run = RunDir::open(run).unwrap();
+    let newest = *run.steps().unwrap().last().unwrap();
+    let before = run.open_step(newest).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let files: Vec<PathBuf> = std::fs::read_dir(&before.path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for file in files.iter().filter(|file| !file.ends_with("state.json")) {
+        std::fs::copy(file, copy.path().join(file.file_name().unwrap())).unwrap();
+    }
+    change(copy.path());
+    let mut state = before.state.clone();
+    state["step"] = step(newest).into();
+    run.remove_steps_after(newest - 1).unwrap();
+    let written = run.write_step(step(newest), |dir| {
+        for entry in std::fs::read_dir(copy.path())? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), dir.join(entry.file_name()))?;
+        }
+        Ok(state)
+    });
+    written.unwrap();
+}
+
+/// Empties the values of a safetensors file.
+fn zero(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + header..].fill(0);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Fills a safetensors file with values of no use.
+fn scramble(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    for (i, value) in bytes[8 + header..].chunks_exact_mut(4).enumerate() {
+        value.copy_from_slice(&((i * 7919 % 101) as f32 - 50.0).to_le_bytes());
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Heads that were altered after they were measured load as well as any, and are found out.
+#[test]
+fn altered_heads_are_found_out() {
+    let job = whole();
+    let run = job.run().unwrap();
+    forge(&run, |dir| scramble(&dir.join("model.safetensors")), |step| step);
+    std::fs::write(run.join("best"), "step-000012\n").unwrap();
+    let args = ["train", "-c", &job.text("train.toml"), "--resume", run.to_str().unwrap()];
+    let output = start(&args, &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not what was trained"), "{said}");
+}
+
+/// What a checkpoint has to remember: with any of it dropped on purpose, the comparison fails.
+#[test]
+fn a_checkpoint_that_forgets_something_is_seen() {
+    let whole = whole();
+    let ends_with = |change: fn(&Path), step: fn(u64) -> u64, more: &[&str]| {
+        let job = Job::new();
+        job.distill(&[]);
+        train_until(&job, 6);
+        forge(&job.run().unwrap(), change, step);
+        resume(&job, more);
+        job.weights()[..2].to_vec()
+    };
+    let expected = whole.weights()[..2].to_vec();
+    // Nothing is dropped: forging itself changes nothing.
+    assert_eq!(ends_with(|_| (), |step| step, &[]), expected);
+    assert_ne!(ends_with(|dir| zero(&dir.join("optimizer.safetensors")), |step| step, &[]), expected, "moments");
+    assert_ne!(ends_with(|_| (), |step| step + 1, &[]), expected, "data position");
+    assert_ne!(ends_with(|_| (), |step| step, &["seed=3"]), expected, "seed");
+    eprintln!("crash-test: 3 checkpoints that forgot something (moments, data position, seed) were all seen");
+}
+
+/// Heads that are not those that were trained end the training with an error, however well they load.
+#[test]
+fn heads_that_differ_from_the_trained_ones_are_an_error() {
+    let job = whole();
+    let run = job.run().unwrap();
+    let metrics = run.join("metrics.jsonl");
+    let before = std::fs::read_to_string(&metrics).unwrap();
+    let parity = before.lines().last().unwrap().to_owned();
+    assert!(parity.contains("\"parity\"") && parity.contains("\"same\":true"), "{parity}");
+    let output = resume(&job, &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("train and serve agree"), "{said}");
+    assert_eq!(std::fs::read_to_string(&metrics).unwrap(), before, "it is written once");
+    // What was measured in training becomes something else, by a millionth.
+    let best = std::fs::read_to_string(run.join("best")).unwrap();
+    let best: u64 = best.trim().trim_start_matches("step-").parse().unwrap();
+    let mut planted = String::new();
+    for line in before.lines() {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if record["step"] == best && record.get("evaluation").is_some() {
+            let tau = record["evaluation"]["tau"].as_f64().unwrap();
+            record["evaluation"]["tau"] = (tau * (1.0 + 1e-6)).into();
+        }
+        planted.push_str(&format!("{record}\n"));
+    }
+    std::fs::write(&metrics, planted).unwrap();
+    let args = ["train", "-c", &job.text("train.toml"), "--resume", run.to_str().unwrap()];
+    let output = start(&args, &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not what was trained") && said.contains("heads"), "{said}");
+    let last = std::fs::read_to_string(&metrics).unwrap().lines().last().unwrap().to_owned();
+    assert!(last.contains("\"same\":false"), "{last}");
+}
+
+/// States that were computed ahead: sized before, kept in pieces, mended where damaged, read by any number of trainings.
+#[test]
+fn features_are_computed_ahead_and_survive() {
+    let job = whole();
+    let config = job.text("train.toml");
+    let exact = job.weights();
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    for format in ["f32", "bf16", "int8"] {
+        let folder = job.text(&format!("features-{format}"));
+        let (named, format_key) = (format!("features={folder:?}"), format!("feature_format={format}"));
+        let args = ["features", "-c", &config, &named, &format_key];
+        let plan = said(&finished(&[&args[..], &["--dry-run"]].concat(), &[]));
+        assert!(plan.contains(&format!("in {format}: ")) && !Path::new(&folder).exists(), "{plan}");
+        // Dies at every point of the work, and goes on.
+        let mut deaths = 0;
+        for point in ["after-write", "before-rename", "before-folder-sync"] {
+            for occurrence in 1.. {
+                let at = format!("{point}:{occurrence}");
+                let _ = std::fs::remove_dir_all(&folder);
+                if start(&args, &[("GORGON_CRASH_AT", &at)]).wait_with_output().unwrap().status.success() {
+                    break;
+                }
+                deaths += 1;
+                finished(&args, &[]);
+            }
+        }
+        assert!(deaths >= 6, "{deaths}");
+        let states = Path::new(&folder).join("features-00000.safetensors");
+        let bytes = std::fs::read(&states).unwrap();
+        for kind in 0..3 {
+            damage(&states, kind);
+            let mended = said(&finished(&args, &[]));
+            assert!(mended.contains("computed again") && mended.contains("features-00000.safetensors"), "{mended}");
+            assert_eq!(std::fs::read(&states).unwrap(), bytes);
+        }
+        job.train(&[&named, &format_key]);
+        let same = job.weights() == exact;
+        assert_eq!(same, format == "f32", "{format}");
+        eprintln!("crash-test: features in {format} died {deaths} times and were damaged 3 times: states lost 0");
+    }
+    let (folder, other) = (format!("features={:?}", job.text("features-int8")), "feature_format=bf16");
+    let output = start(&["train", "-c", &config, &folder, other], &[]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("something else"), "{}", said(&output));
+}
+
+/// A file system of its own that fills up, where such a one can be mounted.
+#[test]
+fn a_full_file_system_stops_the_work_and_costs_nothing() {
+    let script = r#"
+        set -eu
+        gorgon="$1" disk="$2" kept="$3" distill="$4" train="$5"
+        mount -t tmpfs -o size=4k tmpfs "$disk" || exit 77
+        failed=0
+        for size in 12 20 28 36 44 60; do
+            mount -o remount,size=${size}k "$disk"
+            "$gorgon" distill -c "$distill" "out=$disk/data" --threads 2 2>> "$kept/said" || failed=$((failed + 1))
+        done
+        mount -o remount,size=64m "$disk"
+        "$gorgon" distill -c "$distill" "out=$disk/data" --threads 2
+        used=$(du -sk "$disk" | cut -f1)
+        for more in 4 12 28 44 60 76; do
+            mount -o remount,size=$((used + more))k "$disk"
+            run=$(ls -d "$disk"/runs/* 2> /dev/null | head -1 || true)
+            "$gorgon" train -c "$train" "data=$disk/data" "runs=$disk/runs" ${run:+--resume "$run"} --threads 2 \
+                2>> "$kept/said" > /dev/null || failed=$((failed + 1))
+        done
+        mount -o remount,size=64m "$disk"
+        run=$(ls -d "$disk"/runs/* | head -1)
+        "$gorgon" train -c "$train" "data=$disk/data" "runs=$disk/runs" --resume "$run" --threads 2 > /dev/null
+        cp -a "$disk/data" "$disk/runs" "$kept"
+        echo $failed
+    "#;
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no file system can be mounted here");
+        return;
+    }
+    let whole = whole();
+    let job = Job::new();
+    let (disk, kept) = (job.path("disk"), job.path("kept"));
+    std::fs::create_dir(&disk).unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    let paths = [disk.as_path(), &kept, &job.path("distill.toml"), &job.path("train.toml")];
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "bash", "-c", script, "full", env!("CARGO_BIN_EXE_gorgon")]).args(paths);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("SKIPPED: no file system can be mounted here");
+        return;
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let told = std::fs::read_to_string(kept.join("said")).unwrap();
+    assert!(told.contains("No space left on device") && !told.contains("internal error"), "{told}");
+    let failed: usize = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    assert!(failed >= 4, "{failed}: {told}");
+    let read = |job: &Path, name: &str| std::fs::read(job.join(name)).unwrap();
+    let weights = "runs/medusa-model-1/step-000012/model.safetensors";
+    assert_eq!(read(&kept, "data/shard-00000.parquet"), read(whole.dir.path(), "data/shard-00000.parquet"));
+    assert_eq!(read(&kept, weights), read(whole.dir.path(), weights));
+    eprintln!("crash-test: {failed} runs met a full file system; rows lost 0, checkpoints lost 0");
+}
