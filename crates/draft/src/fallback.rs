@@ -2,6 +2,7 @@
 
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use gorgon_core::Token;
+use gorgon_core::accept::Draws;
 use gorgon_core::tree::TreeBuilder;
 
 /// Plain steps that drafting may lose before it has shown anything.
@@ -35,6 +36,15 @@ impl FallbackDrafter {
     fn allowed_loss(&self) -> f64 {
         ALLOWANCE + LOSS * self.tokens as f64
     }
+
+    /// Decides whether the next step is a plain one.
+    fn rests(&mut self) -> bool {
+        let loss = -self.gain;
+        // To begin again there must be room for the loss of a few steps.
+        let bearable = self.allowed_loss() - if self.resting { 2.0 * self.cost } else { 0.0 };
+        self.resting = loss > bearable;
+        self.resting
+    }
 }
 
 impl Drafter for FallbackDrafter {
@@ -64,11 +74,16 @@ impl Drafter for FallbackDrafter {
     }
 
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let loss = -self.gain;
-        // To begin again there must be room for the loss of a few steps.
-        let bearable = self.allowed_loss() - if self.resting { 2.0 * self.cost } else { 0.0 };
-        self.resting = loss > bearable;
-        if self.resting { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
+        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
+    }
+
+    fn propose_drawn(
+        &mut self,
+        root: Token,
+        builder: &dyn TreeBuilder,
+        draws: &mut dyn Draws,
+    ) -> Result<Proposal, DraftError> {
+        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose_drawn(root, builder, draws) }
     }
 }
 

@@ -47,6 +47,7 @@ impl Setup {
             return Err(Failure::input("the oracle knows greedy text only: use temperature 0"));
         }
         let dir = load::folder(&args.model, settings)?;
+        let drafting = drafting.for_text_of(&dir, choice, transform)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?;
         let new_tokens = args.max_new_tokens as usize;
