@@ -6,6 +6,7 @@ pub mod lossless;
 pub mod measure;
 pub mod record;
 pub mod suite;
+pub mod sweep;
 
 /// Why a measurement stops.
 #[derive(Debug, thiserror::Error)]

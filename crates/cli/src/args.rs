@@ -1,7 +1,9 @@
 //! The command line as it is typed.
 
+mod accept;
 mod measuring;
 
+pub use accept::{Accept, SweepRange};
 pub use measuring::{Bench, Calibrate, Contest, Plan, Sequoia, Show, TreeCommand, Verify};
 
 use crate::commands::drafting::DrafterChoice;

@@ -88,6 +88,11 @@ impl RopeTable {
         self.cos.len() / self.half
     }
 
+    /// All cosines and all sines, position by position.
+    pub fn into_parts(self) -> (Vec<f32>, Vec<f32>) {
+        (self.cos, self.sin)
+    }
+
     /// Cosines and sines of one position.
     pub fn at(&self, position: usize) -> (&[f32], &[f32]) {
         let range = position * self.half..(position + 1) * self.half;

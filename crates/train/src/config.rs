@@ -1,7 +1,9 @@
 //! What the config files of training say.
 
+mod distill_spec;
 mod pretrain;
 
+pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
 
 use crate::error::TrainError;
@@ -181,7 +183,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa` or `eagle`.
+    /// What is trained: `medusa`, `eagle` or `distill-spec`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -220,6 +222,9 @@ pub struct TrainConfig {
     /// An EAGLE draft layer.
     #[serde(default)]
     pub eagle: EagleConfig,
+    /// A draft model.
+    #[serde(default)]
+    pub distill_spec: DistillSpecConfig,
     /// The fitting.
     #[serde(default)]
     pub training: Training,
@@ -233,6 +238,9 @@ pub enum HeadMethod {
     Medusa,
     /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
     Eagle,
+    /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
+    #[serde(rename = "distill-spec")]
+    DistillSpec,
 }
 
 impl HeadMethod {
@@ -241,6 +249,7 @@ impl HeadMethod {
         match self {
             Self::Medusa => "medusa",
             Self::Eagle => "eagle",
+            Self::DistillSpec => "distill-spec",
         }
     }
 
@@ -249,6 +258,8 @@ impl HeadMethod {
         match self {
             Self::Medusa => RATES,
             Self::Eagle => (3e-5, 0.5),
+            // The paper's.
+            Self::DistillSpec => (3e-4, 1.0),
         }
     }
 }
@@ -288,6 +299,9 @@ impl TrainConfig {
         self.training.check()?;
         self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        if self.method == HeadMethod::DistillSpec {
+            self.distill_spec.check()?;
+        }
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();
             return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });

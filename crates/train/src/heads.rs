@@ -2,11 +2,13 @@
 
 mod conversations;
 mod decoding;
+mod distill_spec;
 mod eagle;
 mod features;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
+pub use distill_spec::{DistillSpecFitting, Distilled};
 pub use eagle::EagleFitting;
 pub use features::{FeatureCache, Features};
 pub use walk::{Lengths, Measured, walk};

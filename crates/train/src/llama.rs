@@ -1,12 +1,16 @@
 //! A Llama that can be fitted: the same network as the frozen decoder's, with gradients.
 
-use crate::parameters::{Parameter, Role};
+use crate::error::TrainError;
+use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::accept::draws::Seeded;
-use gorgon_kernels::activation::silu_gate_tracked;
+use gorgon_kernels::activation::{Activation, silu_gate_tracked};
 use gorgon_kernels::norm::rms_norm_tracked;
 use gorgon_kernels::segment_attention::{Segments, segment_attention};
+use gorgon_model::config::{Architecture, ModelConfig};
 use gorgon_model::random::LlamaShape;
+use gorgon_model::rope::RopeTable;
+use gorgon_model::weights::Checkpoint;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,6 +33,9 @@ pub struct Packed {
 pub struct Llama {
     shape: LlamaShape,
     angles: Arc<(Vec<f32>, Vec<f32>)>,
+    norm_eps: f32,
+    /// Whether the LM head is the embedding table; otherwise it is the last parameter.
+    tied: bool,
     device: Device,
 }
 
@@ -39,7 +46,67 @@ impl Llama {
     /// A Llama with tied embeddings.
     pub fn new(shape: LlamaShape, device: Device) -> Self {
         let angles = Segments::angles(shape.max_positions, shape.hidden_size / shape.heads, ROPE_THETA);
-        Self { shape, angles, device }
+        Self { shape, angles, norm_eps: NORM_EPS, tied: true, device }
+    }
+
+    /// The network of a checkpoint, for sequences of at most `longest` tokens.
+    ///
+    /// # Errors
+    /// What the checkpoint has that this network has not.
+    pub fn of(config: &ModelConfig, longest: usize, device: Device) -> Result<Self, String> {
+        let c = config;
+        let foreign = [
+            ("another architecture than Llama", c.architecture != Architecture::Llama),
+            ("biases", c.qkv_bias || c.o_bias || c.mlp_bias),
+            ("heads that do not make up the hidden size", c.heads * c.head_dim != c.hidden_size),
+            ("another activation than SiLU", c.activation != Activation::Silu),
+            ("partly rotated heads", c.rope.rotary_dim != c.head_dim),
+        ];
+        if let Some((what, _)) = foreign.iter().find(|(_, is)| *is) {
+            return Err(format!("it has {what}, which cannot be fitted"));
+        }
+        let shape = LlamaShape {
+            hidden_size: c.hidden_size,
+            intermediate_size: c.intermediate_size,
+            layers: c.layers,
+            heads: c.heads,
+            kv_heads: c.kv_heads,
+            vocab_size: c.vocab_size,
+            max_positions: c.max_positions,
+        };
+        let angles = Arc::new(RopeTable::new(&c.rope, longest).into_parts());
+        Ok(Self { shape, angles, norm_eps: c.norm_eps, tied: c.tied_embeddings, device })
+    }
+
+    /// The parameters of a checkpoint.
+    ///
+    /// # Errors
+    /// When one is missing or has another shape.
+    pub fn load(&self, checkpoint: &Checkpoint) -> Result<Vec<Parameter>, TrainError> {
+        let mut parameters = self.parameters(0);
+        for p in &mut parameters {
+            let values = checkpoint.read_all(&p.name).map_err(|error| TrainError::Data(error.to_string()))?;
+            if values.len() != p.len() {
+                let reason = format!("{} has {} values, expected {:?}", p.name, values.len(), p.shape);
+                return Err(TrainError::Checkpoint { path: checkpoint.dir().into(), reason });
+            }
+            p.value = from_values(values, &self.device);
+        }
+        Ok(parameters)
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &LlamaShape {
+        &self.shape
+    }
+
+    /// Which parameter the LM head is.
+    pub fn lm_head(&self) -> usize {
+        if self.tied { 0 } else { self.final_norm() + 1 }
+    }
+
+    fn final_norm(&self) -> usize {
+        1 + PER_LAYER * self.shape.layers
     }
 
     /// Initial parameters: normal values of deviation 0.02, smaller by `sqrt(2 layers)` where a branch ends in the
@@ -70,6 +137,10 @@ impl Llama {
             all.push(matrix(name("mlp.down_proj"), [d, ff], ends, Role::Matrix));
         }
         all.push(ones("model.norm.weight".into()));
+        if !self.tied {
+            let head = [s.vocab_size, d];
+            all.push(Parameter::normal("lm_head.weight", head, Role::Table, 0.02, draws, &self.device));
+        }
         all
     }
 
@@ -79,7 +150,8 @@ impl Llama {
         let (d, ff, kv) = (s.hidden_size, s.intermediate_size, s.kv_heads * (s.hidden_size / s.heads));
         let layer = [d, d * d, kv * d, kv * d, d * d, d, ff * d, ff * d, d * ff];
         let layers = (0..s.layers).flat_map(|_| layer);
-        std::iter::once(s.vocab_size * d).chain(layers).chain([d]).collect()
+        let head = if self.tied { None } else { Some(s.vocab_size * d) };
+        std::iter::once(s.vocab_size * d).chain(layers).chain([d]).chain(head).collect()
     }
 
     /// Hidden states after the final norm.
@@ -98,9 +170,9 @@ impl Llama {
             angles: self.angles.clone(),
             rows: packed.segments.clone().into(),
         };
-        let layers = weights[1..].chunks_exact(PER_LAYER);
+        let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
         let x = layers.fold(table.select(0, ids), |x, layer| self.layer(x, layer, &segments));
-        rms_norm_tracked(x, &weights[weights.len() - 1], NORM_EPS)
+        rms_norm_tracked(x, &weights[self.final_norm()], self.norm_eps)
     }
 
     fn layer(&self, x: Tensor<2>, w: &[Tensor<1>], segments: &Segments) -> Tensor<2> {
@@ -110,10 +182,10 @@ impl Llama {
         let linear = |x: &Tensor<2>, w: &Tensor<1>, out: usize, into: usize| {
             x.clone().matmul(w.clone().reshape([out, into]).transpose())
         };
-        let normed = rms_norm_tracked(x.clone(), &w[0], NORM_EPS);
+        let normed = rms_norm_tracked(x.clone(), &w[0], self.norm_eps);
         let (q, k, v) = (linear(&normed, &w[1], d, d), linear(&normed, &w[2], kv, d), linear(&normed, &w[3], kv, d));
         let x = x + linear(&segment_attention(segments, q, k, v), &w[4], d, d);
-        let normed = rms_norm_tracked(x.clone(), &w[5], NORM_EPS);
+        let normed = rms_norm_tracked(x.clone(), &w[5], self.norm_eps);
         let gated = silu_gate_tracked(linear(&normed, &w[6], ff, d), linear(&normed, &w[7], ff, d));
         x + linear(&gated, &w[8], d, ff)
     }

@@ -19,6 +19,7 @@ pub mod pretrain;
 mod pretrain_data;
 mod prompts;
 mod suite;
+mod sweep;
 pub mod synth;
 pub mod train;
 pub mod tree;

@@ -1,4 +1,4 @@
-//! `gorgon train`: draft heads on a frozen backbone.
+//! `gorgon train`: draft heads on a frozen backbone, or a draft model beside one.
 
 mod backbone;
 mod job;
@@ -6,7 +6,9 @@ mod job;
 use self::backbone::{Backbone, backbone_hash};
 use self::job::Job;
 use crate::args::Fit;
+use crate::commands::drafting::FITTED_MODEL;
 use crate::commands::load;
+use crate::commands::pretrain::copy_tokenizer;
 use crate::config;
 use crate::error::Failure;
 use crate::fitting::{self, Progress};
@@ -18,7 +20,7 @@ use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::heads::OnBackbone;
 use gorgon_train::trainer::fit;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The folder of the finished heads in a run folder.
@@ -74,6 +76,7 @@ pub fn execute(
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone.medusa(config)?),
         HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
+        HeadMethod::DistillSpec => launch.fit(backbone.distill_spec(config, &dir)?),
     }
 }
 
@@ -100,6 +103,7 @@ impl Launch<'_> {
         let inputs = shard::files(&config.data)?;
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
         settings.talk.say(format!("run folder {}", run.path().display()));
+        job.objective.attach(run.path());
         if config.cache_features {
             job.cache(&run, settings)?;
         }
@@ -115,7 +119,7 @@ impl Launch<'_> {
         if !outcome.finished {
             return Ok(Done::Stopped { run, step: outcome.step });
         }
-        copy_best(&run)?;
+        copy_best(&run, config)?;
         Ok(Done::Finished(run))
     }
 }
@@ -124,6 +128,7 @@ const PLOTS: &[(&str, &str, &str, &[&str])] = &[
     ("loss.svg", "Loss", "weighted nats", &["loss", "evaluation/loss"]),
     ("top1.svg", "First guesses that are right", "share", &["evaluation/top1"]),
     ("top5.svg", "Right tokens among the first five guesses", "share", &["evaluation/top5"]),
+    ("acceptance.svg", "Drafts that sampling accepts", "share", &["acceptance", "evaluation/acceptance"]),
     (
         "length.svg",
         "Acceptance length on held-out text",
@@ -138,19 +143,29 @@ fn best(run: &RunDir) -> Result<u64, Failure> {
     Ok(run.best()?.unwrap_or(last))
 }
 
-/// Copies the best heads to where they are looked for.
-fn copy_best(run: &RunDir) -> Result<(), Failure> {
-    let heads = run.path().join(HEADS);
+/// The folder of what was fitted: draft heads, or a draft model.
+fn fitted(run: &RunDir) -> PathBuf {
+    let model = run.path().join(FITTED_MODEL);
+    if model.is_dir() { model } else { run.path().join(HEADS) }
+}
+
+/// Copies the best heads, or the best draft model with its tokenizer, to where they are looked for.
+fn copy_best(run: &RunDir, config: &TrainConfig) -> Result<(), Failure> {
+    let is_model = config.method == HeadMethod::DistillSpec;
+    let heads = run.path().join(if is_model { FITTED_MODEL } else { HEADS });
     std::fs::create_dir_all(&heads).map_err(|e| Failure::run(format!("{}: {e}", heads.display())))?;
     for name in [gorgon_train::checkpoint::MODEL_FILE, "config.json"] {
         fitting::copy(&run.step(best(run)?).join(name), &heads.join(name))?;
+    }
+    if is_model {
+        copy_tokenizer(&config.distill_spec.draft, &heads)?;
     }
     Ok(())
 }
 
 /// Says how good the heads are.
 pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<(), Failure> {
-    let (best, heads) = (best(run)?, run.path().join(HEADS));
+    let (best, heads) = (best(run)?, fitted(run));
     let records = gorgon_runs::metrics::read(&run.metrics())?;
     let measured = records.iter().rev().find(|r| r["step"] == best && r.get("evaluation").is_some());
     let measured = measured.map(|record| record["evaluation"].clone()).unwrap_or_default();
@@ -162,11 +177,13 @@ pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<()
         crate::printer::document(&document.to_string());
         return Ok(());
     }
-    match measured.get("head_loss") {
-        Some(_) => print_heads(&measured, head_count),
-        None => print_layer(&measured),
+    match (measured.get("head_loss"), measured.get("acceptance")) {
+        (Some(_), _) => print_heads(&measured, head_count),
+        (None, Some(_)) => print_model(&measured),
+        (None, None) => print_layer(&measured),
     }
-    settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
+    let what = if heads.ends_with(FITTED_MODEL) { "draft model" } else { "heads" };
+    settings.talk.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
 
@@ -192,19 +209,35 @@ fn print_heads(measured: &Value, head_count: usize) {
     }
 }
 
+/// A number of an evaluation, as it is printed.
+fn number(measured: &Value, key: &str) -> String {
+    measured.get(key).and_then(Value::as_f64).map_or_else(|| "-".into(), |x| format!("{x:.3}"))
+}
+
+fn print_model(measured: &Value) {
+    let mut table = Table::new(["divergence", "acceptance", "top-1"].map(Column::number));
+    table.row(["loss", "acceptance", "top1"].map(|key| number(measured, key)));
+    crate::printer::piece(&table.to_text());
+    print_lengths(measured, "chain:4");
+}
+
 fn print_layer(measured: &Value) {
-    let number =
-        |key: &str| measured.get(key).and_then(Value::as_f64).map_or_else(|| "-".into(), |x| format!("{x:.3}"));
+    let number = |key: &str| number(measured, key);
     let columns = ["smooth L1", "cross-entropy", "top-1", "top-5"].map(Column::number);
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
     crate::printer::piece(&table.to_text());
+    print_lengths(measured, "dynamic:60,5,10");
+}
+
+/// What decoding held-out prompts gave.
+fn print_lengths(measured: &Value, tree: &str) {
     let depths = measured.get("accepted_by_depth").and_then(Value::as_array).cloned().unwrap_or_default();
     let depths: Vec<String> = depths.iter().map(|share| format!("{:.2}", share.as_f64().unwrap_or(f64::NAN))).collect();
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
         crate::printer::line(&format!(
-            "tokens per step when decoding held-out prompts with dynamic:60,5,10: {tau:.2}; steps with at least 1, 2, ... \
-             drafts accepted: {}",
+            "tokens per step when decoding held-out prompts with {tree}: {tau:.2}; steps with at least 1, 2, ... drafts \
+             accepted: {}",
             depths.join(" ")
         ));
     }

@@ -6,6 +6,7 @@ use crate::trainer::Objective;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use std::path::Path;
 
 /// Conversations, where the backbone's states at their tokens come from, and how much is decoded in an evaluation.
 pub struct Conversations {
@@ -45,6 +46,9 @@ pub trait OnBackbone: Objective {
 
     /// The conversations, to be given a cache.
     fn data_mut(&mut self) -> &mut Conversations;
+
+    /// Told of the run folder, before the first step.
+    fn attach(&mut self, _run: &Path) {}
 
     /// The positions of a conversation whose states are read; none if it has nothing to fit to.
     fn positions(&self, example: &Example) -> Vec<usize>;

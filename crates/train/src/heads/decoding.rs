@@ -57,6 +57,17 @@ impl Conversations {
         std::fs::write(&path, document.to_string()).map_err(io(&path))?;
         let heads = HeadsFolder::open(folder.path()).map_err(|error| wrong(&error))?;
         let mut drafter = load(&heads, decoder.clone()).map_err(|error| wrong(&error))?;
+        self.decode_with(drafter.as_mut(), builder)
+    }
+
+    /// The same with a drafter that is there.
+    pub(super) fn decode_with(
+        &self,
+        drafter: &mut dyn Drafter,
+        builder: &dyn TreeBuilder,
+    ) -> Result<Option<Decoded>, TrainError> {
+        let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
+        let decoder = &self.features.decoder;
         let context = decoder.config().max_positions;
         let limits = Limits { max_new_tokens: self.decoded_tokens, end_tokens: decoder.config().eos_tokens.clone() };
         let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), Taps::none());
@@ -67,7 +78,7 @@ impl Conversations {
                 continue;
             }
             let (rule, draws): (&dyn AcceptanceRule, _) = (&Greedy, &mut Seeded::new(0));
-            let mut stepper = Stepper { target: &mut target, drafter: drafter.as_mut(), builder, rule, draws };
+            let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, draws };
             let generation =
                 decode_with(&mut stepper, &row.example.ids[..prompt], &limits, &mut |_| ControlFlow::Continue(()));
             accepted.extend(generation.map_err(|error| wrong(&error))?.accepted);

@@ -47,7 +47,8 @@ impl Features {
         }
     }
 
-    fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
+    /// As [`Self::states`], of any tokens.
+    pub(super) fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);
