@@ -7,6 +7,7 @@ pub mod measure;
 pub mod probe;
 pub mod record;
 pub mod suite;
+pub mod sweep;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

@@ -240,7 +240,11 @@ pub fn plots(run: &RunDir, groups: &[(&str, &str, &str, &[&str])]) -> Result<(),
     let records = metrics::read(&run.metrics())?;
     std::fs::create_dir_all(run.plots()).map_err(|e| Failure::run(format!("{}: {e}", run.plots().display())))?;
     for (file, title, y_label, names) in groups {
-        let series = names.iter().flat_map(|name| series(&records, name)).collect();
+        let series: Vec<Series> = names.iter().flat_map(|name| series(&records, name)).collect();
+        // Not every method measures everything.
+        if series.iter().all(|series| series.points.is_empty()) {
+            continue;
+        }
         let chart =
             Chart { title: (*title).into(), x_label: "step".into(), y_label: (*y_label).into(), series, log_y: false };
         chart.write(&run.plots().join(file))?;

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_core::accept::{ChildLaw, DraftRows, Rows};
+use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
 use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
 use gorgon_model::decoder::{ModelError, PassOutput};
 
@@ -91,6 +91,19 @@ pub trait Drafter {
     /// # Errors
     /// When the drafter's own model fails.
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError>;
+
+    /// As [`Self::propose`], for drafters whose children may be draws: those come from `draws`. This is what a step asks.
+    ///
+    /// # Errors
+    /// When the drafter's own model fails.
+    fn propose_drawn(
+        &mut self,
+        root: Token,
+        builder: &dyn TreeBuilder,
+        _draws: &mut dyn Draws,
+    ) -> Result<Proposal, DraftError> {
+        self.propose(root, builder)
+    }
 }
 
 /// Plain decoding: never proposes anything.

@@ -2,6 +2,7 @@
 
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use gorgon_core::Token;
+use gorgon_core::accept::Draws;
 use gorgon_core::tree::TreeBuilder;
 
 /// What drafting may lose before it has shown anything: so many plain steps, and so many fruitless drafts.
@@ -42,6 +43,14 @@ impl FallbackDrafter {
     fn fruitless(&self) -> f64 {
         (self.cost - 1.0).max(0.0)
     }
+
+    /// Decides whether the next step is a plain one.
+    fn rests(&mut self) -> bool {
+        let loss = -self.gain;
+        let bearable = self.allowed_loss() - if self.resting { TRIAL * self.fruitless() } else { 0.0 };
+        self.resting = loss > bearable;
+        self.resting
+    }
 }
 
 impl Drafter for FallbackDrafter {
@@ -71,10 +80,16 @@ impl Drafter for FallbackDrafter {
     }
 
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let loss = -self.gain;
-        let bearable = self.allowed_loss() - if self.resting { TRIAL * self.fruitless() } else { 0.0 };
-        self.resting = loss > bearable;
-        if self.resting { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
+        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
+    }
+
+    fn propose_drawn(
+        &mut self,
+        root: Token,
+        builder: &dyn TreeBuilder,
+        draws: &mut dyn Draws,
+    ) -> Result<Proposal, DraftError> {
+        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose_drawn(root, builder, draws) }
     }
 }
 

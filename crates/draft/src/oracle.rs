@@ -2,6 +2,7 @@
 
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use gorgon_core::Token;
+use gorgon_core::accept::ChildLaw;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::TreeBuilder;
 
@@ -86,6 +87,7 @@ impl Drafter for OracleDrafter {
                 *token = self.wrong(true_token, node);
             }
         }
-        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), ..proposal })
+        // Whatever the tokens were before, they are no draws now.
+        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), law: ChildLaw::Deterministic, ..proposal })
     }
 }

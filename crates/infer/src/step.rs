@@ -38,7 +38,7 @@ impl Stepper<'_> {
     /// # Errors
     /// When the tree does not fit, the target's scores are no numbers, or the drafter fails.
     pub fn step(&mut self, root: Token, times: &mut StepTimes) -> Result<StepOutcome, DecodeError> {
-        let proposal = times.draft.measure(|| self.drafter.propose(root, self.builder))?;
+        let proposal = times.draft.measure(|| self.drafter.propose_drawn(root, self.builder, self.draws))?;
         let tree = proposal.draft.tree();
         let (output, logits) = times.verify.measure(|| {
             let output = self.target.verify(tree)?;

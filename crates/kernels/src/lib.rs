@@ -14,6 +14,7 @@ pub mod host;
 mod isa;
 pub mod lanes;
 pub mod linear_cross_entropy;
+pub mod linear_divergence;
 pub mod norm;
 mod product;
 pub mod rope;

@@ -1,8 +1,10 @@
 //! What the config files of training say.
 
+mod distill_spec;
 mod medusa_two;
 mod pretrain;
 
+pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
 
@@ -186,7 +188,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle` or `mtp`.
+    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle`, `mtp` or `distill-spec`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -240,6 +242,9 @@ pub struct TrainConfig {
     /// Multi-token-prediction modules.
     #[serde(default)]
     pub mtp: MtpConfig,
+    /// A draft model.
+    #[serde(default)]
+    pub distill_spec: DistillSpecConfig,
     /// The fitting.
     #[serde(default)]
     pub training: Training,
@@ -260,6 +265,9 @@ pub enum HeadMethod {
     Hydra,
     /// Multi-token-prediction modules on a frozen backbone.
     Mtp,
+    /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
+    #[serde(rename = "distill-spec")]
+    DistillSpec,
 }
 
 impl HeadMethod {
@@ -271,6 +279,7 @@ impl HeadMethod {
             Self::Eagle => "eagle",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
+            Self::DistillSpec => "distill-spec",
         }
     }
 
@@ -279,6 +288,8 @@ impl HeadMethod {
         match self {
             Self::Medusa | Self::MedusaTwo | Self::Hydra | Self::Mtp => RATES,
             Self::Eagle => (3e-5, 0.5),
+            // The paper's.
+            Self::DistillSpec => (3e-4, 1.0),
         }
     }
 }
@@ -334,6 +345,9 @@ impl TrainConfig {
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.hydra.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.mtp.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        if self.method == HeadMethod::DistillSpec {
+            self.distill_spec.check()?;
+        }
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();
             return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });

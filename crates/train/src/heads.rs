@@ -2,6 +2,7 @@
 
 mod conversations;
 mod decoding;
+mod distill_spec;
 mod eagle;
 mod feature_cache;
 mod feature_format;
@@ -13,6 +14,7 @@ mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
 pub use decoding::{Decoded, Load};
+pub use distill_spec::{DistillSpecFitting, Distilled};
 pub use eagle::EagleFitting;
 pub use feature_cache::{CacheRequest, FeatureCache, digest};
 pub use feature_format::FeatureFormat;

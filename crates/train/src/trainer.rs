@@ -26,6 +26,15 @@ pub trait Objective: Sync {
     /// Parameters before the first step.
     fn parameters(&self, seed: u64) -> Vec<Parameter>;
 
+    /// Told before every step, and once more of the step that a resumed run goes on with: for data that is made with the
+    /// parameters themselves.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn prepare(&self, _step: u64, _parameters: &[Parameter]) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// The micro-batches of a step: a function of its number alone.
     ///
     /// # Errors
@@ -225,6 +234,7 @@ impl<'a, O: Objective> Fit<'a, O> {
 
     /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
     fn train_step(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        self.objective.prepare(self.step, &self.parameters)?;
         let batches = self.objective.batches(self.step)?;
         let mut totals: Vec<f64> = vec![];
         for batch in &batches {

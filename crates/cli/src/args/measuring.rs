@@ -1,8 +1,8 @@
 //! Verbs that measure.
 
 use super::Draft;
+use super::accept::{Accept, SweepRange};
 use clap::{Args, Subcommand};
-use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
 use std::path::PathBuf;
 
@@ -26,9 +26,10 @@ pub struct Contest {
     /// New tokens at most.
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,
-    /// Acceptance rule, as of generate.
+    /// Acceptance rule, as of generate. With --sweep: names of rules without their α, separated by commas
+    /// (chow, diff, opt, token-v1, token-v2, token-v3, lossy, lossy-greedy, bild, bild:FB).
     #[arg(long, default_value = "auto", value_name = "R")]
-    pub accept: RuleChoice,
+    pub accept: Accept,
     /// 0 takes the likeliest token; 1 samples from the model as it is.
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
     pub temperature: f64,
@@ -50,6 +51,13 @@ pub struct Bench {
     /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine can do at most.
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["model", "prompts", "heads"])]
     pub suite: Option<Suite>,
+    /// Lossy rules at these α, beside plain and lossless decoding: share of right answers to held-out prompts of the
+    /// synthetic corpus, rejections and speed. Needs --drafter model:DIR; --limit counts prompts.
+    #[arg(long, value_name = "alpha=A1,A2,…", conflicts_with_all = ["suite", "prompts", "heads", "python"])]
+    pub sweep: Option<SweepRange>,
+    /// With --sweep: draw quality against rejections and against speed into this folder.
+    #[arg(long, value_name = "DIR", requires = "sweep")]
+    pub plots: Option<PathBuf>,
     /// With --suite: also 1.1B parameters.
     #[arg(long, requires = "suite")]
     pub large: bool,

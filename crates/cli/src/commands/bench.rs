@@ -19,6 +19,9 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.suite.is_some() {
         return super::suite::run(args, settings);
     }
+    if let Some(range) = &args.sweep {
+        return super::sweep::run(args, range, settings);
+    }
     let measured = execute_beside(&args.contest, args.rounds as usize, args.python.as_deref(), settings)?;
     store(args, &measured.document, settings)?;
     match settings.json {
@@ -82,7 +85,7 @@ fn execute_beside(
     let mut setup = Setup::new(args, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
-        return Err(Failure::input(message).hint("name heads with --heads and a tree with --tree"));
+        return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
     }
     let start = |python: &Path| {
         let (python, script) = super::suite::peer(python)?;

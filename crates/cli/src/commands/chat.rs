@@ -26,6 +26,7 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
     let choice = args.accept.resolve(&transform);
     let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
     let dir = load::folder(&args.model, settings)?;
+    let drafting = drafting.for_text_of(&dir, choice, transform)?;
     let (config, renderer) = (ModelConfig::read(&dir)?, Renderer::load(&dir)?);
     if !renderer.has_template() {
         let message = format!("{}: the model has no chat template", dir.display());

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use gorgon_bench::measure::{self, BenchPrompt};
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
+use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
 use gorgon_infer::{Limits, decode};
@@ -41,12 +41,13 @@ impl Setup {
             return Err(Failure::input("--model and --prompts are needed").hint("or, for bench, --suite cpu"));
         };
         let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
-        let choice: RuleChoice = args.accept.resolve(&transform);
+        let choice = args.accept.rule()?.resolve(&transform);
         let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
         if matches!(args.draft.drafter, DrafterChoice::Oracle(_)) && args.temperature > 0.0 {
             return Err(Failure::input("the oracle knows greedy text only: use temperature 0"));
         }
         let dir = load::folder(&args.model, settings)?;
+        let drafting = drafting.for_text_of(&dir, choice, transform)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?;
         let new_tokens = args.max_new_tokens as usize;

@@ -1,13 +1,12 @@
 //! `gorgon demo`: from prompts to measured, verified, faster decoding, without a download.
 
-use crate::args::{Contest, Demo, Draft};
+use crate::args::{Accept, Contest, Demo, Draft};
 use crate::commands::drafting::DrafterChoice;
 use crate::commands::{bench, distill, train, tree, verify};
 use crate::config;
 use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::config::{DistillConfig, Synthetic};
 use gorgon_data::synth::{self, Split};
@@ -114,7 +113,7 @@ fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) ->
         turns: 1,
         limit: HELD_OUT as u32,
         max_new_tokens: 128,
-        accept: RuleChoice::Auto,
+        accept: Accept::Auto,
         temperature: 0.0,
         top_p: None,
         top_k: None,

@@ -3,6 +3,8 @@
 use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
@@ -14,13 +16,20 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_draft::ngram::{self, NgramDrafter};
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
+use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Drafts of prompt lookup, if no tree is named.
 const NGRAM_CHAIN: usize = 8;
+/// Drafts of a draft model, if no tree is named.
+const MODEL_CHAIN: usize = 4;
+/// Where a training leaves a draft model in its run folder.
+pub const FITTED_MODEL: &str = "model";
 
 /// The tree stored with heads.
 pub const TREE_FILE: &str = "tree.json";
@@ -45,6 +54,8 @@ pub enum DrafterChoice {
     Mtp,
     /// Prompt lookup: what followed the last tokens before, compared up to this many.
     Ngram(usize),
+    /// A separate draft model in this folder.
+    Model(PathBuf),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
     Oracle(Vec<f64>),
 }
@@ -62,8 +73,8 @@ impl FromStr for DrafterChoice {
                 "hydra" => Ok(Self::Hydra),
                 "mtp" => Ok(Self::Mtp),
                 other => Err(format!(
-                    "no drafter is called {other:?}: expected auto, none, medusa, hydra, eagle, \
-                     mtp, ngram:N or oracle:R1,R2,…"
+                    "no drafter is called {other:?}: expected auto, none, medusa, hydra, eagle, mtp, model:DIR, ngram:N or \
+                     oracle:R1,R2,…"
                 )),
             },
             Some(("oracle", rates)) => {
@@ -73,6 +84,8 @@ impl FromStr for DrafterChoice {
                 };
                 rates.split(',').map(rate).collect::<Result<_, _>>().map(Self::Oracle)
             }
+            Some(("model", "")) => Err("model:DIR names a folder with a draft model".into()),
+            Some(("model", dir)) => Ok(Self::Model(dir.into())),
             Some(("ngram", n)) => match n.trim().parse() {
                 Ok(n) if (1..=ngram::LONGEST).contains(&n) => Ok(Self::Ngram(n)),
                 _ => Err(format!("{n:?} is no length from 1 to {}", ngram::LONGEST)),
@@ -98,6 +111,8 @@ pub struct Drafting {
     pub builder: Box<dyn TreeBuilder>,
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
+    /// How a draft model drafts, which depends on the acceptance rule.
+    law: DraftLaw,
 }
 
 impl Drafting {
@@ -113,6 +128,7 @@ impl Drafting {
             (named, None) if named.needs_heads() => {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
+            (DrafterChoice::Model(dir), _) => DrafterChoice::Model(small_model(dir)?),
             (named, _) => named.clone(),
         };
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
@@ -122,18 +138,42 @@ impl Drafting {
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
-        Ok(Self { choice, heads, tree_name, builder, cost })
+        Ok(Self { choice, heads, tree_name, builder, cost, law: DraftLaw::LIKELIEST })
     }
 
-    /// Opens heads with the tree that their kind is decoded with before one is measured: what evaluations take.
+    /// The same for text of the model in a folder that is accepted by a rule: a draft model has to have its tokens, and
+    /// drafts as the rule expects it.
+    ///
+    /// # Errors
+    /// When the draft model has other tokens.
+    pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+        if let DrafterChoice::Model(draft) = &self.choice {
+            SmallModel::check_vocabulary(draft, target)?;
+        }
+        Ok(Self { law: DraftLaw::of(rule, transform), ..self })
+    }
+
+    /// The draft model, if that is what drafts, on the target's device.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub fn small_model(&self, decoder: &Decoder) -> Result<Option<SmallModel>, Failure> {
+        let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
+        Ok(Some(SmallModel::load(dir, decoder)?))
+    }
+
+    /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what evaluations take.
     ///
     /// # Errors
     /// When they are missing or wrong.
     pub fn unmeasured(heads: &Path) -> Result<Self, Failure> {
+        if heads.ends_with(FITTED_MODEL) {
+            return Self::resolve(None, &DrafterChoice::Model(heads.into()), None);
+        }
         let heads = HeadsFolder::open(heads)?;
         let choice = held(&heads)?;
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None })
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftLaw::LIKELIEST })
     }
 
     /// The drafter's name.
@@ -146,6 +186,7 @@ impl Drafting {
             DrafterChoice::Hydra => "hydra".into(),
             DrafterChoice::Mtp => "mtp".into(),
             DrafterChoice::Ngram(n) => format!("ngram:{n}"),
+            DrafterChoice::Model(dir) => format!("model:{}", dir.display()),
             DrafterChoice::Oracle(rates) => {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
                 format!("oracle:{}", rates.join(","))
@@ -165,6 +206,9 @@ impl Drafting {
     pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
         if let DrafterChoice::Ngram(n) = self.choice {
             return Ok(Loaded::Other(Box::new(NgramDrafter::new(n))));
+        }
+        if let Some(model) = self.small_model(decoder)? {
+            return Ok(Loaded::Other(Box::new(SmallModelDrafter::new(model, self.law))));
         }
         let Some(folder) = self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) else {
             return Ok(Loaded::Other(Box::new(gorgon_draft::drafter::NoDrafter)));
@@ -220,6 +264,19 @@ fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>)
     })
 }
 
+/// The folder of a draft model: the one that is named, or what a training left in it.
+fn small_model(dir: &Path) -> Result<PathBuf, Failure> {
+    let finished = dir.join(FITTED_MODEL);
+    let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
+    if !dir.is_dir() {
+        let message = format!("--drafter model:{}: there is no such folder", dir.display());
+        return Err(Failure::input(message).hint("gorgon pretrain -c configs/draft-tiny.toml makes a draft model"));
+    }
+    ModelConfig::read(&dir)?;
+    Checkpoint::open(&dir)?;
+    Ok(dir)
+}
+
 /// A drafter that is ready.
 pub enum Loaded {
     /// One that has to be told the truth first.
@@ -249,9 +306,14 @@ fn builder(
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
-    if let (None, DrafterChoice::Ngram(_)) = (tree, choice) {
-        let chain = ChainTree::new(NGRAM_CHAIN).map_err(Failure::input)?;
-        return Ok((format!("chain:{NGRAM_CHAIN}"), Box::new(chain)));
+    let drafts = match choice {
+        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
+        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
+        _ => None,
+    };
+    if let (None, Some(drafts)) = (tree, drafts) {
+        let chain = ChainTree::new(drafts).map_err(Failure::input)?;
+        return Ok((format!("chain:{drafts}"), Box::new(chain)));
     }
     let Some(tree) = tree else {
         return match stored {

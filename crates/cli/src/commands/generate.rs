@@ -30,6 +30,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     // Everything that can be wrong with the input is looked at before the weights are read.
     let request = Request::prepare(args, settings)?;
     let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
+    let drafting = drafting.for_text_of(&request.dir, rule, transform)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;

@@ -21,6 +21,7 @@ pub mod pretrain;
 mod pretrain_data;
 mod prompts;
 mod suite;
+mod sweep;
 pub mod synth;
 pub mod train;
 pub mod tree;

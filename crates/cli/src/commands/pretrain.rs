@@ -60,8 +60,16 @@ fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Pa
     let ids = Text::load(tokenizer)?.special_ids();
     let tokens = [ids.bos.unwrap_or(0), ids.eos.unwrap_or(1)];
     pretrain::write_model(out, objective.shape(), parameters, tokens).map_err(fitting::failure)?;
+    copy_tokenizer(tokenizer, out)
+}
+
+/// Copies the files of a tokenizer from one model's folder to another's.
+///
+/// # Errors
+/// When one cannot be read or written.
+pub fn copy_tokenizer(from: &Path, out: &Path) -> Result<(), Failure> {
     for name in TOKENIZER_FILES {
-        let from = tokenizer.join(name);
+        let from = from.join(name);
         if from.is_file() {
             fitting::copy(&from, &out.join(name))?;
         }

@@ -1,4 +1,4 @@
-//! `gorgon train`: draft heads on a frozen backbone.
+//! `gorgon train`: draft heads on a frozen backbone, or a draft model beside one.
 
 mod backbone;
 mod features;
@@ -8,7 +8,9 @@ mod parity;
 use self::backbone::{Backbone, backbone_hash};
 use self::job::Job;
 use crate::args::{Features, Fit};
+use crate::commands::drafting::FITTED_MODEL;
 use crate::commands::load;
+use crate::commands::pretrain::copy_tokenizer;
 use crate::config;
 use crate::error::Failure;
 use crate::fitting::{self, Progress};
@@ -125,6 +127,7 @@ fn launch(
             let shape = MtpShape { config: config.mtp, layer: LayerShape::of(model), first_layer: model.layers };
             MtpHeads::new(shape, longest, chunk_rows)
         })?),
+        HeadMethod::DistillSpec => launch.fit(backbone.distill_spec(config, &dir)?),
     }
 }
 
@@ -164,6 +167,7 @@ impl Launch<'_> {
         }
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
         settings.talk.say(format!("run folder {}", run.path().display()));
+        job.objective.attach(run.path());
         let stop = fitting::stop_flag()?;
         let progress = Progress::new(&run, &job.fit, settings);
         let outcome = fit(&job.objective, &run, &job.fit, &stop, &mut |report| progress.show(&report));
@@ -177,7 +181,10 @@ impl Launch<'_> {
             return Ok(Done::Stopped { run, step: outcome.step });
         }
         job.objective.publish(&run.step(best(&run)?), run.path()).map_err(fitting::failure)?;
-        parity::check(&job.objective, &run, best(&run)?, &run.path().join(HEADS), settings)?;
+        if config.method == HeadMethod::DistillSpec {
+            copy_tokenizer(&config.distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+        }
+        parity::check(&job.objective, &run, best(&run)?, &fitted(&run), settings)?;
         Ok(Done::Finished(run))
     }
 }
@@ -213,6 +220,7 @@ const PLOTS: &[(&str, &str, &str, &[&str])] = &[
     ("loss.svg", "Loss", "weighted nats", &["loss", "evaluation/loss"]),
     ("top1.svg", "First guesses that are right", "share", &["evaluation/top1"]),
     ("top5.svg", "Right tokens among the first five guesses", "share", &["evaluation/top5"]),
+    ("acceptance.svg", "Drafts that sampling accepts", "share", &["acceptance", "evaluation/acceptance"]),
     (
         "length.svg",
         "Acceptance length on held-out text",
@@ -227,9 +235,15 @@ fn best(run: &RunDir) -> Result<u64, Failure> {
     Ok(run.best()?.unwrap_or(last))
 }
 
+/// The folder of what was fitted: draft heads, or a draft model.
+fn fitted(run: &RunDir) -> PathBuf {
+    let model = run.path().join(FITTED_MODEL);
+    if model.is_dir() { model } else { run.path().join(HEADS) }
+}
+
 /// Says how good the heads are.
 pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
-    let (best, heads) = (best(run)?, run.path().join(HEADS));
+    let (best, heads) = (best(run)?, fitted(run));
     let records = gorgon_runs::metrics::read(&run.metrics())?;
     let measured = records.iter().rev().find(|r| r["step"] == best && r.get("evaluation").is_some());
     let measured = measured.map(|record| record["evaluation"].clone()).unwrap_or_default();
@@ -241,12 +255,14 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         crate::printer::document(&document.to_string());
         return Ok(());
     }
-    match measured.get("head_loss") {
-        Some(losses) => print_heads(&measured, losses.as_array().map_or(0, Vec::len)),
-        None => print_layer(&measured),
+    match (measured.get("head_loss"), measured.get("acceptance")) {
+        (Some(losses), _) => print_heads(&measured, losses.as_array().map_or(0, Vec::len)),
+        (None, Some(_)) => print_model(&measured),
+        (None, None) => print_layer(&measured),
     }
     print_language(&measured);
-    settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
+    let what = if heads.ends_with(FITTED_MODEL) { "draft model" } else { "heads" };
+    settings.talk.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
 
@@ -291,19 +307,35 @@ fn print_language(measured: &Value) {
     }
 }
 
+/// A number of an evaluation, as it is printed.
+fn number(measured: &Value, key: &str) -> String {
+    measured.get(key).and_then(Value::as_f64).map_or_else(|| "-".into(), |x| format!("{x:.3}"))
+}
+
+fn print_model(measured: &Value) {
+    let mut table = Table::new(["divergence", "acceptance", "top-1"].map(Column::number));
+    table.row(["loss", "acceptance", "top1"].map(|key| number(measured, key)));
+    crate::printer::piece(&table.to_text());
+    print_lengths(measured, "chain:4");
+}
+
 fn print_layer(measured: &Value) {
-    let number =
-        |key: &str| measured.get(key).and_then(Value::as_f64).map_or_else(|| "-".into(), |x| format!("{x:.3}"));
+    let number = |key: &str| number(measured, key);
     let columns = ["smooth L1", "cross-entropy", "top-1", "top-5"].map(Column::number);
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
     crate::printer::piece(&table.to_text());
+    print_lengths(measured, "dynamic:60,5,10");
+}
+
+/// What decoding held-out prompts gave.
+fn print_lengths(measured: &Value, tree: &str) {
     let depths = measured.get("accepted_by_depth").and_then(Value::as_array).cloned().unwrap_or_default();
     let depths: Vec<String> = depths.iter().map(|share| format!("{:.2}", share.as_f64().unwrap_or(f64::NAN))).collect();
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
         crate::printer::line(&format!(
-            "tokens per step when decoding held-out prompts with dynamic:60,5,10: {tau:.2}; steps with at least 1, 2, ... \
-             drafts accepted: {}",
+            "tokens per step when decoding held-out prompts with {tree}: {tau:.2}; steps with at least 1, 2, ... drafts \
+             accepted: {}",
             depths.join(" ")
         ));
     }

@@ -61,6 +61,12 @@ pub trait TreeBuilder {
     /// The greatest depth a node can have: the most drafts that one step can accept.
     fn max_depth(&self) -> usize;
 
+    /// Whether the children of a node are its first candidates, in their order and with none left out between them. Only
+    /// then are candidates that were drawn still draws when they are children; otherwise candidates have to be a list.
+    fn takes_in_order(&self) -> bool {
+        false
+    }
+
     /// Builds one tree on `root`, the last emitted token.
     ///
     /// # Errors

@@ -41,6 +41,10 @@ impl TreeBuilder for ChainTree {
         self.drafts
     }
 
+    fn takes_in_order(&self) -> bool {
+        true
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut chain = DraftTree::root(root);
         for last in 0..self.drafts {

@@ -46,6 +46,13 @@ impl TreeBuilder for FixedTree {
         self.shape.max_depth()
     }
 
+    /// True unless the shape skips a rank somewhere.
+    fn takes_in_order(&self) -> bool {
+        let mut children = vec![0; self.shape.len()];
+        self.shape.parents()[1..].iter().for_each(|&parent| children[parent] += 1);
+        children == self.widths
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut drafted = DraftTree::root(root);
         // Where a node of the shape went; `None` if the drafter had no candidate for it.

@@ -2,6 +2,7 @@
 
 use super::model::EagleModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::in_flight::InFlight;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
@@ -10,7 +11,6 @@ use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use std::collections::BTreeMap;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -131,7 +131,7 @@ impl Drafter for EagleDrafter {
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let level = Level { nodes: vec![0], guessed };
-        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: BTreeMap::new() };
+        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: InFlight::default() };
         let draft = builder.build(root, &mut levels);
         self.cache.roll_back();
         // Children are the likeliest tokens, not draws: rules treat them as a list.
@@ -151,8 +151,8 @@ struct Levels<'a> {
     model: &'a EagleModel,
     cache: &'a mut KvCache,
     level: Level,
-    /// Rows in flight by node; the root's pair is committed.
-    rows: BTreeMap<usize, usize>,
+    /// Rows in flight; the root's pair is committed.
+    rows: InFlight,
 }
 
 impl Levels<'_> {
@@ -161,12 +161,7 @@ impl Levels<'_> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
         let parents: Option<Vec<usize>> = nodes.iter().map(parent).collect();
         let parents = parents.ok_or("a tree is drafted level by level")?;
-        let first = self.rows.len();
-        self.rows.extend(nodes.iter().enumerate().map(|(i, &node)| (node, first + i)));
-        let row = |node: &usize| self.rows.get(node).copied();
-        let paths: Vec<Vec<usize>> =
-            nodes.iter().map(|&node| tree.path(node)[1..].iter().filter_map(row).collect()).collect();
-        let visible = Visible::after(first, paths.iter().map(Vec::as_slice));
+        let visible = self.rows.add(tree, nodes);
         let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let features = select(&self.level.guessed, &parents);
         let guessed = self.model.forward(&tokens, features, &visible, self.cache)?;

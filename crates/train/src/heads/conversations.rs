@@ -52,6 +52,17 @@ impl Conversations {
     }
 }
 
+/// Copies the parameters of a checkpoint and their config to where they are looked for.
+pub(super) fn copy_fitted(checkpoint: &Path, folder: &Path) -> Result<(), TrainError> {
+    std::fs::create_dir_all(folder).map_err(io(folder))?;
+    for name in [crate::checkpoint::MODEL_FILE, "config.json"] {
+        let bytes = std::fs::read(checkpoint.join(name)).map_err(io(&checkpoint.join(name)))?;
+        let path = folder.join(name);
+        gorgon_runs::atomic::write(&path, |file| file.write_all(&bytes)).map_err(io(&path))?;
+    }
+    Ok(())
+}
+
 /// An objective over a frozen backbone's states.
 pub trait OnBackbone: Objective {
     /// The conversations.
@@ -59,6 +70,9 @@ pub trait OnBackbone: Objective {
 
     /// The conversations, to be given a cache.
     fn data_mut(&mut self) -> &mut Conversations;
+
+    /// Told of the run folder, before the first step.
+    fn attach(&mut self, _run: &Path) {}
 
     /// The positions of a conversation whose states are read; none if it has nothing to fit to.
     fn positions(&self, example: &Example) -> Vec<usize>;
@@ -74,14 +88,7 @@ pub trait OnBackbone: Objective {
     /// # Errors
     /// When a file cannot be read or written.
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
-        let heads = run.join("heads");
-        std::fs::create_dir_all(&heads).map_err(io(&heads))?;
-        for name in [crate::checkpoint::MODEL_FILE, "config.json"] {
-            let bytes = std::fs::read(checkpoint.join(name)).map_err(io(&checkpoint.join(name)))?;
-            let path = heads.join(name);
-            gorgon_runs::atomic::write(&path, |file| file.write_all(&bytes)).map_err(io(&path))?;
-        }
-        Ok(())
+        copy_fitted(checkpoint, &run.join("heads"))
     }
 
     /// The held-out conversations over the model that the finished run is to be decoded with; `None` if that is the backbone.

@@ -48,6 +48,7 @@ impl Features {
         self.decoder.config().hidden_size
     }
 
+    /// As [`Self::states`], of any tokens.
     pub(super) fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);

@@ -1,13 +1,12 @@
 //! Measuring what was fitted.
 
 use super::config::{CompareConfig, Method};
-use crate::args::{Contest, Draft};
-use crate::commands::drafting::DrafterChoice;
+use crate::args::{Accept, Contest, Draft};
+use crate::commands::drafting::{DrafterChoice, FITTED_MODEL};
 use crate::commands::{bench, tree};
 use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
-use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
@@ -49,9 +48,10 @@ impl Fitted {
             number("tau").or_else(|| number("loss").map(|loss| -loss))
         };
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
-        let heads = run.join("heads");
-        let weights = open_weights(&heads)?
-            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", heads.display())))?;
+        let model = run.join(FITTED_MODEL);
+        let folder = if model.is_dir() { model } else { run.join("heads") };
+        let weights = open_weights(&folder)?
+            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
         let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
         let text = std::fs::read_to_string(seconds).unwrap_or_default();
         let took: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -178,7 +178,7 @@ impl<'a> Measuring<'a> {
             turns: 1,
             limit: self.config.bench_prompts.max(self.config.calibration_prompts),
             max_new_tokens: self.config.max_new_tokens,
-            accept: RuleChoice::Auto,
+            accept: Accept::Auto,
             temperature: 0.0,
             top_p: None,
             top_k: None,
@@ -213,8 +213,7 @@ pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<Pat
     Ok(match method.drafter.as_deref() {
         None => (DrafterChoice::Auto, Some(run.into())),
         Some(name) if name.contains("{run}") => {
-            let folder = run.join("heads");
-            (name.replace("{run}", &folder.to_string_lossy()).parse().map_err(wrong)?, None)
+            (name.replace("{run}", &run.to_string_lossy()).parse().map_err(wrong)?, None)
         }
         Some(name) if method.config.is_some() => (name.parse().map_err(wrong)?, Some(run.into())),
         Some(name) => (name.parse().map_err(wrong)?, None),

@@ -11,13 +11,18 @@ use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
 use gorgon_draft::eagle::{EagleNetwork, EagleShape};
 use gorgon_draft::medusa::Heads;
+use gorgon_draft::small_model::SmallModel;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{self, Conversations, EagleFitting, Features, HeadFitting, HeadStack, MedusaTwoFitting};
+use gorgon_train::heads::{
+    self, Conversations, DistillSpecFitting, Distilled, EagleFitting, Features, HeadFitting, HeadStack,
+    MedusaTwoFitting,
+};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
@@ -108,6 +113,52 @@ impl Backbone {
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
         Job::new(objective, config)
     }
+}
+
+impl Backbone {
+    /// A draft model for it. `dir` is the backbone's folder.
+    ///
+    /// # Errors
+    /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training are wrong.
+    pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let draft = &config.distill_spec.draft;
+        let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
+        let small = ModelConfig::read(draft)?;
+        SmallModel::check_vocabulary(draft, dir)?;
+        if small.vocab_size != model.vocab_size {
+            let (theirs, ours) = (small.vocab_size, model.vocab_size);
+            return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
+        }
+        if longest > small.max_positions {
+            let hint = format!("set training.max_tokens to {} at most", small.max_positions);
+            return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
+        }
+        let device = data.features.decoder.compute().device();
+        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
+        let draft_checkpoint = Checkpoint::open(draft)?;
+        draft_checkpoint.check(&small)?;
+        let start = llama.load(&draft_checkpoint).map_err(fitting::failure)?;
+        let document = document(draft)?;
+        let (distill_spec, chunk_rows, seed) = (config.distill_spec.clone(), config.chunk_rows.max(1), config.seed);
+        let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, data };
+        Job::new(DistillSpecFitting::new(llama, start, document, with), config)
+    }
+}
+
+/// A model's `config.json`, for weights in f32.
+fn document(dir: &Path) -> Result<Value, Failure> {
+    let path = dir.join("config.json");
+    let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let bytes = gorgon_model::file::read(&path, 16 << 20).map_err(|error| wrong(&error))?;
+    let mut document: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+    for key in ["torch_dtype", "dtype"] {
+        if let Some(dtype) = document.get_mut(key) {
+            *dtype = "float32".into();
+        }
+    }
+    Ok(document)
 }
 
 /// The conversations to fit to and to measure on, and the hash of the backbone's files.

@@ -1,0 +1,128 @@
+//! Lossy rules but for their α.
+
+use gorgon_core::accept::{ChoiceError, Deferral, RuleChoice};
+use gorgon_core::dist::Transform;
+use std::fmt;
+use std::str::FromStr;
+
+/// A lossy acceptance rule whose α is open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Family {
+    /// A speculative cascade.
+    Cascade(Deferral),
+    /// Lossy speculative sampling with β = 1.
+    Lossy,
+    /// Leviathan's lossy greedy decoding: [`Self::Lossy`] at temperature 0, whatever the temperature of the others.
+    LossyGreedy,
+    /// BiLD: drafting stops where `max q` falls below the fallback threshold, and the target rolls back where
+    /// `p(x) < 1 − α`, which is `α_RB = −ln(1 − α)`.
+    Bild {
+        /// `α_FB`; 0 if not given.
+        fallback: f64,
+    },
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Cascade(Deferral::Chow),
+        Self::Cascade(Deferral::Diff),
+        Self::Cascade(Deferral::Opt),
+        Self::Cascade(Deferral::TokenV1),
+        Self::Cascade(Deferral::TokenV2),
+        Self::Cascade(Deferral::TokenV3),
+        Self::Lossy,
+        Self::LossyGreedy,
+        Self::Bild { fallback: 0.0 },
+    ];
+
+    /// Its name, as in a list of rules.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cascade(Deferral::Chow) => "chow",
+            Self::Cascade(Deferral::Diff) => "diff",
+            Self::Cascade(Deferral::Opt) => "opt",
+            Self::Cascade(Deferral::TokenV1) => "token-v1",
+            Self::Cascade(Deferral::TokenV2) => "token-v2",
+            Self::Cascade(Deferral::TokenV3) => "token-v3",
+            Self::Lossy => "lossy",
+            Self::LossyGreedy => "lossy-greedy",
+            Self::Bild { .. } => "bild",
+        }
+    }
+
+    /// The rule with an α.
+    ///
+    /// # Errors
+    /// When the α is out of the rule's range.
+    pub fn rule(self, alpha: f64) -> Result<RuleChoice, ChoiceError> {
+        match self {
+            Self::Cascade(_) => format!("{}:{alpha}", self.name()).parse(),
+            Self::Lossy | Self::LossyGreedy => format!("lossy:{alpha}").parse(),
+            // `-ln 1` is a negative zero.
+            Self::Bild { fallback } => format!("bild:{fallback},{}", (1.0 - alpha).ln().abs()).parse(),
+        }
+    }
+
+    /// What it is decoded with where the others have `transform`.
+    pub fn transform(self, transform: Transform) -> Transform {
+        match self {
+            Self::LossyGreedy => Transform::GREEDY,
+            _ => transform,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bild { fallback } if *fallback > 0.0 => write!(f, "bild:{fallback}"),
+            family => f.write_str(family.name()),
+        }
+    }
+}
+
+impl FromStr for Family {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|family| family.name() == text);
+        let unknown = || {
+            let known: Vec<&str> = Self::ALL.map(Self::name).to_vec();
+            format!("no rule is swept as {text:?}: expected {} or bild:FB", known.join(", "))
+        };
+        match (named, text.strip_prefix("bild:")) {
+            (Some(family), _) => Ok(family),
+            (None, Some(fallback)) => match fallback.parse::<f64>() {
+                Ok(fallback) if (0.0..=1.0).contains(&fallback) => Ok(Self::Bild { fallback }),
+                _ => Err(format!("{text:?}: the fallback threshold is between 0 and 1")),
+            },
+            (None, None) => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_rules_have_their_alpha() {
+        for family in Family::ALL.into_iter().chain([Family::Bild { fallback: 0.25 }]) {
+            assert_eq!(family.to_string().parse(), Ok(family));
+            let transform = Transform::new(1.0, None, None).unwrap();
+            let rule = family.rule(0.2).unwrap().rule(family.transform(transform));
+            assert!(!rule.is_lossless(), "{family}");
+        }
+        let bild = Family::Bild { fallback: 0.25 };
+        let expected = RuleChoice::Bild { fallback: 0.25, rollback: 2.0_f64.ln() };
+        assert_eq!(bild.rule(0.5), Ok(expected));
+        assert!(bild.rule(0.0).is_ok());
+        for (family, alpha) in [(Family::Lossy, 1.0), (Family::Cascade(Deferral::Diff), 1.5), (bild, 1.0)] {
+            assert!(family.rule(alpha).is_err(), "{family} {alpha}");
+        }
+        for wrong in ["greedy", "bild:2", "chow:0.1", ""] {
+            assert!(wrong.parse::<Family>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A draft model as a drafter.
+
+use super::law::DraftLaw;
+use super::model::SmallModel;
+use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::in_flight::InFlight;
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_core::accept::{ChildLaw, Draws};
+use gorgon_core::dist::Row;
+use gorgon_core::tree::{Candidate, CandidateSource, DraftTree, SourceError, TokenTree, TreeBuilder};
+use gorgon_kernels::top_rows::top_rows;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::ModelError;
+use gorgon_model::taps::Taps;
+use std::collections::BTreeMap;
+
+/// Tokens per forward pass: bounds the memory of a long prompt.
+const CHUNK: usize = 256;
+/// Tokens that a new cache has room for.
+const ROOM: usize = 512;
+/// Unread tokens that are read at once. Fewer are read with the next root, in the same pass.
+const PATIENCE: usize = 32;
+
+/// Drafts with a model of its own, level by level.
+///
+/// The cache holds emitted tokens only: committed ones, and the root of the last proposal, which is committed next. Rows of
+/// drafts stay in flight while one tree is drafted and are dropped after it. Where the text leaves the draft model's context
+/// or vocabulary, nothing is drafted.
+#[derive(Debug)]
+pub struct SmallModelDrafter {
+    model: SmallModel,
+    law: DraftLaw,
+    cache: KvCache,
+    /// Committed tokens that are not in the cache yet.
+    unread: Vec<Token>,
+    /// The root of the last proposal, which is the last token in the cache, and the logits after it.
+    rooted: Option<(Token, Vec<f32>)>,
+    /// Whether the text holds a token that the model does not have.
+    lost: bool,
+}
+
+impl SmallModelDrafter {
+    /// A drafter with this model.
+    pub fn new(model: SmallModel, law: DraftLaw) -> Self {
+        let cache = model.new_cache(ROOM.min(model.decoder().config().max_positions));
+        Self { model, law, cache, unread: vec![], rooted: None, lost: false }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &SmallModel {
+        &self.model
+    }
+
+    /// Tokens in the cache.
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Reads all unread tokens; the state after the last of them, if there were any.
+    fn read(&mut self) -> Result<Option<Tensor<3>>, ModelError> {
+        let (decoder, mut last) = (self.model.decoder(), None);
+        for chunk in std::mem::take(&mut self.unread).chunks(CHUNK) {
+            self.cache.make_room(chunk.len(), decoder.config());
+            self.cache.reserve(chunk.len())?;
+            let visible = Visible::Causal { rows: chunk.len() };
+            let output = decoder.forward(chunk, &visible, &mut self.cache, &Taps::none())?;
+            self.cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+            last = Some(output.hidden.narrow(1, chunk.len() - 1, 1));
+        }
+        Ok(last)
+    }
+
+    /// Whether the model can read on after `more` tokens.
+    fn has_room(&self, more: usize) -> bool {
+        self.cache.len() + self.unread.len() + more <= self.model.decoder().config().max_positions
+    }
+
+    /// The logits after `root`, to which the cache is brought up. `None` where the model cannot follow.
+    fn catch_up(&mut self, root: Token) -> Result<Option<Vec<f32>>, ModelError> {
+        match self.rooted.take() {
+            Some((known, logits)) if known == root => {
+                self.rooted = Some((known, logits.clone()));
+                return Ok(Some(logits));
+            }
+            Some(_) => self.cache.truncate(self.cache.len() - 1),
+            None => {}
+        }
+        let is_known = (root as usize) < self.model.decoder().config().vocab_size;
+        if self.lost || !is_known || !self.has_room(1) {
+            return Ok(None);
+        }
+        self.unread.push(root);
+        let Some(hidden) = self.read()? else { return Ok(None) };
+        let logits = self.model.logits(&hidden);
+        self.rooted = Some((root, logits.clone()));
+        Ok(Some(logits))
+    }
+
+    fn draft(
+        &mut self,
+        root: Token,
+        builder: &dyn TreeBuilder,
+        draws: Option<&mut dyn Draws>,
+    ) -> Result<Proposal, DraftError> {
+        if builder.max_depth() == 0 {
+            return Ok(Proposal::root(root));
+        }
+        let Some(logits) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
+        let (rows, stop) = (self.law.rows, self.law.stop);
+        // A tree that keeps the best of what it is offered keeps no draws.
+        let law = if builder.takes_in_order() && draws.is_some() { self.law.children } else { ChildLaw::Deterministic };
+        let children = match (law, draws) {
+            (ChildLaw::Deterministic, _) | (_, None) => Children::Likeliest { stop },
+            (law, Some(draws)) => Children::Drawn { law, transform: self.law.transform, draws },
+        };
+        let known = BTreeMap::from([(0, logits)]);
+        let (model, cache) = (&self.model, &mut self.cache);
+        let mut levels = Levels { model, cache, children, in_flight: InFlight::default(), known, keep: rows };
+        let draft = builder.build(root, &mut levels);
+        let known = levels.known;
+        self.cache.roll_back();
+        let draft = draft?;
+        let rows = rows.then(|| arranged(&draft, &known, self.model.vocab_size()));
+        Ok(Proposal { draft, rows, law })
+    }
+}
+
+impl Drafter for SmallModelDrafter {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn reset(&mut self) {
+        self.cache.truncate(0);
+        self.unread.clear();
+        self.rooted = None;
+        self.lost = false;
+    }
+
+    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+        let mut tokens = committed.tokens;
+        match (self.rooted.take(), tokens.first()) {
+            (Some((root, _)), Some(first)) if root == *first => tokens = &tokens[1..],
+            (Some(_), _) => self.cache.truncate(self.cache.len() - 1),
+            (None, _) => {}
+        }
+        self.unread.extend_from_slice(tokens);
+        self.lost |= self.model.decoder().check_tokens(tokens).is_err();
+        if self.unread.len() >= PATIENCE && !self.lost && self.has_room(0) {
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        self.draft(root, builder, None)
+    }
+
+    fn propose_drawn(
+        &mut self,
+        root: Token,
+        builder: &dyn TreeBuilder,
+        draws: &mut dyn Draws,
+    ) -> Result<Proposal, DraftError> {
+        self.draft(root, builder, Some(draws))
+    }
+}
+
+/// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about, which have
+/// no children, are zeros.
+fn arranged(draft: &DraftTree, known: &BTreeMap<usize, Vec<f32>>, vocab: usize) -> Vec<f32> {
+    let mut rows = vec![0.0; draft.tree().len() * vocab];
+    for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {
+        if let Some(logits) = known.get(source) {
+            row.copy_from_slice(logits);
+        }
+    }
+    rows
+}
+
+/// How children are taken from logits.
+enum Children<'a> {
+    /// The likeliest tokens; none where the likeliest of all is less likely than `stop`.
+    Likeliest { stop: Option<f64> },
+    /// Draws from the transformed distribution.
+    Drawn { law: ChildLaw, transform: gorgon_core::dist::Transform, draws: &'a mut dyn Draws },
+}
+
+impl Children<'_> {
+    /// # Shapes
+    /// `logits [widths.len() · vocab]`.
+    fn of(&mut self, logits: &[f32], vocab: usize, widths: &[usize]) -> Vec<Vec<Candidate>> {
+        match self {
+            Self::Likeliest { stop } => {
+                let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+                // What is not known to be likely enough is not: a probability may be no number.
+                let goes_on = |row: &Vec<(u32, f32)>| {
+                    stop.is_none_or(|stop| row.first().is_some_and(|&(_, most)| f64::from(most) >= stop))
+                };
+                let rows = top_rows(logits, vocab, widths).into_iter();
+                rows.map(|row| if goes_on(&row) { row.into_iter().map(candidate).collect() } else { vec![] }).collect()
+            }
+            Self::Drawn { law, transform, draws } => {
+                let mut draw = |(row, &width): (&[f32], &usize)| {
+                    let q = transform.apply(Row::Logits(row));
+                    let tokens = law.children(&q, width, &mut **draws).into_iter();
+                    tokens.map(|token| Candidate { token, probability: q[token as usize] }).collect()
+                };
+                logits.chunks_exact(vocab).zip(widths).map(&mut draw).collect()
+            }
+        }
+    }
+}
+
+/// Expands a tree level by level.
+struct Levels<'a> {
+    model: &'a SmallModel,
+    cache: &'a mut KvCache,
+    children: Children<'a>,
+    /// Rows in flight; the root's is in the cache.
+    in_flight: InFlight,
+    /// Logits by node: the root's, and if they are to be kept those of all nodes that were asked about.
+    known: BTreeMap<usize, Vec<f32>>,
+    keep: bool,
+}
+
+impl Levels<'_> {
+    /// Logits after `nodes`, whose ancestors are in flight.
+    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let visible = self.in_flight.add(tree, nodes);
+        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let decoder = self.model.decoder();
+        self.cache.make_room(nodes.len(), decoder.config());
+        self.cache.widen(nodes.len())?;
+        let output = decoder.forward(&tokens, &visible, self.cache, &Taps::none())?;
+        Ok(self.model.logits(&output.hidden))
+    }
+}
+
+impl CandidateSource for Levels<'_> {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let vocab = self.model.vocab_size();
+        if nodes == [0] {
+            return Ok(self.children.of(&self.known[&0], vocab, widths));
+        }
+        let logits = self.descend(tree, nodes)?;
+        if self.keep {
+            self.known.extend(nodes.iter().copied().zip(logits.chunks_exact(vocab).map(<[f32]>::to_vec)));
+        }
+        Ok(self.children.of(&logits, vocab, widths))
+    }
+}

@@ -1,0 +1,280 @@
+//! Linear divergence of burn tensors.
+
+use super::Divergence;
+use super::row::one_row;
+use crate::{Isa, host};
+use burn::tensor::{Tensor, activation};
+use rayon::prelude::*;
+
+/// Hidden states and the LM head that makes them logits.
+#[derive(Clone, Copy, Debug)]
+pub struct Projected<'a> {
+    /// `[rows, d]`.
+    pub hidden: &'a Tensor<2>,
+    /// `[V, d]`.
+    pub weight: &'a Tensor<2>,
+    /// Logits become `cap · tanh(logits / cap)`.
+    pub soft_cap: Option<f32>,
+}
+
+impl Projected<'_> {
+    fn logits(&self, start: usize, rows: usize) -> Tensor<2> {
+        let logits = self.hidden.clone().narrow(0, start, rows).matmul(self.weight.clone().transpose());
+        match self.soft_cap {
+            Some(cap) => (logits / cap).tanh() * cap,
+            None => logits,
+        }
+    }
+}
+
+/// Divergences and gradients.
+#[derive(Debug)]
+pub struct LinearDivergence {
+    /// `D(p, q)` of each row, not scaled.
+    pub losses: Vec<f32>,
+    /// `Σ min(p, q)` of each row: how probable it is that speculative sampling accepts a draft.
+    pub overlaps: Vec<f32>,
+    /// Whether both have the same likeliest token.
+    pub agrees: Vec<bool>,
+    /// `∂L/∂h [rows, d]` of the scaled sum, and `∂L/∂W [V, d]`, where they were asked for.
+    pub gradients: Option<(Tensor<2>, Tensor<2>)>,
+}
+
+/// Divergence of the draft model's distributions from the target's, `chunk` rows of logits at a time. With a `scale`, which
+/// every row's loss counts, also the gradients of the draft model's states and LM head.
+///
+/// # Shapes
+/// As many rows and the same V in both; widths may differ.
+///
+/// # Panics
+/// If rows or vocabularies differ, or the draft model has a soft cap, which has no gradient here.
+pub fn linear_divergence(
+    draft: Projected<'_>,
+    target: Projected<'_>,
+    divergence: Divergence,
+    scale: Option<f32>,
+    chunk: usize,
+) -> LinearDivergence {
+    let ([rows, _], [vocab, d]) = (draft.hidden.dims(), draft.weight.dims());
+    assert_eq!((rows, vocab), (target.hidden.dims()[0], target.weight.dims()[0]), "rows and vocabulary of both");
+    assert_eq!(draft.soft_cap, None, "a draft model's logits are not capped");
+    let (mut losses, mut overlaps, mut agrees) = (vec![], vec![], vec![]);
+    let (mut d_hidden, mut d_weight) = (vec![], Tensor::zeros([vocab, d], &draft.weight.device()));
+    let chunk = chunk.max(1);
+    for start in (0..rows).step_by(chunk) {
+        let n = chunk.min(rows - start);
+        let (logits, targets) = (draft.logits(start, n), target.logits(start, n));
+        let (found, gradient) = differentiate(logits, targets, divergence, scale.unwrap_or(0.0));
+        for (loss, overlap, same) in found {
+            losses.push(loss);
+            overlaps.push(overlap);
+            agrees.push(same);
+        }
+        if scale.is_some() {
+            let h = draft.hidden.clone().narrow(0, start, n);
+            d_weight = d_weight + gradient.clone().transpose().matmul(h);
+            d_hidden.push(gradient.matmul(draft.weight.clone()));
+        }
+    }
+    let d_hidden = match d_hidden.len() {
+        0 => Tensor::zeros([0, d], &draft.hidden.device()),
+        1 => d_hidden.remove(0),
+        _ => Tensor::cat(d_hidden, 0),
+    };
+    LinearDivergence { losses, overlaps, agrees, gradients: scale.map(|_| (d_hidden, d_weight)) }
+}
+
+/// Loss, overlap and agreement of each row.
+type Found = Vec<(f32, f32, bool)>;
+
+/// What rows yield, and the gradient of the scaled loss with respect to the draft model's logits.
+fn differentiate(logits: Tensor<2>, targets: Tensor<2>, divergence: Divergence, scale: f32) -> (Found, Tensor<2>) {
+    if !host::is_host(&logits.device()) {
+        return differentiate_on_device(logits, targets, divergence, scale);
+    }
+    let shape = logits.dims();
+    // The only owner's buffer is handed over, not copied.
+    let own = |x: Tensor<2>| -> Vec<f32> { x.into_data().try_into_vec().expect("CPU logits are f32") };
+    let (mut logits, mut targets) = (own(logits), own(targets));
+    let vocab = shape[1].max(1);
+    let rows = logits.par_chunks_exact_mut(vocab).zip(targets.par_chunks_exact_mut(vocab));
+    let one = |(row, target): (&mut [f32], &mut [f32])| {
+        let found = one_row(Isa::detect(), row, target, divergence, scale);
+        (found.loss, found.overlap, found.agrees)
+    };
+    let found = rows.map(one).collect();
+    (found, host::tensor(logits, shape))
+}
+
+fn differentiate_on_device(
+    logits: Tensor<2>,
+    targets: Tensor<2>,
+    divergence: Divergence,
+    scale: f32,
+) -> (Found, Tensor<2>) {
+    let agrees = logits.clone().argmax(1).equal(targets.clone().argmax(1)).float();
+    let (log_q, log_p) = (activation::log_softmax(logits, 1), activation::log_softmax(targets, 1));
+    let (q, p) = (log_q.clone().exp(), log_p.clone().exp());
+    let overlap = q.clone().min_pair(p.clone()).sum_dim(1);
+    let (loss, gradient) = match divergence {
+        Divergence::ForwardKl => (p.clone() * (log_p - log_q), q - p),
+        Divergence::ReverseKl => {
+            let slope = log_q - log_p;
+            (q.clone() * slope.clone(), through_softmax(q, slope))
+        }
+        Divergence::JensenShannon(beta) => {
+            let log_m = (p.clone() * beta + q.clone() * (1.0 - beta)).clamp_min(f32::MIN_POSITIVE).log();
+            let slope = (log_q - log_m.clone()) * (1.0 - beta);
+            (p * (log_p - log_m) * beta + q.clone() * slope.clone(), through_softmax(q, slope))
+        }
+        Divergence::TotalVariation => {
+            let difference = q.clone() - p;
+            (difference.clone().abs() * 0.5, through_softmax(q, difference.sign() * 0.5))
+        }
+    };
+    // One read for all.
+    let columns = Tensor::cat(vec![loss.sum_dim(1), overlap, agrees], 1);
+    let read: Vec<f32> = columns.into_data().convert::<f32>().try_into_vec().expect("f32");
+    let found = read.chunks_exact(3).map(|row| (row[0], row[1], row[2] > 0.5)).collect();
+    (found, gradient * scale)
+}
+
+/// `q ∘ (g − Σ q g)`.
+fn through_softmax(q: Tensor<2>, slope: Tensor<2>) -> Tensor<2> {
+    let mean = (q.clone() * slope.clone()).sum_dim(1);
+    q * (slope - mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reference;
+    use super::*;
+    use burn::tensor::{Device, TensorData};
+
+    const ALL: [Divergence; 5] = [
+        Divergence::ForwardKl,
+        Divergence::ReverseKl,
+        Divergence::JensenShannon(0.5),
+        Divergence::JensenShannon(0.1),
+        Divergence::TotalVariation,
+    ];
+
+    fn values(n: usize, seed: usize) -> Vec<f32> {
+        (0..n).map(|i| (((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0) * 1.5).collect()
+    }
+
+    fn tensor(values: &[f32], shape: [usize; 2]) -> Tensor<2> {
+        Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+    }
+
+    fn wide(values: &[f32]) -> Vec<f64> {
+        values.iter().map(|&x| f64::from(x)).collect()
+    }
+
+    const SIZES: (usize, usize, usize, usize) = (7, 12, 20, 50);
+
+    /// The sum of all rows' divergences, in double precision.
+    fn total(kind: Divergence, h: &[f64], w: &[f64], t: &[f64], u: &[f64]) -> f64 {
+        let (_, d, wide, _) = SIZES;
+        let rows = h.chunks_exact(d).zip(t.chunks_exact(wide));
+        rows.map(|(h, t)| reference::divergence(kind, &reference::law(t, u), &reference::law(h, w))).sum()
+    }
+
+    /// Losses are the definition's, and gradients its slopes, whatever the chunk.
+    #[test]
+    fn equals_the_definition_and_its_slopes() {
+        let (rows, d, width, vocab) = SIZES;
+        let (h, w) = (values(rows * d, 1), values(vocab * d, 2));
+        let (t, u) = (values(rows * width, 5), values(vocab * width, 6));
+        let (wide_h, wide_w, wide_t, wide_u) = (wide(&h), wide(&w), wide(&t), wide(&u));
+        let slope = |kind, at: usize, of_weight: bool| {
+            let moved = |by: f64| {
+                let (mut h, mut w) = (wide_h.clone(), wide_w.clone());
+                if of_weight {
+                    w[at] += by
+                } else {
+                    h[at] += by
+                }
+                total(kind, &h, &w, &wide_t, &wide_u)
+            };
+            (moved(1e-5) - moved(-1e-5)) / 2e-5
+        };
+        for kind in ALL {
+            for chunk in [1, 3, 100] {
+                let tensors = (tensor(&h, [rows, d]), tensor(&w, [vocab, d]));
+                let others = (tensor(&t, [rows, width]), tensor(&u, [vocab, width]));
+                let draft = Projected { hidden: &tensors.0, weight: &tensors.1, soft_cap: None };
+                let target = Projected { hidden: &others.0, weight: &others.1, soft_cap: None };
+                let got = linear_divergence(draft, target, kind, Some(0.3), chunk);
+                let sum: f64 = got.losses.iter().map(|&x| f64::from(x)).sum();
+                let expected = total(kind, &wide_h, &wide_w, &wide_t, &wide_u);
+                assert!((sum - expected).abs() < 1e-4 * expected, "{kind:?}: {sum} {expected}");
+                let (of_h, of_w) = got.gradients.unwrap();
+                for (gradient, of_weight) in [(of_h, false), (of_w, true)] {
+                    let gradient = gradient.into_data().try_into_vec::<f32>().unwrap();
+                    for at in (0..gradient.len()).step_by(7) {
+                        let expected = 0.3 * slope(kind, at, of_weight);
+                        assert!((f64::from(gradient[at]) - expected).abs() < 2e-5, "{kind:?}: {expected}");
+                    }
+                }
+                let measured = linear_divergence(draft, target, kind, None, chunk);
+                assert_eq!(measured.losses, got.losses);
+                assert!(measured.gradients.is_none());
+            }
+        }
+    }
+
+    /// Total variation is what speculative sampling rejects, and a distribution is no distance from itself.
+    #[test]
+    fn overlap_is_what_total_variation_leaves() {
+        let (rows, vocab) = (9, 33);
+        let (h, w) = (tensor(&values(rows * 8, 3), [rows, 8]), tensor(&values(vocab * 8, 4), [vocab, 8]));
+        let t = tensor(&values(rows * 8, 9), [rows, 8]);
+        let of = |hidden| Projected { hidden, weight: &w, soft_cap: None };
+        let other = linear_divergence(of(&h), of(&t), Divergence::TotalVariation, None, 4);
+        other.losses.iter().zip(&other.overlaps).for_each(|(tv, o)| assert!((tv + o - 1.0).abs() < 1e-5));
+        for kind in ALL {
+            let own = linear_divergence(of(&h), of(&h), kind, Some(1.0), 4);
+            assert!(own.losses.iter().all(|loss| loss.abs() < 1e-6), "{kind:?}");
+            assert_eq!(own.agrees, [true; 9]);
+            assert!(own.gradients.unwrap().0.abs().max().into_scalar::<f32>() < 1e-5, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_device_path_says_the_same() {
+        let (rows, vocab) = (9, 33);
+        // One token of which one network is certain, and one that neither ever says.
+        let (mut logits, mut targets) = (values(rows * vocab, 3), values(rows * vocab, 8));
+        logits[0] = 200.0;
+        (logits[vocab + 4], targets[vocab + 4]) = (-300.0, -300.0);
+        for kind in ALL {
+            let pair = || (tensor(&logits, [rows, vocab]), tensor(&targets, [rows, vocab]));
+            let (x, t) = pair();
+            let (found, on_host) = differentiate(x, t, kind, 0.5);
+            let (x, t) = pair();
+            let (other, on_device) = differentiate_on_device(x, t, kind, 0.5);
+            for (a, b) in found.iter().zip(&other) {
+                assert!((a.0 - b.0).abs() < 2e-5 * (1.0 + b.0) && (a.1 - b.1).abs() < 1e-5, "{kind:?}: {a:?} {b:?}");
+                assert_eq!(a.2, b.2);
+            }
+            let most = on_device.clone().abs().max().into_scalar::<f32>();
+            assert!(most.is_finite() && (on_host - on_device).abs().max().into_scalar::<f32>() < 1e-5 * (1.0 + most));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_and_targets_can_be_capped() {
+        let (h, w) = (tensor(&values(8, 3), [1, 8]), tensor(&values(80, 4), [10, 8]));
+        let bad = tensor(&[f32::NAN; 8], [1, 8]);
+        let of = |hidden, soft_cap| Projected { hidden, weight: &w, soft_cap };
+        for kind in ALL {
+            assert!(linear_divergence(of(&bad, None), of(&h, None), kind, None, 4).losses[0].is_nan());
+        }
+        let capped = linear_divergence(of(&h, None), of(&h, Some(1e-6)), Divergence::ForwardKl, None, 4);
+        // A cap near 0 leaves a uniform distribution.
+        let law = reference::law(&wide(&values(8, 3)), &wide(&values(80, 4)));
+        let expected = reference::divergence(Divergence::ForwardKl, &[0.1; 10], &law);
+        assert!((f64::from(capped.losses[0]) - expected).abs() < 1e-4);
+    }
+}

@@ -1,0 +1,189 @@
+//! Answers that the draft model writes while it is fitted.
+
+use crate::config::DistillSpecConfig;
+use crate::error::{TrainError, io};
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RuleChoice};
+use gorgon_core::dist::{Row as Scores, Transform};
+use gorgon_core::tree::TokenTree;
+use gorgon_data::render::Example;
+use gorgon_data::shard::Row;
+use gorgon_infer::batch::Batch;
+use gorgon_model::decoder::Decoder;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Answers at a time.
+const SLOTS: usize = 16;
+/// Keeps these answers apart from other chance of the same seed.
+const ANSWERS: u64 = 0x616e_7377_6572;
+
+/// What was written for the steps of one round.
+pub(super) struct Round {
+    pub number: u64,
+    examples: BTreeMap<usize, Arc<Example>>,
+}
+
+/// A round on disk.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// Hash of the parameters that wrote it.
+    parameters: String,
+    /// Conversation, tokens of its prompt, all tokens.
+    answers: Vec<(usize, usize, Vec<Token>)>,
+}
+
+fn path(run: &Path, number: u64) -> PathBuf {
+    run.join(format!("answers-{number:06}.json"))
+}
+
+impl Stored {
+    fn read(run: &Path, number: u64) -> Result<Option<Self>, TrainError> {
+        let path = path(run, number);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let bytes = std::fs::read(&path).map_err(io(&path))?;
+        let wrong = |error: serde_json::Error| TrainError::Checkpoint { path: path.clone(), reason: error.to_string() };
+        serde_json::from_slice(&bytes).map(Some).map_err(wrong)
+    }
+
+    fn write(&self, run: &Path, number: u64) -> Result<(), TrainError> {
+        let path = path(run, number);
+        let written = gorgon_runs::atomic::write(&path, |file| Ok(serde_json::to_writer(file, self)?));
+        written.map_err(io(&path))
+    }
+
+    fn into_round(self, number: u64) -> Round {
+        let example = |(index, prompt, ids): (usize, usize, Vec<Token>)| {
+            let assistant = (0..ids.len()).map(|t| t >= prompt).collect();
+            (index, Arc::new(Example { ids, assistant }))
+        };
+        Round { number, examples: self.answers.into_iter().map(example).collect() }
+    }
+}
+
+impl Round {
+    /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write` gives.
+    pub fn at_first_step(
+        number: u64,
+        parameters: String,
+        run: Option<&Path>,
+        write: impl FnOnce(u64) -> Result<Vec<(usize, usize, Vec<Token>)>, TrainError>,
+    ) -> Result<Self, TrainError> {
+        let stored = run.map(|run| Stored::read(run, number)).transpose()?.flatten();
+        if let Some(stored) = stored.filter(|stored| stored.parameters == parameters) {
+            return Ok(stored.into_round(number));
+        }
+        let stored = Stored { parameters, answers: write(number)? };
+        run.map(|run| stored.write(run, number)).transpose()?;
+        Ok(stored.into_round(number))
+    }
+
+    /// The round that a resumed run is in the midst of.
+    pub fn kept(number: u64, run: Option<&Path>) -> Result<Self, TrainError> {
+        let stored = run.map(|run| Stored::read(run, number)).transpose()?.flatten();
+        let gone = || {
+            let path = run.map_or_else(PathBuf::new, |run| path(run, number));
+            TrainError::Checkpoint { path, reason: "it is gone, and the steps that are left need it".into() }
+        };
+        stored.map(|stored| stored.into_round(number)).ok_or_else(gone)
+    }
+
+    /// What was written in some conversations.
+    pub fn of(&self, rows: &[usize], step: u64) -> Result<Vec<Arc<Example>>, TrainError> {
+        let gone = |row: &usize| TrainError::Data(format!("step {step}: no answer was written for conversation {row}"));
+        rows.iter().map(|row| self.examples.get(row).cloned().ok_or_else(|| gone(row))).collect()
+    }
+}
+
+/// The draft model as it is, and how it writes.
+pub(super) struct Writer<'a> {
+    pub decoder: &'a Arc<Decoder>,
+    pub config: &'a DistillSpecConfig,
+    pub seed: u64,
+    /// Longest conversation.
+    pub longest: usize,
+}
+
+impl Writer<'_> {
+    /// A new first answer in each of some conversations, which end with it. An answer's chance is its own, by round and
+    /// conversation.
+    pub fn answers(
+        &self,
+        round: u64,
+        rows: &[Row],
+        indices: &[usize],
+    ) -> Result<Vec<(usize, usize, Vec<Token>)>, TrainError> {
+        let transform = Transform::new(self.config.temperature, None, None);
+        let transform = transform.map_err(|error| TrainError::Data(error.to_string()))?;
+        let rule = RuleChoice::Auto.rule(transform);
+        let mut batch = Batch::new(self.decoder.clone(), SLOTS, self.longest + 1);
+        let mut all = vec![];
+        for indices in indices.chunks(SLOTS) {
+            let talk = |(slot, &index): (usize, &usize)| {
+                let stream = round.wrapping_mul(rows.len() as u64).wrapping_add(index as u64);
+                let ids = &rows[index].example.ids;
+                let prompt = rows[index].example.assistant.iter().position(|own| *own).unwrap_or(ids.len());
+                let room = self.longest.saturating_sub(prompt).min(self.config.max_new_tokens);
+                let draws = Seeded::stream(self.seed ^ ANSWERS, stream);
+                Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), draws }
+            };
+            let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
+            self.write(&mut batch, &mut talks, rule.as_ref())?;
+            all.extend(talks.into_iter().map(|talk| (talk.index, talk.prompt, talk.ids)));
+        }
+        Ok(all)
+    }
+
+    /// Writes the answers of some conversations side by side.
+    fn write(&self, batch: &mut Batch, talks: &mut [Talk], rule: &dyn AcceptanceRule) -> Result<(), TrainError> {
+        let wrong = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
+        for talk in talks.iter_mut().filter(|talk| talk.prompt > 0 && talk.ids.len() < talk.end) {
+            batch.reset(talk.slot);
+            let logits = batch.prefill(talk.slot, &talk.ids).map_err(wrong)?;
+            talk.pick(&logits, rule)?;
+        }
+        loop {
+            let feed: Vec<(usize, Token)> =
+                talks.iter().filter(|talk| self.goes_on(talk)).filter_map(|t| Some((t.slot, *t.ids.last()?))).collect();
+            if feed.is_empty() {
+                return Ok(());
+            }
+            let logits = batch.step(&feed).map_err(wrong)?;
+            for ((slot, _), row) in feed.iter().zip(logits.chunks_exact(logits.len() / feed.len())) {
+                talks[*slot].pick(row, rule)?;
+            }
+        }
+    }
+
+    fn goes_on(&self, talk: &Talk) -> bool {
+        let ended = talk.ids.last().is_some_and(|last| self.decoder.config().eos_tokens.contains(last));
+        talk.ids.len() > talk.prompt && talk.ids.len() < talk.end && !ended
+    }
+}
+
+/// A conversation in a slot.
+struct Talk {
+    slot: usize,
+    index: usize,
+    prompt: usize,
+    end: usize,
+    ids: Vec<Token>,
+    draws: Seeded,
+}
+
+impl Talk {
+    fn pick(&mut self, logits: &[f32], rule: &dyn AcceptanceRule) -> Result<(), TrainError> {
+        if !Scores::Logits(logits).is_sound() {
+            return Err(TrainError::Data("the draft model's logits are not finite: its weights are damaged".into()));
+        }
+        let rows = gorgon_core::accept::Rows::Logits { data: logits, vocab: logits.len() };
+        let root = TokenTree::root(self.ids.last().copied().unwrap_or_default());
+        self.ids.push(rule.accept(&root, DraftRows::NONE, rows, &mut self.draws).bonus);
+        Ok(())
+    }
+}
