@@ -161,7 +161,7 @@ impl Levels<'_> {
         let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let modules = self.chains.len();
         let mut outputs = vec![None; modules];
-        for module in depth.min(modules - 1)..modules {
+        for (module, output) in outputs.iter_mut().enumerate().skip(depth.min(modules - 1)) {
             let Some(states) = self.inputs(module, depth, &parents) else { continue };
             let rows = &mut self.rows[module];
             let first = rows.len();
@@ -171,7 +171,7 @@ impl Levels<'_> {
                 nodes.iter().map(|&node| tree.path(node).into_iter().filter_map(row).collect()).collect();
             let visible = Visible::after(first, paths.iter().map(Vec::as_slice));
             let cache = &mut self.chains[module].cache;
-            outputs[module] = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
+            *output = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
         }
         self.level = Level { nodes: nodes.to_vec(), outputs };
         Ok(())

@@ -78,6 +78,28 @@ fn heads_for_another_backbone_are_refused_in_a_line() {
     assert!(said(plain, &|_| (), 1).contains("hidden_state_offset"));
 }
 
+/// Heads without a way around their first block read the state alone, whatever the path.
+#[test]
+fn ungrounded_heads_load() {
+    let decoder = decoder();
+    let d = SHAPE.hidden_size;
+    let [_, config, _] = kinds();
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &shape(&decoder, config), |tensors, document| {
+        tensors.retain(|(name, ..)| !name.contains("res_connection"));
+        for (_, shape, values) in tensors.iter_mut().filter(|(name, ..)| name.ends_with(".0.linear.weight")) {
+            *shape = vec![d, d];
+            values.truncate(d * d);
+        }
+        document["grounded_heads"] = json!(false);
+    });
+    let model = load(dir.path(), &decoder).unwrap();
+    let state = decoder.embed(&[5]).unwrap();
+    let logits = |path: &[u32]| model.logits(&state, path.len() - 1, path).unwrap();
+    assert_eq!(logits(&[1, 2]), logits(&[3, 4]));
+    assert_ne!(logits(&[1, 2]), logits(&[1, 2, 3]));
+}
+
 #[test]
 fn settings_that_cannot_be_are_refused() {
     let default = HydraConfig::default();
