@@ -90,6 +90,8 @@ pub enum Command {
     Plan(Plan),
     /// Write heads in another engine's format, with a model card.
     Export(Export),
+    /// Read heads from a PyTorch file and write them as safetensors.
+    Convert(Convert),
     /// Write dialogues of the synthetic corpus, or check a model's answers to them.
     Synth(Synth),
     /// Fit a small Llama from scratch.
@@ -293,6 +295,16 @@ pub struct Export {
     /// The model the heads are for, if they do not say or it has moved.
     #[arg(long, value_name = "M")]
     pub model: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Convert {
+    /// A PyTorch file (.pt, .pth, .bin), or the folder that it is in.
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
+    /// The folder to write; it must not hold anything yet.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -75,6 +75,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Verify(args) => commands::verify::run(&args, settings),
         Command::Tree(command) => commands::tree::run(&command, settings),
         Command::Plan(args) => commands::plan::run(&args, settings),
+        Command::Convert(args) => commands::convert::run(&args, settings),
         Command::Export(args) => commands::export::run(&args, settings),
         Command::Synth(args) => commands::synth::run(&args, settings),
         Command::Pretrain(args) => commands::pretrain::run(&args, settings),

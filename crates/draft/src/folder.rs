@@ -1,6 +1,7 @@
 //! Folders of draft heads.
 
 use crate::format::{self, Detected, TensorInfo};
+use crate::pytorch;
 use gorgon_model::file;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use serde_json::Value;
@@ -56,8 +57,7 @@ impl HeadsFolder {
         let finished = dir.join(FINISHED);
         let dir = if finished.is_dir() { &finished } else { dir };
         let wrong = |reason: String| HeadsError::Format { path: dir.into(), reason };
-        let checkpoint =
-            open_weights(dir)?.ok_or_else(|| wrong("no safetensors file with draft heads is here".into()))?;
+        let checkpoint = open_weights(dir)?.ok_or_else(|| wrong("no file with draft heads is here".into()))?;
         let config = config(dir)?;
         let detected = format::detect(&tensors(&checkpoint), config.as_ref()).map_err(|e| wrong(e.to_string()))?;
         if let Some(problem) = detected.problems.first() {
@@ -94,8 +94,8 @@ pub fn config(dir: &Path) -> Result<Option<Value>, HeadsError> {
     }
 }
 
-/// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is; `None` without
-/// any.
+/// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is, a PyTorch file
+/// last; `None` without any.
 ///
 /// # Errors
 /// When the folder or a file cannot be read.
@@ -106,15 +106,17 @@ pub fn open_weights(dir: &Path) -> Result<Option<Checkpoint>, HeadsError> {
         Err(error) => return Err(error.into()),
     }
     let unread = |error: std::io::Error| HeadsError::Format { path: dir.into(), reason: error.to_string() };
-    let mut files: Vec<PathBuf> = dir.read_dir().map_err(unread)?.flatten().map(|file| file.path()).collect();
+    let mut every: Vec<PathBuf> = dir.read_dir().map_err(unread)?.flatten().map(|file| file.path()).collect();
+    every.sort();
+    let mut files = every.clone();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    files.sort();
     // Files of other kinds (expected values, optimizer states) may lie beside the weights; the heads' own names win.
     let named =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("lm_head.safetensors"));
     let chosen = files.iter().find(named).or(if files.len() == 1 { files.first() } else { None });
     match chosen {
         Some(path) => Ok(Some(Checkpoint::open_files(dir, std::slice::from_ref(path))?)),
+        None if files.is_empty() => pytorch::find(&every).map(|path| pytorch::open(dir, path)).transpose(),
         None => Ok(None),
     }
 }

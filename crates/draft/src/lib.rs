@@ -18,4 +18,5 @@ pub mod ngram;
 pub mod oracle;
 pub mod parameter;
 mod published;
+pub mod pytorch;
 pub mod small_model;

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod chat;
 pub mod compare;
 mod contest;
+pub mod convert;
 pub mod demo;
 pub mod distill;
 mod distill_preview;

@@ -1,0 +1,84 @@
+//! Every drafter with every kind of tree and every rule that claims to be lossless: greedy text is plain text, and sampled text
+//! follows the model's own law.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone, finished};
+use gorgon::{gorgon, json, stderr};
+use std::path::PathBuf;
+
+/// What is trained: a name, the keys that make it, and whether the run's own model is decoded.
+const METHODS: &[(&str, &[&str], bool)] = &[
+    ("medusa", &["method=\"medusa\""], false),
+    ("medusa-2", &["method=\"medusa-2\"", "medusa2.lora.rank=4"], true),
+    ("hydra", &["method=\"hydra\""], false),
+    ("hydra-plus", &["method=\"hydra\"", "hydra.prefix_attention=true", "hydra.teacher=true"], false),
+    ("eagle", &["method=\"eagle\""], false),
+    ("mtp", &["method=\"mtp\""], false),
+];
+
+const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4"];
+
+struct Bench {
+    job: Job,
+    prompts: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let job = Job::new();
+        job.distill(&[]);
+        let prompts = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
+        job.write("prompts.jsonl", &prompts.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat());
+        let prompts = job.text("prompts.jsonl");
+        Self { job, prompts }
+    }
+
+    /// Trains for a few steps and returns the run folder.
+    fn train(&self, name: &str, keys: &[&str]) -> PathBuf {
+        let (config, runs) = (self.job.text("train.toml"), self.job.path(name));
+        let runs = format!("runs={:?}", runs.to_str().unwrap());
+        let few = ["training.steps=4", "training.eval_every=4", "eval_decoded_prompts=2", "eval_decoded_tokens=8"];
+        finished(&[&["train", "-c", &config, &runs][..], keys, &few].concat(), &[]);
+        let mut inside = std::fs::read_dir(self.job.path(name)).unwrap().map(|entry| entry.unwrap().path());
+        inside.next().unwrap()
+    }
+
+    /// Greedy text with every tree and rule, and the law of sampled text with one tree.
+    fn check(&self, model: &str, drafts: &[&str]) {
+        // The exit code says too whether any draft was accepted, which after four steps of training is left to chance.
+        let verify = |more: &[&str]| {
+            let base = ["verify", "--model", model, "--prompts", &self.prompts, "--json", "--max-new-tokens", "16"];
+            let output = gorgon(&[&base[..], drafts, more].concat());
+            assert!(output.status.code().is_some_and(|code| code < 2), "{drafts:?} {more:?}: {}", stderr(&output));
+            json(&output)
+        };
+        for tree in TREES {
+            for rule in ["greedy", "sampling", "nucleus"] {
+                let found = verify(&["--tree", tree, "--accept", rule, "--ignore-eos"]);
+                assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree} {rule}");
+            }
+        }
+        for tree in ["chain:2", "dynamic:6,1,3"] {
+            let found = verify(&["--tree", tree, "--temperature", "0.8", "--samples", "30", "--limit", "1"]);
+            assert_eq!(found["passes"], true, "{drafts:?} {tree}: {found}");
+        }
+    }
+}
+
+#[test]
+fn drafted_text_is_the_models_own_whatever_drafts() {
+    let bench = Bench::new();
+    let model = backbone().to_str().unwrap();
+    for (name, keys, own_model) in METHODS {
+        eprintln!("{name}");
+        let run = bench.train(name, keys);
+        let merged = run.join("merged");
+        let model = if *own_model { merged.to_str().unwrap() } else { model };
+        bench.check(model, &["--heads", run.to_str().unwrap()]);
+    }
+    // A model can draft for itself, and a text for its own continuation.
+    bench.check(model, &["--drafter", &format!("model:{model}")]);
+    bench.check(model, &["--drafter", "ngram:2"]);
+}
