@@ -254,7 +254,10 @@ impl Checkpoint {
             }
         }
         let known: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-        let extra = |name: &&String| !known.contains(name.as_str()) && !layout::is_harmless_extra(config, name);
+        let module =
+            |name: &str| layout::module_mark(config, name).is_some_and(|mark| self.entries.contains_key(&mark));
+        let harmless = |name: &str| layout::is_harmless_extra(config, name) || module(name);
+        let extra = |name: &&String| !known.contains(name.as_str()) && !harmless(name);
         problems.unexpected = self.entries.keys().filter(extra).cloned().collect();
         problems
     }

@@ -7,8 +7,12 @@ use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::HeadLabels;
 use gorgon_draft::mtp::{MtpConfig, MtpHeads, MtpShape};
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
+use gorgon_model::weights::Checkpoint;
+use std::sync::Arc;
 
 fn small(depths: usize) -> MtpShape {
     MtpShape { config: MtpConfig { depths }, layer: layer(), first_layer: 2 }
@@ -131,4 +135,29 @@ fn modules_for_another_backbone_are_refused_in_a_line() {
     assert!(said(&|shape| shape.layer.vocab_size = 77).unwrap_err().contains("77"));
     assert!(MtpConfig::default().check().is_ok());
     assert_eq!(MtpConfig { depths: 0 }.check().unwrap_err().to_string(), "mtp.depths = 0: 1 to 8 can be trained");
+}
+
+/// Modules are published inside their backbone's checkpoint: one folder then is model and heads.
+#[test]
+fn modules_inside_their_backbone_load() {
+    let (plain, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    SHAPE.write(plain.path(), FloatFormat::F32, 3).unwrap();
+    let backbone = Checkpoint::open(plain.path()).unwrap();
+    let shape = shape(&decoder(), 2);
+    let both = |extra: bool| {
+        write(dir.path(), &shape, |tensors, _| {
+            for (name, entry) in backbone.entries() {
+                tensors.push((name.clone(), entry.shape.clone(), backbone.read_all(name).unwrap()));
+            }
+            if extra {
+                tensors.push(("model.layers.7.mlp.x".into(), vec![1], vec![0.0]));
+            }
+        });
+        Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).map(Arc::new)
+    };
+    let decoder = both(false).unwrap();
+    assert_eq!(load(dir.path(), &decoder).unwrap().modules(), 2);
+    // A layer that is neither the backbone's nor a module is still unexpected.
+    let error = both(true).unwrap_err().to_string();
+    assert!(error.contains("model.layers.7.mlp.x"), "{error}");
 }
