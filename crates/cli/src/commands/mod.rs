@@ -5,6 +5,7 @@ pub mod chat;
 mod contest;
 pub mod demo;
 pub mod distill;
+pub mod distill_parts;
 mod distill_preview;
 mod distill_progress;
 pub mod doctor;
