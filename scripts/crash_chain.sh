@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data="${1:-../shared/data}"
-gorgon="$PWD/target/release/gorgon"
+gorgon="${GORGON:-$PWD/target/release/gorgon}"
 [ -x "$gorgon" ] || { echo "build it first: make build"; exit 2; }
 [ -f "$data/gsm8k_train.jsonl" ] && [ -f "$data/sharegpt_sample.json" ] || { echo "$data: no prompts are here"; exit 2; }
 work="$(mktemp -d)"
@@ -24,7 +24,7 @@ max_tokens = 512
 batch_size = 16
 [sampling]
 temperature = 0.7
-max_new_tokens = 96
+max_new_tokens = 48
 seed = 3
 TOML
     cat > "$1/train.toml" <<TOML
@@ -39,7 +39,7 @@ seed = 1
 [medusa]
 heads = 4
 [training]
-steps = 80
+steps = 60
 batches_per_step = 2
 batch_tokens = 1024
 max_tokens = 512
@@ -115,7 +115,7 @@ compare() { # file
     fi
 }
 for file in $(cd "$whole" && ls data/shard-*.parquet data/shards.json features/features-*.safetensors features/index.json \
-    runs/medusa-tiny-1/step-000080/*.safetensors runs/medusa-tiny-1/heads/model.safetensors runs/medusa-tiny-1/best \
+    runs/medusa-tiny-1/step-000060/*.safetensors runs/medusa-tiny-1/heads/model.safetensors runs/medusa-tiny-1/best \
     export/*.safetensors); do
     compare "$file"
 done

@@ -6,6 +6,7 @@ mod measuring;
 pub use accept::{Accept, SweepRange};
 pub use measuring::{Bench, Calibrate, Contest, Plan, Sequoia, Show, TreeCommand, Verify};
 
+use crate::commands::distill_parts::Part;
 use crate::commands::drafting::DrafterChoice;
 use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
@@ -248,6 +249,10 @@ pub struct Distill {
     /// Config keys to override.
     #[arg(value_name = "KEY.PATH=VALUE")]
     pub overrides: Vec<String>,
+    /// Answer one part of N only, as one of N machines: conversations whose number is I modulo N. When all parts are
+    /// in the output folder, the same command without this joins them.
+    #[arg(long, value_name = "I/N", conflicts_with = "preview")]
+    pub shard: Option<Part>,
     /// Show this many conversations with the tokens to be trained on, and write nothing.
     #[arg(long, value_name = "N")]
     pub preview: Option<usize>,

@@ -340,3 +340,14 @@ mod unix {
         assert_eq!(status(Stdio::null(), full(), "no/such"), Some(2));
     }
 }
+
+/// The tokenizer library panics on this file; the program refuses it like any other.
+#[test]
+fn a_tokenizer_that_panics_is_refused() {
+    let model = Model::new();
+    let text = std::fs::read_to_string(model.file("tokenizer.json")).unwrap();
+    let at = text.find("\"decoder\"").unwrap();
+    let broken = format!("{}\"decoder\": {{\"type\" 1}},{}", &text[..at], &text[at..]);
+    std::fs::write(model.file("tokenizer.json"), broken).unwrap();
+    refused(&["generate", "--model", model.name(), "--prompt", "Hi"], &["tokenizer.json", "broke down"]);
+}

@@ -192,3 +192,44 @@ fn an_interrupted_training_saves() {
     let saved = std::fs::read_dir(&run).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
     assert_eq!(saved.filter(|name| name.starts_with("step-")).count(), 1);
 }
+
+/// Parts by several processes, some of them killed, and one that nobody did: joined, they are what one process makes.
+#[test]
+fn parts_are_joined_without_loss_or_double() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    let job = Job::new();
+    let config = job.text("distill.toml");
+    let part = |i: usize| ["distill".to_owned(), "-c".into(), config.clone(), "--shard".into(), format!("{i}/4")];
+    let mut killed = 0;
+    for (i, delay) in (1..=3).zip(delays(150).skip(5)) {
+        let args = part(i);
+        killed += u32::from(kill_after(&args.each_ref().map(String::as_str), delay));
+    }
+    // Side by side; what was killed goes on. The fourth part stays undone.
+    let children: Vec<_> = (1..=3).map(|i| start(&part(i).each_ref().map(String::as_str), &[])).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(!job.path("data/shards.json").exists());
+    let mut joined = 0;
+    for occurrence in 1..5 {
+        joined += u32::from(dies_at(&["distill", "-c", &config], "after-write", occurrence));
+    }
+    job.distill(&[]);
+    assert_eq!(job.shards(), whole.shards());
+    // Each answer stands in the journal once.
+    let text = std::fs::read_to_string(job.path("data/answers.jsonl")).unwrap();
+    let mut seen = BTreeSet::new();
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(seen.insert((record["row"].as_u64(), record["turn"].as_u64(), record["done"].as_u64())), "{line}");
+    }
+    eprintln!("three parts and the joining were killed {} times", killed + joined);
+    // A part of another job is refused.
+    std::fs::write(job.path("data/part-1-of-4/identity.json"), "{\"model\": \"other\"}").unwrap();
+    let output = start(&["distill", "-c", &config], &[]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("part-1-of-4"));
+}

@@ -1,6 +1,7 @@
 //! `gorgon distill`: prompts in, training shards out.
 
 use crate::args::Distill;
+use crate::commands::distill_parts;
 use crate::commands::distill_progress::Meter;
 use crate::commands::{distill_preview, load};
 use crate::error::Failure;
@@ -28,11 +29,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// The journal of answers in the output folder.
-const JOURNAL: &str = "answers.jsonl";
+pub const JOURNAL: &str = "answers.jsonl";
 
 pub fn run(args: &Distill, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: DistillConfig = config::load(&args.config, &args.overrides)?;
-    execute(config, args.preview, args.dry_run, settings)
+    match args.shard {
+        Some(part) => distill_parts::execute(config, part, args.dry_run, settings),
+        None => execute(config, args.preview, args.dry_run, settings),
+    }
 }
 
 /// Does what a config says; with `preview` or `dry_run`, only shows it.
@@ -87,7 +91,7 @@ pub struct Job {
 }
 
 impl Job {
-    fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
+    pub fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
         let s = &config.sampling;
         let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
         let positive = [("max_new_tokens", s.max_new_tokens), ("batch_size", config.batch_size)];
@@ -118,7 +122,7 @@ impl Job {
         Ok(Self { config, dir, model, renderer, gathered, transform })
     }
 
-    fn say_plan(&self, settings: &Settings) {
+    pub fn say_plan(&self, settings: &Settings) {
         for report in &self.gathered.reports {
             settings.talk.say(report.to_string().trim_end());
         }
@@ -153,7 +157,7 @@ impl Job {
     }
 
     /// Fails if the folder holds answers of another job. Returns whether it holds this one's.
-    fn check_folder(&self, folder: &Path) -> Result<bool, Failure> {
+    pub fn check_folder(&self, folder: &Path) -> Result<bool, Failure> {
         let path = folder.join(IDENTITY);
         match std::fs::read(&path) {
             Ok(bytes) => {
@@ -185,7 +189,7 @@ impl Job {
     }
 
     /// What answers depend on. The batch size and the output folder are no part of it.
-    fn identity(&self) -> Result<Value, Failure> {
+    pub fn identity(&self) -> Result<Value, Failure> {
         // Where servers answer, the weights need not be here.
         let weights = match Checkpoint::open(&self.dir) {
             Err(_) if self.config.is_served() => None,
@@ -229,6 +233,7 @@ impl Job {
     /// The model's answers, or `None` if it was asked to stop.
     fn answered_rows(&self, folder: &Path, settings: &Settings) -> Result<Option<Answered>, Failure> {
         let mut journal = Journal::open(&folder.join(JOURNAL))?;
+        distill_parts::join(folder, &mut journal, |part| self.check_folder(part), settings)?;
         if journal.conversations() > 0 {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
             settings.talk.say(format!("{done} of {all} conversations are answered already"));

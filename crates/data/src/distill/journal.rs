@@ -151,6 +151,25 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes over what another journal of the same job has and this one has not. Returns how many answers those were.
+    ///
+    /// # Errors
+    /// When the file cannot be written; what was taken over stays.
+    pub fn absorb(&mut self, other: &Self) -> Result<usize, RunError> {
+        let mut taken = 0;
+        for (row, answers) in &other.answers {
+            for answer in answers.iter().skip(self.answers(*row).len()) {
+                self.answer(answer.clone())?;
+                taken += 1;
+            }
+        }
+        for row in other.done.iter().filter(|row| !self.is_done(**row)).copied().collect::<Vec<_>>() {
+            self.done(row, other.reasons.get(&row).cloned())?;
+        }
+        self.sync()?;
+        Ok(taken)
+    }
+
     /// Flushes everything to the disk.
     ///
     /// # Errors
