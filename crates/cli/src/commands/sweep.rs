@@ -64,8 +64,8 @@ impl Setup {
         let contest = &args.contest;
         let families = contest.accept.families()?;
         let transform = Transform::new(contest.temperature, contest.top_k, contest.top_p)?;
-        let families = distinct(families, &transform, settings);
-        let subjects = Subject::all(&families, &range.alphas, transform)?;
+        // An α out of range is told before anything is loaded or said.
+        Subject::all(&families, &range.alphas, transform)?;
         if contest.model.is_empty() {
             return Err(Failure::input("--model is needed"));
         }
@@ -88,6 +88,7 @@ impl Setup {
         let exam = exam(&renderer, contest.limit as usize, room, settings)?;
         let end_tokens = if contest.ignore_eos { vec![] } else { config.eos_tokens };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
+        let subjects = Subject::all(&distinct(families, &transform, settings), &range.alphas, transform)?;
         Ok(Self { decoder, model, drafting, renderer, limits, exam, subjects })
     }
 
