@@ -70,7 +70,9 @@ fn drafts_drawn_from_a_draft_model_leave_the_law_as_it_is() {
     for temperature in [0.7, 1.0] {
         let transform = Transform::new(temperature, None, None).unwrap();
         for rule in ["sampling", "k-seq"] {
-            for builder in builders() {
+            // A dynamic tree's list is a list to both rules.
+            let trees = if rule == "k-seq" { 2 } else { 3 };
+            for builder in &builders()[..trees] {
                 let found = pair.test(rule, builder.as_ref(), transform, |law| law);
                 assert!(found.passes() && found.accepted > 1000, "{rule} at {temperature}: {found:?}");
             }
