@@ -49,7 +49,7 @@ impl Pair {
         let limits = Limits { max_new_tokens: 100, end_tokens: vec![] };
         let mut contest =
             Contest { decoder: &self.0, drafter: &mut drafter, builder, rule: rule.as_ref(), limits, seed: 5 };
-        let found = contest.test_distribution(&prompts, 50, &transform, &mut || ()).unwrap();
+        let found = contest.test_distribution(&prompts, 30, &transform, &mut || ()).unwrap();
         eprintln!("{choice}: {} tokens, {} accepted, p = {:.2e}", found.tokens, found.accepted, found.p_value);
         found
     }
@@ -70,7 +70,9 @@ fn drafts_drawn_from_a_draft_model_leave_the_law_as_it_is() {
     for temperature in [0.7, 1.0] {
         let transform = Transform::new(temperature, None, None).unwrap();
         for rule in ["sampling", "k-seq"] {
-            for builder in builders() {
+            // A dynamic tree's list is a list to both rules.
+            let trees = if rule == "k-seq" { 2 } else { 3 };
+            for builder in &builders()[..trees] {
                 let found = pair.test(rule, builder.as_ref(), transform, |law| law);
                 assert!(found.passes() && found.accepted > 1000, "{rule} at {temperature}: {found:?}");
             }

@@ -123,15 +123,24 @@ fn a_draft_model_is_fitted_to_the_target() {
     }
 }
 
+/// A short sweep.
+fn sweep(more: &[&str]) -> Vec<String> {
+    let model = backbone().to_str().unwrap();
+    let drafter = drafter();
+    let base = ["bench", "--model", model, "--drafter", &drafter, "--limit", "2", "--max-new-tokens", "12"];
+    let all = base.iter().chain(&["--rounds", "1", "--sweep", "alpha=0,0.5"]).chain(more);
+    all.map(|word| (*word).to_owned()).collect()
+}
+
+fn swept(more: &[&str]) -> std::process::Output {
+    finished(&sweep(more).iter().map(String::as_str).collect::<Vec<_>>(), &[])
+}
+
 #[test]
 fn lossy_rules_are_swept() {
-    let (job, drafter) = (Job::new(), drafter());
+    let job = Job::new();
     let (out, plots) = (job.text("rows.json"), job.text("plots"));
-    let model = backbone().to_str().unwrap();
-    let base = ["bench", "--model", model, "--drafter", &drafter, "--limit", "2", "--max-new-tokens", "12"];
-    let base = [&base[..], &["--rounds", "1", "--sweep", "alpha=0,0.5"]].concat();
-    let sweep = |more: &[&str]| finished(&[&base[..], more].concat(), &[]);
-    let all = json(&sweep(&["--temperature", "1", "--json", "--out", &out, "--plots", &plots]));
+    let all = json(&swept(&["--temperature", "1", "--json", "--out", &out, "--plots", &plots]));
     let points = all["points"].as_array().unwrap();
     // Two temperatures with three references each, since lossy greedy is at 0; nine rules at two values of α.
     assert_eq!(points.len(), 6 + 18, "{all}");
@@ -153,29 +162,38 @@ fn lossy_rules_are_swept() {
     assert_eq!(rows["answers"].as_array().map(Vec::len), Some(2 * 24));
     for name in ["quality-rejections.svg", "quality-speed.svg"] {
         let svg = std::fs::read_to_string(Path::new(&plots).join(name)).unwrap();
-        for rule in ["chow (lossy)", "bild (lossy)", "lossy-greedy (lossy)", "(lossless)"] {
-            assert!(svg.contains(rule), "{name}: {rule}");
+        // Whatever rejects everything is not drawn.
+        let drawn = |point: &&serde_json::Value| point["rejection_rate"].as_f64().is_some_and(|rate| rate < 1.0);
+        for point in points.iter().filter(drawn).filter(|point| !point["alpha"].is_null()) {
+            let name_in_legend = format!("{} (lossy)", point["rule"].as_str().unwrap());
+            assert!(svg.contains(&name_in_legend), "{name}: {name_in_legend}");
         }
+        assert!(svg.contains("(lossless)"), "{name}");
     }
-    let table = stdout(&sweep(&["--accept", "chow,bild:0.2"]));
+    let table = stdout(&swept(&["--accept", "chow,bild:0.2"]));
     for word in ["chow", "bild:0.2", "lossy", "lossless", "target alone", "draft model alone"] {
         assert!(table.contains(word), "{word}: {table}");
     }
     assert!(!table.contains("token-v1"), "{table}");
-    let with = |more: &[&'static str]| -> Vec<String> { base.iter().chain(more).map(|s| (*s).to_owned()).collect() };
+}
+
+#[test]
+fn sweeps_that_cannot_be_are_refused_in_a_line() {
+    let (model, drafter) = (backbone().to_str().unwrap(), drafter());
     for (more, word) in [
         (&["--accept", "chow:0.1"][..], "without their parameters"),
         (&["--accept", "chow,greedy"], "chow,greedy"),
         (&["--accept", "lossy", "--temperature", "-1"], "temperature"),
         (&["--suite", "cpu"], "--suite"),
     ] {
-        let args = with(more);
+        let args = sweep(more);
         refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[word]);
     }
     refused(&["bench", "--model", model, "--drafter", &drafter, "--sweep", "alpha=1"], &["alpha = 1"]);
     refused(&["bench", "--model", model, "--drafter", &drafter, "--sweep", "beta=1"], &["alpha="]);
     refused(&["bench", "--model", model, "--drafter", "ngram:3", "--sweep", "alpha=0"], &["distributions"]);
-    refused(&["verify", "--model", model, "--drafter", &drafter, "--accept", "chow"], &["chow:A"]);
+    let verify = ["verify", "--model", model, "--drafter", &drafter, "--prompts", "x"];
+    refused(&[&verify[..], &["--accept", "chow"]].concat(), &["chow:A"]);
 }
 
 #[test]

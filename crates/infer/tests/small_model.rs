@@ -213,9 +213,11 @@ fn drafting_stops_where_the_draft_model_is_unsure() {
         let generation = run(&target, &mut drafter, &chain, rule.as_ref(), PROMPTS[0]);
         generation.nodes - generation.accepted.len()
     };
-    let (all, some, none) = (drafted(0.0), drafted(0.02), drafted(1.0));
+    let (all, none) = (drafted(0.0), drafted(1.0));
     assert_eq!(none, 0);
-    assert!(all > 0 && some <= all, "{all} {some}");
+    // Somewhere between, some drafts are likely enough and some are not.
+    let some: Vec<usize> = (1..12).map(|i| drafted(0.01 * f64::from(i))).collect();
+    assert!(some.iter().any(|&n| 0 < n && n < all), "{some:?} of {all}");
     let mut damaged = drafter(damaged(f32::NAN, 0.0), &target, DraftLaw { stop: Some(0.1), ..DraftLaw::LIKELIEST });
     let generation = run(&target, &mut damaged, &chain, &Greedy, PROMPTS[0]);
     assert_eq!(generation.nodes, generation.accepted.len(), "what is no number is not likely");

@@ -1,5 +1,6 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+use crate::commands::load;
 use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
@@ -24,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Drafts of prompt lookup, if no tree is named.
+/// Drafts of prompt lookup.
 const NGRAM_CHAIN: usize = 8;
-/// Drafts of a draft model, if no tree is named.
+/// Drafts of a draft model.
 const MODEL_CHAIN: usize = 4;
 /// Where a training leaves a draft model in its run folder.
 pub const FITTED_MODEL: &str = "model";
@@ -159,7 +160,7 @@ impl Drafting {
     /// When it cannot be loaded.
     pub fn small_model(&self, decoder: &Decoder) -> Result<Option<SmallModel>, Failure> {
         let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
-        Ok(Some(SmallModel::load(dir, decoder)?))
+        Ok(Some(SmallModel::new(self.name(), load::beside(dir, decoder)?, decoder.config())))
     }
 
     /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what evaluations take.
@@ -295,6 +296,15 @@ impl Loaded {
     }
 }
 
+/// Drafts of the chain that a drafter without heads has, if no tree is named.
+fn own_chain(choice: &DrafterChoice) -> Option<usize> {
+    match choice {
+        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
+        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
+        _ => None,
+    }
+}
+
 fn builder(
     tree: Option<&TreeChoice>,
     choice: &DrafterChoice,
@@ -306,12 +316,7 @@ fn builder(
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
-    let drafts = match choice {
-        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
-        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
-        _ => None,
-    };
-    if let (None, Some(drafts)) = (tree, drafts) {
+    if let (None, Some(drafts)) = (tree, own_chain(choice)) {
         let chain = ChainTree::new(drafts).map_err(Failure::input)?;
         return Ok((format!("chain:{drafts}"), Box::new(chain)));
     }

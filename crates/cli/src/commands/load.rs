@@ -90,6 +90,22 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     Ok(Arc::new(decoder))
 }
 
+/// Another model, on the device and in the number format of one that is loaded, if there is memory for it.
+///
+/// # Errors
+/// When the folder holds no model that this program can run, or the memory is too small.
+pub fn beside(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
+    let config = ModelConfig::read(dir)?;
+    let checkpoint = Checkpoint::open(dir)?;
+    checkpoint.check(&config)?;
+    let tokens = config.max_positions.min(loaded.config().max_positions).min(BESIDE_TOKENS);
+    check_memory(&config, &checkpoint, loaded.compute(), tokens)?;
+    Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, loaded.compute())?))
+}
+
+/// Tokens of context that a second model is given memory for to begin with.
+const BESIDE_TOKENS: usize = 4096;
+
 /// Fails when a prompt cannot fit.
 ///
 /// # Errors

@@ -64,8 +64,8 @@ impl Setup {
         let contest = &args.contest;
         let families = contest.accept.families()?;
         let transform = Transform::new(contest.temperature, contest.top_k, contest.top_p)?;
-        let families = distinct(families, &transform, settings);
-        let subjects = Subject::all(&families, &range.alphas, transform)?;
+        // An α out of range is told before anything is loaded or said.
+        Subject::all(&families, &range.alphas, transform)?;
         if contest.model.is_empty() {
             return Err(Failure::input("--model is needed"));
         }
@@ -88,6 +88,7 @@ impl Setup {
         let exam = exam(&renderer, contest.limit as usize, room, settings)?;
         let end_tokens = if contest.ignore_eos { vec![] } else { config.eos_tokens };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
+        let subjects = Subject::all(&distinct(families, &transform, settings), &range.alphas, transform)?;
         Ok(Self { decoder, model, drafting, renderer, limits, exam, subjects })
     }
 
@@ -191,12 +192,13 @@ fn exam(
     }
 }
 
-/// Quality against rejections and against speed, a line per rule and a mark per reference.
+/// Quality against rejections and against speed, a line per rule and a mark per reference. Points at which everything is
+/// rejected (BiLD's at α = 0) are left out: they would stretch the axis to where nothing else is.
 fn plots(folder: &Path, points: &[Point]) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
     let chart = |title: &str, x_label: &str, x: fn(&Point) -> Option<f64>| {
         let mut series: Vec<Series> = vec![];
-        for point in points {
+        for point in points.iter().filter(|point| point.rejection_rate.is_none_or(|rate| rate < 1.0)) {
             let Some(x) = x(point) else { continue };
             let kind = if point.lossless { "lossless" } else { "lossy" };
             let at = if point.alpha.is_none() { format!(", T = {}", point.temperature) } else { String::new() };

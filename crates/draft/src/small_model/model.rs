@@ -88,16 +88,6 @@ impl SmallModel {
         Err(SmallModelError::Tokenizer { draft, target, id, theirs: spelled(&draft_text), ours: spelled(&target_text) })
     }
 
-    /// Loads the model in a folder, on the target's device and in its number format. Tokens are not compared; see
-    /// [`Self::check_vocabulary`].
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
-    pub fn load(folder: &Path, target: &Decoder) -> Result<Self, SmallModelError> {
-        let decoder = Arc::new(Decoder::load(folder, target.compute())?);
-        Ok(Self::new(format!("model:{}", folder.display()), decoder, target.config()))
-    }
-
     /// A draft model under a name.
     pub fn new(name: String, decoder: Arc<Decoder>, target: &ModelConfig) -> Self {
         let vocab_size = decoder.config().vocab_size.min(target.vocab_size);
