@@ -5,7 +5,7 @@ mod chain;
 mod gorgon;
 
 use chain::{Job, backbone, finished};
-use gorgon::{gorgon, json, stderr};
+use gorgon::{gorgon, json, stderr, stdout};
 use std::path::PathBuf;
 
 /// What is trained: a name, the keys that make it, and whether the run's own model is decoded.
@@ -51,7 +51,12 @@ impl Bench {
         let verify = |more: &[&str]| {
             let base = ["verify", "--model", model, "--prompts", &self.prompts, "--json", "--max-new-tokens", "16"];
             let output = gorgon(&[&base[..], drafts, more].concat());
-            assert!(output.status.code().is_some_and(|code| code < 2), "{drafts:?} {more:?}: {}", stderr(&output));
+            assert!(
+                output.status.code().is_some_and(|code| code < 2),
+                "{drafts:?} {more:?}: {} {}",
+                stdout(&output),
+                stderr(&output)
+            );
             json(&output)
         };
         for tree in TREES {

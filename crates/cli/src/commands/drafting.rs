@@ -98,7 +98,7 @@ impl FromStr for DrafterChoice {
 
 impl DrafterChoice {
     fn needs_heads(&self) -> bool {
-        !matches!(self, Self::Auto | Self::None | Self::Ngram(_))
+        !matches!(self, Self::Auto | Self::None | Self::Ngram(_) | Self::Model(_))
     }
 }
 
