@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Kills (at random moments and at every named point), full disks, truncated and flipped files, servers that misbehave, and
 # checkpoints that forget something on purpose. Prints what was done to whom and what was lost; a loss is a failure.
-#   scripts/crash_test.sh [KILLS]     KILLS random kills of each job (default 60)
+#   scripts/crash_test.sh [KILLS]     KILLS random kills of each job (default 60); from 100 on, a training dies at every
+#                                     named point there is, else at every other one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kills="${1:-60}"
