@@ -62,9 +62,9 @@ kill_when() { # what condition command...
     while kill -0 "$pid" 2> /dev/null && ! eval "$condition" > /dev/null 2>&1; do sleep 0.01; done
     if kill -9 "$pid" 2> /dev/null; then
         kills=$((kills + 1))
-        say "killed $what when: $condition"
+        say "killed $what when: ${condition//$work\//}"
     else
-        say "$what ended before: $condition"
+        say "$what ended before: ${condition//$work\//}"
         return 1
     fi
     wait "$pid" 2> /dev/null || true
