@@ -13,11 +13,6 @@ const ECHO: (usize, usize) = (4, 32);
 /// Pairs of a prompt that is to be looked up in, at least and at most.
 const PAIRS: (usize, usize) = (3, 12);
 
-/// Rows of a table that a question is about, at least and at most.
-const ROWS: (usize, usize) = (2, 8);
-/// Tokens between a key and its value, at most; in the question and in the answer too.
-const GAP: usize = 3;
-
 /// Writes drills in a model's chat format.
 pub struct Drills<'a> {
     renderer: &'a Renderer,
@@ -50,26 +45,15 @@ impl<'a> Drills<'a> {
     pub fn drill(&self, index: u64) -> Example {
         let mut draws = Seeded::stream(self.seed, index);
         let (prompt, answer) = if draws.uniform() < 0.5 { self.echo(&mut draws) } else { self.look_up(&mut draws) };
-        self.example(&prompt, &answer)
-    }
-
-    /// Drill number `index` of the second sort: a table of random tokens with random separators, a key, and its value.
-    pub fn question(&self, index: u64) -> Example {
-        let mut draws = Seeded::stream(!self.seed, index);
-        let (prompt, answer) = self.table(&mut draws);
-        self.example(&prompt, &answer)
-    }
-
-    fn example(&self, prompt: &[Token], answer: &[Token]) -> Example {
         let mut example = Example::default();
         let mut append = |ids: &[Token], own: bool| {
             example.ids.extend(ids);
             example.assistant.extend(ids.iter().map(|_| own));
         };
         append(&self.opening, false);
-        append(prompt, false);
+        append(&prompt, false);
         append(&self.closing, false);
-        append(answer, true);
+        append(&answer, true);
         append(&self.renderer.end_tokens()[..self.renderer.end_tokens().len().min(1)], true);
         example
     }
@@ -99,23 +83,6 @@ impl<'a> Drills<'a> {
         }
         let answer = pairs.concat();
         (said, answer)
-    }
-
-    /// Rows `key gap value end`, then a question that holds a key; the answer is the key, another gap, and the value.
-    fn table(&self, draws: &mut Seeded) -> (Vec<Token>, Vec<Token>) {
-        let rows = between(ROWS, draws);
-        let lengths: [usize; 5] = std::array::from_fn(|_| below(GAP + 1, draws));
-        let mut tokens = self.distinct(2 * rows + lengths.iter().sum::<usize>(), draws);
-        let [gap, end, before, after, answer_gap] = lengths.map(|n| tokens.split_off(tokens.len().saturating_sub(n)));
-        let mut prompt: Vec<Token> = vec![];
-        for row in tokens.chunks_exact(2) {
-            prompt.extend([row[..1].to_vec(), gap.clone(), row[1..].to_vec(), end.clone()].concat());
-        }
-        let asked = &tokens[2 * below(rows, draws)..];
-        prompt.extend([before, asked[..1].to_vec(), after].concat());
-        // The gap of the answer cannot be known, so it is told: it stands in the prompt's first place.
-        prompt.splice(0..0, answer_gap.clone());
-        (prompt, [&asked[..1], &answer_gap, &asked[1..2]].concat())
     }
 }
 
@@ -152,7 +119,8 @@ mod tests {
         std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
         let renderer = Renderer::load(dir.path()).unwrap();
         let drills = Drills::new(&renderer, 3).unwrap();
-        for drill in (0..50).flat_map(|i| [drills.drill(i), drills.question(i)]) {
+        for i in 0..50 {
+            let drill = drills.drill(i);
             let part = |own: bool| {
                 let ids = drill.ids.iter().zip(&drill.assistant).filter(move |(_, a)| **a == own);
                 ids.map(|(id, _)| *id).collect::<Vec<_>>()
@@ -160,11 +128,9 @@ mod tests {
             let (prompt, answer) = (part(false), part(true));
             assert_eq!(answer.last(), renderer.end_tokens().first());
             assert!(answer[..answer.len() - 1].iter().all(|id| prompt.contains(id)));
-            assert!(answer.len() > 2 && !drill.assistant[0]);
+            assert!(answer.len() > 4 && !drill.assistant[0]);
         }
         assert_ne!(drills.drill(0), drills.drill(1));
         assert_eq!(drills.drill(7), Drills::new(&renderer, 3).unwrap().drill(7));
-        assert_ne!(drills.question(0), drills.question(1));
-        assert_eq!(drills.question(7), Drills::new(&renderer, 3).unwrap().question(7));
     }
 }

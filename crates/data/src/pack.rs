@@ -1,7 +1,6 @@
 //! Which examples go into which batch.
 
 use gorgon_core::accept::draws::Seeded;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Batches of whole examples, shuffled anew in every epoch. What is in a step is a function of its number alone.
@@ -11,8 +10,6 @@ pub struct Packing {
     budget_tokens: usize,
     batches_per_step: usize,
     seed: u64,
-    /// Examples that come before all others in the first epoch.
-    leading: usize,
     /// The epoch looked at last: laying one out takes a moment.
     last: Mutex<Option<(u64, Batches)>>,
 }
@@ -24,20 +21,7 @@ impl Packing {
     /// Packs examples of these lengths into micro-batches of at most `budget_tokens` (longer examples get one of their
     /// own), `batches_per_step` to a step.
     pub fn new(lengths: Vec<usize>, budget_tokens: usize, batches_per_step: usize, seed: u64) -> Self {
-        Self {
-            lengths,
-            budget_tokens,
-            batches_per_step: batches_per_step.max(1),
-            seed,
-            leading: 0,
-            last: Mutex::new(None),
-        }
-    }
-
-    /// With the first `leading` examples before all others in the first epoch, in batches of their own. Later epochs mix all.
-    #[must_use]
-    pub fn leading(self, leading: usize) -> Self {
-        Self { leading: leading.min(self.lengths.len()), last: Mutex::new(None), ..self }
+        Self { lengths, budget_tokens, batches_per_step: batches_per_step.max(1), seed, last: Mutex::new(None) }
     }
 
     /// Number of examples.
@@ -83,14 +67,7 @@ impl Packing {
 
     fn lay_out(&self, epoch: u64) -> Vec<Vec<usize>> {
         let mut draws = Seeded::stream(self.seed, epoch);
-        let leading = if epoch == 0 { self.leading } else { 0 };
-        let parts = [0..leading, leading..self.lengths.len()];
-        parts.into_iter().flat_map(|part| self.fill(part, &mut draws)).collect()
-    }
-
-    /// Batches of these examples in a random order.
-    fn fill(&self, part: Range<usize>, draws: &mut Seeded) -> Vec<Vec<usize>> {
-        let mut order: Vec<usize> = part.collect();
+        let mut order: Vec<usize> = (0..self.lengths.len()).collect();
         for i in (1..order.len()).rev() {
             order.swap(i, ((draws.uniform() * (i + 1) as f64) as usize).min(i));
         }
@@ -129,20 +106,6 @@ mod tests {
         assert_eq!(seen, (0..100).collect::<Vec<_>>());
         let batches = (0..40).flat_map(|step| packing.step(step));
         batches.for_each(|batch| assert!(batch.iter().map(|&i| packing.lengths[i]).sum::<usize>() <= 64));
-    }
-
-    #[test]
-    fn leading_examples_come_first_and_only_once() {
-        let packing = packing().leading(30);
-        let epoch: Vec<usize> =
-            (0..packing.steps_per_epoch()).flat_map(|step| packing.step(step)).flatten().take(100).collect();
-        let mut first = epoch[..30].to_vec();
-        assert_ne!(first, (0..30).collect::<Vec<_>>());
-        first.sort_unstable();
-        assert_eq!(first, (0..30).collect::<Vec<_>>());
-        let second = packing.steps_per_epoch();
-        let later: Vec<usize> = (second..second + 4).flat_map(|step| packing.step(step)).flatten().collect();
-        assert!(later.iter().any(|&i| i >= 30), "{later:?}");
     }
 
     #[test]

@@ -25,24 +25,11 @@ const CHUNK_ROWS: usize = 1024;
 pub struct Pretraining {
     llama: Llama,
     shape: LlamaShape,
-    examples: Vec<Lesson>,
+    examples: Vec<Example>,
     held_out: Vec<Example>,
     packing: Packing,
-}
-
-/// A conversation to fit to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lesson {
-    /// Its tokens.
-    pub example: Example,
     /// What a token that the assistant did not write counts, relative to one of its own.
-    pub prompt_weight: f32,
-}
-
-impl Lesson {
-    fn label_weight(&self, at: usize) -> f32 {
-        if self.example.assistant[at] { 1.0 } else { self.prompt_weight }
-    }
+    prompt_weight: f32,
 }
 
 /// The rows of a packed batch that have a label.
@@ -57,11 +44,12 @@ impl Pretraining {
     pub fn new(
         llama: Llama,
         shape: LlamaShape,
-        examples: Vec<Lesson>,
+        examples: Vec<Example>,
         held_out: Vec<Example>,
         packing: Packing,
+        prompt_weight: f64,
     ) -> Self {
-        Self { llama, shape, examples, held_out, packing }
+        Self { llama, shape, examples, held_out, packing, prompt_weight: prompt_weight as f32 }
     }
 
     /// The network's sizes.
@@ -74,13 +62,16 @@ impl Pretraining {
         &self.packing
     }
 
-    fn targets(lessons: &[&Lesson]) -> Targets {
+    fn label_weight(&self, example: &Example, at: usize) -> f32 {
+        if example.assistant[at] { 1.0 } else { self.prompt_weight }
+    }
+
+    fn targets(&self, examples: &[&Example]) -> Targets {
         let mut targets = Targets { rows: vec![], tokens: vec![], scales: vec![] };
         let mut start = 0;
-        for lesson in lessons {
-            let example = &lesson.example;
+        for example in examples {
             for at in 1..example.ids.len() {
-                let weight = lesson.label_weight(at);
+                let weight = self.label_weight(example, at);
                 if weight > 0.0 {
                     targets.rows.push((start + at - 1) as i32);
                     targets.tokens.push(example.ids[at]);
@@ -116,16 +107,16 @@ impl Objective for Pretraining {
 
     fn weights(&self, batch: &Self::Batch) -> Vec<f64> {
         let examples = batch.iter().map(|&i| &self.examples[i]);
-        let of = |l: &Lesson| (1..l.example.ids.len()).map(|at| f64::from(l.label_weight(at))).sum::<f64>();
+        let of = |e: &Example| (1..e.ids.len()).map(|at| f64::from(self.label_weight(e, at))).sum::<f64>();
         vec![examples.map(of).sum()]
     }
 
     /// The hidden states' gradient comes from the chunked cross-entropy; `Σ h ∘ ∂L/∂h` is a scalar whose gradient is
     /// `∂L/∂h`, which carries it on through the network.
     fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError> {
-        let lessons: Vec<&Lesson> = batch.iter().map(|&i| &self.examples[i]).collect();
-        let packed = pack(&lessons.iter().map(|lesson| &lesson.example).collect::<Vec<_>>());
-        let mut targets = Self::targets(&lessons);
+        let examples: Vec<&Example> = batch.iter().map(|&i| &self.examples[i]).collect();
+        let packed = pack(&examples);
+        let mut targets = self.targets(&examples);
         let leaves: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff().require_grad()).collect();
         let hidden = self.llama.hidden(&leaves, &packed);
         let rows = targets.rows.len();

@@ -15,7 +15,7 @@ use gorgon_train::error::TrainError;
 use gorgon_train::heads::{Conversations, Features, HeadFitting, positions};
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::pretrain::{Lesson, Pretraining};
+use gorgon_train::pretrain::Pretraining;
 use gorgon_train::trainer::{Objective, fit};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -47,8 +47,7 @@ fn pretraining() -> Pretraining {
     let llama = Llama::new(SHAPE, Device::flex());
     let (fitted, held_out) = (examples(12), examples(3));
     let packing = packing(&fitted);
-    let lesson = |example| Lesson { example, prompt_weight: 0.25 };
-    Pretraining::new(llama, SHAPE, fitted.into_iter().map(lesson).collect(), held_out, packing)
+    Pretraining::new(llama, SHAPE, fitted, held_out, packing, 0.25)
 }
 
 fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {

@@ -8,7 +8,7 @@ use crate::fitting::{self, Progress};
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::pack::Packing;
-use gorgon_data::render::Renderer;
+use gorgon_data::render::{Example, Renderer};
 use gorgon_data::vocabulary;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::text::Text;
@@ -125,11 +125,10 @@ fn prepare(
     let longest = config.training.max_tokens.min(config.model.max_positions);
     let (examples, held_out) = corpus.examples(&renderer, longest)?;
     let training = &config.training;
-    let lengths = examples.iter().map(|lesson| lesson.example.ids.len()).collect();
-    let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed)
-        .leading(config.data.leading_drills as usize);
+    let lengths = examples.iter().map(|e| e.ids.len()).collect();
+    let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
     let fit_settings = training.settings(packing.steps_per_epoch(), config.seed)?;
-    let labels: usize = examples.iter().map(|lesson| lesson.example.labels()).sum();
+    let labels: usize = examples.iter().map(Example::labels).sum();
     if labels == 0 {
         return Err(Failure::input("no token of the data is the assistant's: there is nothing to learn from"));
     }
@@ -150,6 +149,6 @@ fn prepare(
         bytes(2 * parameters as u64),
         fit_settings.schedule.steps
     ));
-    let objective = Pretraining::new(llama, shape, examples, held_out, packing);
+    let objective = Pretraining::new(llama, shape, examples, held_out, packing, config.data.prompt_weight);
     Ok((objective, fit_settings))
 }

@@ -7,7 +7,6 @@ use gorgon_data::render::{Example, RenderError, Renderer};
 use gorgon_data::source::{self, Conversation, Options};
 use gorgon_data::synth::{self, Dialogue, Split};
 use gorgon_train::config::PretrainConfig;
-use gorgon_train::pretrain::Lesson;
 use rayon::prelude::*;
 
 /// A conversation with its answers: system prompt and turns.
@@ -44,10 +43,7 @@ impl Given {
 pub struct Corpus {
     synthetic: u64,
     held_out: u64,
-    leading_drills: u64,
     drills: u64,
-    question_drills: u64,
-    prompt_weight: f32,
     seed: u64,
     files: Vec<Given>,
 }
@@ -70,16 +66,8 @@ impl Corpus {
             let hint = "name files of conversations with data.files, or a number of data.synthetic dialogues";
             return Err(Failure::input("data: there is nothing to fit to").hint(hint));
         }
-        Ok(Self {
-            synthetic: data.synthetic,
-            held_out: data.held_out,
-            leading_drills: data.leading_drills,
-            drills: data.drills,
-            question_drills: data.question_drills,
-            prompt_weight: data.prompt_weight as f32,
-            seed: config.seed,
-            files,
-        })
+        let (synthetic, held_out, drills) = (data.synthetic, data.held_out, data.drills);
+        Ok(Self { synthetic, held_out, drills, seed: config.seed, files })
     }
 
     /// Texts for a tokenizer: those of the first conversations.
@@ -92,42 +80,28 @@ impl Corpus {
         })
     }
 
-    /// Conversations to fit to, the leading drills first, and to measure on, as tokens. Of the files, evenly spread ones are
-    /// held out.
+    /// Conversations to fit to and to measure on, as tokens. Of the files, evenly spread ones are held out.
     ///
     /// # Errors
     /// When the chat template or the tokenizer refuses one.
-    pub fn examples(&self, renderer: &Renderer, longest: usize) -> Result<(Vec<Lesson>, Vec<Example>), Failure> {
+    pub fn examples(&self, renderer: &Renderer, longest: usize) -> Result<(Vec<Example>, Vec<Example>), Failure> {
         let synthetic = |split, n: u64| {
             let one = |i| Given::from(synth::dialogue(self.seed, split, i)).render(renderer, longest);
             (0..n).into_par_iter().map(one).collect::<Result<Vec<_>, RenderError>>()
         };
         let measured = if self.synthetic > 0 { self.held_out } else { 0 };
-        let mut fitted = self.drills(renderer)?;
-        let told = |example| Lesson { example, prompt_weight: self.prompt_weight };
-        fitted.extend(synthetic(Split::Train, self.synthetic)?.into_iter().map(told));
-        let mut held_out = synthetic(Split::HeldOut, measured)?;
+        let (mut fitted, mut held_out) =
+            (synthetic(Split::Train, self.synthetic)?, synthetic(Split::HeldOut, measured)?);
         let wanted = (self.held_out as usize).min(self.files.len() / 10);
         let every = self.files.len().checked_div(wanted).unwrap_or(usize::MAX);
         let rendered = self.files.par_iter().map(|given| given.render(renderer, longest));
         for (i, example) in rendered.collect::<Result<Vec<_>, RenderError>>()?.into_iter().enumerate() {
-            match wanted > 0 && i % every == every - 1 {
-                true => held_out.push(example),
-                false => fitted.push(told(example)),
-            }
+            if wanted > 0 && i % every == every - 1 { &mut held_out } else { &mut fitted }.push(example);
+        }
+        if self.drills > 0 {
+            let drills = Drills::new(renderer, self.seed)?;
+            fitted.extend((0..self.drills).map(|i| drills.drill(i)));
         }
         Ok((fitted, held_out))
-    }
-
-    /// Drills, the leading ones first. Nobody can tell random tokens beforehand, so their prompts do not count.
-    fn drills(&self, renderer: &Renderer) -> Result<Vec<Lesson>, Failure> {
-        let plain = self.leading_drills + self.drills;
-        if plain + self.question_drills == 0 {
-            return Ok(vec![]);
-        }
-        let drills = Drills::new(renderer, self.seed)?;
-        let plain = (0..plain).map(|i| drills.drill(i));
-        let questions = (0..self.question_drills).map(|i| drills.question(i));
-        Ok(plain.chain(questions).map(|example| Lesson { example, prompt_weight: 0.0 }).collect())
     }
 }

@@ -47,19 +47,13 @@ pub struct Corpus {
     /// Copying drills: random tokens to be echoed or looked up, from which a small model learns to look back.
     #[serde(default)]
     pub drills: u64,
-    /// More of them, before everything else.
-    #[serde(default)]
-    pub leading_drills: u64,
-    /// Drills of tables and a question.
-    #[serde(default)]
-    pub question_drills: u64,
     /// Files of conversations with answers.
     #[serde(default)]
     pub files: Vec<PathBuf>,
     /// Held-out dialogues for the evaluation.
     #[serde(default = "held_out")]
     pub held_out: u64,
-    /// What a prompt's token counts, relative to an answer's; those of drills, which are random, do not count.
+    /// What a prompt's token counts, relative to an answer's.
     #[serde(default)]
     pub prompt_weight: f64,
 }
