@@ -261,7 +261,7 @@ pub struct Export {
     /// The run folder of a training, or a folder of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa or eagle.
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, eagle, eagle3 or speculators.
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,
     /// The folder to write; it must not hold anything yet.

@@ -9,6 +9,7 @@ use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
 use gorgon_draft::eagle::EagleConfig;
+use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::medusa::MedusaConfig;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -181,7 +182,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa` or `eagle`.
+    /// What is trained: `medusa`, `eagle` or `eagle3`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -220,6 +221,9 @@ pub struct TrainConfig {
     /// An EAGLE draft layer.
     #[serde(default)]
     pub eagle: EagleConfig,
+    /// An EAGLE-3 draft layer.
+    #[serde(default)]
+    pub eagle3: Eagle3Config,
     /// The fitting.
     #[serde(default)]
     pub training: Training,
@@ -233,6 +237,8 @@ pub enum HeadMethod {
     Medusa,
     /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
     Eagle,
+    /// EAGLE-3: a draft layer on three depths of a frozen backbone.
+    Eagle3,
 }
 
 impl HeadMethod {
@@ -241,14 +247,16 @@ impl HeadMethod {
         match self {
             Self::Medusa => "medusa",
             Self::Eagle => "eagle",
+            Self::Eagle3 => "eagle3",
         }
     }
 
-    /// Its learning rate and its bound on the gradients' norm; for EAGLE the paper's.
+    /// Its learning rate and its bound on the gradients' norm; for EAGLE the papers'.
     fn rates(self) -> (f64, f64) {
         match self {
             Self::Medusa => RATES,
             Self::Eagle => (3e-5, 0.5),
+            Self::Eagle3 => (5e-5, 0.5),
         }
     }
 }
@@ -288,6 +296,7 @@ impl TrainConfig {
         self.training.check()?;
         self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.eagle3.check().map_err(|error| TrainError::Data(error.to_string()))?;
         if !(0.0..1.0).contains(&self.held_out) {
             let reason = "it has to be at least 0 and below 1".into();
             return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });

@@ -3,11 +3,13 @@
 mod conversations;
 mod decoding;
 mod eagle;
+mod eagle3;
 mod features;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
 pub use eagle::EagleFitting;
+pub use eagle3::Eagle3Fitting;
 pub use features::{FeatureCache, Features};
 pub use walk::{Lengths, Measured, walk};
 

@@ -4,7 +4,7 @@ use crate::args::Export;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::Settings;
-use gorgon_draft::eagle;
+use gorgon_draft::eagle::{self, three};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::medusa::{self, Backbone, MedusaTarget};
 use gorgon_model::config::ModelConfig;
@@ -22,6 +22,8 @@ pub enum ExportFormat {
     Medusa(MedusaTarget),
     /// An EAGLE-1/2 draft layer under its published names.
     Eagle,
+    /// An EAGLE-3 draft layer.
+    Eagle3(three::Layout),
 }
 
 impl FromStr for ExportFormat {
@@ -30,7 +32,11 @@ impl FromStr for ExportFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "eagle" => Ok(Self::Eagle),
-            other => other.parse().map(Self::Medusa).map_err(|error| format!("{error}, an EAGLE layer to eagle")),
+            "eagle3" => Ok(Self::Eagle3(three::Layout::Original)),
+            "speculators" => Ok(Self::Eagle3(three::Layout::Speculators)),
+            other => other.parse().map(Self::Medusa).map_err(|error| {
+                format!("{error}, an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators")
+            }),
         }
     }
 }
@@ -40,6 +46,7 @@ impl ExportFormat {
         match self {
             Self::Medusa(target) => target.name(),
             Self::Eagle => "eagle",
+            Self::Eagle3(layout) => layout.name(),
         }
     }
 
@@ -47,6 +54,16 @@ impl ExportFormat {
         match self {
             Self::Medusa(_) => "medusa",
             Self::Eagle => "eagle",
+            Self::Eagle3(_) => "eagle3",
+        }
+    }
+
+    /// What was written, as a card's title has it.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Medusa(_) => "Medusa heads",
+            Self::Eagle => "EAGLE draft layer",
+            Self::Eagle3(_) => "EAGLE-3 draft layer",
         }
     }
 
@@ -68,6 +85,16 @@ impl ExportFormat {
                 "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
                  and LM head are the base model's.\n"
             }
+            Self::Eagle3(three::Layout::Original) => {
+                "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle3`; the embedding \
+                 is the base model's. The states that the layer reads are named twice in the config: \
+                 `eagle_aux_hidden_state_layer_ids` lists the layers that they enter, as vLLM counts; inside `eagle_config` \
+                 are the layers that they leave, one less each, as SGLang, SpecForge and ModelOpt count.\n"
+            }
+            Self::Eagle3(three::Layout::Speculators) => {
+                "vLLM: `vllm serve` with this folder; it finds the base model by `speculators_config.verifier`. \
+                 `eagle_aux_hidden_state_layer_ids` lists the layers that the states enter which the layer reads.\n"
+            }
         }
     }
 }
@@ -75,7 +102,8 @@ impl ExportFormat {
 pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     let folder = HeadsFolder::open(&args.run)?;
     let config = folder::config(&folder.path)?.unwrap_or_default();
-    let named = config.get("base_model_name_or_path").and_then(Value::as_str);
+    let verifier = config.pointer("/speculators_config/verifier/name_or_path");
+    let named = config.get("base_model_name_or_path").or(verifier).and_then(Value::as_str);
     let base =
         args.model.as_deref().or(named).ok_or_else(|| {
             Failure::input("the heads do not say which model they are for").hint("name it with --model")
@@ -88,6 +116,7 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
     match args.to {
         ExportFormat::Eagle => eagle::export(&folder, base, &args.out)?,
+        ExportFormat::Eagle3(layout) => eagle3(&folder, layout, &dir, &model, base, &args.out)?,
         ExportFormat::Medusa(target) => medusa(&folder, target, &dir, &model, base, &args.out)?,
     }
     let card = card(args, base, &folder);
@@ -121,10 +150,36 @@ fn medusa(
     Ok(medusa::export(folder, &backbone, target, out)?)
 }
 
+fn eagle3(
+    folder: &HeadsFolder,
+    layout: three::Layout,
+    dir: &Path,
+    model: &ModelConfig,
+    base: &str,
+    out: &Path,
+) -> Result<(), Failure> {
+    let embedding = match layout {
+        three::Layout::Speculators => {
+            let mut table = Checkpoint::open(dir)?.read_all(layout::EMBEDDING)?;
+            table.iter_mut().for_each(|value| *value *= model.embedding_scale);
+            Some(table)
+        }
+        three::Layout::Original => None,
+    };
+    let base = three::Base {
+        name: base,
+        class: model.architecture.class_name(),
+        layers: model.layers,
+        vocab_size: model.vocab_size,
+        embedding: embedding.as_deref(),
+    };
+    Ok(three::export(folder, &base, layout, out)?)
+}
+
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
     let (by, tree) = match args.to {
-        ExportFormat::Eagle => ("", "dynamic:60,5,10"),
+        ExportFormat::Eagle | ExportFormat::Eagle3(_) => ("", "dynamic:60,5,10"),
         ExportFormat::Medusa(_) => (" by head", "mc_sim_7b_63"),
     };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {
@@ -149,7 +204,7 @@ fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
         "---\nbase_model: {base}\ntags:\n- {}\n- speculative-decoding\n---\n\n# {} for {base}\n\n\
          Draft heads in the format `{}`, written by gorgon {}.\n\n| | |\n|---|---|\n{}\n{measured}\n## Loading\n\n{}",
         args.to.method(),
-        if args.to == ExportFormat::Eagle { "EAGLE draft layer" } else { "Medusa heads" },
+        args.to.title(),
         args.to.name(),
         env!("CARGO_PKG_VERSION"),
         facts.join("\n"),

@@ -74,6 +74,7 @@ pub fn execute(
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone.medusa(config)?),
         HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
+        HeadMethod::Eagle3 => launch.fit(backbone.eagle3(config)?),
     }
 }
 
@@ -162,9 +163,10 @@ pub fn report(run: &RunDir, head_count: usize, settings: &Settings) -> Result<()
         crate::printer::document(&document.to_string());
         return Ok(());
     }
-    match measured.get("head_loss") {
-        Some(_) => print_heads(&measured, head_count),
-        None => print_layer(&measured),
+    match (measured.get("head_loss"), measured.get("step_loss")) {
+        (Some(_), _) => print_heads(&measured, head_count),
+        (_, Some(_)) => print_steps(&measured),
+        _ => print_layer(&measured),
     }
     settings.talk.say(format!("best step {best}; heads in {}", heads.display()));
     Ok(())
@@ -199,6 +201,26 @@ fn print_layer(measured: &Value) {
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
     crate::printer::piece(&table.to_text());
+    print_decoded(measured);
+}
+
+/// EAGLE-3: every step of the unrolled layer.
+fn print_steps(measured: &Value) {
+    let list = |key: &str| measured.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut table = Table::new(["step", "cross-entropy", "top-1"].map(Column::number));
+    for (i, (loss, top1)) in list("step_loss").iter().zip(list("step_top1")).enumerate() {
+        let number = |value: &Value| value.as_f64().map_or_else(|| "-".into(), |x| format!("{x:.3}"));
+        table.row([(i + 1).to_string(), number(loss), number(&top1)]);
+    }
+    crate::printer::piece(&table.to_text());
+    if let Some(draftable) = measured.get("draftable").and_then(Value::as_f64) {
+        crate::printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * draftable));
+    }
+    print_decoded(measured);
+}
+
+/// What decoding held-out prompts with a draft layer gave.
+fn print_decoded(measured: &Value) {
     let depths = measured.get("accepted_by_depth").and_then(Value::as_array).cloned().unwrap_or_default();
     let depths: Vec<String> = depths.iter().map(|share| format!("{:.2}", share.as_f64().unwrap_or(f64::NAN))).collect();
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {

@@ -92,6 +92,14 @@ pub enum Init {
     Zero,
     /// Ones.
     One,
+    /// The rows of the backbone's LM head for the tokens that can be drafted.
+    LmHead,
+}
+
+/// A matrix that starts with the variance `1/(3 in)` of PyTorch's linear layers, which the reference starts from.
+pub(super) fn matrix(name: &'static str, out: usize, into: usize) -> EagleParameter {
+    let init = Init::Normal((1.0 / (3.0 * into as f64)).sqrt());
+    EagleParameter { name, shape: vec![out, into], init }
 }
 
 impl EagleShape {
@@ -111,15 +119,10 @@ impl EagleShape {
         }
     }
 
-    /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Matrices start with the variance `1/(3 in)`
-    /// of PyTorch's linear layers, which the reference starts from.
+    /// All tensors, in the order in which [`super::EagleNetwork`] reads them.
     pub fn parameters(&self) -> Vec<EagleParameter> {
         let (d, i) = (self.hidden_size, self.intermediate_size);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let matrix = |name, out: usize, into: usize| {
-            let init = Init::Normal((1.0 / (3.0 * into as f64)).sqrt());
-            EagleParameter { name, shape: vec![out, into], init }
-        };
         let vector = |name, init| EagleParameter { name, shape: vec![d], init };
         let mut all = vec![matrix("fc.weight", d, 2 * d)];
         if self.fc_bias {

@@ -7,7 +7,6 @@ use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
-use gorgon_core::tree::DynamicTree;
 use gorgon_data::render::Example;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{
@@ -17,8 +16,6 @@ use gorgon_draft::eagle::{
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Nodes, expansions and width of the tree that evaluations decode with: what decoding takes unless told otherwise.
-const TREE: (usize, usize, usize) = (60, 5, 10);
 /// Keeps the noise apart from other chance of the same seed.
 const NOISE: u64 = 0x6e6f_6973_6521;
 
@@ -47,7 +44,7 @@ pub struct Noisy {
 
 /// The pairs of a conversation that count. Pair `i`, `(f_i, x_{i+1})`, is about `x_{i+2}`: it counts if that is the
 /// assistant's, which is when it takes part in decoding. (The reference counts a pair if `x_i` is the assistant's.)
-fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
     (0..example.ids.len()).filter(|&i| example.counts(0, i))
 }
 
@@ -121,7 +118,26 @@ impl EagleFitting {
     }
 }
 
-fn sum(values: &[f32]) -> f64 {
+/// A draft layer's parameters before the first step; `lm_head` is what one of its own starts as.
+pub(super) fn layer_parameters(specs: Vec<EagleParameter>, lm_head: &Tensor<2>, seed: u64) -> Vec<Parameter> {
+    let (device, draws) = (lm_head.device(), &mut Seeded::new(seed));
+    let mut parameter = |EagleParameter { name, shape, init }: EagleParameter| match (init, shape.as_slice()) {
+        (Init::Normal(deviation), &[out, into]) => {
+            Parameter::normal(name, [out, into], Role::Matrix, deviation, draws, &device)
+        }
+        (Init::LmHead, _) => {
+            let value = lm_head.clone().reshape([-1]);
+            Parameter { name: name.into(), shape, role: Role::Table, value }
+        }
+        (init, shape) => {
+            let value = if init == Init::One { 1.0 } else { 0.0 };
+            Parameter::new(name, shape, Role::Vector, vec![value; shape.iter().product()], &device)
+        }
+    };
+    specs.into_iter().map(&mut parameter).collect()
+}
+
+pub(super) fn sum(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value)).sum()
 }
 
@@ -129,17 +145,7 @@ impl Objective for EagleFitting {
     type Batch = Noisy;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let (device, draws) = (self.lm_head.device(), &mut Seeded::new(seed));
-        let mut parameter = |EagleParameter { name, shape, init }: EagleParameter| match (init, shape.as_slice()) {
-            (Init::Normal(deviation), &[out, into]) => {
-                Parameter::normal(name, [out, into], Role::Matrix, deviation, draws, &device)
-            }
-            (init, shape) => {
-                let value = if init == Init::One { 1.0 } else { 0.0 };
-                Parameter::new(name, shape, Role::Vector, vec![value; shape.iter().product()], &device)
-            }
-        };
-        self.network.shape().parameters().into_iter().map(&mut parameter).collect()
+        layer_parameters(self.network.shape().parameters(), &self.lm_head, seed)
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Noisy>, TrainError> {
@@ -182,15 +188,10 @@ impl Objective for EagleFitting {
         metrics.insert("cross_entropy".into(), json!(cross_entropy));
         metrics.insert("top1".into(), json!(within(1)));
         metrics.insert("top5".into(), json!(within(5)));
-        let (total, depth, top_k) = TREE;
-        let tree = DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))?;
         let drafter = |folder: &_, decoder| {
             Ok(Box::new(EagleDrafter::new(EagleModel::load(folder, decoder)?)) as Box<dyn Drafter>)
         };
-        if let Some(decoded) = self.data.decode(parameters, &self.shape_document(), drafter, &tree)? {
-            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
-            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
-        }
+        self.data.decode_layer(parameters, &[], &self.shape_document(), drafter, &mut metrics)?;
         Ok(Evaluation { metrics, objective: loss })
     }
 

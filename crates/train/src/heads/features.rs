@@ -41,13 +41,31 @@ impl Features {
         index: usize,
         positions: &[usize],
     ) -> Result<Tensor<2>, TrainError> {
+        self.tapped(row, held_out, index, positions, &Taps::none())
+    }
+
+    /// The same with tapped states in front of them, side by side.
+    ///
+    /// # Shapes
+    /// `[positions, (taps + 1) · d]`, in `f32`.
+    ///
+    /// # Errors
+    /// As of [`Self::states`].
+    pub fn tapped(
+        &self,
+        row: &Row,
+        held_out: bool,
+        index: usize,
+        positions: &[usize],
+        taps: &Taps,
+    ) -> Result<Tensor<2>, TrainError> {
         match &self.cache {
-            Some(cache) => cache.states(held_out, index, self.decoder.config().hidden_size, &self.decoder),
-            None => self.compute(&row.example.ids, positions),
+            Some(cache) => cache.states(held_out, index, &self.decoder),
+            None => self.compute(&row.example.ids, positions, taps),
         }
     }
 
-    fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
+    fn compute(&self, ids: &[Token], positions: &[usize], taps: &Taps) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);
@@ -55,10 +73,13 @@ impl Features {
         for chunk in ids[..last].chunks(CHUNK) {
             cache.reserve(chunk.len()).map_err(|error| TrainError::Data(error.to_string()))?;
             let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut cache, &Taps::none()).map_err(failed)?;
+            let output = self.decoder.forward(chunk, &visible, &mut cache, taps).map_err(failed)?;
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
-            parts.push(output.hidden);
+            parts.push(match output.taps.is_empty() {
+                true => output.hidden,
+                false => Tensor::cat(output.taps.into_iter().chain([output.hidden]).collect(), 2),
+            });
         }
         let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
         let index: Vec<i32> = positions.iter().map(|&t| t as i32).collect();
@@ -73,14 +94,16 @@ impl Features {
 pub struct FeatureCache {
     path: PathBuf,
     file: Mutex<File>,
+    /// Values of a position.
+    width: usize,
     /// First state and number of states of each conversation: those to fit to, then those to measure on.
     rows: [Vec<(u64, usize)>; 2],
 }
 
 impl FeatureCache {
-    /// Bytes that the states of `positions` positions take.
-    pub fn bytes(positions: usize, hidden_size: usize) -> u64 {
-        positions as u64 * hidden_size as u64 * 4
+    /// Bytes that `positions` positions of `width` values take.
+    pub fn bytes(positions: usize, width: usize) -> u64 {
+        positions as u64 * width as u64 * 4
     }
 
     /// Computes the states of all conversations and writes them to `path`; a whole file of the right size is taken as it
@@ -95,7 +118,22 @@ impl FeatureCache {
         positions: impl Fn(&Row) -> Vec<usize>,
         observe: &mut dyn FnMut(usize),
     ) -> Result<Self, TrainError> {
-        let d = features.decoder.config().hidden_size;
+        Self::build_tapped(path, features, &Taps::none(), rows, positions, observe)
+    }
+
+    /// The same with tapped states in front of them, as [`Features::tapped`] has them.
+    ///
+    /// # Errors
+    /// As of [`Self::build`].
+    pub fn build_tapped(
+        path: &Path,
+        features: &Features,
+        taps: &Taps,
+        rows: [&[Row]; 2],
+        positions: impl Fn(&Row) -> Vec<usize>,
+        observe: &mut dyn FnMut(usize),
+    ) -> Result<Self, TrainError> {
+        let width = features.decoder.config().hidden_size * (taps.layers().len() + 1);
         let mut next = 0u64;
         let places = rows.map(|rows| {
             let place = |row: &Row| {
@@ -106,7 +144,7 @@ impl FeatureCache {
             };
             rows.iter().map(place).collect::<Vec<_>>()
         });
-        let bytes = next * d as u64 * 4;
+        let bytes = next * width as u64 * 4;
         if path.metadata().map(|there| there.len()).ok() != Some(bytes) {
             let mut failed = None;
             let written = gorgon_runs::atomic::write(path, |file| {
@@ -115,7 +153,7 @@ impl FeatureCache {
                     if positions.is_empty() {
                         continue;
                     }
-                    match features.compute(&row.example.ids, &positions) {
+                    match features.compute(&row.example.ids, &positions, taps) {
                         Ok(states) => gorgon_runs::tensors::write_f32(file, &read(states))?,
                         Err(error) => {
                             failed = Some(error);
@@ -132,17 +170,18 @@ impl FeatureCache {
             written.map_err(io(path))?;
         }
         let file = Mutex::new(File::open(path).map_err(io(path))?);
-        Ok(Self { path: path.into(), file, rows: places })
+        Ok(Self { path: path.into(), file, width, rows: places })
     }
 
-    fn states(&self, held_out: bool, index: usize, d: usize, decoder: &Decoder) -> Result<Tensor<2>, TrainError> {
+    fn states(&self, held_out: bool, index: usize, decoder: &Decoder) -> Result<Tensor<2>, TrainError> {
+        let width = self.width;
         let (first, n) = self.rows[usize::from(held_out)][index];
-        let mut bytes = vec![0u8; n * d * 4];
+        let mut bytes = vec![0u8; n * width * 4];
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let read = file.seek(SeekFrom::Start(first * d as u64 * 4)).and_then(|_| file.read_exact(&mut bytes));
+        let read = file.seek(SeekFrom::Start(first * width as u64 * 4)).and_then(|_| file.read_exact(&mut bytes));
         read.map_err(io(&self.path))?;
         drop(file);
         let values = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-        Ok(from_values(values, decoder.compute().device()).reshape([n, d]))
+        Ok(from_values(values, decoder.compute().device()).reshape([n, width]))
     }
 }

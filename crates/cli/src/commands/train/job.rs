@@ -72,7 +72,7 @@ impl<F: OnBackbone> Job<F> {
         let batch = objective.bytes_at_work(config.training.batch_tokens);
         let memory = fitted_bytes + at_work * batch + model.vocab_size * model.hidden_size * 4;
         let disk = 3 * 3 * parameters * 4;
-        let cached = FeatureCache::bytes(fitted + measured, model.hidden_size);
+        let cached = FeatureCache::bytes(fitted + measured, model.hidden_size * (objective.taps().layers().len() + 1));
         let features = if config.cache_features { cached } else { 0 };
         settings.talk.say(format!(
             "{}, {} parameters; {} steps; memory beside the backbone {}; disk {}{}",
@@ -130,7 +130,8 @@ impl<F: OnBackbone> Job<F> {
         let bar = crate::progress::count(settings.progress, "hidden states", total as u64);
         let rows = [data.rows.as_slice(), data.held_out.as_slice()];
         let path = run.path().join(FEATURES);
-        let cache = FeatureCache::build(&path, &data.features, rows, of, &mut |n| bar.inc(n as u64));
+        let (taps, observe) = (self.objective.taps(), &mut |n| bar.inc(n as u64));
+        let cache = FeatureCache::build_tapped(&path, &data.features, &taps, rows, of, observe);
         bar.finish_and_clear();
         self.objective.data_mut().features.cache = Some(cache.map_err(fitting::failure)?);
         Ok(())
