@@ -94,6 +94,24 @@ fn recorded_generations_with_eagle3_are_reproduced_step_by_step() {
     check_generations(test, "eagle3_llama_7layer_bf16", "llama_7layer_bf16");
 }
 
+#[test]
+fn a_fitted_eagle3_layer_leaves_the_text_as_it_is_with_every_tree() {
+    let test = "a_fitted_eagle3_layer_leaves_the_text_as_it_is_with_every_tree";
+    let Some(dir) = shared::shared("fixtures/eagle/eagle3_llama_7layer_bf16", test) else { return };
+    let Some(backbone) = shared::shared("fixtures/backbones/llama_7layer_bf16", test) else { return };
+    let decoder = Arc::new(Decoder::load(&backbone, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let mut drafter = found(&HeadsFolder::open(&dir).unwrap(), &decoder);
+    let prompt = [1, 498, 261, 57, 344, 333];
+    let text = plain(&decoder, &prompt, NEW_TOKENS);
+    let mut accepted = 0;
+    for builder in builders() {
+        let generation = run(&decoder, drafter.as_mut(), builder.as_ref(), &Greedy, &prompt, NEW_TOKENS);
+        assert_eq!(generation.ids, text);
+        accepted += generation.accepted.iter().sum::<usize>();
+    }
+    assert!(accepted > 0);
+}
+
 /// A draft layer as it is found in a folder.
 fn found(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Box<dyn Drafter> {
     match folder.detected.format {

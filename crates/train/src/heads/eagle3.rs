@@ -42,6 +42,44 @@ struct Gathered {
     rows: Vec<usize>,
 }
 
+/// What one step reads and should say.
+#[derive(Default)]
+struct StepRows {
+    tokens: Vec<Token>,
+    counted: Vec<u32>,
+    targets: Vec<Tensor<2>>,
+    /// Rows that would count if every token could be drafted.
+    rows: usize,
+}
+
+/// A conversation within a batch.
+struct Conversation<'a> {
+    example: &'a Example,
+    /// Its first row.
+    first: usize,
+    /// Number of its rows.
+    pairs: usize,
+    /// What the backbone's LM head reads at each position, `[pairs + 1, d]`.
+    hidden: Tensor<2>,
+    /// Whether what it says there can be drafted.
+    draftable: Vec<bool>,
+}
+
+impl StepRows {
+    fn add(&mut self, step: usize, of: &Conversation<'_>) {
+        // Beyond the last token anything will do: rows that read it do not count, and no other row sees them.
+        let token = |row: usize| of.example.ids[..=of.pairs].get(row + 1 + step).copied().unwrap_or(0);
+        self.tokens.extend((0..of.pairs).map(token));
+        let pairs: Vec<usize> = counted(of.example).filter(|pair| *pair >= step).collect();
+        self.rows += pairs.len();
+        let pairs: Vec<usize> = pairs.into_iter().filter(|pair| of.draftable[pair + 1]).collect();
+        self.counted.extend(pairs.iter().map(|pair| (of.first + pair - step) as u32));
+        if !pairs.is_empty() {
+            self.targets.push(of.hidden.clone().select(0, index(pairs.iter().map(|pair| pair + 1), &of.hidden)));
+        }
+    }
+}
+
 impl Eagle3Fitting {
     /// A draft layer for the conversations' backbone. What can be drafted are the tokens that its answers in the conversations to
     /// fit to hold most often.
@@ -81,32 +119,19 @@ impl Eagle3Fitting {
     /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if that is the
     /// assistant's; if the backbone would have said a token that cannot be drafted, it does not.
     fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
-        let (steps, d) = (self.config.steps, self.network.shape().layer.hidden_size);
+        let d = self.network.shape().layer.hidden_size;
         let wide = self.taps.layers().len() * d;
-        let mut tokens: Vec<Vec<Token>> = vec![vec![]; steps];
-        let mut counted_rows: Vec<Vec<u32>> = vec![vec![]; steps];
-        let mut targets: Vec<Vec<Tensor<2>>> = vec![vec![]; steps];
-        let (mut taps, mut segments, mut conversations, mut seen) = (vec![], vec![], vec![], vec![0; steps]);
-        let mut first = 0;
+        let mut steps: Vec<StepRows> = (0..self.config.steps).map(|_| StepRows::default()).collect();
+        let (mut taps, mut segments, mut conversations, mut first) = (vec![], vec![], vec![], 0);
         for &conversation in rows {
             let row = self.data.row(held_out, conversation);
             let positions = self.positions(&row.example);
             let Some(pairs) = positions.len().checked_sub(1) else { continue };
             let states = self.data.features.tapped(row, held_out, conversation, &positions, &self.taps)?;
             let hidden = states.clone().narrow(1, wide, d);
-            let draftable = self.draftable(&hidden);
+            let of = Conversation { example: &row.example, first, pairs, draftable: self.draftable(&hidden), hidden };
+            steps.iter_mut().enumerate().for_each(|(number, step)| step.add(number, &of));
             taps.push(states.narrow(0, 0, pairs).narrow(1, 0, wide));
-            for step in 0..steps {
-                let ids = (0..pairs).map(|t| row.example.ids[..=pairs].get(t + 1 + step).copied().unwrap_or(0));
-                tokens[step].extend(ids);
-                let about: Vec<usize> = counted(&row.example).filter(|pair| *pair >= step).collect();
-                seen[step] += about.len();
-                let about: Vec<usize> = about.into_iter().filter(|pair| draftable[pair + 1]).collect();
-                counted_rows[step].extend(about.iter().map(|pair| (first + pair - step) as u32));
-                if !about.is_empty() {
-                    targets[step].push(hidden.clone().select(0, index(about.iter().map(|pair| pair + 1), &hidden)));
-                }
-            }
             segments.push(first..first + pairs);
             conversations.push(conversation);
             first += pairs;
@@ -115,12 +140,12 @@ impl Eagle3Fitting {
             true => Tensor::zeros([0, width], &self.lm_head.device()),
             false => Tensor::cat(parts, 0),
         };
-        let step = |((tokens, counted), targets): ((Vec<Token>, Vec<u32>), Vec<Tensor<2>>)| {
+        let rows = steps.iter().map(|step| step.rows).collect();
+        let step = |StepRows { tokens, counted, targets, .. }: StepRows| {
             Ok(Eagle3Step { embedded: self.embedded(&tokens, d)?, counted, targets: join(targets, d) })
         };
-        let steps = tokens.into_iter().zip(counted_rows).zip(targets).map(step).collect::<Result<_, TrainError>>()?;
-        let batch = Eagle3Batch { taps: join(taps, wide), segments, steps };
-        Ok(Gathered { batch, conversations, rows: seen })
+        let steps = steps.into_iter().map(step).collect::<Result<_, TrainError>>()?;
+        Ok(Gathered { batch: Eagle3Batch { taps: join(taps, wide), segments, steps }, conversations, rows })
     }
 
     fn embedded(&self, tokens: &[Token], d: usize) -> Result<Tensor<2>, TrainError> {

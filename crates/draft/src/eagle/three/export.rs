@@ -109,8 +109,17 @@ fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static
     }
 }
 
-/// What every layer's config says, whoever reads it.
-fn common(layer: &mut Map<String, Value>, base: &Base<'_>) {
+/// What every layer's config says, whoever reads it; what its own left to defaults is said too.
+fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleFacts) {
+    if let Some(heads) = layer.get("num_attention_heads").and_then(Value::as_u64).filter(|heads| *heads > 0) {
+        layer.entry("num_key_value_heads").or_insert_with(|| heads.into());
+        layer.entry("head_dim").or_insert_with(|| (facts.layer.query_size as u64 / heads).into());
+    }
+    if !layer.contains_key("rope_parameters") {
+        // The Llama config's own default.
+        layer.entry("rope_theta").or_insert_with(|| json!(10_000.0));
+        layer.entry("rope_scaling").or_insert(Value::Null);
+    }
     layer.insert("num_hidden_layers".into(), 1.into());
     layer.insert("vocab_size".into(), base.vocab_size.into());
     layer.insert("tie_word_embeddings".into(), false.into());
@@ -124,7 +133,7 @@ fn original(
     vocabulary: &DraftVocabulary,
     taps: &[usize],
 ) -> Map<String, Value> {
-    common(&mut layer, base);
+    common(&mut layer, base, facts);
     let size = facts.draft_vocab_size.map_or(Value::Null, |_| vocabulary.len().into());
     let said = [
         ("architectures", json!(["LlamaForCausalLMEagle3"])),
@@ -172,7 +181,7 @@ fn speculators(
     };
     layer.insert("model_type".into(), kind.into());
     layer.insert("architectures".into(), json!([class]));
-    common(&mut layer, base);
+    common(&mut layer, base, facts);
     let wide = facts.target_hidden_size != facts.hidden_size;
     let document = json!({
         "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "speculators_version": SPECULATORS,

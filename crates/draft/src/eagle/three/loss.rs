@@ -67,55 +67,75 @@ pub fn losses(
     let leaves: Vec<Tensor<1>> = weights.iter().map(tracked).collect();
     let shape = network.shape();
     let lm_head = weights[LM_HEAD].clone().reshape([shape.draft_vocab, shape.layer.hidden_size]);
-    let (mut outputs, mut sum, mut d_lm_head) = (vec![], None::<Tensor<1>>, None::<Tensor<2>>);
+    let (mut outputs, mut sums) = (vec![], Sums::default());
     let (mut states, mut before) = (network.fuse(&leaves, &batch.taps.clone().autodiff()), Unrolled::default());
-    for (i, step) in batch.steps.iter().enumerate() {
-        if batch.steps[i..].iter().all(|step| step.counted.is_empty()) {
-            outputs.push(Eagle3Output::default());
-            continue;
-        }
+    // Nothing depends on steps after the last one in which a row counts.
+    let taken = batch.steps.iter().rposition(|step| !step.counted.is_empty()).map_or(0, |last| last + 1);
+    for (i, step) in batch.steps[..taken].iter().enumerate() {
         states = network.step(&leaves, step.embedded.clone().autodiff(), states, &batch.segments, &mut before);
-        if step.counted.is_empty() {
-            outputs.push(Eagle3Output::default());
-            continue;
-        }
-        let guessed = network.normed(&leaves, states.clone()).select(0, rows(&step.counted, &weights[0]));
-        let inner = guessed.clone().inner();
-        let scale = scales.map_or(0.0, |scales| scales[i]);
-        let found = soft_cross_entropy_between(
-            Projected { states: &inner, weight: &lm_head },
-            Projected { states: &step.targets, weight: criterion.lm_head },
-            scale,
-            criterion.chunk_rows,
-            scales.is_some(),
-        );
-        outputs.push(Eagle3Output { losses: found.losses, ranks: found.ranks });
-        // `Σ g ∘ ∂L/∂g` is a scalar whose gradient is `∂L/∂g`: it carries the gradient on into the layer.
-        let carried = (guessed * found.d_hidden.autodiff()).sum();
-        sum = Some(sum.map_or_else(|| carried.clone(), |sum| sum + carried.clone()));
-        d_lm_head = add(d_lm_head, found.d_weight);
+        let normed = network.normed(&leaves, states.clone());
+        outputs.push(sums.add(step, normed, &lm_head, criterion, scales.map(|scales| scales[i])));
     }
-    if scales.is_none() {
-        return (outputs, vec![]);
-    }
-    let (Some(sum), Some(d_lm_head)) = (sum, d_lm_head) else {
-        return (outputs, weights.iter().map(Tensor::zeros_like).collect());
-    };
-    let mut grads = sum.backward();
-    let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-    let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
-    gradients[LM_HEAD] = d_lm_head.reshape([-1]);
+    outputs.resize(batch.steps.len(), Eagle3Output::default());
+    let gradients = if scales.is_some() { sums.gradients(&leaves, weights) } else { vec![] };
     (outputs, gradients)
 }
 
-fn rows(counted: &[u32], like: &Tensor<1>) -> Tensor<1, Int> {
-    let index: Vec<i32> = counted.iter().map(|&row| row as i32).collect();
-    Tensor::from_data(TensorData::new(index, [counted.len()]), &like.device())
+/// What the steps' gradients are made of.
+#[derive(Default)]
+struct Sums {
+    /// `Σ g ∘ ∂L/∂g`, a scalar whose gradient is `∂L/∂g`: it carries the gradient on into the layer.
+    carried: Option<Tensor<1>>,
+    /// `∂L/∂U`, which never enters the graph.
+    d_lm_head: Option<Tensor<2>>,
 }
 
-fn add(sum: Option<Tensor<2>>, part: Option<Tensor<2>>) -> Option<Tensor<2>> {
-    match (sum, part) {
-        (Some(sum), Some(part)) => Some(sum + part),
-        (sum, part) => sum.or(part),
+impl Sums {
+    /// One step's losses; its gradients are added where a scale is given.
+    fn add(
+        &mut self,
+        step: &Eagle3Step,
+        normed: Tensor<2>,
+        lm_head: &Tensor<2>,
+        criterion: &Criterion<'_>,
+        scale: Option<f32>,
+    ) -> Eagle3Output {
+        if step.counted.is_empty() {
+            return Eagle3Output::default();
+        }
+        let index: Vec<i32> = step.counted.iter().map(|&row| row as i32).collect();
+        let index = TensorData::new(index, [step.counted.len()]);
+        let guessed = normed.select(0, Tensor::<1, Int>::from_data(index, &lm_head.device()));
+        let found = soft_cross_entropy_between(
+            Projected { states: &guessed.clone().inner(), weight: lm_head },
+            Projected { states: &step.targets, weight: criterion.lm_head },
+            scale.unwrap_or(0.0),
+            criterion.chunk_rows,
+            scale.is_some(),
+        );
+        if let Some(part) = found.d_weight {
+            let carried = (guessed * found.d_hidden.autodiff()).sum();
+            self.carried = Some(match self.carried.take() {
+                Some(sum) => sum + carried,
+                None => carried,
+            });
+            self.d_lm_head = Some(match self.d_lm_head.take() {
+                Some(sum) => sum + part,
+                None => part,
+            });
+        }
+        Eagle3Output { losses: found.losses, ranks: found.ranks }
+    }
+
+    /// The gradient of every parameter.
+    fn gradients(self, leaves: &[Tensor<1>], weights: &[Tensor<1>]) -> Vec<Tensor<1>> {
+        let (Some(carried), Some(d_lm_head)) = (self.carried, self.d_lm_head) else {
+            return weights.iter().map(Tensor::zeros_like).collect();
+        };
+        let mut grads = carried.backward();
+        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
+        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
+        gradients[LM_HEAD] = d_lm_head.reshape([-1]);
+        gradients
     }
 }
