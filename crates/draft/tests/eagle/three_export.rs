@@ -81,6 +81,19 @@ fn exported(layout: Layout, change: impl FnOnce(&mut Value)) -> Result<(Value, V
     Ok((folder::config(out.path()).unwrap().unwrap(), names))
 }
 
+const LAYER: [&str; 10] = [
+    "hidden_norm",
+    "input_layernorm",
+    "mlp.down_proj",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "post_attention_layernorm",
+    "self_attn.k_proj",
+    "self_attn.o_proj",
+    "self_attn.q_proj",
+    "self_attn.v_proj",
+];
+
 #[test]
 fn the_original_layout_has_every_field() {
     // What a config may leave to defaults is said in what is written.
@@ -108,22 +121,9 @@ fn the_original_layout_has_every_field() {
         assert_eq!(config[key], value, "{key}");
     }
     assert!(config["rope_theta"].is_number() && config["rms_norm_eps"].is_number());
-    let layer = [
-        "hidden_norm",
-        "input_layernorm",
-        "mlp.down_proj",
-        "mlp.gate_proj",
-        "mlp.up_proj",
-        "post_attention_layernorm",
-        "self_attn.k_proj",
-        "self_attn.o_proj",
-        "self_attn.q_proj",
-        "self_attn.v_proj",
-    ];
-    let layer = layer.map(|name| format!("midlayer.{name}.weight"));
-    let mut want: Vec<String> = ["d2t", "fc.weight", "lm_head.weight"].map(String::from).into();
-    want.extend(layer);
-    want.extend(["norm.weight", "t2d"].map(String::from));
+    let mut want = vec!["d2t".to_owned(), "fc.weight".into(), "lm_head.weight".into()];
+    want.extend(LAYER.map(|name| format!("midlayer.{name}.weight")));
+    want.extend(["norm.weight".to_owned(), "t2d".into()]);
     assert_eq!(names, want);
 }
 

@@ -155,6 +155,14 @@ impl Training {
         Eagle3Shape { layer, taps: vec![1, 2, 3], draft_vocab: self.size("draft_vocab") }
     }
 
+    fn check_gradients(&self, gradients: Vec<Tensor<1>>) {
+        for (parameter, gradient) in self.shape().parameters().iter().zip(gradients) {
+            for (a, b) in read(gradient).iter().zip(self.floats(&format!("grad.{}", parameter.name))) {
+                assert!((a - b).abs() <= 1e-6 + 1e-3 * b.abs(), "{}: {a}, not {b}", parameter.name);
+            }
+        }
+    }
+
     /// Where the sequences lie once their padding is left out.
     fn segments(&self) -> Vec<std::ops::Range<usize>> {
         let (seen, length) = (self.longs("attention_mask"), self.size("seq"));
@@ -228,11 +236,7 @@ fn unrolled_losses_and_gradients_are_the_references() {
         }
         let want = case.document["total_0.8_pow_i"].as_f64().unwrap();
         assert!((total - want).abs() < 1e-5 * want, "{total}, not {want}");
-        for (parameter, gradient) in shape.parameters().iter().zip(gradients) {
-            for (a, b) in read(gradient).iter().zip(case.floats(&format!("grad.{}", parameter.name))) {
-                assert!((a - b).abs() <= 1e-6 + 1e-3 * b.abs(), "{}: {a}, not {b}", parameter.name);
-            }
-        }
+        case.check_gradients(gradients);
         let (without, none) = losses(&network, &criterion, &weights, &batch, None);
         assert!(none.is_empty());
         assert!(without.iter().zip(&outputs).all(|(a, b)| a.losses == b.losses && a.ranks == b.ranks));

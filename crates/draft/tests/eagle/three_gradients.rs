@@ -142,7 +142,7 @@ fn the_unrolled_network_is_the_drafting_one() {
         for (step, row) in unrolled.iter().enumerate() {
             if step > 0 {
                 let path: Vec<usize> = (0..step).collect();
-                let visible = Visible::after(step - 1, [path.as_slice()].into_iter());
+                let visible = Visible::after(step - 1, [path.as_slice()]);
                 state = model.forward(&tokens[t + step..=t + step], state, &visible, &mut cache).unwrap();
             }
             for (a, b) in row[t * d..(t + 1) * d].iter().zip(read(state.clone())) {

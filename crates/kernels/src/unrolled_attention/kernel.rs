@@ -153,8 +153,6 @@ impl<'a> Block<'a> {
     /// `∂Q = ∂S K`, `∂K = ∂Sᵀ Q`, where a later step's part of `P` is a column for each row alone.
     fn backward(&self, gradient: &[f32], kv_head: usize, group: usize) -> Slopes {
         let (n, d, steps) = (self.rows.len(), self.spec.head_dim, self.of.steps);
-        let (width, q_width) = (n + steps, self.spec.heads * d);
-        let (square, tall) = (self.square(), Matrix::dense(n, d));
         let zeros = || vec![0f32; n * d];
         let mut slopes = Slopes {
             q: vec![0f32; n * group * d],
@@ -163,32 +161,10 @@ impl<'a> Block<'a> {
             later_k: vec![zeros(); steps],
             later_v: vec![zeros(); steps],
         };
-        let mut ds = vec![0f32; n * width];
         for member in 0..group {
             let head = kv_head * group + member;
-            let q = self.query(head);
-            let p = self.probabilities(&q);
-            let g = gather(gradient, self.rows, q_width, head * d, d);
-            product(&mut slopes.v, tall, &p, square.transposed(), &g, tall, member > 0);
-            product(&mut ds, square, &g, tall, self.v, self.kv.transposed(), false);
-            for (j, (_, values)) in self.later.iter().enumerate() {
-                for t in 0..n {
-                    let (at, g) = (t * d, &g[t * d..][..d]);
-                    add(&mut slopes.later_v[j][at..at + d], g, p[t * width + n + j]);
-                    ds[t * width + n + j] = lanes::dot(g, &values[at..at + d]);
-                }
-            }
-            softmax_backward(Isa::detect(), &mut ds, &p, width, self.spec.scale());
-            product(&mut slopes.k, tall, &ds, square.transposed(), &q, tall, member > 0);
-            let mut one = zeros();
-            product(&mut one, tall, &ds, square, &self.k, tall, false);
-            for (j, (keys, _)) in self.later.iter().enumerate() {
-                for t in 0..n {
-                    let (at, slope) = (t * d, ds[t * width + n + j]);
-                    add(&mut slopes.later_k[j][at..at + d], &q[at..at + d], slope);
-                    add(&mut one[at..at + d], &keys[at..at + d], slope);
-                }
-            }
+            let g = gather(gradient, self.rows, self.spec.heads * d, head * d, d);
+            let mut one = self.backward_of_head(&self.query(head), &g, &mut slopes, member > 0);
             rotate_from(self.spec, &mut one, steps, -1.0);
             for (to, from) in slopes.q.chunks_exact_mut(group * d).zip(one.chunks_exact(d)) {
                 to[member * d..][..d].copy_from_slice(from);
@@ -199,6 +175,36 @@ impl<'a> Block<'a> {
             rotate_from(self.spec, keys, j + 1, -1.0);
         }
         slopes
+    }
+
+    /// The gradient of one head's rotated query; those of keys and values are added to `slopes`, or put there first.
+    fn backward_of_head(&self, q: &[f32], g: &[f32], slopes: &mut Slopes, accumulate: bool) -> Vec<f32> {
+        let (n, d) = (self.rows.len(), self.spec.head_dim);
+        let width = n + self.of.steps;
+        let (square, tall) = (self.square(), Matrix::dense(n, d));
+        let p = self.probabilities(q);
+        let mut ds = vec![0f32; n * width];
+        product(&mut slopes.v, tall, &p, square.transposed(), g, tall, accumulate);
+        product(&mut ds, square, g, tall, self.v, self.kv.transposed(), false);
+        for (j, (_, values)) in self.later.iter().enumerate() {
+            for t in 0..n {
+                let (at, g) = (t * d, &g[t * d..][..d]);
+                add(&mut slopes.later_v[j][at..at + d], g, p[t * width + n + j]);
+                ds[t * width + n + j] = lanes::dot(g, &values[at..at + d]);
+            }
+        }
+        softmax_backward(Isa::detect(), &mut ds, &p, width, self.spec.scale());
+        product(&mut slopes.k, tall, &ds, square.transposed(), q, tall, accumulate);
+        let mut of_q = vec![0f32; n * d];
+        product(&mut of_q, tall, &ds, square, &self.k, tall, false);
+        for (j, (keys, _)) in self.later.iter().enumerate() {
+            for t in 0..n {
+                let (at, slope) = (t * d, ds[t * width + n + j]);
+                add(&mut slopes.later_k[j][at..at + d], &q[at..at + d], slope);
+                add(&mut of_q[at..at + d], &keys[at..at + d], slope);
+            }
+        }
+        of_q
     }
 }
 

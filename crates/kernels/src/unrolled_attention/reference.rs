@@ -12,25 +12,15 @@ pub fn unrolled_attention(
 ) -> Vec<f64> {
     let (d, group) = (spec.head_dim, spec.heads / spec.kv_heads);
     let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
-    let rotated = |x: &[f64], position: usize| {
-        let (half, at) = (d / 2, position * d / 2);
-        let mut out = x.to_vec();
-        for i in 0..half {
-            let (c, s) = (f64::from(spec.angles.0[at + i]), f64::from(spec.angles.1[at + i]));
-            out[i] = x[i] * c - x[i + half] * s;
-            out[i + half] = x[i + half] * c + x[i] * s;
-        }
-        out
-    };
     let mut out = vec![0f64; q.len()];
     for rows in spec.rows.iter() {
         for head in 0..spec.heads {
             let column = head / group * d;
             for row in rows.clone() {
                 let t = row - rows.start;
-                let query = rotated(&q[row * q_width + head * d..][..d], t + later.len());
+                let query = rotated(spec, &q[row * q_width + head * d..][..d], t + later.len());
                 let score = |keys: &[f64], row: usize, position: usize| {
-                    let key = rotated(&keys[row * kv_width + column..][..d], position);
+                    let key = rotated(spec, &keys[row * kv_width + column..][..d], position);
                     query.iter().zip(&key).map(|(a, b)| a * b).sum::<f64>() * f64::from(spec.scale())
                 };
                 // Scores with the values that they weigh.
@@ -51,6 +41,18 @@ pub fn unrolled_attention(
                 }
             }
         }
+    }
+    out
+}
+
+/// A head's vector at a position.
+fn rotated(spec: &Segments, x: &[f64], position: usize) -> Vec<f64> {
+    let (half, at) = (x.len() / 2, position * x.len() / 2);
+    let mut out = x.to_vec();
+    for i in 0..half {
+        let (c, s) = (f64::from(spec.angles.0[at + i]), f64::from(spec.angles.1[at + i]));
+        out[i] = x[i] * c - x[i + half] * s;
+        out[i + half] = x[i + half] * c + x[i] * s;
     }
     out
 }
