@@ -7,6 +7,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
@@ -46,7 +47,7 @@ pub enum DrafterChoice {
     None,
     /// Medusa heads.
     Medusa,
-    /// An EAGLE-1/2 draft layer.
+    /// An EAGLE draft layer of any generation.
     Eagle,
     /// Hydra or Hydra++ heads.
     Hydra,
@@ -242,11 +243,11 @@ impl Drafting {
 /// The drafter that a folder's heads are for.
 fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
     let format = folder.detected.format;
-    match (format.method(), format) {
-        ("medusa", _) => Ok(DrafterChoice::Medusa),
-        (_, HeadsFormat::Eagle1) => Ok(DrafterChoice::Eagle),
-        ("hydra", _) => Ok(DrafterChoice::Hydra),
-        ("mtp", _) => Ok(DrafterChoice::Mtp),
+    match format.method() {
+        "medusa" => Ok(DrafterChoice::Medusa),
+        "eagle" => Ok(DrafterChoice::Eagle),
+        "hydra" => Ok(DrafterChoice::Hydra),
+        "mtp" => Ok(DrafterChoice::Mtp),
         _ => {
             let message = format!("{}: {format} heads cannot be decoded with yet", folder.path.display());
             Err(Failure::input(message))
@@ -257,10 +258,20 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
 /// Heads on the model's device.
 fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
     Ok(match choice {
-        DrafterChoice::Eagle => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
+        DrafterChoice::Eagle => eagle(folder, decoder)?,
         DrafterChoice::Hydra => Box::new(HydraDrafter::new(HydraModel::load(folder, decoder.clone())?)),
         DrafterChoice::Mtp => Box::new(MtpDrafter::new(MtpModel::load(folder, decoder.clone())?)),
         _ => Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?)),
+    })
+}
+
+/// A draft layer of the generation that the folder holds.
+fn eagle(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
+    Ok(match folder.detected.format {
+        HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
+            Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder.clone())?))
+        }
+        _ => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
     })
 }
 
@@ -295,6 +306,15 @@ impl Loaded {
     }
 }
 
+/// Drafts of the chain that a drafter without heads has, if no tree is named.
+fn own_chain(choice: &DrafterChoice) -> Option<usize> {
+    match choice {
+        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
+        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
+        _ => None,
+    }
+}
+
 fn builder(
     tree: Option<&TreeChoice>,
     choice: &DrafterChoice,
@@ -306,12 +326,7 @@ fn builder(
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
-    let drafts = match choice {
-        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
-        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
-        _ => None,
-    };
-    if let (None, Some(drafts)) = (tree, drafts) {
+    if let (None, Some(drafts)) = (tree, own_chain(choice)) {
         let chain = ChainTree::new(drafts).map_err(Failure::input)?;
         return Ok((format!("chain:{drafts}"), Box::new(chain)));
     }
