@@ -139,7 +139,7 @@ pub fn step_times(
     let mut seconds = vec![(vec![], vec![]); sizes.len()];
     let biggest = calibration.order.len() + 1;
     let tokens = longest + contest.limits.max_new_tokens;
-    let mut target = Target::with_trees(contest.decoder.clone(), tokens, biggest, gorgon_model::taps::Taps::none());
+    let mut target = Target::with_trees(contest.decoder.clone(), tokens, biggest, contest.drafter.needs().taps);
     for round in 0..=rounds {
         for (i, tree) in trees.iter().enumerate() {
             let prompt = &prompts[(round + i) % prompts.len()].ids;

@@ -8,7 +8,6 @@ use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -72,7 +71,7 @@ impl Contest<'_> {
     /// A target with room for a prompt, its answer and a tree.
     pub fn target(&self, longest_prompt: usize) -> Target {
         let tokens = longest_prompt + self.limits.max_new_tokens;
-        Target::with_trees(self.decoder.clone(), tokens, self.builder.max_nodes(), Taps::none())
+        Target::with_trees(self.decoder.clone(), tokens, self.builder.max_nodes(), self.drafter.needs().taps)
     }
 
     /// Decodes a prompt plainly.

@@ -291,7 +291,7 @@ pub struct Export {
     /// The run folder of a training, or a folder of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle or hydra.
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators or hydra.
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,
     /// The folder to write; it must not hold anything yet.

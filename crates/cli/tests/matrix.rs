@@ -15,6 +15,7 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ("hydra", &["method=\"hydra\""], false),
     ("hydra-plus", &["method=\"hydra\"", "hydra.prefix_attention=true", "hydra.teacher=true"], false),
     ("eagle", &["method=\"eagle\""], false),
+    ("eagle3", &["method=\"eagle3\"", "eagle3.steps=3", "eagle3.taps=[0, 1, 2]", "eagle3.draft_vocab=200"], false),
     ("mtp", &["method=\"mtp\""], false),
 ];
 

@@ -5,6 +5,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
 use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
 use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::taps::Taps;
 
 /// Why a drafter failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +16,21 @@ pub enum DraftError {
     /// The tree.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// The target was not asked for what the drafter needs.
+    #[error("the drafter reads {wanted} taps, the target hands out {found}")]
+    Taps {
+        /// Taps that the drafter needs.
+        wanted: usize,
+        /// Taps that there are.
+        found: usize,
+    },
 }
 
 /// What a drafter wants from the target's passes beside the state after the final norm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Taps, as layers are counted in [`gorgon_model::taps::Taps`].
-    pub taps: Vec<usize>,
+    /// Hidden states of named layers: the target has to be made with them.
+    pub taps: Taps,
 }
 
 /// Tokens that were just committed, with what the target said at them. A drafter never sees any others.

@@ -1,7 +1,7 @@
 //! Writing heads for other engines.
 
 use crate::folder::HeadsError;
-use gorgon_runs::tensors::{self, Source};
+use gorgon_runs::tensors::{self, Source, Stored};
 use half::f16;
 use safetensors::Dtype;
 use serde_json::Value;
@@ -22,7 +22,22 @@ pub(crate) fn write(
     file: &str,
     out: &Path,
 ) -> Result<(), HeadsError> {
-    let mut sources = vec![];
+    write_beside(from, &[], tensors, config, file, out)
+}
+
+/// The same with tensors that are no weights, as they are, in front.
+///
+/// # Errors
+/// As of [`write`].
+pub(crate) fn write_beside(
+    from: &Path,
+    stored: &[Stored],
+    tensors: Vec<Named>,
+    config: &Value,
+    file: &str,
+    out: &Path,
+) -> Result<(), HeadsError> {
+    let mut sources: Vec<Source<'_>> = stored.iter().map(Stored::source).collect();
     for (name, shape, values) in tensors {
         let narrow: Vec<u8> = values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
         if values.iter().any(|&v| !f16::from_f32(v).is_finite()) {

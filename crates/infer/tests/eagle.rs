@@ -8,17 +8,20 @@ use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
+use gorgon_draft::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::parameter::ParameterSpec;
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
-use gorgon_runs::tensors::{self, Source, write_f32};
+use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use safetensors::Dtype;
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -26,13 +29,17 @@ use std::sync::Arc;
 
 /// Writes down what another drafter proposes.
 struct Recorder {
-    inner: EagleDrafter,
+    inner: Box<dyn Drafter>,
     trees: Vec<TokenTree>,
 }
 
 impl Drafter for Recorder {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
     }
 
     fn reset(&mut self) {
@@ -58,7 +65,8 @@ fn run(
     prompt: &[Token],
     new_tokens: usize,
 ) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + new_tokens, builder.max_nodes(), Taps::none());
+    let taps = drafter.needs().taps;
+    let mut target = Target::with_trees(decoder.clone(), prompt.len() + new_tokens, builder.max_nodes(), taps);
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
     let draws = &mut Seeded::new(1);
     let mut stepper = Stepper { target: &mut target, drafter, builder, rule, draws };
@@ -78,9 +86,44 @@ fn tokens(value: &Value) -> Vec<Token> {
 
 #[test]
 fn recorded_generations_are_reproduced_step_by_step() {
-    let test = "recorded_generations_are_reproduced_step_by_step";
-    let Some(dir) = shared::shared("fixtures/eagle/eagle1_llama_mha", test) else { return };
-    let Some(backbone) = shared::shared("fixtures/backbones/llama_mha", test) else { return };
+    check_generations("recorded_generations_are_reproduced_step_by_step", "eagle1_llama_mha", "llama_mha");
+}
+
+#[test]
+fn recorded_generations_with_eagle3_are_reproduced_step_by_step() {
+    let test = "recorded_generations_with_eagle3_are_reproduced_step_by_step";
+    check_generations(test, "eagle3_llama_7layer_bf16", "llama_7layer_bf16");
+}
+
+#[test]
+fn a_fitted_eagle3_layer_leaves_the_text_as_it_is_with_every_tree() {
+    let test = "a_fitted_eagle3_layer_leaves_the_text_as_it_is_with_every_tree";
+    let Some(dir) = shared::shared("fixtures/eagle/eagle3_llama_7layer_bf16", test) else { return };
+    let Some(backbone) = shared::shared("fixtures/backbones/llama_7layer_bf16", test) else { return };
+    let decoder = Arc::new(Decoder::load(&backbone, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let mut drafter = found(&HeadsFolder::open(&dir).unwrap(), &decoder);
+    let prompt = [1, 498, 261, 57, 344, 333];
+    let text = plain(&decoder, &prompt, NEW_TOKENS);
+    let mut accepted = 0;
+    for builder in builders() {
+        let generation = run(&decoder, drafter.as_mut(), builder.as_ref(), &Greedy, &prompt, NEW_TOKENS);
+        assert_eq!(generation.ids, text);
+        accepted += generation.accepted.iter().sum::<usize>();
+    }
+    assert!(accepted > 0);
+}
+
+/// A draft layer as it is found in a folder.
+fn found(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Box<dyn Drafter> {
+    match folder.detected.format {
+        HeadsFormat::Eagle1 => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone()).unwrap())),
+        _ => Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder.clone()).unwrap())),
+    }
+}
+
+fn check_generations(test: &str, layer: &str, backbone: &str) {
+    let Some(dir) = shared::shared(&format!("fixtures/eagle/{layer}"), test) else { return };
+    let Some(backbone) = shared::shared(&format!("fixtures/backbones/{backbone}"), test) else { return };
     let decoder = Arc::new(Decoder::load(&backbone, &Compute::cpu(FloatFormat::F32)).unwrap());
     let folder = HeadsFolder::open(&dir).unwrap();
     let expected: Value = serde_json::from_slice(&std::fs::read(dir.join("expected.json")).unwrap()).unwrap();
@@ -89,8 +132,7 @@ fn recorded_generations_are_reproduced_step_by_step() {
     for (number, recorded) in runs.iter().enumerate() {
         let size = |key: &str| recorded[key].as_u64().unwrap() as usize;
         let builder = DynamicTree::new(size("total_tokens"), size("depth"), size("top_k")).unwrap();
-        let model = EagleModel::load(&folder, decoder.clone()).unwrap();
-        let mut recorder = Recorder { inner: EagleDrafter::new(model), trees: vec![] };
+        let mut recorder = Recorder { inner: found(&folder, &decoder), trees: vec![] };
         let (prompt, output) = (tokens(&recorded["prompt"]), tokens(&recorded["output"]));
         let generation = run(&decoder, &mut recorder, &builder, &Greedy, &prompt, output.len() + 1);
         // The recorded output leaves out the last step's bonus, which would be the next step's root.
@@ -131,21 +173,34 @@ fn decoder() -> Arc<Decoder> {
     Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap())
 }
 
+/// The generations of the method: parameters, what is written beside them, and the config.
+fn parts(decoder: &Decoder, generation: usize) -> (Vec<ParameterSpec>, Vec<Stored>, Value) {
+    if generation == 1 {
+        let shape = EagleShape::of(decoder.config(), true);
+        return (shape.parameters(), vec![], shape.document("somewhere"));
+    }
+    // Every other token can be drafted.
+    let counts: Vec<u64> = (0..SHAPE.vocab_size as u64).map(|token| token % 2).collect();
+    let vocabulary = DraftVocabulary::most_frequent(&counts, SHAPE.vocab_size / 2);
+    let shape = Eagle3Shape::of(decoder.config(), vec![0, 1, 2], vocabulary.len());
+    (shape.parameters(), vocabulary.stored(), shape.document("somewhere"))
+}
+
 /// A layer of random values; `damage` stands in the tensors whose names hold `place`.
-fn eagle(decoder: &Arc<Decoder>, place: &str, damage: Option<f32>) -> Box<dyn Drafter> {
+fn eagle(decoder: &Arc<Decoder>, generation: usize, place: &str, damage: Option<f32>) -> Box<dyn Drafter> {
     let dir = tempfile::tempdir().unwrap();
-    let shape = EagleShape::of(decoder.config(), true);
-    let sources = shape.parameters().into_iter().enumerate().map(|(i, p)| {
+    let (parameters, stored, document) = parts(decoder, generation);
+    let sources = parameters.into_iter().enumerate().map(|(i, p)| {
         let value = |j: usize| (((j * 7919 + i * 104_729) % 2003) as f32 / 1001.5 - 1.0) * 0.3;
         let bad = damage.filter(|_| p.name.contains(place));
         let values: Vec<f32> = (0..p.shape.iter().product()).map(|j| bad.unwrap_or_else(|| value(j))).collect();
         let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
-        Source { name: p.name.into(), dtype: Dtype::F32, shape: p.shape, fill }
+        Source { name: p.name, dtype: Dtype::F32, shape: p.shape, fill }
     });
-    tensors::write(&dir.path().join("model.safetensors"), &sources.collect::<Vec<Source<'_>>>()).unwrap();
-    std::fs::write(dir.path().join("config.json"), shape.document("somewhere").to_string()).unwrap();
-    let folder = HeadsFolder::open(dir.path()).unwrap();
-    Box::new(EagleDrafter::new(EagleModel::load(&folder, decoder.clone()).unwrap()))
+    let sources: Vec<Source<'_>> = sources.chain(stored.iter().map(Stored::source)).collect();
+    tensors::write(&dir.path().join("model.safetensors"), &sources).unwrap();
+    std::fs::write(dir.path().join("config.json"), document.to_string()).unwrap();
+    found(&HeadsFolder::open(dir.path()).unwrap(), decoder)
 }
 
 fn builders() -> Vec<Box<dyn TreeBuilder>> {
@@ -168,17 +223,18 @@ fn untrained_and_damaged_layers_do_not_change_greedy_text() {
     let decoder = decoder();
     for prompt in PROMPTS {
         let text = plain(&decoder, prompt, NEW_TOKENS);
-        for builder in builders() {
+        for (builder, generation) in builders().iter().flat_map(|builder| [(builder, 1), (builder, 3)]) {
             for (place, damage) in [
                 ("", None),
                 ("fc.weight", Some(f32::NAN)),
                 ("v_proj", Some(f32::INFINITY)),
                 ("down_proj", Some(-1e30)),
                 ("layernorm", Some(f32::NAN)),
+                ("lm_head", Some(f32::NAN)),
             ] {
-                let mut drafter = eagle(&decoder, place, damage);
-                let generation = run(&decoder, drafter.as_mut(), builder.as_ref(), &Greedy, prompt, NEW_TOKENS);
-                assert_eq!(generation.ids, text, "{place} {damage:?}");
+                let mut drafter = eagle(&decoder, generation, place, damage);
+                let found = run(&decoder, drafter.as_mut(), builder.as_ref(), &Greedy, prompt, NEW_TOKENS);
+                assert_eq!(found.ids, text, "EAGLE-{generation}: {place} {damage:?}");
             }
         }
     }
@@ -191,13 +247,14 @@ fn right_drafts_are_accepted_and_change_nothing() {
     let long: Vec<Token> = (0..(SHAPE.max_positions - NEW_TOKENS + 1) as Token).collect();
     for prompt in [PROMPTS[0], &long] {
         let text = plain(&decoder, prompt, NEW_TOKENS);
-        for builder in builders() {
+        for (builder, generation) in builders().iter().flat_map(|builder| [(builder, 1), (builder, 3)]) {
             for rates in [vec![0.6, 0.6], vec![0.95; 6]] {
-                let mut oracle = OracleDrafter::new(eagle(&decoder, "", None), rates, SHAPE.vocab_size, 7);
+                let layer = eagle(&decoder, generation, "", None);
+                let mut oracle = OracleDrafter::new(layer, rates, SHAPE.vocab_size, 7);
                 oracle.reveal(text.clone());
-                let generation = run(&decoder, &mut oracle, builder.as_ref(), &Greedy, prompt, NEW_TOKENS);
-                assert_eq!(generation.ids, text);
-                assert!(generation.accepted.iter().sum::<usize>() > 0);
+                let found = run(&decoder, &mut oracle, builder.as_ref(), &Greedy, prompt, NEW_TOKENS);
+                assert_eq!(found.ids, text, "EAGLE-{generation}");
+                assert!(found.accepted.iter().sum::<usize>() > 0);
             }
         }
     }
@@ -207,15 +264,21 @@ fn right_drafts_are_accepted_and_change_nothing() {
 /// without drafts.
 #[test]
 fn sampled_text_keeps_its_law() {
+    for generation in [1, 3] {
+        check_law(generation);
+    }
+}
+
+fn check_law(generation: usize) {
     let decoder = decoder();
     let transform = Transform::new(0.5, Some(4), None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
-    let mut drafter = eagle(&decoder, "", None);
+    let mut drafter = eagle(&decoder, generation, "", None);
     let builders: [Box<dyn TreeBuilder>; 2] =
         [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
     let runs = 1500;
     let counts = builders.map(|builder| {
-        let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), Taps::none());
+        let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), drafter.needs().taps);
         let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
         let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
         for seed in 0..runs {

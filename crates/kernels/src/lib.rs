@@ -23,5 +23,6 @@ pub mod softmax;
 pub mod team;
 pub mod top_rows;
 pub mod tree_attention;
+pub mod unrolled_attention;
 
 pub use isa::Isa;

@@ -57,14 +57,29 @@ impl Layer {
     /// # Shapes
     /// `x [1, rows, d]` with the rows of all passes, result the same.
     pub fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
+        match &self.input_norm {
+            Some(weight) => self.forward_reading(&norm::rms_norm(&x, weight, eps), x, eps, passes, kvs),
+            None => self.forward_reading(&x.clone(), x, eps, passes, kvs),
+        }
+    }
+
+    /// The same where the attention reads something else than the residual stream, of any width.
+    ///
+    /// # Shapes
+    /// `read [1, rows, width]`, `x [1, rows, d]`, result as `x`.
+    pub fn forward_reading(
+        &self,
+        read: &Tensor<3>,
+        x: Tensor<3>,
+        eps: f32,
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+    ) -> Tensor<3> {
         let post = |y: Tensor<3>, weight: &Option<Tensor<1>>| match weight {
             Some(weight) => norm::rms_norm(&y, weight, eps),
             None => y,
         };
-        let attended = match &self.input_norm {
-            Some(weight) => self.attention.forward(&norm::rms_norm(&x, weight, eps), passes, kvs),
-            None => self.attention.forward(&x, passes, kvs),
-        };
+        let attended = self.attention.forward(read, passes, kvs);
         let x = x + post(attended, &self.post_attention_norm);
         let fed = self.feed_forward.forward(&norm::rms_norm(&x, &self.pre_mlp_norm, eps));
         x + post(fed, &self.post_mlp_norm)
@@ -138,14 +153,48 @@ impl LoneLayer {
     /// # Errors
     /// When the rows are not the reserved ones.
     pub fn forward(&self, x: Tensor<3>, visible: &Visible, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
-        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != x.dims()[1] {
+        let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
+        self.pass(rows, visible, cache, |passes, kvs| self.layer.forward(x, eps, passes, kvs))
+    }
+
+    /// The same where the attention reads something else than the residual stream, as wide as its projections are.
+    ///
+    /// # Shapes
+    /// `read [1, rows, width]`, `x [1, rows, d]`, result as `x`.
+    ///
+    /// # Errors
+    /// When the rows are not the reserved ones.
+    pub fn forward_reading(
+        &self,
+        read: &Tensor<3>,
+        x: Tensor<3>,
+        visible: &Visible,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, CacheError> {
+        let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
+        self.pass(rows, visible, cache, |passes, kvs| self.layer.forward_reading(read, x, eps, passes, kvs))
+    }
+
+    fn pass(
+        &self,
+        rows: usize,
+        visible: &Visible,
+        cache: &mut KvCache,
+        run: impl FnOnce(&[Pass<'_>], &mut [&mut LayerKv]) -> Tensor<3>,
+    ) -> Result<Tensor<3>, CacheError> {
+        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != rows {
             return Err(CacheError::NotReserved);
         }
         let (prefix, capacity) = (cache.len(), cache.capacity());
         let KvCache { layers, rope, .. } = cache;
         let pass = Pass::new(&self.config, rope, visible, prefix, capacity, self.compute.device());
         let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
-        Ok(self.layer.forward(x, self.config.norm_eps, &[pass], &mut kvs))
+        Ok(run(&[pass], &mut kvs))
+    }
+
+    /// Its config: sizes, rotary embedding, epsilon.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
     }
 
     /// Bytes of the weights.

@@ -317,12 +317,27 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The entry of a float tensor, and where in its file elements `range` begin.
-    fn locate(&self, name: &str, range: &Range<usize>, room: usize) -> Result<(&Entry, u64), WeightsError> {
-        let entry = self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
+    /// The bytes of a whole tensor of any type, as they are stored.
+    ///
+    /// # Errors
+    /// When the tensor is absent or the file cannot be read.
+    pub fn read_stored(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
+        let entry = self.entry(name)?;
+        let mut bytes = vec![0u8; entry.bytes];
+        self.read_bytes(entry, entry.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, WeightsError> {
+        self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
             dir: self.dir.clone(),
             problems: Problems { missing: vec![name.into()], ..Problems::default() },
-        })?;
+        })
+    }
+
+    /// The entry of a float tensor, and where in its file elements `range` begin.
+    fn locate(&self, name: &str, range: &Range<usize>, room: usize) -> Result<(&Entry, u64), WeightsError> {
+        let entry = self.entry(name)?;
         if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
             return Err(self.wrong(entry, name, format!("{:?} is no supported float type", entry.dtype)));
         }

@@ -21,6 +21,27 @@ pub struct Source<'a> {
     pub fill: Box<Fill<'a>>,
 }
 
+/// A tensor as its bytes, of any number format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name.
+    pub name: String,
+    /// Its number format.
+    pub dtype: Dtype,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its values, row-major and little-endian.
+    pub bytes: Vec<u8>,
+}
+
+impl Stored {
+    /// To be written.
+    pub fn source(&self) -> Source<'_> {
+        let fill = Box::new(|file: &mut dyn Write| file.write_all(&self.bytes));
+        Source { name: self.name.clone(), dtype: self.dtype, shape: self.shape.clone(), fill }
+    }
+}
+
 /// Writes the tensors in the order given.
 ///
 /// # Errors

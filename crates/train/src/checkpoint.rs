@@ -5,7 +5,8 @@ use crate::optimizer::Moments;
 use crate::parameters::{Parameter, from_values};
 use burn::tensor::Tensor;
 use gorgon_kernels::host;
-use gorgon_runs::tensors::{self, Source, write_f32};
+use gorgon_runs::tensors::{self, Source, Stored, write_f32};
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::io::Write;
 use std::path::Path;
@@ -32,8 +33,13 @@ fn source(name: String, shape: Vec<usize>, tensor: &Tensor<1>) -> Source<'_> {
 ///
 /// # Errors
 /// When the folder cannot be written.
-pub fn write(dir: &Path, parameters: &[Parameter], moments: &[Moments]) -> Result<(), TrainError> {
-    write_parameters(dir, parameters)?;
+pub fn write(
+    dir: &Path,
+    parameters: &[Parameter],
+    constants: &[Stored],
+    moments: &[Moments],
+) -> Result<(), TrainError> {
+    write_parameters(dir, parameters, constants)?;
     let pairs = parameters.iter().zip(moments);
     let optimizer: Vec<Source<'_>> = pairs
         .flat_map(|(p, m)| [("first", &m.first), ("second", &m.second)].map(|(part, tensor)| (p, part, tensor)))
@@ -43,29 +49,39 @@ pub fn write(dir: &Path, parameters: &[Parameter], moments: &[Moments]) -> Resul
     tensors::write(&path, &optimizer).map_err(io(&path))
 }
 
-/// Writes the parameters alone.
+/// Writes the parameters, with what belongs to them and is not fitted.
 ///
 /// # Errors
 /// When the folder cannot be written.
-pub fn write_parameters(dir: &Path, parameters: &[Parameter]) -> Result<(), TrainError> {
-    write_parameters_as(&dir.join(MODEL_FILE), parameters)
+pub fn write_parameters(dir: &Path, parameters: &[Parameter], constants: &[Stored]) -> Result<(), TrainError> {
+    write_parameters_as(&dir.join(MODEL_FILE), parameters, constants)
 }
 
-/// Writes some parameters to a file.
+/// Writes some parameters and constants to a file.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn write_parameters_as(path: &Path, parameters: &[Parameter]) -> Result<(), TrainError> {
-    let model: Vec<Source<'_>> = parameters.iter().map(|p| source(p.name.clone(), p.shape.clone(), &p.value)).collect();
+pub(crate) fn write_parameters_as(
+    path: &Path,
+    parameters: &[Parameter],
+    constants: &[Stored],
+) -> Result<(), TrainError> {
+    let fitted = parameters.iter().map(|p| source(p.name.clone(), p.shape.clone(), &p.value));
+    let model: Vec<Source<'_>> = fitted.chain(constants.iter().map(Stored::source)).collect();
     tensors::write(path, &model).map_err(io(path))
 }
 
 /// Reads both files into parameters and moments of the same names and shapes.
 ///
 /// # Errors
-/// When a file cannot be read, or holds other tensors.
-pub fn read(dir: &Path, parameters: &mut [Parameter], moments: &mut [Moments]) -> Result<(), TrainError> {
-    read_parameters(&dir.join(MODEL_FILE), parameters)?;
+/// When a file cannot be read, or holds other tensors or constants.
+pub fn read(
+    dir: &Path,
+    parameters: &mut [Parameter],
+    constants: &[Stored],
+    moments: &mut [Moments],
+) -> Result<(), TrainError> {
+    read_parameters(&dir.join(MODEL_FILE), parameters, constants)?;
     let path = dir.join(OPTIMIZER_FILE);
     let bytes = std::fs::read(&path).map_err(io(&path))?;
     let file = parse(&path, &bytes)?;
@@ -81,12 +97,20 @@ pub fn read(dir: &Path, parameters: &mut [Parameter], moments: &mut [Moments]) -
 /// Reads parameters of given names and shapes.
 ///
 /// # Errors
-/// When the file cannot be read, or holds other tensors.
-pub fn read_parameters(path: &Path, parameters: &mut [Parameter]) -> Result<(), TrainError> {
+/// When the file cannot be read, or holds other tensors or constants.
+pub fn read_parameters(path: &Path, parameters: &mut [Parameter], constants: &[Stored]) -> Result<(), TrainError> {
     let bytes = std::fs::read(path).map_err(io(path))?;
     let file = parse(path, &bytes)?;
-    if let Some(name) = file.names().into_iter().find(|name| parameters.iter().all(|p| p.name != **name)) {
+    let known = |name: &str| parameters.iter().any(|p| p.name == name) || constants.iter().any(|c| c.name == name);
+    if let Some(name) = file.names().into_iter().find(|name| !known(name)) {
         return Err(wrong(path, format!("unexpected tensor {name}")));
+    }
+    for constant in constants {
+        let name = &constant.name;
+        let same = |found: TensorView<'_>| found.dtype() == constant.dtype && found.data() == constant.bytes;
+        if !file.tensor(name).is_ok_and(same) {
+            return Err(wrong(path, format!("tensor {name} is not what this job's data and config make of it")));
+        }
     }
     for p in parameters {
         let read = tensor_values(&file, path, &p.name, &p.shape)?;

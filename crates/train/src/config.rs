@@ -14,6 +14,7 @@ use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
 use gorgon_draft::eagle::EagleConfig;
+use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
@@ -188,7 +189,7 @@ impl Training {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle`, `mtp` or `distill-spec`.
+    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle`, `eagle3`, `mtp` or `distill-spec`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
@@ -236,6 +237,9 @@ pub struct TrainConfig {
     /// An EAGLE draft layer.
     #[serde(default)]
     pub eagle: EagleConfig,
+    /// An EAGLE-3 draft layer.
+    #[serde(default)]
+    pub eagle3: Eagle3Config,
     /// Hydra heads.
     #[serde(default)]
     pub hydra: HydraConfig,
@@ -261,6 +265,8 @@ pub enum HeadMethod {
     MedusaTwo,
     /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
     Eagle,
+    /// EAGLE-3: a draft layer on three depths of a frozen backbone.
+    Eagle3,
     /// Hydra and Hydra++: heads that know the tokens before theirs, on a frozen backbone.
     Hydra,
     /// Multi-token-prediction modules on a frozen backbone.
@@ -277,17 +283,19 @@ impl HeadMethod {
             Self::Medusa => "medusa",
             Self::MedusaTwo => "medusa-2",
             Self::Eagle => "eagle",
+            Self::Eagle3 => "eagle3",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
             Self::DistillSpec => "distill-spec",
         }
     }
 
-    /// Its learning rate and its bound on the gradients' norm; for EAGLE the paper's.
+    /// Its learning rate and its bound on the gradients' norm; for EAGLE the papers'.
     fn rates(self) -> (f64, f64) {
         match self {
             Self::Medusa | Self::MedusaTwo | Self::Hydra | Self::Mtp => RATES,
             Self::Eagle => (3e-5, 0.5),
+            Self::Eagle3 => (5e-5, 0.5),
             // The paper's.
             Self::DistillSpec => (3e-4, 1.0),
         }
@@ -343,6 +351,7 @@ impl TrainConfig {
             });
         }
         self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        self.eagle3.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.hydra.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.mtp.check().map_err(|error| TrainError::Data(error.to_string()))?;
         if self.method == HeadMethod::DistillSpec {

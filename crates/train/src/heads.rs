@@ -4,6 +4,7 @@ mod conversations;
 mod decoding;
 mod distill_spec;
 mod eagle;
+mod eagle3;
 mod feature_cache;
 mod feature_format;
 mod features;
@@ -16,6 +17,7 @@ pub use conversations::{Conversations, OnBackbone};
 pub use decoding::{Decoded, Load};
 pub use distill_spec::{DistillSpecFitting, Distilled};
 pub use eagle::EagleFitting;
+pub use eagle3::Eagle3Fitting;
 pub use feature_cache::{CacheRequest, FeatureCache, digest};
 pub use feature_format::FeatureFormat;
 pub use features::Features;
@@ -28,7 +30,6 @@ use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
@@ -125,8 +126,7 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let draws = &mut Seeded::new(seed);
-        self.heads.parameters().into_iter().map(|spec| initial::initial(spec, &self.lm_head, draws)).collect()
+        initial::initial_all(self.heads.parameters(), &self.lm_head, seed)
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
@@ -230,7 +230,7 @@ impl<S: HeadStack> HeadFitting<S> {
     fn decode(&self, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
         let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
         let tree = FixedTree::new(published.shape().clone());
-        self.data.decode(parameters, &self.shape_document(), S::load(), &tree)
+        self.data.decode(parameters, &[], &self.shape_document(), S::load(), &tree)
     }
 
     /// The first conversation of a batch with a loss that is no number.

@@ -12,6 +12,7 @@ use crate::world::World;
 use burn::tensor::Tensor;
 use gorgon_runs::metrics::Metrics;
 use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::tensors::Stored;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -25,6 +26,11 @@ pub trait Objective: Sync {
 
     /// Parameters before the first step.
     fn parameters(&self, seed: u64) -> Vec<Parameter>;
+
+    /// Tensors that belong to the parameters in a checkpoint and are not fitted.
+    fn constants(&self) -> Vec<Stored> {
+        vec![]
+    }
 
     /// Told before every step, and once more of the step that a resumed run goes on with: for data that is made with the
     /// parameters themselves.
@@ -217,7 +223,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         if let Some(step) = run.steps()?.last() {
             let checkpoint = run.open_step(*step)?;
             state = checkpoint.state()?;
-            checkpoint::read(&run.step(*step), &mut parameters, &mut moments)?;
+            checkpoint::read(&run.step(*step), &mut parameters, &objective.constants(), &mut moments)?;
             // A kill can fall between a checkpoint and what follows from it.
             if state.is_best {
                 run.set_best(*step)?;
@@ -310,7 +316,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         self.metrics.sync()?;
         let state = State { step: self.step, best_objective: self.best_objective, is_best: self.is_best };
         self.run.write_step(self.step, |dir| {
-            checkpoint::write(dir, &self.parameters, &self.moments)?;
+            checkpoint::write(dir, &self.parameters, &self.objective.constants(), &self.moments)?;
             if let Some(document) = self.objective.document() {
                 let text = serde_json::to_string_pretty(&document)?;
                 gorgon_runs::atomic::write(&dir.join("config.json"), |file| file.write_all(text.as_bytes()))?;

@@ -1,151 +1,41 @@
 //! Fitting an EAGLE draft layer: gradients are slopes, and neither threads nor interruptions change a bit.
 
-use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_data::pack::Packing;
+mod on_backbone;
+
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
-use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::random::LlamaShape;
-use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::config::{TrainConfig, Training};
+use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{Conversations, EagleFitting, FeatureCache, Features, OnBackbone};
-use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{Objective, Report, fit};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-const SHAPE: LlamaShape = LlamaShape {
-    hidden_size: 16,
-    intermediate_size: 24,
-    layers: 2,
-    heads: 2,
-    kv_heads: 1,
-    vocab_size: 260,
-    max_positions: 64,
-};
-
-fn examples(n: usize) -> Vec<Example> {
-    let example = |i: usize| {
-        let length = 12 + i * 5 % 17;
-        let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
-        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() }
-    };
-    (0..n).map(example).collect()
-}
+use gorgon_train::heads::{EagleFitting, FeatureCache, OnBackbone};
+use gorgon_train::trainer::{Objective, fit};
+use on_backbone::{assert_slopes, fitted, lm_head, loaded, step, training};
+use std::sync::atomic::AtomicBool;
 
 fn fitting(lm_head_value: Option<f32>, noise: f64) -> EagleFitting {
-    let dir = tempfile::tempdir().unwrap();
-    SHAPE.write(dir.path(), FloatFormat::F32, 5).unwrap();
-    let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
-    let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
-    let mut table: Vec<f32> = (0..d * vocab).map(|i| ((i * 7919 % 2003) as f32 / 2003.0 - 0.5) * 0.5).collect();
-    table[7] = lm_head_value.unwrap_or(table[7]);
-    let row = |(i, example): (usize, Example)| Row {
-        row: i as u64,
-        id: format!("conversation-{i}"),
-        source: "somewhere.jsonl".into(),
-        line: 100 + i as u64,
-        category: None,
-        example,
-        ends: vec!["end_token".into()],
-        shard: "shard-00042.parquet".into(),
-    };
-    let rows: Vec<Row> = examples(12).into_iter().enumerate().map(row).collect();
-    let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
+    let data = loaded();
     EagleFitting {
-        network: EagleNetwork::new(EagleShape::of(decoder.config(), true), 64),
+        network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
         config: EagleConfig { fc_bias: true, noise, cross_entropy: 0.1 },
-        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()),
+        lm_head: lm_head(lm_head_value),
         chunk_rows: 16,
         seed: 3,
-        data: Conversations {
-            features: Features { decoder, cache: None },
-            held_out: rows[..3].to_vec(),
-            rows,
-            packing: Packing::new(lengths, 40, 3, 1),
-            base: "somewhere".into(),
-            decoded_prompts: 2,
-            decoded_tokens: 12,
-        },
+        data,
     }
 }
 
-/// The loss of a step under given parameters, and its gradients.
-fn step(objective: &EagleFitting, parameters: &[Parameter]) -> (f64, Vec<Vec<f32>>) {
-    let batches = objective.batches(4).unwrap();
-    let total: f64 = batches.iter().map(|batch| objective.weights(batch)[0]).sum();
-    let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
-    let (mut loss, mut sums) = (0.0, vec![]);
-    for batch in &batches {
-        let part = objective.gradients(&weights, batch, &[total]).unwrap();
-        loss += part.loss;
-        let values: Vec<Vec<f32>> = part.gradients.into_iter().map(read).collect();
-        sums = match sums.is_empty() {
-            true => values,
-            false => sums.iter().zip(&values).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect(),
-        };
-    }
-    (loss, sums)
-}
-
-/// Along random directions, gradients are what the loss does; noise is the same whenever a step is asked for.
+/// Gradients are what the loss does; noise is the same whenever a step is asked for.
 #[test]
 fn gradients_are_slopes() {
     for noise in [0.0, 0.1] {
         let objective = fitting(None, noise);
-        let parameters = objective.parameters(3);
-        let (_, gradients) = step(&objective, &parameters);
-        for (i, parameter) in parameters.iter().enumerate() {
-            let direction: Vec<f32> =
-                (0..parameter.len()).map(|j| (((j + 3 * i) * 7919 % 101) as f32 / 50.0) - 1.0).collect();
-            let expected: f64 = gradients[i].iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
-            let moved = |by: f32| {
-                let mut moved = parameters.clone();
-                let values: Vec<f32> =
-                    read(parameter.value.clone()).iter().zip(&direction).map(|(v, d)| v + by * d).collect();
-                moved[i] = Parameter::new(&parameter.name, &parameter.shape, parameter.role, values, &Device::flex());
-                step(&objective, &moved).0
-            };
-            let by = 2e-3;
-            let slope = (moved(by) - moved(-by)) / f64::from(2.0 * by);
-            assert!((slope - expected).abs() < 0.02 * (0.05 + slope.abs()), "{}: {expected} {slope}", parameter.name);
-        }
+        assert_slopes(&objective, &objective.parameters(3), 4);
     }
     assert_ne!(
-        step(&fitting(None, 0.1), &fitting(None, 0.1).parameters(3)).0,
-        step(&fitting(None, 0.0), &fitting(None, 0.0).parameters(3)).0
+        step(&fitting(None, 0.1), &fitting(None, 0.1).parameters(3), 4).0,
+        step(&fitting(None, 0.0), &fitting(None, 0.0).parameters(3), 4).0
     );
-}
-
-fn training(steps: u64) -> Training {
-    Training { steps, learning_rate: Some(1e-2), log_every: 1, save_every: 4, eval_every: 6, ..Training::default() }
-}
-
-/// Fits; asked to stop after `stop_at`, it is started again. Returns parameters and held-out losses.
-fn fitted(objective: &EagleFitting, dir: &Path, threads: usize, stop_at: Option<u64>) -> Vec<Vec<f32>> {
-    let run = RunDir::create(dir, "test").unwrap();
-    let settings = training(12).settings(4, 7).unwrap();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    let stop = AtomicBool::new(false);
-    let mut losses = vec![];
-    let mut observe = |report: Report| match report {
-        Report::Step(record) => stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed),
-        Report::Evaluation(record) => losses.push(record["evaluation"]["loss"].as_f64().unwrap()),
-        Report::Saved(_) => {}
-    };
-    let mut outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
-    if stop_at.is_some() {
-        assert!(!outcome.finished);
-        outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
-    }
-    assert!(outcome.finished);
-    assert!(losses.last() < losses.first(), "{losses:?}");
-    outcome.parameters.into_iter().map(|p| read(p.value)).collect()
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn cached_states_are_the_computed_ones() {
         assert!(cache.files() > 4 && files(dir.path()).len() == cache.files());
         assert_eq!(seen, rows.iter().map(|row| positions(row).len()).sum::<usize>());
         let total: u64 = files(dir.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
-        assert!(total >= FeatureCache::bytes(seen, 16, format), "{total}");
+        assert!(total >= FeatureCache::bytes(seen, 0, 16, format), "{total}");
         let furthest = compare(features, cache, &rows, 19);
         assert!(furthest <= bound, "{} {furthest}", format.name());
         assert_eq!(furthest == 0.0, format == FeatureFormat::F32);

@@ -91,7 +91,7 @@ fn the_merged_model_computes_what_was_fitted() {
     let parameters = stirred(objective.parameters(3));
     let step = run.path().join("step-000001");
     std::fs::create_dir(&step).unwrap();
-    checkpoint::write_parameters(&step, &parameters).unwrap();
+    checkpoint::write_parameters(&step, &parameters, &[]).unwrap();
     objective.publish(&step, run.path()).unwrap();
     let ids: Vec<u32> = (0..20).map(|i| i * 11 % 250).collect();
     let hidden = |folder: &Path| {

@@ -12,7 +12,6 @@ use gorgon_core::dist::Transform;
 use gorgon_data::render::{RenderError, Renderer, Transcript};
 use gorgon_infer::{Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::io::{BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -33,12 +32,13 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input(message).hint("gorgon generate continues a prompt"));
     }
     let decoder = load::decoder(&dir, config.max_positions, settings)?;
-    let loaded = drafting.load_for_use(&decoder, settings.seed)?;
+    let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     if matches!(loaded, Loaded::Oracle(_)) {
         return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
     }
     let nodes = drafting.builder.max_nodes();
-    let target = Target::with_trees(decoder, config.max_positions, nodes, Taps::none());
+    let taps = loaded.drafter().needs().taps;
+    let target = Target::with_trees(decoder, config.max_positions, nodes, taps);
     let mut talk = Talk {
         colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         context: config.max_positions,

@@ -8,6 +8,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
@@ -47,7 +48,7 @@ pub enum DrafterChoice {
     None,
     /// Medusa heads.
     Medusa,
-    /// An EAGLE-1/2 draft layer.
+    /// An EAGLE draft layer of any generation.
     Eagle,
     /// Hydra or Hydra++ heads.
     Hydra,
@@ -243,11 +244,11 @@ impl Drafting {
 /// The drafter that a folder's heads are for.
 fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
     let format = folder.detected.format;
-    match (format.method(), format) {
-        ("medusa", _) => Ok(DrafterChoice::Medusa),
-        (_, HeadsFormat::Eagle1) => Ok(DrafterChoice::Eagle),
-        ("hydra", _) => Ok(DrafterChoice::Hydra),
-        ("mtp", _) => Ok(DrafterChoice::Mtp),
+    match format.method() {
+        "medusa" => Ok(DrafterChoice::Medusa),
+        "eagle" => Ok(DrafterChoice::Eagle),
+        "hydra" => Ok(DrafterChoice::Hydra),
+        "mtp" => Ok(DrafterChoice::Mtp),
         _ => {
             let message = format!("{}: {format} heads cannot be decoded with yet", folder.path.display());
             Err(Failure::input(message))
@@ -258,10 +259,20 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
 /// Heads on the model's device.
 fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
     Ok(match choice {
-        DrafterChoice::Eagle => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
+        DrafterChoice::Eagle => eagle(folder, decoder)?,
         DrafterChoice::Hydra => Box::new(HydraDrafter::new(HydraModel::load(folder, decoder.clone())?)),
         DrafterChoice::Mtp => Box::new(MtpDrafter::new(MtpModel::load(folder, decoder.clone())?)),
         _ => Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?)),
+    })
+}
+
+/// A draft layer of the generation that the folder holds.
+fn eagle(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
+    Ok(match folder.detected.format {
+        HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
+            Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder.clone())?))
+        }
+        _ => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
     })
 }
 

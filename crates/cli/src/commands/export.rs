@@ -4,7 +4,7 @@ use crate::args::Export;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::Settings;
-use gorgon_draft::eagle;
+use gorgon_draft::eagle::{self, three};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::hydra;
 use gorgon_draft::medusa::{self, Backbone, MedusaTarget};
@@ -23,6 +23,8 @@ pub enum ExportFormat {
     Medusa(MedusaTarget),
     /// An EAGLE-1/2 draft layer under its published names.
     Eagle,
+    /// An EAGLE-3 draft layer.
+    Eagle3(three::Layout),
     /// A Medusa-2 model: backbone, adapter and heads in one.
     Merged,
     /// Hydra or Hydra++ heads under their published names.
@@ -35,10 +37,13 @@ impl FromStr for ExportFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "eagle" => Ok(Self::Eagle),
+            "eagle3" => Ok(Self::Eagle3(three::Layout::Original)),
+            "speculators" => Ok(Self::Eagle3(three::Layout::Speculators)),
             "merged" => Ok(Self::Merged),
             "hydra" => Ok(Self::Hydra),
             other => {
-                let more = "an EAGLE layer to eagle, Hydra heads to hydra, a Medusa-2 run to merged";
+                let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
+                            a Medusa-2 run to merged";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{error}, {more}"))
             }
         }
@@ -50,6 +55,7 @@ impl ExportFormat {
         match self {
             Self::Medusa(target) => target.name(),
             Self::Eagle => "eagle",
+            Self::Eagle3(layout) => layout.name(),
             Self::Merged => "merged",
             Self::Hydra => "hydra",
         }
@@ -59,14 +65,17 @@ impl ExportFormat {
         match self {
             Self::Medusa(_) | Self::Merged => "medusa",
             Self::Eagle => "eagle",
+            Self::Eagle3(_) => "eagle3",
             Self::Hydra => "hydra",
         }
     }
 
+    /// What was written, as a card's title has it.
     fn noun(self) -> &'static str {
         match self {
             Self::Medusa(_) => "Medusa heads",
             Self::Eagle => "EAGLE draft layer",
+            Self::Eagle3(_) => "EAGLE-3 draft layer",
             Self::Hydra => "Hydra heads",
             Self::Merged => "Medusa-2 model",
         }
@@ -93,6 +102,16 @@ impl ExportFormat {
                 "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
                  and LM head are the base model's.\n"
             }
+            Self::Eagle3(three::Layout::Original) => {
+                "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle3`; the embedding \
+                 is the base model's. The states that the layer reads are named twice in the config: \
+                 `eagle_aux_hidden_state_layer_ids` lists the layers that they enter, as vLLM counts; inside `eagle_config` \
+                 are the layers that they leave, one less each, as SGLang, SpecForge and ModelOpt count.\n"
+            }
+            Self::Eagle3(three::Layout::Speculators) => {
+                "vLLM: `vllm serve` with this folder; it finds the base model by `speculators_config.verifier`. \
+                 `eagle_aux_hidden_state_layer_ids` lists the layers that the states enter which the layer reads.\n"
+            }
             Self::Hydra => {
                 "The original loader reads a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
                  load_file\ntorch.save(load_file(\"hydra_lm_head.safetensors\"), \"hydra_lm_head.pt\")\n```\n"
@@ -104,7 +123,8 @@ impl ExportFormat {
 pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     let folder = HeadsFolder::open(&args.run)?;
     let config = folder::config(&folder.path)?.unwrap_or_default();
-    let named = config.get("base_model_name_or_path").and_then(Value::as_str);
+    let verifier = config.pointer("/speculators_config/verifier/name_or_path");
+    let named = config.get("base_model_name_or_path").or(verifier).and_then(Value::as_str);
     let base =
         args.model.as_deref().or(named).ok_or_else(|| {
             Failure::input("the heads do not say which model they are for").hint("name it with --model")
@@ -116,20 +136,7 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let staged = staging(&args.out)?;
     let out = staged.path();
-    match args.to {
-        ExportFormat::Eagle => eagle::export(&folder, base, out)?,
-        ExportFormat::Merged => merged(&args.run, out)?,
-        ExportFormat::Medusa(target) => {
-            let lm_head = if target.needs_lm_head() { Some(lm_head(&dir, &model)?) } else { None };
-            let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-            medusa::export(&folder, &backbone, target, out)?;
-        }
-        ExportFormat::Hydra => {
-            let lm_head = lm_head(&dir, &model)?;
-            let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
-            hydra::export(&folder, &backbone, out)?;
-        }
-    }
+    write(args, &folder, (&dir, &model), base, out)?;
     let card = card(args, base, &folder);
     let path = out.join("README.md");
     gorgon_runs::atomic::write(&path, |file| file.write_all(card.as_bytes()))
@@ -144,6 +151,32 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     settings.talk.say(format!("{} in {}", written.detected.format.description(), args.out.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the heads in the format that was asked for. The backbone is its folder and its config.
+fn write(
+    args: &Export,
+    folder: &HeadsFolder,
+    (dir, model): (&Path, &ModelConfig),
+    base: &str,
+    out: &Path,
+) -> Result<(), Failure> {
+    match args.to {
+        ExportFormat::Eagle => eagle::export(folder, base, out)?,
+        ExportFormat::Eagle3(layout) => eagle3(folder, layout, dir, model, base, out)?,
+        ExportFormat::Merged => merged(&args.run, out)?,
+        ExportFormat::Medusa(target) => {
+            let lm_head = if target.needs_lm_head() { Some(lm_head(dir, model)?) } else { None };
+            let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
+            medusa::export(folder, &backbone, target, out)?;
+        }
+        ExportFormat::Hydra => {
+            let lm_head = lm_head(dir, model)?;
+            let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
+            hydra::export(folder, &backbone, out)?;
+        }
+    }
+    Ok(())
 }
 
 /// A hidden folder beside the one to be written: that one appears when it is whole.
@@ -202,10 +235,36 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+fn eagle3(
+    folder: &HeadsFolder,
+    layout: three::Layout,
+    dir: &Path,
+    model: &ModelConfig,
+    base: &str,
+    out: &Path,
+) -> Result<(), Failure> {
+    let embedding = match layout {
+        three::Layout::Speculators => {
+            let mut table = Checkpoint::open(dir)?.read_all(layout::EMBEDDING)?;
+            table.iter_mut().for_each(|value| *value *= model.embedding_scale);
+            Some(table)
+        }
+        three::Layout::Original => None,
+    };
+    let base = three::Base {
+        name: base,
+        class: model.architecture.class_name(),
+        layers: model.layers,
+        vocab_size: model.vocab_size,
+        embedding: embedding.as_deref(),
+    };
+    Ok(three::export(folder, &base, layout, out)?)
+}
+
 /// The model card.
 fn card(args: &Export, base: &str, folder: &HeadsFolder) -> String {
     let (by, tree) = match args.to {
-        ExportFormat::Eagle => ("", "dynamic:60,5,10"),
+        ExportFormat::Eagle | ExportFormat::Eagle3(_) => ("", "dynamic:60,5,10"),
         ExportFormat::Medusa(_) | ExportFormat::Merged | ExportFormat::Hydra => (" by head", "mc_sim_7b_63"),
     };
     let measured = evaluation(&args.run).map_or(String::new(), |evaluation| {

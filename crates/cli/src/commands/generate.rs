@@ -11,7 +11,6 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
@@ -35,7 +34,8 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let decoder = load::decoder(&request.dir, tokens, settings)?;
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     let nodes = drafting.builder.max_nodes();
-    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, Taps::none());
+    let taps = loaded.drafter().needs().taps;
+    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, taps);
     let law = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
         let truth = decode(

@@ -119,6 +119,7 @@ fn launch(
         })?),
         HeadMethod::MedusaTwo => launch.fit(backbone.medusa_two(config)?),
         HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
+        HeadMethod::Eagle3 => launch.fit(backbone.eagle3(config)?),
         HeadMethod::Hydra => launch.fit(backbone.heads(config, |model, longest| {
             let shape = HydraShape { config: config.hydra, layer: LayerShape::of(model) };
             HydraHeads::new(shape, longest, chunk_rows)
@@ -255,10 +256,12 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         crate::printer::document(&document.to_string());
         return Ok(());
     }
-    match (measured.get("head_loss"), measured.get("acceptance")) {
-        (Some(losses), _) => print_heads(&measured, losses.as_array().map_or(0, Vec::len)),
-        (None, Some(_)) => print_model(&measured),
-        (None, None) => print_layer(&measured),
+    let of = |key: &str| measured.get(key);
+    match (of("head_loss"), of("acceptance"), of("step_loss")) {
+        (Some(losses), ..) => print_heads(&measured, losses.as_array().map_or(0, Vec::len)),
+        (_, Some(_), _) => print_model(&measured),
+        (.., Some(_)) => print_steps(&measured),
+        _ => print_layer(&measured),
     }
     print_language(&measured);
     let what = if heads.ends_with(FITTED_MODEL) { "draft model" } else { "heads" };
@@ -325,6 +328,21 @@ fn print_layer(measured: &Value) {
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
     crate::printer::piece(&table.to_text());
+    print_lengths(measured, "dynamic:60,5,10");
+}
+
+/// EAGLE-3: every step of the unrolled layer.
+fn print_steps(measured: &Value) {
+    let list = |key: &str| measured.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut table = Table::new(["step", "cross-entropy", "top-1"].map(Column::number));
+    for (i, (loss, top1)) in list("step_loss").iter().zip(list("step_top1")).enumerate() {
+        let number = |value: &Value| value.as_f64().map_or_else(|| "-".into(), |x| format!("{x:.3}"));
+        table.row([(i + 1).to_string(), number(loss), number(&top1)]);
+    }
+    crate::printer::piece(&table.to_text());
+    if let Some(draftable) = measured.get("draftable").and_then(Value::as_f64) {
+        crate::printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * draftable));
+    }
     print_lengths(measured, "dynamic:60,5,10");
 }
 

@@ -1,8 +1,8 @@
 //! What is trained, its sizes, and what its tensors are called.
 
 use crate::layer::LayerShape;
+use crate::parameter::ParameterSpec;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::rope::RopeConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -51,112 +51,44 @@ impl EagleConfig {
 /// Sizes of a draft layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EagleShape {
-    /// Width of a feature, d.
-    pub hidden_size: usize,
-    /// Width of the feed-forward network.
-    pub intermediate_size: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads.
-    pub kv_heads: usize,
-    /// Size of one head.
-    pub head_dim: usize,
-    /// The backbone's vocabulary, V.
-    pub vocab_size: usize,
-    /// Longest context.
-    pub max_positions: usize,
-    /// Epsilon of the norm.
-    pub norm_eps: f32,
-    /// Rotary embedding; whole heads are rotated.
-    pub rope: RopeConfig,
+    /// Those of the decoder layer.
+    pub layer: LayerShape,
     /// Whether `fc` has a bias.
     pub fc_bias: bool,
-}
-
-/// A tensor of the draft layer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EagleParameter {
-    /// Its published name.
-    pub name: &'static str,
-    /// Its shape, `[out, in]` or `[out]`.
-    pub shape: Vec<usize>,
-    /// What it starts as.
-    pub init: Init,
-}
-
-/// What a tensor starts as.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Init {
-    /// Random values of this standard deviation.
-    Normal(f64),
-    /// Zeros.
-    Zero,
-    /// Ones.
-    One,
 }
 
 impl EagleShape {
     /// The draft layer for a backbone: a layer of the backbone's own sizes.
     pub fn of(backbone: &ModelConfig, fc_bias: bool) -> Self {
-        Self {
-            hidden_size: backbone.hidden_size,
-            intermediate_size: backbone.intermediate_size,
-            heads: backbone.heads,
-            kv_heads: backbone.kv_heads,
-            head_dim: backbone.head_dim,
-            vocab_size: backbone.vocab_size,
-            max_positions: backbone.max_positions,
-            norm_eps: backbone.norm_eps,
-            rope: RopeConfig { rotary_dim: backbone.head_dim, ..backbone.rope },
-            fc_bias,
-        }
+        Self { layer: LayerShape::of(backbone), fc_bias }
     }
 
-    /// The decoder layer's sizes.
-    pub fn layer(&self) -> LayerShape {
-        LayerShape {
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            vocab_size: self.vocab_size,
-            max_positions: self.max_positions,
-            norm_eps: self.norm_eps,
-            rope: self.rope,
-        }
-    }
-
-    /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Matrices start with the variance `1/(3 in)`
-    /// of PyTorch's linear layers, which the reference starts from.
-    pub fn parameters(&self) -> Vec<EagleParameter> {
-        let (d, i) = (self.hidden_size, self.intermediate_size);
-        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let matrix = |name, out: usize, into: usize| {
-            let init = Init::Normal((1.0 / (3.0 * into as f64)).sqrt());
-            EagleParameter { name, shape: vec![out, into], init }
-        };
-        let vector = |name, init| EagleParameter { name, shape: vec![d], init };
-        let mut all = vec![matrix("fc.weight", d, 2 * d)];
+    /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Every matrix starts as PyTorch's linear layers
+    /// do, which the reference starts from.
+    pub fn parameters(&self) -> Vec<ParameterSpec> {
+        let s = &self.layer;
+        let (d, i) = (s.hidden_size, s.intermediate_size);
+        let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
+        let mut all = vec![ParameterSpec::matrix("fc.weight", d, 2 * d)];
         if self.fc_bias {
-            all.push(vector("fc.bias", Init::Zero));
+            all.push(ParameterSpec::zeros("fc.bias", &[d]));
         }
         all.extend([
-            matrix("layers.0.self_attn.q_proj.weight", q, d),
-            matrix("layers.0.self_attn.k_proj.weight", kv, d),
-            matrix("layers.0.self_attn.v_proj.weight", kv, d),
-            matrix("layers.0.self_attn.o_proj.weight", d, q),
-            vector("layers.0.post_attention_layernorm.weight", Init::One),
-            matrix("layers.0.mlp.gate_proj.weight", i, d),
-            matrix("layers.0.mlp.up_proj.weight", i, d),
-            matrix("layers.0.mlp.down_proj.weight", d, i),
+            ParameterSpec::matrix("layers.0.self_attn.q_proj.weight", q, d),
+            ParameterSpec::matrix("layers.0.self_attn.k_proj.weight", kv, d),
+            ParameterSpec::matrix("layers.0.self_attn.v_proj.weight", kv, d),
+            ParameterSpec::matrix("layers.0.self_attn.o_proj.weight", d, q),
+            ParameterSpec::norm("layers.0.post_attention_layernorm.weight", d),
+            ParameterSpec::matrix("layers.0.mlp.gate_proj.weight", i, d),
+            ParameterSpec::matrix("layers.0.mlp.up_proj.weight", i, d),
+            ParameterSpec::matrix("layers.0.mlp.down_proj.weight", d, i),
         ]);
         all
     }
 
     /// The `config.json` of a folder with this layer: the config of a Llama with one layer, and `bias` for `fc`.
     pub fn document(&self, base: &str) -> Value {
-        let mut document = self.layer().document();
+        let mut document = self.layer.document();
         let own = [
             ("architectures", json!(["LlamaForCausalLMEagle"])),
             ("bias", self.fc_bias.into()),

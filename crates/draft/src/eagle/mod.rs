@@ -1,4 +1,4 @@
-//! EAGLE-1 and EAGLE-2 (Li et al., 2024): drafting in feature space with one decoder layer.
+//! EAGLE-1 and EAGLE-2 (Li et al., 2024): drafting in feature space with one decoder layer. EAGLE-3 is in [`three`].
 //!
 //! A *feature* `f_i` is the backbone's state after its final norm at token `x_i`. The drafter guesses the next one from it
 //! and from the token that came after it, `f̂_{i+1} = Layer(W [E(x_{i+1}); f_i] + b)`, and the backbone's LM head makes the
@@ -11,15 +11,17 @@
 
 mod config;
 mod export;
+mod layer;
 mod loss;
 mod model;
 mod network;
 mod propose;
+pub mod three;
 
-pub use config::{EagleConfig, EagleError, EagleParameter, EagleShape, Init};
+pub use config::{EagleConfig, EagleError, EagleShape};
 pub use export::export;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
-pub use propose::EagleDrafter;
+pub use propose::{DraftLayer, EagleDrafter};
 pub(crate) use propose::{join, select};

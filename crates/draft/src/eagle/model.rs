@@ -1,17 +1,19 @@
 //! A draft layer that was loaded for decoding.
 
-use crate::folder::{self, HeadsError, HeadsFolder};
-use crate::format::{EagleFacts, Facts, HeadsFormat};
+use super::layer::{check_backbone, embedded, embedding, layer_config};
+use super::propose::{DraftLayer, select};
+use crate::drafter::DraftError;
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{Facts, HeadsFormat};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
+use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
-use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::target::read;
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A draft layer on a device, beside its backbone.
@@ -36,22 +38,11 @@ impl EagleModel {
             (Facts::Eagle(facts), HeadsFormat::Eagle1) => facts,
             (_, format) => return Err(wrong(format!("{format} heads, not an EAGLE-1 draft layer"))),
         };
-        let backbone = decoder.config();
-        if facts.hidden_size != backbone.hidden_size {
-            let (theirs, ours) = (facts.hidden_size, backbone.hidden_size);
-            return Err(wrong(format!("a draft layer for a hidden size of {theirs}; the model's is {ours}")));
-        }
-        if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != backbone.vocab_size) {
-            let ours = backbone.vocab_size;
-            return Err(wrong(format!("a draft layer for a vocabulary of {theirs}; the model's is {ours}")));
-        }
-        let config = layer_config(folder, facts, backbone)?;
+        check_backbone(folder, facts.hidden_size, facts.vocab_size, decoder.config())?;
+        let config = layer_config(folder, facts, decoder.config())?;
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
-        let embedding = match facts.own_embedding {
-            true => Some(Embedding::new(loader.weight(&["embed_tokens.weight".to_owned()])?, 1.0)),
-            false => None,
-        };
+        let embedding = embedding(&loader, facts)?;
         let fc = loader.linear(&["fc".to_owned()], facts.fc_bias)?;
         let layer = LoneLayer::load_without_input_norm(&folder.checkpoint, config, "layers.0.", &compute)?;
         Ok(Self { decoder, embedding, fc, layer })
@@ -86,13 +77,7 @@ impl EagleModel {
         visible: &Visible,
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, ModelError> {
-        let embedded = match &self.embedding {
-            None => self.decoder.embed(tokens)?,
-            Some(table) => {
-                self.decoder.check_tokens(tokens)?;
-                table.look_up(tokens, self.decoder.compute().device())
-            }
-        };
+        let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
         self.layer.make_room(cache, tokens.len());
         cache.widen(tokens.len())?;
         let x = self.fc.forward(&Tensor::cat(vec![embedded, features], 2));
@@ -108,30 +93,26 @@ impl EagleModel {
     }
 }
 
-/// The layer's config: what the file beside the weights says of a Llama, what the tensors say of biases.
-fn layer_config(folder: &HeadsFolder, facts: &EagleFacts, backbone: &ModelConfig) -> Result<ModelConfig, HeadsError> {
-    let path = folder.path.join("config.json");
-    let wrong = |reason: String| HeadsError::Config { path: path.clone(), reason };
-    let config = folder::config(&folder.path)?;
-    let Some(Value::Object(mut object)) = config else {
-        return Err(wrong("it is missing, so that the number of attention heads is not known".into()));
-    };
-    // Draft layers carry class names of their own, or their target's, and are Llama layers all the same.
-    object.remove("architectures");
-    object.insert("model_type".into(), "llama".into());
-    object.insert("num_hidden_layers".into(), 1.into());
-    object.entry("vocab_size").or_insert_with(|| backbone.vocab_size.into());
-    object.entry("max_position_embeddings").or_insert_with(|| backbone.max_positions.into());
-    object.entry("intermediate_size").or_insert_with(|| json!(facts.layer.intermediate_size));
-    let config = ModelConfig::from_json(&Value::Object(object)).map_err(wrong)?;
-    let found = (config.hidden_size, config.intermediate_size, config.heads * config.head_dim);
-    let stored = (facts.hidden_size, facts.layer.intermediate_size, facts.layer.query_size);
-    let keys = (config.kv_heads * config.head_dim, facts.layer.key_value_size);
-    if found != stored || keys.0 != keys.1 {
-        return Err(wrong(format!(
-            "sizes {found:?} and {} of keys; the tensors say {stored:?} and {}",
-            keys.0, keys.1
-        )));
+impl DraftLayer for EagleModel {
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
+        Ok(select(&output.hidden, rows))
     }
-    Ok(ModelConfig { qkv_bias: facts.layer.qkv_bias, o_bias: false, mlp_bias: false, experts: None, ..config })
+
+    fn new_cache(&self, capacity: usize) -> KvCache {
+        self.new_cache(capacity)
+    }
+
+    fn forward(
+        &self,
+        tokens: &[Token],
+        states: Tensor<3>,
+        visible: &Visible,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        self.forward(tokens, states, visible, cache)
+    }
+
+    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
+        top_rows(&self.logits(states), self.vocab_size(), widths)
+    }
 }

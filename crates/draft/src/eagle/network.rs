@@ -15,7 +15,7 @@ pub struct EagleNetwork {
 impl EagleNetwork {
     /// A layer of these sizes for sequences of at most `longest` pairs.
     pub fn new(shape: EagleShape, longest: usize) -> Self {
-        let layer = LayerNetwork::new(&shape.layer(), longest);
+        let layer = LayerNetwork::new(&shape.layer, longest);
         Self { shape, layer }
     }
 
@@ -36,7 +36,7 @@ impl EagleNetwork {
         features: Tensor<2>,
         segments: &[Range<usize>],
     ) -> Tensor<2> {
-        let d = self.shape.hidden_size;
+        let d = self.shape.layer.hidden_size;
         let joined = linear(&Tensor::cat(vec![embedded, features], 1), &weights[0], d, 2 * d);
         let (x, rest) = match self.shape.fc_bias {
             true => (joined + weights[1].clone().unsqueeze(), &weights[2..]),

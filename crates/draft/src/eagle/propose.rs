@@ -1,29 +1,69 @@
-//! EAGLE as a drafter.
+//! EAGLE as a drafter, of any generation: the cache of committed pairs, and trees drafted level by level.
 
 use super::model::EagleModel;
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
-use gorgon_model::decoder::ModelError;
+use gorgon_model::decoder::{ModelError, PassOutput};
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
 /// Pairs that a new cache has room for.
 const ROOM: usize = 512;
 
+/// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or EAGLE-3's.
+pub trait DraftLayer {
+    /// What it wants from the target's passes.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// The states of some rows of a target's pass, as pairs are made of them.
+    ///
+    /// # Shapes
+    /// Result `[1, rows, d]`.
+    ///
+    /// # Errors
+    /// When the pass did not hand out what [`Self::needs`] names.
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError>;
+
+    /// An empty cache with room for `capacity` pairs; it is given more as it needs it.
+    fn new_cache(&self, capacity: usize) -> KvCache;
+
+    /// The states guessed from some pairs, whose keys and values stay in flight in `cache`.
+    ///
+    /// # Shapes
+    /// One of `tokens` per row of `states [1, rows, d]`; result the same.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
+    fn forward(
+        &self,
+        tokens: &[Token],
+        states: Tensor<3>,
+        visible: &Visible,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError>;
+
+    /// The `widths[i]` likeliest tokens after guessed state `i`, likeliest first, with their probabilities.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]`, `widths [rows]`.
+    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>>;
+}
+
 /// Drafts with guessed features, level by level.
 ///
 /// The cache holds pairs `(f_i, x_{i+1})` of committed tokens and the backbone's own features, up to the pair of the root.
 /// A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever kept.
 #[derive(Debug)]
-pub struct EagleDrafter {
-    model: EagleModel,
+pub struct EagleDrafter<M = EagleModel> {
+    model: M,
     cache: KvCache,
     known: Known,
 }
@@ -49,15 +89,15 @@ struct Rooted {
     guessed: Tensor<3>,
 }
 
-impl EagleDrafter {
+impl<M: DraftLayer> EagleDrafter<M> {
     /// A drafter with this layer.
-    pub fn new(model: EagleModel) -> Self {
+    pub fn new(model: M) -> Self {
         let cache = model.new_cache(ROOM);
         Self { model, cache, known: Known::default() }
     }
 
     /// The layer.
-    pub fn model(&self) -> &EagleModel {
+    pub fn model(&self) -> &M {
         &self.model
     }
 
@@ -100,9 +140,13 @@ impl EagleDrafter {
     }
 }
 
-impl Drafter for EagleDrafter {
+impl<M: DraftLayer> Drafter for EagleDrafter<M> {
     fn name(&self) -> &str {
         "eagle"
+    }
+
+    fn needs(&self) -> Needs {
+        self.model.needs()
     }
 
     fn reset(&mut self) {
@@ -112,6 +156,7 @@ impl Drafter for EagleDrafter {
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
         let Some(&first) = committed.tokens.first() else { return Ok(()) };
+        let states = self.model.states(committed.output, committed.rows)?;
         let mut tokens = committed.tokens;
         match self.known.rooted.take() {
             Some(rooted) if rooted.root == first => tokens = &tokens[1..],
@@ -121,7 +166,7 @@ impl Drafter for EagleDrafter {
             None => {}
         }
         self.known.next.extend_from_slice(tokens);
-        self.known.features.push(select(&committed.output.hidden, committed.rows));
+        self.known.features.push(states);
         Ok(())
     }
 
@@ -147,15 +192,15 @@ struct Level {
 }
 
 /// Expands a tree level by level.
-struct Levels<'a> {
-    model: &'a EagleModel,
+struct Levels<'a, M> {
+    model: &'a M,
     cache: &'a mut KvCache,
     level: Level,
     /// Rows in flight; the root's pair is committed.
     rows: InFlight,
 }
 
-impl Levels<'_> {
+impl<M: DraftLayer> Levels<'_, M> {
     /// Guesses the features at `nodes`, children of nodes of the last level.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<(), SourceError> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
@@ -170,7 +215,7 @@ impl Levels<'_> {
     }
 }
 
-impl CandidateSource for Levels<'_> {
+impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
     fn expand(
         &mut self,
         tree: &TokenTree,
@@ -180,9 +225,8 @@ impl CandidateSource for Levels<'_> {
         if nodes != [0] {
             self.descend(tree, nodes)?;
         }
-        let logits = self.model.logits(&self.level.guessed);
-        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
-        let rows = top_rows(&logits, self.model.vocab_size(), widths);
+        let candidate = |(token, p): (Token, f32)| Candidate { token, probability: f64::from(p) };
+        let rows = self.model.likeliest(&self.level.guessed, widths);
         Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
     }
 }

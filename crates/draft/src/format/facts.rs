@@ -99,8 +99,8 @@ pub struct EagleFacts {
     pub draft_vocab_size: Option<usize>,
     /// Number of the target's hidden states that are read: 1 for EAGLE-1.
     pub taps: usize,
-    /// The taps' layers as the config lists them. Writers disagree on what the numbers mean: EAGLE, vLLM and speculators
-    /// number the hidden state that enters a layer, SpecForge and ModelOpt the output of a layer.
+    /// The taps, where the config lists them, as layers that are entered ([`gorgon_model::taps::Taps`]). EAGLE, vLLM and
+    /// speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are left, are converted.
     pub tap_layers: Option<Vec<usize>>,
     /// Width of each tap.
     pub target_hidden_size: usize,

@@ -12,32 +12,19 @@ use std::sync::Arc;
 /// A decoder layer, without its parameters.
 #[derive(Clone, Debug)]
 pub struct LayerNetwork {
-    hidden_size: usize,
-    intermediate_size: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    norm_eps: f32,
+    shape: LayerShape,
     angles: Arc<(Vec<f32>, Vec<f32>)>,
 }
 
 impl LayerNetwork {
     /// A layer of these sizes for sequences of at most `longest` rows.
     pub fn new(shape: &LayerShape, longest: usize) -> Self {
-        Self {
-            hidden_size: shape.hidden_size,
-            intermediate_size: shape.intermediate_size,
-            heads: shape.heads,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
-            norm_eps: shape.norm_eps,
-            angles: angles(&shape.rope, longest),
-        }
+        Self { shape: shape.clone(), angles: angles(&shape.rope, longest) }
     }
 
     /// The norms' epsilon.
     pub fn norm_eps(&self) -> f32 {
-        self.norm_eps
+        self.shape.norm_eps
     }
 
     /// The whole layer.
@@ -46,7 +33,7 @@ impl LayerNetwork {
     /// `weights` flat, as in [`LayerShape::parameters`]; `x [rows, d]`, result the same; `segments` are the rows of each
     /// sequence, in order and without gaps.
     pub fn forward(&self, weights: &[Tensor<1>], x: Tensor<2>, segments: &[Range<usize>]) -> Tensor<2> {
-        let read = rms_norm_tracked(x.clone(), &weights[0], self.norm_eps);
+        let read = rms_norm_tracked(x.clone(), &weights[0], self.shape.norm_eps);
         self.without_input_norm(&weights[1..], x, read, segments)
     }
 
@@ -61,22 +48,33 @@ impl LayerNetwork {
         read: Tensor<2>,
         segments: &[Range<usize>],
     ) -> Tensor<2> {
-        let (d, ff) = (self.hidden_size, self.intermediate_size);
-        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let w = weights;
-        let segments = Segments {
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            angles: self.angles.clone(),
-            rows: segments.to_vec().into(),
-        };
-        let (queries, keys, values) =
-            (linear(&read, &w[0], q, d), linear(&read, &w[1], kv, d), linear(&read, &w[2], kv, d));
-        let x = x + linear(&segment_attention(&segments, queries, keys, values), &w[3], d, q);
-        let normed = rms_norm_tracked(x.clone(), &w[4], self.norm_eps);
-        let gated = silu_gate_tracked(linear(&normed, &w[5], ff, d), linear(&normed, &w[6], ff, d));
-        x + linear(&gated, &w[7], d, ff)
+        let [queries, keys, values] = self.attention_inputs(weights, &read);
+        let mixed = segment_attention(&self.segments(segments), queries, keys, values);
+        self.after_attention(&weights[3..], x, &mixed)
+    }
+
+    /// Queries, keys and values of what the attention reads, however wide that is; `weights` are their projections.
+    pub(crate) fn attention_inputs(&self, weights: &[Tensor<1>], read: &Tensor<2>) -> [Tensor<2>; 3] {
+        let s = &self.shape;
+        let (q, kv, wide) = (s.heads * s.head_dim, s.kv_heads * s.head_dim, read.dims()[1]);
+        [(0, q), (1, kv), (2, kv)].map(|(w, out)| linear(read, &weights[w], out, wide))
+    }
+
+    /// The attention's geometry over packed sequences.
+    pub(crate) fn segments(&self, rows: &[Range<usize>]) -> Segments {
+        let LayerShape { heads, kv_heads, head_dim, .. } = self.shape;
+        Segments { heads, kv_heads, head_dim, angles: self.angles.clone(), rows: rows.to_vec().into() }
+    }
+
+    /// The rest of the layer: what the attention mixed goes through the output projection into the residual stream `x`, then
+    /// comes the feed-forward network. `w` are output projection, norm, gate, up and down projection.
+    pub(crate) fn after_attention(&self, w: &[Tensor<1>], x: Tensor<2>, mixed: &Tensor<2>) -> Tensor<2> {
+        let s = &self.shape;
+        let (d, ff) = (s.hidden_size, s.intermediate_size);
+        let x = x + linear(mixed, &w[0], d, s.heads * s.head_dim);
+        let normed = rms_norm_tracked(x.clone(), &w[1], s.norm_eps);
+        let gated = silu_gate_tracked(linear(&normed, &w[2], ff, d), linear(&normed, &w[3], ff, d));
+        x + linear(&gated, &w[4], d, ff)
     }
 }
 

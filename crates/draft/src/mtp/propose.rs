@@ -3,6 +3,7 @@
 use super::model::MtpModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::eagle::{join, select};
+use crate::in_flight::InFlight;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
@@ -11,7 +12,6 @@ use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use std::collections::BTreeMap;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -117,7 +117,7 @@ impl Drafter for MtpDrafter {
         }
         // A module beyond the tree's depth would never be asked.
         let modules = self.chains.len().min(builder.max_depth());
-        let (chains, rows) = (&mut self.chains[..modules], vec![BTreeMap::new(); modules]);
+        let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
         let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows });
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
@@ -138,8 +138,8 @@ struct Levels<'a> {
     model: &'a MtpModel,
     chains: &'a mut [Chain],
     level: Level,
-    /// Rows in flight by node, for each module.
-    rows: Vec<BTreeMap<usize, usize>>,
+    /// Rows in flight of each module; the root's are among them.
+    rows: Vec<InFlight>,
 }
 
 impl Levels<'_> {
@@ -163,13 +163,7 @@ impl Levels<'_> {
         let mut outputs = vec![None; modules];
         for (module, output) in outputs.iter_mut().enumerate().skip(depth.min(modules - 1)) {
             let Some(states) = self.inputs(module, depth, &parents) else { continue };
-            let rows = &mut self.rows[module];
-            let first = rows.len();
-            rows.extend(nodes.iter().enumerate().map(|(i, &node)| (node, first + i)));
-            let row = |node: usize| rows.get(&node).copied();
-            let paths: Vec<Vec<usize>> =
-                nodes.iter().map(|&node| tree.path(node).into_iter().filter_map(row).collect()).collect();
-            let visible = Visible::after(first, paths.iter().map(Vec::as_slice));
+            let visible = self.rows[module].add(tree, nodes);
             let cache = &mut self.chains[module].cache;
             *output = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
         }

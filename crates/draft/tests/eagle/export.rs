@@ -23,7 +23,7 @@ fn an_exported_layer_is_the_layer_in_f16() {
         assert_eq!(written.checkpoint.entries().len(), shape.parameters().len());
         for (i, p) in shape.parameters().iter().enumerate() {
             let want: Vec<f32> = parameter(i, p).into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
-            assert_eq!(written.checkpoint.read_all(p.name).unwrap(), want, "{}", p.name);
+            assert_eq!(written.checkpoint.read_all(&p.name).unwrap(), want, "{}", p.name);
         }
         let config = folder::config(out.path()).unwrap().unwrap();
         assert_eq!(config["bias"], fc_bias);

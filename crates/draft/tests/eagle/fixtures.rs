@@ -6,12 +6,14 @@ use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::tree::{AncestorMask, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
-use gorgon_draft::eagle::{Criterion, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, losses};
+use gorgon_draft::eagle::{
+    Criterion, DraftLayer, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, losses,
+};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::Checkpoint;
 use safetensors::SafeTensors;
@@ -60,17 +62,18 @@ impl Fixture {
     /// The differentiable layer and its weights.
     fn network(&self, longest: usize) -> (EagleNetwork, Vec<Tensor<1>>) {
         let config: Value = serde_json::from_slice(&std::fs::read(self.dir.join("config.json")).unwrap()).unwrap();
-        let shape = EagleShape {
+        let layer = LayerShape {
             norm_eps: config["rms_norm_eps"].as_f64().unwrap() as f32,
             intermediate_size: config["intermediate_size"].as_u64().unwrap() as usize,
-            ..EagleShape::of(self.decoder.config(), true)
+            ..LayerShape::of(self.decoder.config())
         };
+        let shape = EagleShape { layer, fc_bias: true };
         let read = |name: &str| self.folder.checkpoint.read_all(name).unwrap();
         let flat = |values: Vec<f32>| {
             let n = values.len();
             tensor(values, [1, n]).reshape([n])
         };
-        let weights = shape.parameters().iter().map(|p| flat(read(p.name))).collect();
+        let weights = shape.parameters().iter().map(|p| flat(read(&p.name))).collect();
         (EagleNetwork::new(shape, longest), weights)
     }
 
@@ -82,14 +85,14 @@ impl Fixture {
     }
 }
 
-fn close(got: &[f32], want: &[f32], what: &str) {
+pub fn close(got: &[f32], want: &[f32], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 1e-4, "{what}: off by {worst}");
 }
 
 /// Sequences of a right-padded batch: where each lies, and how many pairs it has.
-fn segments(lengths: &[usize]) -> Vec<Range<usize>> {
+pub fn segments(lengths: &[usize]) -> Vec<Range<usize>> {
     let starts = lengths.iter().scan(0, |next, &n| {
         *next += n;
         Some(*next - n..*next)
@@ -228,11 +231,11 @@ fn losses_and_gradients_are_the_references() {
     }
 }
 
-fn numbers(value: &Value) -> Vec<i64> {
+pub fn numbers(value: &Value) -> Vec<i64> {
     value.as_array().unwrap().iter().map(|v| v.as_i64().unwrap()).collect()
 }
 
-fn check_tree(tree: &TokenTree, case: &Value, what: &str) {
+pub fn check_tree(tree: &TokenTree, case: &Value, what: &str) {
     let tokens: Vec<i64> = tree.tokens().iter().map(|&t| i64::from(t)).collect();
     assert_eq!(tokens, numbers(&case["draft_tokens"]), "{what}: tokens");
     let depths: Vec<i64> = tree.depths().iter().map(|&d| d as i64).collect();
@@ -255,10 +258,14 @@ fn check_tree(tree: &TokenTree, case: &Value, what: &str) {
 #[test]
 fn dynamic_trees_are_the_references_entry_by_entry() {
     let Some(fixture) = Fixture::open("dynamic_trees_are_the_references_entry_by_entry") else { return };
-    let mut drafter = EagleDrafter::new(fixture.model());
-    let mut target = Target::with_trees(fixture.decoder.clone(), 200, 64, Taps::none());
     let cases = fixture.expected["trees"].as_array().unwrap();
     assert!(cases.len() >= 16, "{}", fixture.dir.display());
+    check_trees(&fixture.decoder, EagleDrafter::new(fixture.model()), cases);
+}
+
+/// Every recorded tree, entry by entry.
+pub fn check_trees<M: DraftLayer>(decoder: &Arc<Decoder>, mut drafter: EagleDrafter<M>, cases: &[Value]) {
+    let mut target = Target::with_trees(decoder.clone(), 200, 64, drafter.needs().taps);
     for (i, case) in cases.iter().enumerate() {
         let size = |key: &str| case[key].as_u64().unwrap() as usize;
         let builder = DynamicTree::new(size("total_tokens"), size("depth"), size("top_k")).unwrap();

@@ -3,12 +3,13 @@
 use crate::random::{SHAPE, decoder, model, parameter, tensor, values};
 use burn::tensor::Tensor;
 use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, losses};
+use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use gorgon_model::target::read;
 
 fn small(fc_bias: bool) -> EagleShape {
-    EagleShape {
+    let layer = LayerShape {
         hidden_size: 8,
         intermediate_size: 12,
         heads: 2,
@@ -18,8 +19,8 @@ fn small(fc_bias: bool) -> EagleShape {
         max_positions: 32,
         norm_eps: 1e-5,
         rope: RopeConfig { theta: 100.0, rotary_dim: 6, scaling: RopeScaling::Linear { factor: 2.0 } },
-        fc_bias,
-    }
+    };
+    EagleShape { layer, fc_bias }
 }
 
 fn batch(d: usize) -> EagleBatch {
@@ -38,7 +39,7 @@ fn gradients_are_slopes() {
     for fc_bias in [false, true] {
         let shape = small(fc_bias);
         let network = EagleNetwork::new(shape.clone(), 8);
-        let (d, vocab) = (shape.hidden_size, shape.vocab_size);
+        let (d, vocab) = (shape.layer.hidden_size, shape.layer.vocab_size);
         let lm_head = &(tensor(values(vocab * d, 5), [vocab, d]) * 2.0);
         let criterion = Criterion { lm_head, cross_entropy: 0.7, chunk_rows: 2 };
         let (batch, scale) = (batch(d), 0.2f32);
@@ -75,8 +76,8 @@ fn gradients_are_slopes() {
 fn sequences_do_not_feel_each_other() {
     let shape = small(false);
     let network = EagleNetwork::new(shape.clone(), 8);
-    let d = shape.hidden_size;
-    let lm_head = &tensor(values(shape.vocab_size * d, 5), [shape.vocab_size, d]);
+    let d = shape.layer.hidden_size;
+    let lm_head = &tensor(values(shape.layer.vocab_size * d, 5), [shape.layer.vocab_size, d]);
     let criterion = Criterion { lm_head, cross_entropy: 0.1, chunk_rows: 100 };
     let weights: Vec<Tensor<1>> = shape
         .parameters()

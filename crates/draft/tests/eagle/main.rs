@@ -1,4 +1,4 @@
-//! EAGLE-1 and EAGLE-2: the draft layer, its loss, and the trees it drafts.
+//! EAGLE: the draft layer of every generation, its loss, and the trees it drafts.
 
 mod damage;
 mod definition;
@@ -9,3 +9,7 @@ mod random;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
 mod state;
+mod three_damage;
+mod three_export;
+mod three_fixtures;
+mod three_gradients;

@@ -1,12 +1,14 @@
 //! Random backbones and draft layers.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_draft::eagle::{EagleModel, EagleParameter, EagleShape};
+use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
+use gorgon_draft::eagle::{EagleModel, EagleShape};
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
+use gorgon_draft::parameter::ParameterSpec;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
-use gorgon_runs::tensors::{self, Source, write_f32};
+use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use safetensors::Dtype;
 use serde_json::Value;
 use std::io::Write;
@@ -38,7 +40,7 @@ pub fn decoder() -> Arc<Decoder> {
 }
 
 /// Values that keep activations their size.
-pub fn parameter(i: usize, of: &EagleParameter) -> Vec<f32> {
+pub fn parameter(i: usize, of: &ParameterSpec) -> Vec<f32> {
     let n = of.shape.iter().product();
     let scale = match of.shape.as_slice() {
         [_, into] => 1.7 / (*into as f32).sqrt(),
@@ -53,21 +55,61 @@ pub fn write(
     shape: &EagleShape,
     change: impl FnOnce(&mut Vec<(String, Vec<usize>, Vec<f32>)>, &mut Value),
 ) {
-    let mut all: Vec<(String, Vec<usize>, Vec<f32>)> = shape
-        .parameters()
-        .iter()
-        .enumerate()
-        .map(|(i, p)| (p.name.to_owned(), p.shape.clone(), parameter(i, p)))
-        .collect();
-    let mut document = shape.document("somewhere");
+    let (mut all, mut document) = (values_of(&shape.parameters()), shape.document("somewhere"));
     change(&mut all, &mut document);
+    write_files(dir, all, &[], &document);
+}
+
+type Tensors = Vec<(String, Vec<usize>, Vec<f32>)>;
+
+fn values_of(parameters: &[ParameterSpec]) -> Tensors {
+    parameters.iter().enumerate().map(|(i, p)| (p.name.clone(), p.shape.clone(), parameter(i, p))).collect()
+}
+
+fn write_files(dir: &Path, tensors: Tensors, stored: &[Stored], document: &Value) {
     let source = |(name, shape, values): (String, Vec<usize>, Vec<f32>)| {
         let fill = Box::new(move |file: &mut dyn Write| write_f32(file, &values));
         Source { name, dtype: Dtype::F32, shape, fill }
     };
-    let sources: Vec<Source<'_>> = all.into_iter().map(source).collect();
+    let sources: Vec<Source<'_>> = tensors.into_iter().map(source).chain(stored.iter().map(Stored::source)).collect();
     tensors::write(&dir.join("model.safetensors"), &sources).unwrap();
     std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
+}
+
+/// Every third token can be drafted.
+pub fn vocabulary(size: usize) -> DraftVocabulary {
+    let counts: Vec<u64> = (0..size).map(|token| u64::from(token % 3 == 1)).collect();
+    DraftVocabulary::most_frequent(&counts, size / 3)
+}
+
+/// An EAGLE-3 layer on taps 1, 1 and 2; `change` may change tensors, maps and config.
+pub fn write_three(
+    dir: &Path,
+    decoder: &Decoder,
+    vocabulary: &DraftVocabulary,
+    change: impl FnOnce(&mut Tensors, &mut Vec<Stored>, &mut Value),
+) {
+    let shape = Eagle3Shape::of(decoder.config(), vec![1, 1, 2], vocabulary.len());
+    let (mut all, mut stored) = (values_of(&shape.parameters()), vocabulary.stored());
+    let mut document = shape.document("somewhere");
+    change(&mut all, &mut stored, &mut document);
+    write_files(dir, all, &stored, &document);
+}
+
+pub fn load_three(dir: &Path, decoder: &Arc<Decoder>) -> Result<Eagle3Model, HeadsError> {
+    Eagle3Model::load(&HeadsFolder::open(dir)?, decoder.clone())
+}
+
+pub fn model_three(decoder: &Arc<Decoder>) -> Eagle3Model {
+    let dir = tempfile::tempdir().unwrap();
+    write_three(dir.path(), decoder, &vocabulary(SHAPE.vocab_size), |_, _, _| ());
+    load_three(dir.path(), decoder).unwrap()
+}
+
+/// Flat tensors of values.
+pub fn flat(values: Vec<f32>) -> Tensor<1> {
+    let n = values.len();
+    tensor(values, [1, n]).reshape([n])
 }
 
 pub fn load(dir: &Path, decoder: &Arc<Decoder>) -> Result<EagleModel, HeadsError> {

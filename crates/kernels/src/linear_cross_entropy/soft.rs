@@ -1,7 +1,8 @@
 //! Cross-entropy against another network's distribution, with its gradient.
 //!
-//! For rows `h_i`, target rows `t_i` and a common projection `W`: `p_i = softmax(W t_i)`, `q_i = softmax(W h_i)`,
-//! `L = Σ_i s · (−Σ_v p_i(v) log q_i(v))` and `∂L/∂h_i = s · (q_i − p_i) W`. Logits exist for one chunk of rows at a time.
+//! For rows `h_i` under a projection `W` and target rows `t_i` under `U`, which may be `W`: `p_i = softmax(U t_i)`,
+//! `q_i = softmax(W h_i)`, `L = Σ_i s · (−Σ_v p_i(v) log q_i(v))`, `∂L/∂h_i = s · (q_i − p_i) W` and
+//! `∂L/∂W = Σ_i s · (q_i − p_i) h_iᵀ`. Logits exist for one chunk of rows at a time.
 
 use crate::{Isa, host, isa::per_isa, lanes};
 use burn::tensor::{Int, Tensor, activation};
@@ -16,6 +17,24 @@ pub struct SoftCrossEntropy {
     pub ranks: Vec<u32>,
     /// `∂L/∂h [rows, d]` of the scaled sum.
     pub d_hidden: Tensor<2>,
+    /// `∂L/∂W [V, d]` of the scaled sum, where it was asked for.
+    pub d_weight: Option<Tensor<2>>,
+}
+
+/// Rows with what makes logits of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Projected<'a> {
+    /// `[rows, width]`.
+    pub states: &'a Tensor<2>,
+    /// `[V, width]`.
+    pub weight: &'a Tensor<2>,
+}
+
+impl Projected<'_> {
+    /// Logits of some rows.
+    fn logits(&self, start: usize, rows: usize) -> Tensor<2> {
+        self.states.clone().narrow(0, start, rows).matmul(self.weight.clone().transpose())
+    }
 }
 
 /// Soft cross-entropy of `hidden · weightᵀ` against `softmax(target · weightᵀ)`, `chunk` rows of logits at a time; every
@@ -33,15 +52,36 @@ pub fn soft_cross_entropy(
     scale: f32,
     chunk: usize,
 ) -> SoftCrossEntropy {
+    let of = |states| Projected { states, weight };
+    soft_cross_entropy_between(of(hidden), of(target), scale, chunk, false)
+}
+
+/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for.
+///
+/// # Shapes
+/// `guessed` of width `d`, `target` of any, both of the same rows and vocabulary.
+///
+/// # Panics
+/// If their numbers of rows differ.
+pub fn soft_cross_entropy_between(
+    guessed: Projected<'_>,
+    target: Projected<'_>,
+    scale: f32,
+    chunk: usize,
+    with_weight_gradient: bool,
+) -> SoftCrossEntropy {
+    let (hidden, weight) = (guessed.states, guessed.weight);
     let [rows, d] = hidden.dims();
-    assert_eq!(hidden.dims(), target.dims(), "one target row per row");
+    assert_eq!(rows, target.states.dims()[0], "one target row per row");
     let (mut losses, mut ranks, mut parts) = (vec![0f32; rows], vec![0u32; rows], vec![]);
+    let mut d_weight = with_weight_gradient.then(|| weight.zeros_like());
     let chunk = chunk.max(1);
     for start in (0..rows).step_by(chunk) {
         let part = start..rows.min(start + chunk);
-        let project = |x: &Tensor<2>| x.clone().narrow(0, start, part.len()).matmul(weight.clone().transpose());
-        let (logits, targets) = (project(hidden), project(target));
+        let n = part.len();
+        let (logits, targets) = (guessed.logits(start, n), target.logits(start, n));
         let gradient = differentiate(logits, targets, scale, &mut losses[part.clone()], &mut ranks[part]);
+        d_weight = d_weight.map(|sum| sum + gradient.clone().transpose().matmul(hidden.clone().narrow(0, start, n)));
         parts.push(gradient.matmul(weight.clone()));
     }
     let d_hidden = match parts.len() {
@@ -49,7 +89,7 @@ pub fn soft_cross_entropy(
         1 => parts.remove(0),
         _ => Tensor::cat(parts, 0),
     };
-    SoftCrossEntropy { losses, ranks, d_hidden }
+    SoftCrossEntropy { losses, ranks, d_hidden, d_weight }
 }
 
 /// Logits become the gradient of the scaled loss with respect to them.
@@ -179,6 +219,36 @@ mod tests {
         assert_eq!(a.1, b.1);
         a.0.iter().zip(&b.0).for_each(|(x, y)| assert!((x - y).abs() < 1e-5));
         assert!((on_host - on_device).abs().max().into_scalar::<f32>() < 1e-6);
+    }
+
+    /// With a projection of its own: as the cross-entropy of rows that were projected before.
+    #[test]
+    fn two_projections_and_the_gradient_of_the_first() {
+        let (rows, d, wide, vocab) = (7, 8, 12, 30);
+        let (h, w) = (tensor(&values(rows * d, 4), [rows, d]), tensor(&values(vocab * d, 6), [vocab, d]));
+        let (t, u) = (tensor(&values(rows * wide, 5), [rows, wide]), tensor(&values(vocab * wide, 7), [vocab, wide]));
+        let run = |w: &Tensor<2>, chunk| {
+            let (guessed, target) = (Projected { states: &h, weight: w }, Projected { states: &t, weight: &u });
+            soft_cross_entropy_between(guessed, target, 0.5, chunk, true)
+        };
+        let read = |x: Tensor<2>| x.into_data().try_into_vec::<f32>().unwrap();
+        let (p, log_q) = (
+            activation::softmax(t.clone().matmul(u.clone().transpose()), 1),
+            activation::log_softmax(h.clone().matmul(w.clone().transpose()), 1),
+        );
+        let want = read((p * log_q).sum_dim(1).neg());
+        let found = run(&w, 3);
+        found.losses.iter().zip(&want).for_each(|(a, b)| assert!((a - b).abs() < 1e-4, "{a} {b}"));
+        let slopes = read(found.d_weight.unwrap());
+        for i in [0, 17, 100, vocab * d - 1] {
+            let nudged = |by: f32| {
+                let mut moved = values(vocab * d, 6);
+                moved[i] += by;
+                run(&tensor(&moved, [vocab, d]), 100).losses.iter().map(|&l| 0.5 * f64::from(l)).sum::<f64>()
+            };
+            let slope = (nudged(1e-2) - nudged(-1e-2)) / 2e-2;
+            assert!((slope - f64::from(slopes[i])).abs() < 2e-3, "{i}: {} {slope}", slopes[i]);
+        }
     }
 
     /// Against itself, a distribution has no gradient, its entropy as loss, and the same likeliest token.

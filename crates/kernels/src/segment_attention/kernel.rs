@@ -15,14 +15,14 @@ pub(super) struct Operands<'a> {
 }
 
 /// One task's part of a result: rows of a segment, some heads wide.
-struct Part {
-    rows: Range<usize>,
-    column: usize,
-    width: usize,
-    values: Vec<f32>,
+pub(crate) struct Part {
+    pub rows: Range<usize>,
+    pub column: usize,
+    pub width: usize,
+    pub values: Vec<f32>,
 }
 
-fn scatter(parts: impl Iterator<Item = Part>, out: &mut [f32], out_width: usize) {
+pub(crate) fn scatter(parts: impl Iterator<Item = Part>, out: &mut [f32], out_width: usize) {
     for part in parts {
         for (row, values) in part.rows.zip(part.values.chunks_exact(part.width)) {
             out[row * out_width + part.column..][..part.width].copy_from_slice(values);
@@ -31,7 +31,7 @@ fn scatter(parts: impl Iterator<Item = Part>, out: &mut [f32], out_width: usize)
 }
 
 /// Every (segment, key/value head), longest segments first so that threads end together.
-fn tasks(spec: &Segments) -> Vec<(Range<usize>, usize)> {
+pub(crate) fn tasks(spec: &Segments) -> Vec<(Range<usize>, usize)> {
     let mut rows: Vec<_> = spec.rows.iter().filter(|rows| !rows.is_empty()).cloned().collect();
     rows.sort_by_key(|rows| std::cmp::Reverse(rows.len()));
     rows.into_iter().flat_map(|rows| (0..spec.kv_heads).map(move |head| (rows.clone(), head))).collect()
@@ -161,17 +161,22 @@ impl<'a> Block<'a> {
     }
 }
 
-fn gather(from: &[f32], rows: &Range<usize>, width: usize, column: usize, d: usize) -> Vec<f32> {
+pub(crate) fn gather(from: &[f32], rows: &Range<usize>, width: usize, column: usize, d: usize) -> Vec<f32> {
     rows.clone().flat_map(|row| &from[row * width + column..][..d]).copied().collect()
 }
 
 /// Rotates row `i` to position `i`, or back with `sign = -1`: the rotation's transpose is its inverse.
 fn rotate(spec: &Segments, heads: &mut [f32], sign: f32) {
+    rotate_from(spec, heads, 0, sign);
+}
+
+/// The same to position `first + i`.
+pub(crate) fn rotate_from(spec: &Segments, heads: &mut [f32], first: usize, sign: f32) {
     let half = spec.head_dim / 2;
     let (cos, sin) = &*spec.angles;
     let mut turned = vec![0f32; half];
     for (position, head) in heads.chunks_exact_mut(spec.head_dim).enumerate() {
-        let at = position * half;
+        let at = (first + position) * half;
         turned.iter_mut().zip(&sin[at..at + half]).for_each(|(t, s)| *t = sign * s);
         rope::rotate_heads(Isa::detect(), head, spec.head_dim, &cos[at..at + half], &turned);
     }

@@ -5,7 +5,7 @@
 //! `out_i = Σ_{j ≤ i, same segment} softmax_j(scale · R(q_i)·R(k_j)) v_j`. On the CPU each segment is a block of its own,
 //! so no work is spent on pairs that the mask would hide.
 
-mod kernel;
+pub(crate) mod kernel;
 mod launch;
 pub mod reference;
 

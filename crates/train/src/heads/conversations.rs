@@ -8,6 +8,7 @@ use gorgon_core::Token;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_model::taps::Taps;
 use std::path::Path;
 
 /// Conversations, where the backbone's states at their tokens come from, and how much is decoded in an evaluation.
@@ -76,6 +77,11 @@ pub trait OnBackbone: Objective {
 
     /// The positions of a conversation whose states are read; none if it has nothing to fit to.
     fn positions(&self, example: &Example) -> Vec<usize>;
+
+    /// The backbone's states that are read beside those after the final norm.
+    fn taps(&self) -> Taps {
+        Taps::none()
+    }
 
     /// Computes the states of a micro-batch and drops them: to see how long it takes.
     ///

@@ -6,16 +6,19 @@ use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
-use gorgon_core::tree::TreeBuilder;
+use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
 use gorgon_infer::{Limits, Stepper, decode_with};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
-use serde_json::Value;
+use gorgon_runs::tensors::Stored;
+use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Nodes, expansions and width of the tree that draft layers are measured with: what decoding takes unless told otherwise.
+const LAYER_TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// How greedy decoding went.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,10 +43,30 @@ impl Decoded {
 pub type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
 
 impl Conversations {
-    /// Decodes the first held-out prompts greedily; `None` where no prompt leaves room for a step.
+    /// As a draft layer decodes unless told otherwise; adds τ and the acceptance by depth to `metrics`.
+    pub(super) fn decode_layer(
+        &self,
+        parameters: &[Parameter],
+        constants: &[Stored],
+        document: &Value,
+        load: Load,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<(), TrainError> {
+        let (total, depth, top_k) = LAYER_TREE;
+        let tree = DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))?;
+        if let Some(decoded) = self.decode(parameters, constants, document, load, &tree)? {
+            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
+            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
+        }
+        Ok(())
+    }
+
+    /// Decodes the first held-out prompts greedily with what is fitted and the constants beside it; `None` where no prompt
+    /// leaves room for a step.
     pub(super) fn decode(
         &self,
         parameters: &[Parameter],
+        constants: &[Stored],
         document: &Value,
         load: Load,
         builder: &dyn TreeBuilder,
@@ -51,7 +74,7 @@ impl Conversations {
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
         // Through files, as a user's heads come: what is measured is what will be loaded.
         let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
-        checkpoint::write_parameters(folder.path(), parameters)?;
+        checkpoint::write_parameters(folder.path(), parameters, constants)?;
         let path = folder.path().join("config.json");
         std::fs::write(&path, document.to_string()).map_err(io(&path))?;
         let heads = HeadsFolder::open(folder.path()).map_err(|error| wrong(&error))?;
@@ -72,7 +95,7 @@ impl Conversations {
         let decoder = &self.features.decoder;
         let context = decoder.config().max_positions;
         let limits = Limits { max_new_tokens: self.decoded_tokens, end_tokens: decoder.config().eos_tokens.clone() };
-        let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), Taps::none());
+        let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), drafter.needs().taps);
         let mut accepted = vec![];
         for row in self.held_out.iter().take(self.decoded_prompts) {
             let prompt = row.example.assistant.iter().position(|own| *own).unwrap_or(0);

@@ -19,6 +19,7 @@ use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_kernels::linear_divergence::{LinearDivergence, Projected, linear_divergence};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::taps::Taps;
 use rayon::prelude::*;
 use round::{Round, Writer};
 use serde_json::{Map, Value, json};
@@ -102,7 +103,7 @@ impl DistillSpecFitting {
                 continue;
             }
             parts.push(match batch.written {
-                Some(_) => features.compute(&example.ids, &positions)?,
+                Some(_) => features.compute(&example.ids, &positions, &Taps::none())?,
                 None => features.states(self.data.row(false, index), false, index, &positions)?,
             });
         }
@@ -144,7 +145,7 @@ impl DistillSpecFitting {
 
     /// The draft model with these parameters, written to a folder and loaded as a user's is.
     fn loaded(&self, parameters: &[Parameter], folder: &Path) -> Result<SmallModel, TrainError> {
-        checkpoint::write_parameters(folder, parameters)?;
+        checkpoint::write_parameters(folder, parameters, &[])?;
         let path = folder.join("config.json");
         std::fs::write(&path, self.document.to_string()).map_err(io(&path))?;
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());

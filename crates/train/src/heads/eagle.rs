@@ -1,24 +1,21 @@
 //! Fitting an EAGLE-1/2 draft layer to a frozen backbone.
 
+use super::initial::initial_all;
 use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
-use crate::parameters::{Parameter, Role, from_values};
+use crate::parameters::{Parameter, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
-use gorgon_core::tree::DynamicTree;
 use gorgon_data::render::Example;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{
-    Criterion, EagleBatch, EagleConfig, EagleDrafter, EagleModel, EagleNetwork, EagleOutput, EagleParameter, Init,
-    losses,
+    Criterion, EagleBatch, EagleConfig, EagleDrafter, EagleModel, EagleNetwork, EagleOutput, losses,
 };
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Nodes, expansions and width of the tree that evaluations decode with: what decoding takes unless told otherwise.
-const TREE: (usize, usize, usize) = (60, 5, 10);
 /// Keeps the noise apart from other chance of the same seed.
 const NOISE: u64 = 0x6e6f_6973_6521;
 
@@ -47,14 +44,14 @@ pub struct Noisy {
 
 /// The pairs of a conversation that count. Pair `i`, `(f_i, x_{i+1})`, is about `x_{i+2}`: it counts if that is the
 /// assistant's, which is when it takes part in decoding. (The reference counts a pair if `x_i` is the assistant's.)
-fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
     (0..example.ids.len()).filter(|&i| example.counts(0, i))
 }
 
 impl EagleFitting {
     /// The pairs of some conversations, one conversation after another.
     fn gather(&self, held_out: bool, rows: &[usize], noise: Option<u64>) -> Result<EagleBatch, TrainError> {
-        let (d, device) = (self.network.shape().hidden_size, self.lm_head.device());
+        let (d, device) = (self.network.shape().layer.hidden_size, self.lm_head.device());
         let (mut tokens, mut features, mut targets): (Vec<Token>, Vec<_>, Vec<_>) = (vec![], vec![], vec![]);
         let (mut segments, mut all) = (vec![], vec![]);
         for &index in rows {
@@ -86,7 +83,7 @@ impl EagleFitting {
         let stream = step.wrapping_mul(self.data.rows.len() as u64).wrapping_add(index as u64);
         let mut draws = Seeded::stream(self.seed ^ NOISE, stream);
         let width = 2.0 * self.config.noise;
-        let n = pairs * self.network.shape().hidden_size;
+        let n = pairs * self.network.shape().layer.hidden_size;
         let values = (0..n).map(|_| ((draws.uniform() - 0.5) * width) as f32).collect();
         from_values(values, &self.lm_head.device())
     }
@@ -115,7 +112,7 @@ impl EagleFitting {
     }
 }
 
-fn sum(values: &[f32]) -> f64 {
+pub(super) fn sum(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value)).sum()
 }
 
@@ -123,17 +120,7 @@ impl Objective for EagleFitting {
     type Batch = Noisy;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let (device, draws) = (self.lm_head.device(), &mut Seeded::new(seed));
-        let mut parameter = |EagleParameter { name, shape, init }: EagleParameter| match (init, shape.as_slice()) {
-            (Init::Normal(deviation), &[out, into]) => {
-                Parameter::normal(name, [out, into], Role::Matrix, deviation, draws, &device)
-            }
-            (init, shape) => {
-                let value = if init == Init::One { 1.0 } else { 0.0 };
-                Parameter::new(name, shape, Role::Vector, vec![value; shape.iter().product()], &device)
-            }
-        };
-        self.network.shape().parameters().into_iter().map(&mut parameter).collect()
+        initial_all(self.network.shape().parameters(), &self.lm_head, seed)
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Noisy>, TrainError> {
@@ -176,15 +163,10 @@ impl Objective for EagleFitting {
         metrics.insert("cross_entropy".into(), json!(cross_entropy));
         metrics.insert("top1".into(), json!(within(1)));
         metrics.insert("top5".into(), json!(within(5)));
-        let (total, depth, top_k) = TREE;
-        let tree = DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))?;
         let drafter = |folder: &_, decoder| {
             Ok(Box::new(EagleDrafter::new(EagleModel::load(folder, decoder)?)) as Box<dyn Drafter>)
         };
-        if let Some(decoded) = self.data.decode(parameters, &self.shape_document(), drafter, &tree)? {
-            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
-            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
-        }
+        self.data.decode_layer(parameters, &[], &self.shape_document(), drafter, &mut metrics)?;
         Ok(Evaluation { metrics, objective: loss })
     }
 
@@ -216,7 +198,7 @@ impl OnBackbone for EagleFitting {
     }
 
     fn bytes_at_work(&self, tokens: usize) -> usize {
-        let s = self.network.shape();
+        let s = &self.network.shape().layer;
         let layer = 10 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
         // Values and their gradients; logits of drafter and backbone, and a product on the way.
         4 * (2 * tokens * layer + 3 * self.chunk_rows.min(tokens) * s.vocab_size)

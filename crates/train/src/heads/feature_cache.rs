@@ -6,8 +6,8 @@
 //!
 //! | tensor | type | what |
 //! |---|---|---|
-//! | `states` | `F32`, `BF16` or `I8`, `[n, d]` | states at the positions that are fitted to, conversation by conversation |
-//! | `scales` | `F32 [n]`, with `I8` only | a state is its row of `states` times this |
+//! | `states` | `F32`, `BF16` or `I8`, `[n, (taps + 1) · d]` | states at the positions that are fitted to, conversation by conversation; tapped ones in front of those after the final norm |
+//! | `scales` | `F32 [n, taps + 1]`, with `I8` only | a state is its part of a row of `states` times this |
 //! | `lengths` | `U32 [conversations]` | states of each conversation |
 //!
 //! Files appear whole, and the index names a file when it is there; so a kill costs one file's work at most.
@@ -18,6 +18,7 @@ use crate::error::{TrainError, io};
 use crate::parameters::from_values;
 use burn::tensor::Tensor;
 use gorgon_data::shard::Row;
+use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
 use gorgon_runs::RunError;
 use gorgon_runs::provenance::{hash_bytes, hash_file};
@@ -45,14 +46,16 @@ pub struct CacheRequest {
     pub format: FeatureFormat,
     /// What the states come from: a cache of something else is refused.
     pub identity: Value,
+    /// The states that are kept beside those after the final norm; part of the identity.
+    pub taps: Taps,
     /// Bytes of states in a file, roughly.
     pub shard_bytes: u64,
 }
 
 impl CacheRequest {
-    /// A request with files of the usual size.
+    /// A request without taps, with files of the usual size.
     pub fn new(folder: &Path, format: FeatureFormat, identity: Value) -> Self {
-        Self { folder: folder.into(), format, identity, shard_bytes: SHARD_BYTES }
+        Self { folder: folder.into(), format, identity, taps: Taps::none(), shard_bytes: SHARD_BYTES }
     }
 }
 
@@ -91,7 +94,11 @@ struct Shard {
 pub struct FeatureCache {
     folder: PathBuf,
     format: FeatureFormat,
+    taps: Taps,
+    /// Values of a position: those of its taps and of its state.
     width: usize,
+    /// States of a position, with a scale each.
+    parts: usize,
     shards: Vec<Shard>,
     /// The conversations to fit to, then those to measure on.
     places: Vec<Place>,
@@ -143,13 +150,13 @@ impl FeatureCache {
         std::fs::create_dir_all(&request.folder).map_err(io(&request.folder))?;
         let all: Vec<&Row> = rows.iter().flat_map(|rows| rows.iter()).collect();
         let counts: Vec<usize> = all.iter().map(|row| positions(row).len()).collect();
-        let width = features.width();
-        let mut cache = Self::plan(request, width, &counts, rows[0].len());
+        let mut cache = Self::plan(request, features.width(), &counts, rows[0].len());
         let mut index = cache.known(request)?;
         for number in 0..cache.shards.len() {
             if let Err(damage) = cache.check(number, index.shards.get(number)) {
                 cache.mended.extend(damage);
-                let writing = Writing { features, rows: &all, positions: &positions, counts: &counts };
+                let (rows, positions, counts) = (&all, &positions, &counts);
+                let writing = Writing { features, taps: &request.taps, rows, positions, counts };
                 let written = cache.write(number, &writing, observe)?;
                 match index.shards.get_mut(number) {
                     Some(known) => *known = written,
@@ -169,8 +176,9 @@ impl FeatureCache {
     }
 
     /// Which conversation goes into which file: whole ones, in their order.
-    fn plan(request: &CacheRequest, width: usize, counts: &[usize], fitted: usize) -> Self {
-        let most = (request.shard_bytes / request.format.bytes(1, width)).max(1);
+    fn plan(request: &CacheRequest, hidden: usize, counts: &[usize], fitted: usize) -> Self {
+        let parts = request.taps.layers().len() + 1;
+        let most = (request.shard_bytes / request.format.bytes(parts as u64, hidden)).max(1);
         let (mut shards, mut places) = (Vec::<Shard>::new(), vec![]);
         for (i, &states) in counts.iter().enumerate() {
             if shards.last().is_none_or(|shard| shard.states > 0 && shard.states + states as u64 > most) {
@@ -182,8 +190,8 @@ impl FeatureCache {
             shard.states += states as u64;
             shard.rows.end = i + 1;
         }
-        let (folder, format) = (request.folder.clone(), request.format);
-        Self { folder, format, width, shards, places, fitted, mended: vec![] }
+        let (folder, format, taps) = (request.folder.clone(), request.format, request.taps.clone());
+        Self { folder, format, taps, width: parts * hidden, parts, shards, places, fitted, mended: vec![] }
     }
 
     fn path(&self, number: usize) -> PathBuf {
@@ -193,7 +201,10 @@ impl FeatureCache {
     /// The index there is, or an empty one.
     fn known(&mut self, request: &CacheRequest) -> Result<Index, TrainError> {
         let path = self.folder.join(INDEX);
-        let identity = json!({"format": self.format.name(), "width": self.width, "of": request.identity});
+        let mut identity = json!({"format": self.format.name(), "width": self.width, "of": request.identity});
+        if self.parts > 1 {
+            identity["taps"] = json!(self.taps.layers());
+        }
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -245,7 +256,9 @@ impl FeatureCache {
         let fill = |file: &mut dyn Write| {
             for row in shard.rows.clone() {
                 match from.compute(row) {
-                    Ok(values) => scales.borrow_mut().extend(self.format.write(file, &values, self.width)?),
+                    Ok(values) => {
+                        scales.borrow_mut().extend(self.format.write(file, &values, self.width / self.parts)?)
+                    }
                     Err(error) => {
                         *failed.borrow_mut() = Some(error);
                         return Err(std::io::Error::other("the backbone failed"));
@@ -259,7 +272,7 @@ impl FeatureCache {
         let mut sources = vec![source("states", self.format.dtype(), vec![states, self.width], Box::new(fill))];
         if self.format == FeatureFormat::Int8 {
             let fill = |file: &mut dyn Write| write_f32(file, &scales.borrow());
-            sources.push(source("scales", Dtype::F32, vec![states], Box::new(fill)));
+            sources.push(source("scales", Dtype::F32, self.scale_shape(states), Box::new(fill)));
         }
         let lengths =
             from.counts[shard.rows.clone()].iter().flat_map(|&n| (n as u32).to_le_bytes()).collect::<Vec<_>>();
@@ -275,9 +288,19 @@ impl FeatureCache {
         Ok(Written { file: file_name(number), states: shard.states, sha256 })
     }
 
-    /// Bytes on the disk.
-    pub fn bytes(positions: usize, width: usize, format: FeatureFormat) -> u64 {
-        format.bytes(positions as u64, width)
+    /// Bytes on the disk of the states at so many positions, each with so many taps and `width` values a state.
+    pub fn bytes(positions: usize, taps: usize, width: usize, format: FeatureFormat) -> u64 {
+        format.bytes((positions * (taps + 1)) as u64, width)
+    }
+
+    /// The shape of the scales of so many positions.
+    fn scale_shape(&self, positions: usize) -> Vec<usize> {
+        if self.parts > 1 { vec![positions, self.parts] } else { vec![positions] }
+    }
+
+    /// The states that are kept beside those after the final norm.
+    pub fn taps(&self) -> &Taps {
+        &self.taps
     }
 
     /// Files.
@@ -285,7 +308,7 @@ impl FeatureCache {
         self.shards.len()
     }
 
-    /// The states of a conversation, `[n, d]`, in `f32`: one read of one range.
+    /// The states of a conversation, `[n, (taps + 1) · d]`, in `f32`: one read of one range.
     pub(super) fn states(&self, held_out: bool, index: usize, features: &Features) -> Result<Tensor<2>, TrainError> {
         let Place { shard, first, states } = self.places[if held_out { self.fitted + index } else { index }];
         let (path, width) = (self.path(shard), self.width);
@@ -298,10 +321,13 @@ impl FeatureCache {
         let size = self.format.bytes_per_value() * width as u64;
         let values = range(first * size, states as u64 * size).map_err(io(&path))?;
         let scales = match self.format {
-            FeatureFormat::Int8 => range(in_shard * size + first * 4, states as u64 * 4).map_err(io(&path))?,
+            FeatureFormat::Int8 => {
+                let scales = 4 * self.parts as u64;
+                range(in_shard * size + first * scales, states as u64 * scales).map_err(io(&path))?
+            }
             FeatureFormat::F32 | FeatureFormat::Bf16 => vec![],
         };
-        let values = self.format.read(&values, &scales, width);
+        let values = self.format.read(&values, &scales, width / self.parts);
         Ok(from_values(values, features.decoder.compute().device()).reshape([states, width]))
     }
 }
@@ -309,6 +335,7 @@ impl FeatureCache {
 /// Where states come from while a file is written.
 struct Writing<'a> {
     features: &'a Features,
+    taps: &'a Taps,
     rows: &'a [&'a Row],
     positions: &'a dyn Fn(&Row) -> Vec<usize>,
     counts: &'a [usize],
@@ -321,7 +348,7 @@ impl Writing<'_> {
         if positions.is_empty() {
             return Ok(vec![]);
         }
-        let values = read(self.features.compute(&row.example.ids, &positions)?);
+        let values = read(self.features.compute(&row.example.ids, &positions, self.taps)?);
         match values.iter().all(|value| value.is_finite()) {
             true => Ok(values),
             false => {

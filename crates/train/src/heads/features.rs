@@ -37,9 +37,31 @@ impl Features {
         index: usize,
         positions: &[usize],
     ) -> Result<Tensor<2>, TrainError> {
+        self.tapped(row, held_out, index, positions, &Taps::none())
+    }
+
+    /// The same with tapped states in front of them, side by side.
+    ///
+    /// # Shapes
+    /// `[positions, (taps + 1) · d]`, in `f32`.
+    ///
+    /// # Errors
+    /// As of [`Self::states`].
+    pub fn tapped(
+        &self,
+        row: &Row,
+        held_out: bool,
+        index: usize,
+        positions: &[usize],
+        taps: &Taps,
+    ) -> Result<Tensor<2>, TrainError> {
         match &self.cache {
+            Some(cache) if cache.taps() != taps => {
+                let (has, asked) = (cache.taps().layers(), taps.layers());
+                Err(TrainError::Data(format!("the states on disk have taps {has:?}, not {asked:?}")))
+            }
             Some(cache) => cache.states(held_out, index, self),
-            None => self.compute(&row.example.ids, positions),
+            None => self.compute(&row.example.ids, positions, taps),
         }
     }
 
@@ -48,8 +70,8 @@ impl Features {
         self.decoder.config().hidden_size
     }
 
-    /// As [`Self::states`], of any tokens.
-    pub(super) fn compute(&self, ids: &[Token], positions: &[usize]) -> Result<Tensor<2>, TrainError> {
+    /// As [`Self::tapped`], of any tokens.
+    pub(super) fn compute(&self, ids: &[Token], positions: &[usize], taps: &Taps) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);
@@ -57,10 +79,13 @@ impl Features {
         for chunk in ids[..last].chunks(CHUNK) {
             cache.reserve(chunk.len()).map_err(|error| TrainError::Data(error.to_string()))?;
             let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut cache, &Taps::none()).map_err(failed)?;
+            let output = self.decoder.forward(chunk, &visible, &mut cache, taps).map_err(failed)?;
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
-            parts.push(output.hidden);
+            parts.push(match output.taps.is_empty() {
+                true => output.hidden,
+                false => Tensor::cat(output.taps.into_iter().chain([output.hidden]).collect(), 2),
+            });
         }
         let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
         let index: Vec<i32> = positions.iter().map(|&t| t as i32).collect();

@@ -5,7 +5,13 @@ use burn::tensor::Tensor;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_draft::parameter::{Init, ParameterSpec};
 
-/// A tensor as it starts; `lm_head [V, d]` is the backbone's.
+/// All tensors as they start; `lm_head` is what one of their own starts as, the backbone's or a part of it.
+pub(super) fn initial_all(specs: Vec<ParameterSpec>, lm_head: &Tensor<2>, seed: u64) -> Vec<Parameter> {
+    let draws = &mut Seeded::new(seed);
+    specs.into_iter().map(|spec| initial(spec, lm_head, draws)).collect()
+}
+
+/// A tensor as it starts.
 pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, draws: &mut Seeded) -> Parameter {
     let device = lm_head.device();
     let ParameterSpec { name, shape, init } = spec;

@@ -1,6 +1,7 @@
-//! A small random backbone with conversations.
+//! A small random backbone with conversations, and what is asked of everything that is fitted to it.
+#![allow(dead_code)] // each test file uses its part
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
@@ -8,11 +9,14 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
+use gorgon_runs::run_dir::RunDir;
+use gorgon_train::config::Training;
 use gorgon_train::heads::{Conversations, Features};
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::Objective;
+use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const SHAPE: LlamaShape = LlamaShape {
     hidden_size: 16,
@@ -55,6 +59,19 @@ pub fn conversations(dir: &Path) -> Conversations {
         decoded_prompts: 2,
         decoded_tokens: 12,
     }
+}
+
+/// The same on a backbone that is gone from the disk.
+pub fn loaded() -> Conversations {
+    conversations(tempfile::tempdir().unwrap().path())
+}
+
+/// An LM head, with one value set.
+pub fn lm_head(value: Option<f32>) -> Tensor<2> {
+    let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
+    let mut table: Vec<f32> = (0..d * vocab).map(|i| ((i * 7919 % 2003) as f32 / 2003.0 - 0.5) * 0.5).collect();
+    table[7] = value.unwrap_or(table[7]);
+    Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex())
 }
 
 /// The loss of a step under given parameters, and its gradients.
@@ -106,4 +123,30 @@ pub fn assert_slopes<O: Objective>(objective: &O, parameters: &[Parameter], numb
         let slope = (moved(by) - moved(-by)) / f64::from(2.0 * by);
         assert!((slope - expected).abs() < 0.02 * (0.05 + slope.abs()), "{}: {expected} {slope}", parameter.name);
     }
+}
+
+pub fn training(steps: u64) -> Training {
+    Training { steps, learning_rate: Some(1e-2), log_every: 1, save_every: 4, eval_every: 6, ..Training::default() }
+}
+
+/// Fits; asked to stop after `stop_at`, it is started again. Returns parameters and held-out losses.
+pub fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: Option<u64>) -> Vec<Vec<f32>> {
+    let run = RunDir::create(dir, "test").unwrap();
+    let settings = training(12).settings(4, 7).unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let stop = AtomicBool::new(false);
+    let mut losses = vec![];
+    let mut observe = |report: Report| match report {
+        Report::Step(record) => stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed),
+        Report::Evaluation(record) => losses.push(record["evaluation"]["loss"].as_f64().unwrap()),
+        Report::Saved(_) => {}
+    };
+    let mut outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
+    if stop_at.is_some() {
+        assert!(!outcome.finished);
+        outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
+    }
+    assert!(outcome.finished);
+    assert!(losses.last() < losses.first(), "{losses:?}");
+    outcome.parameters.into_iter().map(|p| read(p.value)).collect()
 }

@@ -17,7 +17,7 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::TrainConfig;
 use gorgon_train::heads::{
-    self, Conversations, DistillSpecFitting, Distilled, EagleFitting, Features, HeadFitting, HeadStack,
+    self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
     MedusaTwoFitting,
 };
 use gorgon_train::llama::Llama;
@@ -112,6 +112,19 @@ impl Backbone {
         let chunk_rows = config.chunk_rows.max(1);
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
         Job::new(objective, config)
+    }
+
+    /// An EAGLE-3 draft layer on it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of the training are
+    /// wrong.
+    pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
+        let Self { checkpoint, model, data, .. } = self;
+        let device = data.features.decoder.compute().device();
+        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
+        Job::new(objective.map_err(fitting::failure)?, config)
     }
 }
 

@@ -20,28 +20,33 @@ impl<F: OnBackbone> Job<F> {
         let data = self.objective.data();
         let of = |row: &Row| self.objective.positions(&row.example);
         let compute = data.features.decoder.compute();
-        let identity = json!({
+        let mut identity = json!({
             "method": config.method.name(),
             "backbone_sha256": backbone,
             "rows_sha256": digest([data.rows.as_slice(), data.held_out.as_slice()], of),
             "device": compute.choice().to_string(),
             "dtype": compute.format().name(),
         });
+        let taps = self.objective.taps();
+        if !taps.layers().is_empty() {
+            identity["taps"] = json!(taps.layers());
+        }
         let key = hash_bytes(identity.to_string().as_bytes());
         let name = format!("features-{}-{}-{}", config.method.name(), config.feature_format.name(), &key[..12]);
         let folder: PathBuf = config.features.clone().unwrap_or_else(|| config.data.join(name));
-        CacheRequest::new(&folder, config.feature_format, identity)
+        CacheRequest { taps, ..CacheRequest::new(&folder, config.feature_format, identity) }
     }
 
     /// Says how much there is to keep, before it is computed.
     pub fn say_features(&self, request: &CacheRequest, config: &TrainConfig, settings: &Settings) {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
-        let states = self.count_in(&data.rows) + self.count_in(&data.held_out);
+        let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
+        let taps = request.taps.layers().len();
         settings.talk.say(format!(
             "{} states of {width} values in {}: {} in {}",
-            count(states as u128),
+            count((positions * (taps + 1)) as u128),
             config.feature_format.name(),
-            bytes(FeatureCache::bytes(states, width, config.feature_format)),
+            bytes(FeatureCache::bytes(positions, taps, width, config.feature_format)),
             request.folder.display()
         ));
     }

@@ -68,7 +68,8 @@ impl<F: OnBackbone> Job<F> {
         let batch = objective.bytes_at_work(config.training.batch_tokens);
         let memory = fitted_bytes + at_work * batch + model.vocab_size * model.hidden_size * 4;
         let disk = 3 * 3 * parameters * 4;
-        let cached = FeatureCache::bytes(fitted + measured, data.features.width(), config.feature_format);
+        let taps = objective.taps().layers().len();
+        let cached = FeatureCache::bytes(fitted + measured, taps, data.features.width(), config.feature_format);
         let features = if config.caches_features() { cached } else { 0 };
         settings.talk.say(format!(
             "{}, {} parameters; {} steps; memory beside the backbone {}; disk {}{}",

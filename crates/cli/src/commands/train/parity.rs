@@ -68,7 +68,8 @@ fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64) -> Result<Valu
         Some(evaluation) => evaluation.clone(),
         None => {
             let mut parameters = objective.parameters(0);
-            read_parameters(&run.step(best).join(MODEL_FILE), &mut parameters).map_err(fitting::failure)?;
+            read_parameters(&run.step(best).join(MODEL_FILE), &mut parameters, &objective.constants())
+                .map_err(fitting::failure)?;
             objective.evaluate(&parameters).map_err(fitting::failure)?.metrics
         }
     };

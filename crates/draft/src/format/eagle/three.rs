@@ -35,10 +35,19 @@ impl<'a> Config<'a> {
         top.or(nested)
     }
 
-    /// The taps' layers.
+    /// The taps, as the layers that they enter. At the top of a config (speculators, vLLM) the numbers are these; inside
+    /// `eagle_config` (SpecForge, ModelOpt, SGLang) they name layers by what leaves them, so that each is one less.
     fn tap_layers(&self, report: &mut Report) -> Option<Vec<usize>> {
         let top = self.top.layers(TAPS, report);
-        let nested = self.eagle.layers(TAPS, report);
+        let left = self.eagle.layers(TAPS, report);
+        let nested: Option<Vec<usize>> =
+            left.as_ref().map(|left| left.iter().map(|layer| layer.saturating_add(1)).collect());
+        if let (Some(entered), Some(left), true) = (&top, &left, top.is_some() && nested.is_some() && top != nested) {
+            report.problem(format!(
+                "config.json: {TAPS} are {entered:?}, the layers that are entered, but eagle_config.{TAPS} are {left:?}, the \
+                 layers that are left, each of which would be one less"
+            ));
+        }
         top.or(nested)
     }
 }

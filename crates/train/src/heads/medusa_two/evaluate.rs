@@ -139,5 +139,5 @@ fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option
     let load =
         |folder: &_, decoder| Ok(Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder)?)) as Box<dyn Drafter>);
     let document = fitting.heads.config.document(fitting.heads.hidden_size, fitting.heads.vocab_size, &merged.base);
-    merged.decode(&parameters[..fitting.split()], &document, load, &tree)
+    merged.decode(&parameters[..fitting.split()], &[], &document, load, &tree)
 }

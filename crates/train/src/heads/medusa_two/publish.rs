@@ -14,7 +14,7 @@ pub const MERGED: &str = "merged";
 /// Writes `heads/`, `adapter/` (as PEFT reads it) and `merged/` into a run folder.
 pub(super) fn publish(fitting: &MedusaTwoFitting, step: &Path, run: &Path) -> Result<(), TrainError> {
     let mut parameters = fitting.parameters(0);
-    checkpoint::read_parameters(&step.join(MODEL_FILE), &mut parameters)?;
+    checkpoint::read_parameters(&step.join(MODEL_FILE), &mut parameters, &[])?;
     let (heads, adapter) = parameters.split_at(fitting.split());
     let merged = run.join(MERGED);
     write_merged(fitting, &parameters, &merged)?;
@@ -34,7 +34,7 @@ fn write_part(
     document: &serde_json::Value,
 ) -> Result<(), TrainError> {
     std::fs::create_dir_all(dir).map_err(io(dir))?;
-    checkpoint::write_parameters_as(&dir.join(file), parameters)?;
+    checkpoint::write_parameters_as(&dir.join(file), parameters, &[])?;
     let path = dir.join(config);
     let text = serde_json::to_string_pretty(document).unwrap_or_default();
     gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes())).map_err(io(&path))

@@ -1,0 +1,97 @@
+//! What every generation's draft layer has in common: its sizes, and its embedding.
+
+use crate::folder::{self, HeadsError, HeadsFolder};
+use crate::format::{EagleFacts, HeadsFormat};
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::linear::{Embedding, Loader};
+use gorgon_model::weights::WeightsError;
+use serde_json::{Map, Value, json};
+
+/// Where speculators puts the layer's config.
+pub(super) const NESTED: &str = "transformer_layer_config";
+
+/// Fails if a layer was made for another backbone than this one.
+pub(super) fn check_backbone(
+    folder: &HeadsFolder,
+    hidden_size: usize,
+    vocab_size: Option<usize>,
+    backbone: &ModelConfig,
+) -> Result<(), HeadsError> {
+    let wrong = |reason: String| Err(HeadsError::Format { path: folder.path.clone(), reason });
+    let (hidden, vocab) = (backbone.hidden_size, backbone.vocab_size);
+    if hidden_size != hidden {
+        return wrong(format!("a draft layer for a hidden size of {hidden_size}; the model's is {hidden}"));
+    }
+    match vocab_size.filter(|theirs| *theirs != vocab) {
+        Some(theirs) => wrong(format!("a draft layer for a vocabulary of {theirs}; the model's is {vocab}")),
+        None => Ok(()),
+    }
+}
+
+/// The file's own table, if it has one; the backbone's serves where there is none.
+pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleFacts) -> Result<Option<Embedding>, WeightsError> {
+    match facts.own_embedding {
+        true => loader.weight(&["embed_tokens.weight".to_owned()]).map(|table| Some(Embedding::new(table, 1.0))),
+        false => Ok(None),
+    }
+}
+
+/// The embeddings of tokens, `[1, tokens, d]`.
+pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Token]) -> Result<Tensor<3>, ModelError> {
+    match own {
+        None => decoder.embed(tokens),
+        Some(table) => {
+            decoder.check_tokens(tokens)?;
+            Ok(table.look_up(tokens, decoder.compute().device()))
+        }
+    }
+}
+
+/// What the config says of the layer, wherever its writer puts it.
+pub(super) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>, HeadsError> {
+    let path = folder.path.join("config.json");
+    let config = folder::config(&folder.path)?;
+    let nested = folder.detected.format == HeadsFormat::Eagle3Speculators;
+    let config = if nested { config.and_then(|mut config| config.as_object_mut()?.remove(NESTED)) } else { config };
+    match config {
+        Some(Value::Object(object)) => Ok(object),
+        _ => {
+            let reason = "it is missing, so that the number of attention heads is not known".into();
+            Err(HeadsError::Config { path, reason })
+        }
+    }
+}
+
+/// The layer's config: what the file beside the weights says of a Llama, what the tensors say of biases.
+pub(super) fn layer_config(
+    folder: &HeadsFolder,
+    facts: &EagleFacts,
+    backbone: &ModelConfig,
+) -> Result<ModelConfig, HeadsError> {
+    let path = folder.path.join("config.json");
+    let wrong = |reason: String| HeadsError::Config { path: path.clone(), reason };
+    let mut object = layer_document(folder)?;
+    // Draft layers carry class names of their own, or their target's, and are Llama layers all the same.
+    object.remove("architectures");
+    object.insert("model_type".into(), "llama".into());
+    object.insert("num_hidden_layers".into(), 1.into());
+    object.entry("vocab_size").or_insert_with(|| backbone.vocab_size.into());
+    object.entry("max_position_embeddings").or_insert_with(|| backbone.max_positions.into());
+    object.entry("intermediate_size").or_insert_with(|| json!(facts.layer.intermediate_size));
+    let config = ModelConfig::from_json(&Value::Object(object)).map_err(wrong)?;
+    let found = (config.hidden_size, config.intermediate_size, config.heads * config.head_dim);
+    let stored = (facts.hidden_size, facts.layer.intermediate_size, facts.layer.query_size);
+    let keys = (config.kv_heads * config.head_dim, facts.layer.key_value_size);
+    if found != stored || keys.0 != keys.1 {
+        return Err(wrong(format!(
+            "sizes {found:?} and {} of keys; the tensors say {stored:?} and {}",
+            keys.0, keys.1
+        )));
+    }
+    let biases =
+        ModelConfig { qkv_bias: facts.layer.qkv_bias, o_bias: false, mlp_bias: false, experts: None, ..config };
+    Ok(ModelConfig { qk_norm: facts.layer.qk_norm.is_some(), ..biases })
+}

@@ -1,0 +1,159 @@
+//! What is trained, its sizes, and what its tensors are called.
+
+use super::default_taps;
+use crate::layer::LayerShape;
+use crate::parameter::{Init, ParameterSpec};
+use gorgon_model::config::ModelConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// How a draft layer is trained.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Eagle3Config {
+    /// How many times the layer is applied in training, to its own outputs from the second time on.
+    pub steps: usize,
+    /// What each step's loss counts relative to the one before.
+    pub decay: f64,
+    /// Tokens that can be drafted, at most: the most frequent ones of the training data.
+    pub draft_vocab: usize,
+    /// The layers whose entering states are read; [`default_taps`] where nothing is said.
+    pub taps: Option<Vec<usize>>,
+}
+
+impl Default for Eagle3Config {
+    /// The paper's.
+    fn default() -> Self {
+        Self { steps: 7, decay: 0.8, draft_vocab: 32_000, taps: None }
+    }
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("eagle3.{key} = {value}: {reason}")]
+pub struct Eagle3Error {
+    key: &'static str,
+    value: String,
+    reason: String,
+}
+
+/// The most steps that are unrolled.
+const MOST_STEPS: usize = 32;
+/// The most states that are fused.
+const MOST_TAPS: usize = 16;
+
+impl Eagle3Config {
+    /// Fails on settings that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), Eagle3Error> {
+        let wrong = |key, value: String, reason: String| Err(Eagle3Error { key, value, reason });
+        if !(1..=MOST_STEPS).contains(&self.steps) {
+            return wrong("steps", self.steps.to_string(), format!("it has to be from 1 to {MOST_STEPS}"));
+        }
+        if !(self.decay.is_finite() && self.decay > 0.0 && self.decay <= 1.0) {
+            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
+        }
+        if self.draft_vocab == 0 {
+            return wrong("draft_vocab", "0".into(), "it has to be at least 1".into());
+        }
+        match &self.taps {
+            Some(taps) if taps.is_empty() || taps.len() > MOST_TAPS => {
+                wrong("taps", format!("{taps:?}"), format!("expected 1 to {MOST_TAPS} layers"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The taps on a backbone.
+    ///
+    /// # Errors
+    /// When it has no such layer.
+    pub fn taps_of(&self, layers: usize) -> Result<Vec<usize>, Eagle3Error> {
+        let taps = self.taps.clone().unwrap_or_else(|| default_taps(layers).into());
+        match taps.iter().find(|&&tap| tap > layers) {
+            None => Ok(taps),
+            Some(tap) => {
+                let reason = format!("the model has {layers} layers, so that taps go from 0 to {layers}, not {tap}");
+                Err(Eagle3Error { key: "taps", value: format!("{taps:?}"), reason })
+            }
+        }
+    }
+
+    /// What step `i`'s loss counts, `decay^i`.
+    pub fn weight(&self, step: usize) -> f64 {
+        self.decay.powi(step as i32)
+    }
+}
+
+/// Sizes of a draft layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Eagle3Shape {
+    /// Those of the decoder layer.
+    pub layer: LayerShape,
+    /// The layers of the backbone whose entering states are read.
+    pub taps: Vec<usize>,
+    /// Tokens that can be drafted, D.
+    pub draft_vocab: usize,
+}
+
+impl Eagle3Shape {
+    /// The draft layer for a backbone: a layer of the backbone's own sizes.
+    pub fn of(backbone: &ModelConfig, taps: Vec<usize>, draft_vocab: usize) -> Self {
+        Self { layer: LayerShape::of(backbone), taps, draft_vocab }
+    }
+
+    /// All tensors that are fitted, in the order in which [`super::Eagle3Network`] reads them.
+    pub fn parameters(&self) -> Vec<ParameterSpec> {
+        let s = &self.layer;
+        let (d, i) = (s.hidden_size, s.intermediate_size);
+        let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
+        vec![
+            ParameterSpec::matrix("fc.weight", d, self.taps.len() * d),
+            ParameterSpec::norm("midlayer.input_layernorm.weight", d),
+            ParameterSpec::norm("midlayer.hidden_norm.weight", d),
+            ParameterSpec::matrix("midlayer.self_attn.q_proj.weight", q, 2 * d),
+            ParameterSpec::matrix("midlayer.self_attn.k_proj.weight", kv, 2 * d),
+            ParameterSpec::matrix("midlayer.self_attn.v_proj.weight", kv, 2 * d),
+            ParameterSpec::matrix("midlayer.self_attn.o_proj.weight", d, q),
+            ParameterSpec::norm("midlayer.post_attention_layernorm.weight", d),
+            ParameterSpec::matrix("midlayer.mlp.gate_proj.weight", i, d),
+            ParameterSpec::matrix("midlayer.mlp.up_proj.weight", i, d),
+            ParameterSpec::matrix("midlayer.mlp.down_proj.weight", d, i),
+            ParameterSpec::norm("norm.weight", d),
+            ParameterSpec { name: "lm_head.weight".into(), shape: vec![self.draft_vocab, d], init: Init::LmHead },
+        ]
+    }
+
+    /// The `config.json` of a folder with this layer, for the original names.
+    pub fn document(&self, base: &str) -> Value {
+        let mut document = self.layer.document();
+        let own = [
+            ("architectures", json!(["LlamaForCausalLMEagle3"])),
+            ("draft_vocab_size", self.draft_vocab.into()),
+            ("norm_before_residual", false.into()),
+            ("base_model_name_or_path", base.into()),
+        ];
+        let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
+        own.chain(tap_keys(&self.taps)).for_each(|(key, value)| document[key] = value);
+        document
+    }
+}
+
+/// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt read the layers
+/// that are left inside `eagle_config`, which cannot name the embedding.
+pub(super) fn tap_keys(taps: &[usize]) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let ids = "eagle_aux_hidden_state_layer_ids";
+    keys.insert(ids.into(), json!(taps));
+    if let Some(left) = layers_left(taps) {
+        keys.insert("eagle_config".into(), json!({ids: left, "use_aux_hidden_state": true}));
+    }
+    keys
+}
+
+/// Taps as the layers that are left; `None` where one is the embedding, which leaves no layer.
+pub(super) fn layers_left(taps: &[usize]) -> Option<Vec<usize>> {
+    taps.iter().map(|tap| tap.checked_sub(1)).collect()
+}

@@ -1,0 +1,205 @@
+//! A draft layer under its published names.
+
+use super::config::{layers_left, tap_keys};
+use super::model::{facts, vocabulary};
+use super::{DraftVocabulary, default_taps};
+use crate::eagle::layer::{NESTED, layer_document};
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::EagleFacts;
+use crate::published::{self, Named};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// How published EAGLE-3 layers are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `midlayer.*` and a flat config: the original, SpecForge, SGLang, vLLM.
+    Original,
+    /// `layers.0.*` and a nested config: speculators, vLLM.
+    Speculators,
+}
+
+impl Layout {
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Original => "eagle3",
+            Self::Speculators => "speculators",
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Original => "midlayer.",
+            Self::Speculators => "layers.0.",
+        }
+    }
+}
+
+/// The model that the layer is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Base<'a> {
+    /// What the config names it.
+    pub name: &'a str,
+    /// Its class.
+    pub class: &'a str,
+    /// Its layers.
+    pub layers: usize,
+    /// Its vocabulary, V.
+    pub vocab_size: usize,
+    /// Its embedding as its first layer reads it, `[V, d]`; speculators stores it with the layer.
+    pub embedding: Option<&'a [f32]>,
+}
+
+/// The version of speculators whose files these are.
+const SPECULATORS: &str = "0.3.0";
+/// Drafts of a step that vLLM is told to make unless it is told otherwise.
+const SPECULATED: usize = 3;
+const EMBEDDING: &str = "embed_tokens.weight";
+
+/// Writes the tensors of an EAGLE-3 draft layer in f16, its vocabulary maps and its `config.json` into `out`, which exists.
+///
+/// # Errors
+/// When these are other heads, have parts that the layout has no place for, have no config, a weight does not fit f16, or a file
+/// cannot be written.
+pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -> Result<(), HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
+    let (facts, prefix) = facts(from)?;
+    let vocabulary = vocabulary(from, facts, base.vocab_size)?;
+    let taps = facts.tap_layers.clone().unwrap_or_else(|| default_taps(base.layers).into());
+    if let Some(reason) = misfit(layout, facts, &taps) {
+        return Err(wrong(format!("{reason}, so that the layer cannot be written as {}", layout.name())));
+    }
+    let layer = layer_document(from)?;
+    let config = match layout {
+        Layout::Original => original(layer, base, facts, &vocabulary, &taps),
+        Layout::Speculators => speculators(&layer, base, facts, &vocabulary, &taps),
+    };
+    let mut tensors: Vec<Named> = vec![];
+    for (name, entry) in from.checkpoint.entries() {
+        let own_embedding =
+            name == EMBEDDING && layout == Layout::Original && facts.hidden_size == facts.target_hidden_size;
+        if own_embedding || matches!(name.as_str(), "d2t" | "t2d") || name.ends_with(".inv_freq") {
+            continue;
+        }
+        let published =
+            name.strip_prefix(prefix).map_or_else(|| name.clone(), |rest| layout.prefix().to_owned() + rest);
+        tensors.push((published, entry.shape.clone(), from.checkpoint.read_all(name)?));
+    }
+    if let (Layout::Speculators, false, Some(table)) = (layout, facts.own_embedding, base.embedding) {
+        tensors.push((EMBEDDING.into(), vec![base.vocab_size, facts.hidden_size], table.to_vec()));
+    }
+    published::write_beside(&from.path, &vocabulary.stored(), tensors, &Value::Object(config), "model.safetensors", out)
+}
+
+/// What a layout has no place for.
+fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static str> {
+    match layout {
+        Layout::Original if facts.norm_before_residual == Some(true) => {
+            Some("norm_before_residual is true, and the original starts the residual stream from states as they are")
+        }
+        Layout::Original if facts.layer.qk_norm.is_some() => {
+            Some("queries and keys have norms, and the original's have none")
+        }
+        Layout::Original if layers_left(taps).is_none() => {
+            Some("one of its taps is the embedding, and the config names taps by the layer that they leave")
+        }
+        Layout::Speculators if facts.draft_vocab_size.is_none() => Some("it has no LM head of its own"),
+        _ => None,
+    }
+}
+
+/// What every layer's config says, whoever reads it; what its own left to defaults is said too.
+fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleFacts) {
+    if let Some(heads) = layer.get("num_attention_heads").and_then(Value::as_u64).filter(|heads| *heads > 0) {
+        layer.entry("num_key_value_heads").or_insert_with(|| heads.into());
+        layer.entry("head_dim").or_insert_with(|| (facts.layer.query_size as u64 / heads).into());
+    }
+    if !layer.contains_key("rope_parameters") {
+        // The Llama config's own default.
+        layer.entry("rope_theta").or_insert_with(|| json!(10_000.0));
+        layer.entry("rope_scaling").or_insert(Value::Null);
+    }
+    layer.insert("num_hidden_layers".into(), 1.into());
+    layer.insert("vocab_size".into(), base.vocab_size.into());
+    layer.insert("tie_word_embeddings".into(), false.into());
+    layer.insert("torch_dtype".into(), "float16".into());
+}
+
+fn original(
+    mut layer: Map<String, Value>,
+    base: &Base<'_>,
+    facts: &EagleFacts,
+    vocabulary: &DraftVocabulary,
+    taps: &[usize],
+) -> Map<String, Value> {
+    common(&mut layer, base, facts);
+    let size = facts.draft_vocab_size.map_or(Value::Null, |_| vocabulary.len().into());
+    let said = [
+        ("architectures", json!(["LlamaForCausalLMEagle3"])),
+        ("model_type", "llama".into()),
+        ("draft_vocab_size", size),
+        ("target_hidden_size", facts.target_hidden_size.into()),
+        ("norm_before_residual", facts.norm_before_residual.unwrap_or(false).into()),
+        ("base_model_name_or_path", base.name.into()),
+    ];
+    layer.extend(said.map(|(key, value)| (key.to_owned(), value)));
+    layer.extend(tap_keys(taps));
+    layer
+}
+
+/// The keys of a decoder layer's config that its own writers know.
+const LAYER_KEYS: [&str; 14] = [
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "attention_bias",
+    "mlp_bias",
+    "qkv_bias",
+];
+
+fn speculators(
+    layer: &Map<String, Value>,
+    base: &Base<'_>,
+    facts: &EagleFacts,
+    vocabulary: &DraftVocabulary,
+    taps: &[usize],
+) -> Map<String, Value> {
+    let known = layer.iter().filter(|(key, _)| LAYER_KEYS.contains(&key.as_str()));
+    let mut layer: Map<String, Value> = known.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let (kind, class) = match facts.layer.qk_norm {
+        Some(_) => ("qwen3", "Qwen3ForCausalLM"),
+        None => ("llama", "LlamaForCausalLM"),
+    };
+    layer.insert("model_type".into(), kind.into());
+    layer.insert("architectures".into(), json!([class]));
+    common(&mut layer, base, facts);
+    let wide = facts.target_hidden_size != facts.hidden_size;
+    let document = json!({
+        "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "speculators_version": SPECULATORS,
+        "speculators_config": {
+            "algorithm": "eagle3", "default_proposal_method": "greedy",
+            "proposal_methods": [{
+                "proposal_type": "greedy", "speculative_tokens": SPECULATED, "verifier_accept_k": 1, "accept_tolerance": 0.0
+            }],
+            "verifier": {"name_or_path": base.name, "architectures": [base.class]}
+        },
+        NESTED: layer, "draft_vocab_size": vocabulary.len(),
+        "norm_before_residual": facts.norm_before_residual.unwrap_or(false),
+        "target_hidden_size": if wide { json!(facts.target_hidden_size) } else { Value::Null },
+        "eagle_aux_hidden_state_layer_ids": taps, "norm_before_fc": false, "fc_norm": false, "norm_output": false,
+        "embed_requires_grad": false, "torch_dtype": "float16"
+    });
+    match document {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,213 @@
+//! A draft layer that was loaded for decoding.
+
+use super::vocabulary::DraftVocabulary;
+use super::{default_taps, prefix};
+use crate::drafter::{DraftError, Needs};
+use crate::eagle::layer::{check_backbone, embedded, embedding, layer_config};
+use crate::eagle::propose::{DraftLayer, select};
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{EagleFacts, Facts};
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_kernels::norm::rms_norm;
+use gorgon_kernels::top_rows::top_rows;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
+use gorgon_model::layer::LoneLayer;
+use gorgon_model::linear::{Embedding, Linear, Loader};
+use gorgon_model::taps::Taps;
+use gorgon_model::target::read;
+use std::sync::Arc;
+
+/// A draft layer on a device, beside its backbone.
+#[derive(Debug)]
+pub struct Eagle3Model {
+    decoder: Arc<Decoder>,
+    taps: Taps,
+    /// The file's own table; the backbone's serves where there is none.
+    embedding: Option<Embedding>,
+    fc: Linear,
+    /// The norms on embeddings and on states, in front of the attention.
+    input_norms: [Tensor<1>; 2],
+    /// Whether the residual stream starts from normed states.
+    norm_before_residual: bool,
+    layer: LoneLayer,
+    norm: Tensor<1>,
+    /// The file's own; the backbone's serves where there is none.
+    lm_head: Option<Linear>,
+    vocabulary: DraftVocabulary,
+}
+
+impl Eagle3Model {
+    /// Loads a recognised EAGLE-3 draft layer for `decoder`.
+    ///
+    /// # Errors
+    /// When the heads are of another kind, were made for another backbone, have parts that are not supported, come without
+    /// a usable config, or cannot be read.
+    pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
+        let (facts, prefix) = facts(folder)?;
+        let backbone = decoder.config();
+        check_sizes(folder, facts, backbone)?;
+        let config = layer_config(folder, facts, backbone)?;
+        let taps = facts.tap_layers.clone().unwrap_or_else(|| default_taps(backbone.layers).into());
+        let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+        let taps = Taps::new(taps, backbone.layers).map_err(|error| wrong(error.to_string()))?;
+        let vocabulary = vocabulary(folder, facts, backbone.vocab_size)?;
+        let compute = decoder.compute().clone();
+        let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
+        let norm = |name: String| loader.norm(&name, false);
+        let lm_head = match facts.draft_vocab_size {
+            Some(_) => Some(loader.linear(&["lm_head".to_owned()], false)?),
+            None => None,
+        };
+        Ok(Self {
+            taps,
+            embedding: embedding(&loader, facts)?,
+            fc: loader.linear(&["fc".to_owned()], false)?,
+            input_norms: [
+                norm(format!("{prefix}input_layernorm.weight"))?,
+                norm(format!("{prefix}hidden_norm.weight"))?,
+            ],
+            // The original has no such flag, and no such norm.
+            norm_before_residual: facts.norm_before_residual.unwrap_or(false),
+            layer: LoneLayer::load_without_input_norm(&folder.checkpoint, config, prefix, &compute)?,
+            norm: norm("norm.weight".to_owned())?,
+            lm_head,
+            vocabulary,
+            decoder,
+        })
+    }
+
+    /// The tokens that it can draft.
+    pub fn vocabulary(&self) -> &DraftVocabulary {
+        &self.vocabulary
+    }
+
+    /// Bytes that one draft step reads: the layer and its LM head; the backbone's, where that serves, apart.
+    pub fn bytes(&self) -> usize {
+        self.layer.bytes() + self.lm_head.as_ref().map_or(0, Linear::bytes)
+    }
+
+    /// `W [l; m; h]`: the state that a pair of committed tokens starts from.
+    ///
+    /// # Shapes
+    /// `taps` `[1, rows, d]` each, result the same.
+    pub fn fuse(&self, taps: Vec<Tensor<3>>) -> Tensor<3> {
+        self.fc.forward(&Tensor::cat(taps, 2))
+    }
+
+    /// The draft vocabulary's logits after some states.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]`, result `[rows · D]`, row-major.
+    pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+        let normed = rms_norm(states, &self.norm, self.layer.config().norm_eps);
+        match &self.lm_head {
+            Some(own) => read(own.forward(&normed)),
+            None => read(self.decoder.logits(&normed)),
+        }
+    }
+}
+
+impl DraftLayer for Eagle3Model {
+    fn needs(&self) -> Needs {
+        Needs { taps: self.taps.clone() }
+    }
+
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
+        let (wanted, found) = (self.taps.layers().len(), output.taps.len());
+        if wanted != found {
+            return Err(DraftError::Taps { wanted, found });
+        }
+        Ok(self.fuse(output.taps.iter().map(|tap| select(tap, rows)).collect()))
+    }
+
+    fn new_cache(&self, capacity: usize) -> KvCache {
+        self.layer.new_cache(capacity)
+    }
+
+    /// The attention reads `[norm(E(x)); norm(g)]`, the residual stream starts from `g`.
+    fn forward(
+        &self,
+        tokens: &[Token],
+        states: Tensor<3>,
+        visible: &Visible,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
+        self.layer.make_room(cache, tokens.len());
+        cache.widen(tokens.len())?;
+        let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
+        let normed = rms_norm(&states, on_state, eps);
+        let x = if self.norm_before_residual { normed.clone() } else { states };
+        let reads = Tensor::cat(vec![rms_norm(&embedded, on_embedding, eps), normed], 2);
+        Ok(self.layer.forward_reading(&reads, x, visible, cache)?)
+    }
+
+    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
+        let mut rows = top_rows(&self.logits(states), self.vocabulary.len(), widths);
+        for (id, _) in rows.iter_mut().flatten() {
+            *id = self.vocabulary.tokens()[*id as usize];
+        }
+        rows
+    }
+}
+
+/// What the heads are, and what the names of the layer's tensors start with.
+pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleFacts, &'static str), HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+    let format = folder.detected.format;
+    let (Facts::Eagle(facts), Some(prefix)) = (&folder.detected.facts, prefix(format)) else {
+        return Err(wrong(format!("{format} heads, not an EAGLE-3 draft layer")));
+    };
+    let parts = [
+        (facts.tap_norms, "a norm on each tap (fc_norm)"),
+        (facts.input_norm, "a norm in front of fc (norm_before_fc)"),
+        (facts.norm_output == Some(true), "a norm on what the next step reads (norm_output)"),
+    ];
+    match parts.into_iter().find(|(there, _)| *there) {
+        Some((_, part)) => Err(wrong(format!("EAGLE-3 with {part} is not supported"))),
+        None => Ok((facts, prefix)),
+    }
+}
+
+fn check_sizes(folder: &HeadsFolder, facts: &EagleFacts, backbone: &ModelConfig) -> Result<(), HeadsError> {
+    check_backbone(folder, facts.target_hidden_size, facts.vocab_size, backbone)?;
+    let (draft, target) = (facts.hidden_size, backbone.hidden_size);
+    if draft != target && !(facts.own_embedding && facts.draft_vocab_size.is_some()) {
+        let reason = format!(
+            "a draft layer {draft} wide needs an embedding and an LM head of its own; the model is {target} wide"
+        );
+        return Err(HeadsError::Format { path: folder.path.clone(), reason });
+    }
+    Ok(())
+}
+
+/// The tokens behind drafted ids.
+pub(super) fn vocabulary(
+    folder: &HeadsFolder,
+    facts: &EagleFacts,
+    vocab_size: usize,
+) -> Result<DraftVocabulary, HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
+    let size = facts.draft_vocab_size.unwrap_or(vocab_size);
+    if !facts.vocab_map {
+        return match size == vocab_size {
+            true => Ok(DraftVocabulary::whole(vocab_size)),
+            false => Err(wrong(format!("{size} of {vocab_size} tokens can be drafted, and no d2t says which"))),
+        };
+    }
+    let stored = folder.checkpoint.read_stored("d2t")?;
+    let offsets: Vec<i64> = stored.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+    if offsets.len() != size {
+        return Err(wrong(format!("d2t has {} entries for {size} tokens that can be drafted", offsets.len())));
+    }
+    let vocabulary = DraftVocabulary::from_offsets(&offsets, vocab_size).map_err(wrong)?;
+    if folder.checkpoint.entries().contains_key("t2d") {
+        let mask: Vec<bool> = folder.checkpoint.read_stored("t2d")?.iter().map(|byte| *byte != 0).collect();
+        vocabulary.check_mask(&mask).map_err(wrong)?;
+    }
+    Ok(vocabulary)
+}
