@@ -17,6 +17,7 @@ pub mod linear_cross_entropy;
 pub mod linear_divergence;
 pub mod norm;
 mod product;
+pub mod projected;
 pub mod rope;
 pub mod segment_attention;
 pub mod softmax;

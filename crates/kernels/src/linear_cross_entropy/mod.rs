@@ -12,4 +12,4 @@ mod soft;
 
 pub use kernel::cross_entropy_rows;
 pub use launch::{Labels, LinearCrossEntropy, linear_cross_entropy};
-pub use soft::{Projected, SoftCrossEntropy, soft_cross_entropy, soft_cross_entropy_between};
+pub use soft::{SoftCrossEntropy, soft_cross_entropy, soft_cross_entropy_between};

@@ -4,6 +4,7 @@
 //! `q_i = softmax(W h_i)`, `L = Σ_i s · (−Σ_v p_i(v) log q_i(v))`, `∂L/∂h_i = s · (q_i − p_i) W` and
 //! `∂L/∂W = Σ_i s · (q_i − p_i) h_iᵀ`. Logits exist for one chunk of rows at a time.
 
+use crate::projected::{Projected, Wanted, in_chunks};
 use crate::{Isa, host, isa::per_isa, lanes};
 use burn::tensor::{Int, Tensor, activation};
 use rayon::prelude::*;
@@ -21,22 +22,6 @@ pub struct SoftCrossEntropy {
     pub d_weight: Option<Tensor<2>>,
 }
 
-/// Rows with what makes logits of them.
-#[derive(Clone, Copy, Debug)]
-pub struct Projected<'a> {
-    /// `[rows, width]`.
-    pub states: &'a Tensor<2>,
-    /// `[V, width]`.
-    pub weight: &'a Tensor<2>,
-}
-
-impl Projected<'_> {
-    /// Logits of some rows.
-    fn logits(&self, start: usize, rows: usize) -> Tensor<2> {
-        self.states.clone().narrow(0, start, rows).matmul(self.weight.clone().transpose())
-    }
-}
-
 /// Soft cross-entropy of `hidden · weightᵀ` against `softmax(target · weightᵀ)`, `chunk` rows of logits at a time; every
 /// row counts `scale` in the gradient.
 ///
@@ -52,7 +37,7 @@ pub fn soft_cross_entropy(
     scale: f32,
     chunk: usize,
 ) -> SoftCrossEntropy {
-    let of = |states| Projected { states, weight };
+    let of = |hidden| Projected::new(hidden, weight);
     soft_cross_entropy_between(of(hidden), of(target), scale, chunk, false)
 }
 
@@ -62,7 +47,7 @@ pub fn soft_cross_entropy(
 /// `guessed` of width `d`, `target` of any, both of the same rows and vocabulary.
 ///
 /// # Panics
-/// If their numbers of rows differ.
+/// If rows or vocabularies differ, or the first has a soft cap.
 pub fn soft_cross_entropy_between(
     guessed: Projected<'_>,
     target: Projected<'_>,
@@ -70,25 +55,13 @@ pub fn soft_cross_entropy_between(
     chunk: usize,
     with_weight_gradient: bool,
 ) -> SoftCrossEntropy {
-    let (hidden, weight) = (guessed.states, guessed.weight);
-    let [rows, d] = hidden.dims();
-    assert_eq!(rows, target.states.dims()[0], "one target row per row");
-    let (mut losses, mut ranks, mut parts) = (vec![0f32; rows], vec![0u32; rows], vec![]);
-    let mut d_weight = with_weight_gradient.then(|| weight.zeros_like());
-    let chunk = chunk.max(1);
-    for start in (0..rows).step_by(chunk) {
-        let part = start..rows.min(start + chunk);
-        let n = part.len();
-        let (logits, targets) = (guessed.logits(start, n), target.logits(start, n));
-        let gradient = differentiate(logits, targets, scale, &mut losses[part.clone()], &mut ranks[part]);
-        d_weight = d_weight.map(|sum| sum + gradient.clone().transpose().matmul(hidden.clone().narrow(0, start, n)));
-        parts.push(gradient.matmul(weight.clone()));
-    }
-    let d_hidden = match parts.len() {
-        0 => Tensor::zeros([0, d], &hidden.device()),
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 0),
-    };
+    let [rows, d] = guessed.hidden.dims();
+    let (mut losses, mut ranks) = (vec![0f32; rows], vec![0u32; rows]);
+    let wanted = Wanted { hidden: true, weight: with_weight_gradient };
+    let (d_hidden, d_weight) = in_chunks(guessed, target, chunk, wanted, |part, logits, targets| {
+        differentiate(logits, targets, scale, &mut losses[part.clone()], &mut ranks[part])
+    });
+    let d_hidden = d_hidden.unwrap_or_else(|| Tensor::zeros([0, d], &guessed.weight.device()));
     SoftCrossEntropy { losses, ranks, d_hidden, d_weight }
 }
 
@@ -228,7 +201,7 @@ mod tests {
         let (h, w) = (tensor(&values(rows * d, 4), [rows, d]), tensor(&values(vocab * d, 6), [vocab, d]));
         let (t, u) = (tensor(&values(rows * wide, 5), [rows, wide]), tensor(&values(vocab * wide, 7), [vocab, wide]));
         let run = |w: &Tensor<2>, chunk| {
-            let (guessed, target) = (Projected { states: &h, weight: w }, Projected { states: &t, weight: &u });
+            let (guessed, target) = (Projected::new(&h, w), Projected::new(&t, &u));
             soft_cross_entropy_between(guessed, target, 0.5, chunk, true)
         };
         let read = |x: Tensor<2>| x.into_data().try_into_vec::<f32>().unwrap();

@@ -2,30 +2,10 @@
 
 use super::Divergence;
 use super::row::one_row;
+use crate::projected::{Projected, Wanted, in_chunks};
 use crate::{Isa, host};
 use burn::tensor::{Tensor, activation};
 use rayon::prelude::*;
-
-/// Hidden states and the LM head that makes them logits.
-#[derive(Clone, Copy, Debug)]
-pub struct Projected<'a> {
-    /// `[rows, d]`.
-    pub hidden: &'a Tensor<2>,
-    /// `[V, d]`.
-    pub weight: &'a Tensor<2>,
-    /// Logits become `cap · tanh(logits / cap)`.
-    pub soft_cap: Option<f32>,
-}
-
-impl Projected<'_> {
-    fn logits(&self, start: usize, rows: usize) -> Tensor<2> {
-        let logits = self.hidden.clone().narrow(0, start, rows).matmul(self.weight.clone().transpose());
-        match self.soft_cap {
-            Some(cap) => (logits / cap).tanh() * cap,
-            None => logits,
-        }
-    }
-}
 
 /// Divergences and gradients.
 #[derive(Debug)]
@@ -55,33 +35,18 @@ pub fn linear_divergence(
     scale: Option<f32>,
     chunk: usize,
 ) -> LinearDivergence {
-    let ([rows, _], [vocab, d]) = (draft.hidden.dims(), draft.weight.dims());
-    assert_eq!((rows, vocab), (target.hidden.dims()[0], target.weight.dims()[0]), "rows and vocabulary of both");
-    assert_eq!(draft.soft_cap, None, "a draft model's logits are not capped");
     let (mut losses, mut overlaps, mut agrees) = (vec![], vec![], vec![]);
-    let (mut d_hidden, mut d_weight) = (vec![], Tensor::zeros([vocab, d], &draft.weight.device()));
-    let chunk = chunk.max(1);
-    for start in (0..rows).step_by(chunk) {
-        let n = chunk.min(rows - start);
-        let (logits, targets) = (draft.logits(start, n), target.logits(start, n));
+    let wanted = Wanted { hidden: scale.is_some(), weight: scale.is_some() };
+    let gradients = in_chunks(draft, target, chunk, wanted, |_, logits, targets| {
         let (found, gradient) = differentiate(logits, targets, divergence, scale.unwrap_or(0.0));
         for (loss, overlap, same) in found {
             losses.push(loss);
             overlaps.push(overlap);
             agrees.push(same);
         }
-        if scale.is_some() {
-            let h = draft.hidden.clone().narrow(0, start, n);
-            d_weight = d_weight + gradient.clone().transpose().matmul(h);
-            d_hidden.push(gradient.matmul(draft.weight.clone()));
-        }
-    }
-    let d_hidden = match d_hidden.len() {
-        0 => Tensor::zeros([0, d], &draft.hidden.device()),
-        1 => d_hidden.remove(0),
-        _ => Tensor::cat(d_hidden, 0),
-    };
-    LinearDivergence { losses, overlaps, agrees, gradients: scale.map(|_| (d_hidden, d_weight)) }
+        gradient
+    });
+    LinearDivergence { losses, overlaps, agrees, gradients: gradients.0.zip(gradients.1) }
 }
 
 /// Loss, overlap and agreement of each row.
@@ -203,8 +168,8 @@ mod tests {
             for chunk in [1, 3, 100] {
                 let tensors = (tensor(&h, [rows, d]), tensor(&w, [vocab, d]));
                 let others = (tensor(&t, [rows, width]), tensor(&u, [vocab, width]));
-                let draft = Projected { hidden: &tensors.0, weight: &tensors.1, soft_cap: None };
-                let target = Projected { hidden: &others.0, weight: &others.1, soft_cap: None };
+                let draft = Projected::new(&tensors.0, &tensors.1);
+                let target = Projected::new(&others.0, &others.1);
                 let got = linear_divergence(draft, target, kind, Some(0.3), chunk);
                 let sum: f64 = got.losses.iter().map(|&x| f64::from(x)).sum();
                 let expected = total(kind, &wide_h, &wide_w, &wide_t, &wide_u);
@@ -230,7 +195,7 @@ mod tests {
         let (rows, vocab) = (9, 33);
         let (h, w) = (tensor(&values(rows * 8, 3), [rows, 8]), tensor(&values(vocab * 8, 4), [vocab, 8]));
         let t = tensor(&values(rows * 8, 9), [rows, 8]);
-        let of = |hidden| Projected { hidden, weight: &w, soft_cap: None };
+        let of = |hidden| Projected::new(hidden, &w);
         let other = linear_divergence(of(&h), of(&t), Divergence::TotalVariation, None, 4);
         other.losses.iter().zip(&other.overlaps).for_each(|(tv, o)| assert!((tv + o - 1.0).abs() < 1e-5));
         for kind in ALL {

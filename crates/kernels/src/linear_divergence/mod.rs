@@ -18,7 +18,7 @@ mod launch;
 pub mod reference;
 mod row;
 
-pub use launch::{LinearDivergence, Projected, linear_divergence};
+pub use launch::{LinearDivergence, linear_divergence};
 
 /// How far the draft model's `q` is from the target's `p`, in nats (total variation: as a share).
 #[derive(Clone, Copy, Debug, PartialEq)]

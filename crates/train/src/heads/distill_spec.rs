@@ -16,7 +16,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
 use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
-use gorgon_kernels::linear_divergence::{LinearDivergence, Projected, linear_divergence};
+use gorgon_kernels::linear_divergence::{LinearDivergence, linear_divergence};
+use gorgon_kernels::projected::Projected;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
@@ -138,7 +139,7 @@ impl DistillSpecFitting {
         let head = self.llama.lm_head();
         let weight = weights[head].clone().reshape([self.llama.shape().vocab_size, self.llama.shape().hidden_size]);
         let soft_cap = self.data.features.decoder.config().final_soft_cap;
-        let draft = Projected { hidden, weight: &weight, soft_cap: None };
+        let draft = Projected::new(hidden, &weight);
         let target = Projected { hidden: states, weight: &self.lm_head, soft_cap };
         linear_divergence(draft, target, self.config.divergence(), scale, self.chunk_rows)
     }

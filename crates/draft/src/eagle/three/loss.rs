@@ -7,7 +7,8 @@
 
 use super::network::{Eagle3Network, LM_HEAD, Unrolled};
 use burn::tensor::{Int, Tensor, TensorData};
-use gorgon_kernels::linear_cross_entropy::{Projected, soft_cross_entropy_between};
+use gorgon_kernels::linear_cross_entropy::soft_cross_entropy_between;
+use gorgon_kernels::projected::Projected;
 use std::ops::Range;
 
 /// Packed sequences of pairs.
@@ -107,8 +108,8 @@ impl Sums {
         let index = TensorData::new(index, [step.counted.len()]);
         let guessed = normed.select(0, Tensor::<1, Int>::from_data(index, &lm_head.device()));
         let found = soft_cross_entropy_between(
-            Projected { states: &guessed.clone().inner(), weight: lm_head },
-            Projected { states: &step.targets, weight: criterion.lm_head },
+            Projected::new(&guessed.clone().inner(), lm_head),
+            Projected::new(&step.targets, criterion.lm_head),
             scale.unwrap_or(0.0),
             criterion.chunk_rows,
             scale.is_some(),
