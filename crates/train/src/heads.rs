@@ -30,7 +30,6 @@ use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
-use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
@@ -226,11 +225,9 @@ impl<S: HeadStack> HeadFitting<S> {
         self.heads.document(&self.data.base)
     }
 
-    /// Greedy decoding of held-out prompts with the tree `mc_sim_7b_63`.
+    /// Greedy decoding of held-out prompts.
     fn decode(&self, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
-        let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
-        let tree = FixedTree::new(published.shape().clone());
-        self.data.decode(parameters, &[], &self.shape_document(), S::load(), &tree)
+        self.data.decode(parameters, &[], &self.shape_document(), S::load(), S::tree()?.as_ref())
     }
 
     /// The first conversation of a batch with a loss that is no number.

@@ -287,7 +287,7 @@ fn print_heads(measured: &Value, head_count: usize) {
         number("length_tree")
     ));
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
-        crate::printer::line(&format!("tokens per step when decoding held-out prompts with that tree: {tau:.2}"));
+        crate::printer::line(&format!("tokens per step when decoding held-out prompts: {tau:.2}"));
     }
 }
 

@@ -20,6 +20,12 @@ use std::sync::Arc;
 /// Nodes, expansions and width of the tree that draft layers are measured with: what decoding takes unless told otherwise.
 const LAYER_TREE: (usize, usize, usize) = (60, 5, 10);
 
+/// That tree.
+pub(super) fn layer_tree() -> Result<DynamicTree, TrainError> {
+    let (total, depth, top_k) = LAYER_TREE;
+    DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))
+}
+
 /// How greedy decoding went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
@@ -52,9 +58,7 @@ impl Conversations {
         load: Load,
         metrics: &mut Map<String, Value>,
     ) -> Result<(), TrainError> {
-        let (total, depth, top_k) = LAYER_TREE;
-        let tree = DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))?;
-        if let Some(decoded) = self.decode(parameters, constants, document, load, &tree)? {
+        if let Some(decoded) = self.decode(parameters, constants, document, load, &layer_tree()?)? {
             metrics.insert("tau".into(), json!(decoded.tokens_per_step));
             metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
         }

@@ -1,7 +1,9 @@
 //! What methods with a loss per head have in common, and where they differ.
 
 use super::decoding::Load;
+use crate::error::TrainError;
 use burn::tensor::Tensor;
+use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::hydra::{HydraDrafter, HydraHeads, HydraModel};
@@ -47,6 +49,15 @@ pub trait HeadStack: Send + Sync {
 
     /// Makes a drafter of heads in files.
     fn load() -> Load;
+
+    /// The tree that heads of this kind are decoded with before one is calibrated: evaluations take the same.
+    ///
+    /// # Errors
+    /// When it is none: a defect of this program.
+    fn tree() -> Result<Box<dyn TreeBuilder>, TrainError> {
+        let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
+        Ok(Box::new(FixedTree::new(published.shape().clone())))
+    }
 }
 
 impl HeadStack for Heads {
@@ -194,5 +205,21 @@ impl HeadStack for MtpHeads {
 
     fn load() -> Load {
         |folder, decoder| Ok(Box::new(MtpDrafter::new(MtpModel::load(folder, decoder)?)) as Box<dyn Drafter>)
+    }
+
+    /// EAGLE's: modules go on for as long as a tree asks them.
+    fn tree() -> Result<Box<dyn TreeBuilder>, TrainError> {
+        Ok(Box::new(super::decoding::layer_tree()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluations_decode_with_the_tree_that_decoding_takes() {
+        let nodes = [Heads::tree(), HydraHeads::tree(), MtpHeads::tree()].map(|tree| tree.unwrap().max_nodes());
+        assert_eq!(nodes, [64, 64, 60]);
     }
 }
