@@ -20,7 +20,10 @@ pub fn load<T: DeserializeOwned>(path: &Path, overrides: &[String]) -> Result<T,
         return Err(Failure::input(format!("{shown}: {size} bytes are too many for a config")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| Failure::input(format!("{shown}: {error}")))?;
-    let mut table: Table = text.parse().map_err(|error| Failure::input(format!("{shown}: {error}")))?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+        Failure::input(format!("{shown}: line {line}: {}", error.message().replace('\n', ", ")))
+    })?;
     for given in overrides {
         apply(&mut table, given)?;
     }

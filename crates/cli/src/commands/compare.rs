@@ -10,7 +10,7 @@ mod report;
 use self::config::{CompareConfig, Method};
 use self::measured::{Fitted, Measuring};
 use crate::args::Fit;
-use crate::commands::{distill, train};
+use crate::commands::{distill, load, train};
 use crate::config as files;
 use crate::error::Failure;
 use crate::fitting;
@@ -37,6 +37,12 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
             training(&config, method, file, config.seeds[0], None, Path::new("."))?;
         }
         measured::drafter(method, Path::new("."))?;
+    }
+    load::folder(&config.model, settings)?;
+    measured::prompt_lines(&config)?;
+    if !has_shards(&config.data) && config.distill.is_none() {
+        let message = format!("data: {}: there are no shards here", config.data.display());
+        return Err(Failure::input(message).hint("name with distill the config that makes them"));
     }
     say_plan(&config, settings);
     if args.dry_run {
@@ -82,10 +88,7 @@ fn has_shards(folder: &Path) -> bool {
 
 /// Lets the model answer, if the config says how.
 fn distilled(config: &CompareConfig, settings: &Settings) -> Result<bool, Failure> {
-    let Some(file) = &config.distill else {
-        let message = format!("data: {}: there are no shards here", config.data.display());
-        return Err(Failure::input(message).hint("name with distill the config that makes them"));
-    };
+    let Some(file) = &config.distill else { return Ok(false) };
     settings.talk.say("\n== the model answers prompts");
     let mut job: DistillConfig = files::load(file, &[])?;
     job.model.clone_from(&config.model);

@@ -1,6 +1,7 @@
 //! `gorgon convert`: PyTorch files as safetensors, without executing anything of them.
 
 use crate::args::Convert;
+use crate::commands::export::{publish, staging};
 use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
@@ -12,16 +13,16 @@ use std::process::ExitCode;
 
 pub fn run(args: &Convert, settings: &Settings) -> Result<ExitCode, Failure> {
     let from = source(&args.from)?;
-    let wrong = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
     if args.out.exists() && args.out.read_dir().map_or(true, |mut files| files.next().is_some()) {
         return Err(Failure::input(format!("{}: it is there already and not empty", args.out.display())));
     }
-    std::fs::create_dir_all(&args.out).map_err(|error| wrong(&args.out, error))?;
-    pytorch::convert(&from, &args.out.join("model.safetensors"))?;
+    let staged = staging(&args.out)?;
+    pytorch::convert(&from, &staged.path().join("model.safetensors"))?;
     let config = from.with_file_name("config.json");
     if config.is_file() {
-        fitting::copy(&config, &args.out.join("config.json"))?;
+        fitting::copy(&config, &staged.path().join("config.json"))?;
     }
+    publish(staged, &args.out)?;
     // What was written is read back; weights that are no draft heads are converted all the same.
     let found = HeadsFolder::open(&args.out).ok().map(|folder| folder.detected.format);
     if settings.json {

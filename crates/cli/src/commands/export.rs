@@ -180,7 +180,7 @@ fn write(
 }
 
 /// A hidden folder beside the one to be written: that one appears when it is whole.
-fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
+pub(super) fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
     let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -196,7 +196,7 @@ fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
 }
 
 /// Gives a finished folder its name.
-fn publish(staged: tempfile::TempDir, out: &Path) -> Result<(), Failure> {
+pub(super) fn publish(staged: tempfile::TempDir, out: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
     // There is nothing in it: that was looked at.
     if out.is_dir() {

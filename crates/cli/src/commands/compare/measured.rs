@@ -98,15 +98,9 @@ impl<'a> Measuring<'a> {
     /// # Errors
     /// When they cannot be read, or are too few.
     pub fn new(config: &'a CompareConfig, folder: &Path, settings: &'a Settings) -> Result<Self, Failure> {
-        let shown = config.prompts.display();
-        let text = std::fs::read_to_string(&config.prompts).map_err(|e| Failure::input(format!("{shown}: {e}")))?;
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let lines = prompt_lines(config)?;
         let (first, needed) = (config.calibration_prompts as usize, config.bench_prompts as usize);
-        if lines.len() < first + needed {
-            let message = format!("{shown}: {} lines, {} are needed", lines.len(), first + needed);
-            return Err(Failure::input(message).hint("calibration_prompts and bench_prompts say how many"));
-        }
-        let write = |name: &str, lines: &[&str]| {
+        let write = |name: &str, lines: &[String]| {
             let path = folder.join(name);
             let text = lines.join("\n") + "\n";
             gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
@@ -202,6 +196,22 @@ impl<'a> Measuring<'a> {
         fitting::write_json(&path, &measured.document)?;
         Ok(measured.document)
     }
+}
+
+/// The lines of the file of prompts.
+///
+/// # Errors
+/// When it cannot be read, or has fewer than are needed.
+pub fn prompt_lines(config: &CompareConfig) -> Result<Vec<String>, Failure> {
+    let shown = config.prompts.display();
+    let text = std::fs::read_to_string(&config.prompts).map_err(|e| Failure::input(format!("{shown}: {e}")))?;
+    let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(String::from).collect();
+    let needed = (config.calibration_prompts + config.bench_prompts) as usize;
+    if lines.len() < needed {
+        let message = format!("{shown}: {} lines, {needed} are needed", lines.len());
+        return Err(Failure::input(message).hint("calibration_prompts and bench_prompts say how many"));
+    }
+    Ok(lines)
 }
 
 /// What drafts, and the folder of its heads; what needs no heads has none.

@@ -1,0 +1,68 @@
+//! `gorgon compare` and `gorgon convert` through the command line.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone, finished};
+use gorgon::{json, refused};
+
+fn config(job: &Job, more: &str) -> String {
+    let prompts: String = (0..6).map(|i| format!("{{\"prompt\": \"What is {i} + 4?\"}}\n")).collect();
+    job.write("prompts.jsonl", &prompts);
+    job.write(
+        "compare.toml",
+        &format!(
+            "model = {:?}\ndata = {:?}\nprompts = {:?}\nruns = {:?}\ncalibration_prompts = 3\nbench_prompts = 3\n\
+             max_new_tokens = 16\nrounds = 1\nseeds = [1, 2]\n[budget]\nsteps = 3\neval_every = 3\n\
+             [[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n\
+             [[methods]]\nname = \"Medusa\"\nconfig = {:?}\ntree = \"chain:2\"\n{more}",
+            backbone(),
+            job.path("data"),
+            job.path("prompts.jsonl"),
+            job.path("runs"),
+            job.path("train.toml")
+        ),
+    );
+    job.text("compare.toml")
+}
+
+#[test]
+fn methods_are_fitted_measured_and_gone_on_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = config(&job, "");
+    let document = json(&finished(&["compare", "-c", &config, "--json"], &[]));
+    let results = document["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3, "{document}");
+    assert_eq!((&results[1]["method"], &results[1]["tree"]), (&"Medusa".into(), &"chain:2".into()));
+    assert_eq!(results[1]["tokens_per_step"].as_array().unwrap().len(), 2);
+    assert!(results[1]["half_width"].is_number() && results[1]["parameters"].as_u64().unwrap() > 0);
+    for result in &results[..2] {
+        assert_eq!(result["summary"]["same_text"], result["summary"]["pairs"]);
+    }
+    let run = document["run"].as_str().unwrap();
+    for name in ["config.toml", "results.json", "table.md", "plots/acceptance.svg", "plots/speed.svg"] {
+        assert!(std::path::Path::new(run).join(name).is_file(), "{name}");
+    }
+    // Everything is there: going on measures nothing anew.
+    let again = json(&finished(&["compare", "-c", &config, "--json", "--resume", run], &[]));
+    assert_eq!(again["results"], document["results"]);
+}
+
+#[test]
+fn wrong_comparisons_are_refused_and_leave_nothing() {
+    let job = Job::new();
+    let path = config(&job, "");
+    refused(&["compare", "-c", &path, "model=/nowhere"], &["/nowhere"]);
+    refused(&["compare", "-c", &path, "bench_prompts=4"], &["6 lines, 7 are needed"]);
+    refused(&["compare", "-c", &path], &["no shards"]);
+    refused(&["compare", "-c", &path, "seeds=[]"], &["seeds"]);
+    refused(&["compare", "-c", &path, "typo=1"], &["typo"]);
+    let twice = config(&job, "[[methods]]\nname = \"medusa\"\ndrafter = \"ngram:1\"\n");
+    refused(&["compare", "-c", &twice], &["two are called"]);
+    assert!(!job.path("runs").exists());
+    job.write("broken.pt", "no pickle");
+    let out = job.text("converted");
+    refused(&["convert", &job.text("broken.pt"), &out], &["broken.pt"]);
+    assert!(!job.path("converted").exists());
+}
