@@ -8,7 +8,7 @@ pub use peer::Peer;
 pub use subject::{Shape, Subject};
 
 use crate::{BenchError, median};
-use gorgon_model::device::FloatFormat;
+use gorgon_model::device::{FloatFormat, Int8};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -174,12 +174,17 @@ fn steps(subject: &mut Subject, rounds: usize, peak: f64, report: &mut SuiteRepo
 }
 
 fn drafted(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
-    let summary = subject.oracle(rounds)?;
-    let name = subject.name();
-    report.add("Medusa, eta at 8 nodes", &name, vec![summary.eta], Some((0.75, true)));
-    report.add("Medusa, tokens per step (oracle 0.7, 0.6, 0.5, 0.4)", &name, vec![summary.tokens_per_step], None);
-    report.add("Medusa, speed over plain decoding", &name, vec![summary.speedup], None);
-    report.rows.push(json!({"what": "oracle", "subject": name, "summary": summary}));
+    for (int8, what) in [(Int8::Off, "Medusa"), (Int8::Drafts, "Medusa with --int8 drafts")] {
+        let summary = subject.oracle(rounds, int8)?;
+        let name = subject.name();
+        report.add(&format!("{what}, eta at 8 nodes"), &name, vec![summary.eta], Some((0.75, true)));
+        if int8 == Int8::Off {
+            let tokens = vec![summary.tokens_per_step];
+            report.add("Medusa, tokens per step (oracle 0.7, 0.6, 0.5, 0.4)", &name, tokens, None);
+        }
+        report.add(&format!("{what}, speed over plain decoding"), &name, vec![summary.speedup], None);
+        report.rows.push(json!({"what": "oracle", "heads": what, "subject": name, "summary": summary}));
+    }
     Ok(())
 }
 

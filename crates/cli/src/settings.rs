@@ -57,7 +57,7 @@ impl Settings {
     /// # Errors
     /// When this binary or this machine lacks them.
     pub fn compute(&self) -> Result<Compute, Failure> {
-        Ok(Compute::resolve(self.global.device, self.global.dtype)?)
+        Ok(Compute::resolve(self.global.device, self.global.dtype)?.with_int8(self.global.int8)?)
     }
 }
 

@@ -37,6 +37,7 @@ fn wrong_use() {
     refused(&generate(&model, &["--accept", "hope"]), &["hope", "typical"]);
     refused(&generate(&model, &["--device", "tpu"]), &["tpu", "wgpu"]);
     refused(&generate(&model, &["--dtype", "f8"]), &["f8"]);
+    refused(&generate(&model, &["--int8", "8"]), &["--int8", "8", "drafts"]);
     refused(&generate(&model, &["--threads", "0"]), &["0"]);
     refused(&["generate", "--model", name, "--ids", "1", "--max-new-tokens", "0"], &["0"]);
     refused(&["inspect", "/no/such/folder"], &["/no/such/folder"]);

@@ -101,9 +101,10 @@ fn every_drafter_gives_the_plain_text() {
     ];
     let plain = ids(&json(&gorgon(&base)));
     calibrated(dir.path(), 1.2);
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 8] = [
         &["--heads", heads],
         &["--heads", heads, "--tree", "mc_sim_7b_63"],
+        &["--heads", heads, "--tree", "mc_sim_7b_63", "--int8", "drafts"],
         &["--heads", heads, "--tree", "sequoia:6"],
         &["--heads", heads, "--tree", "dynamic:10,2,3"],
         &["--heads", heads, "--drafter", "oracle:0.9,0.8"],

@@ -25,6 +25,18 @@ pub enum FloatFormat {
     Bf16,
 }
 
+/// What `--int8` names: linear layers whose weights the CPU stores in 8 bits, with a scale per output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Int8 {
+    /// None.
+    #[default]
+    Off,
+    /// A copy of the LM head that only drafts are made with: they get cheaper, and what is decoded stays the same.
+    Drafts,
+    /// All matrices, those of the backbone too: another model, slightly.
+    All,
+}
+
 /// Why a device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
@@ -34,6 +46,12 @@ pub enum DeviceError {
     /// No such name.
     #[error("--dtype {0}: expected f32, f16 or bf16")]
     UnknownFormat(String),
+    /// No such name.
+    #[error("--int8 {0}: expected off, drafts or all")]
+    UnknownInt8(String),
+    /// 8-bit weights elsewhere than on the CPU.
+    #[error("--int8 with --device {0}: weights in 8 bits are for the CPU")]
+    Int8Device(String),
     /// The binary lacks the backend.
     #[error(
         "--device {name}: this binary was built without it; build with `cargo build --release --features {feature}`"
@@ -105,6 +123,19 @@ impl FromStr for FloatFormat {
     }
 }
 
+impl FromStr for Int8 {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "off" => Ok(Self::Off),
+            "drafts" => Ok(Self::Drafts),
+            "all" => Ok(Self::All),
+            _ => Err(DeviceError::UnknownInt8(text.into())),
+        }
+    }
+}
+
 impl FloatFormat {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -141,6 +172,7 @@ pub struct Compute {
     device: Device,
     choice: DeviceChoice,
     format: FloatFormat,
+    int8: Int8,
 }
 
 impl Compute {
@@ -161,7 +193,7 @@ impl Compute {
             DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
         };
         let format = format.unwrap_or(default);
-        let compute = Self { device, choice, format };
+        let compute = Self { device, choice, format, int8: Int8::Off };
         if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
             return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
         }
@@ -170,7 +202,7 @@ impl Compute {
 
     /// The CPU.
     pub fn cpu(format: FloatFormat) -> Self {
-        Self { device: Device::flex(), choice: DeviceChoice::Cpu, format }
+        Self { device: Device::flex(), choice: DeviceChoice::Cpu, format, int8: Int8::Off }
     }
 
     /// The burn device.
@@ -186,6 +218,37 @@ impl Compute {
     /// The number format.
     pub fn format(&self) -> FloatFormat {
         self.format
+    }
+
+    /// The same with some weights in 8 bits.
+    ///
+    /// # Errors
+    /// Elsewhere than on the CPU.
+    pub fn with_int8(self, int8: Int8) -> Result<Self, DeviceError> {
+        if int8 != Int8::Off && !self.is_host() {
+            return Err(DeviceError::Int8Device(self.choice.to_string()));
+        }
+        Ok(Self { int8, ..self })
+    }
+
+    /// The same for a draft model, all of which is there for drafts.
+    #[must_use]
+    pub fn for_draft_model(&self) -> Self {
+        let int8 = if self.int8 == Int8::Drafts { Int8::All } else { self.int8 };
+        Self { int8, ..self.clone() }
+    }
+
+    /// Which weights are stored in 8 bits.
+    pub fn int8(&self) -> Int8 {
+        self.int8
+    }
+
+    /// The name of the precision in which a backbone computes: the number format's, or `int8`.
+    pub fn precision(&self) -> &'static str {
+        match self.int8 {
+            Int8::All => "int8",
+            Int8::Off | Int8::Drafts => self.format.name(),
+        }
     }
 
     /// True on the CPU.

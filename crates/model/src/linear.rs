@@ -1,6 +1,6 @@
 //! Frozen linear layers and where their weights come from.
 
-use crate::device::{Compute, FloatFormat};
+use crate::device::{Compute, FloatFormat, Int8};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
@@ -42,6 +42,19 @@ impl Linear {
                 }
             }
         }
+    }
+
+    /// The same layer with its weights in 8 bits; `None` where they are so already, or not on the CPU.
+    ///
+    /// # Errors
+    /// When there is no memory for them, or a weight is not finite.
+    pub fn in_eight_bits(&self) -> Result<Option<Self>, PackError> {
+        let Weight::Packed(weight) = &self.weight else { return Ok(None) };
+        if weight.dtype() == WeightDtype::Int8 {
+            return Ok(None);
+        }
+        let packed = Packed::pack(weight.d_in(), weight.d_out(), WeightDtype::Int8, weight.as_ref())?;
+        Ok(Some(Self { weight: Weight::Packed(Arc::new(packed)), bias: self.bias.clone() }))
     }
 
     /// Bytes of the weights.
@@ -145,7 +158,11 @@ impl Loader<'_> {
         let rows = Rows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
-            let packed = Packed::pack(d_in, d_out, rows.storage(self.compute.format()), &rows);
+            let storage = match self.compute.int8() {
+                Int8::All => WeightDtype::Int8,
+                Int8::Off | Int8::Drafts => rows.storage(self.compute.format()),
+            };
+            let packed = Packed::pack(d_in, d_out, storage, &rows);
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
         }
         let format = self.compute.format();
@@ -166,6 +183,11 @@ impl Loader<'_> {
         // Norms are computed in f32 everywhere, so their few weights stay in f32.
         let size = values.len();
         Ok(Tensor::from_data(TensorData::new(values, [size]), self.compute.device()))
+    }
+
+    /// Why a tensor could not be packed.
+    pub(crate) fn wrong(&self, tensor: &str, error: PackError) -> WeightsError {
+        WeightsError::Tensor { path: self.checkpoint.dir().into(), tensor: tensor.into(), reason: error.to_string() }
     }
 
     fn vector(&self, values: Vec<f32>) -> Tensor<1> {

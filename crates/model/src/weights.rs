@@ -11,7 +11,7 @@ mod index;
 use self::bytes::{read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
-use crate::device::{Compute, FloatFormat};
+use crate::device::{Compute, FloatFormat, Int8};
 use crate::{config::ModelConfig, layout};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,10 +231,17 @@ impl Checkpoint {
         let mut dtypes = self.entries.values().map(|entry| entry.dtype);
         let first = dtypes.next();
         let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
-        match compute.format() {
-            FloatFormat::F32 if compute.is_host() && half => elements * 2,
-            format => elements * format.bytes(),
-        }
+        let head = || self.entries.get(layout::LM_HEAD).or_else(|| self.entries.get(layout::EMBEDDING));
+        let copied = match compute.int8() {
+            Int8::All => return elements,
+            Int8::Drafts => head().map_or(0, |entry| entry.shape.iter().product()),
+            Int8::Off => 0,
+        };
+        copied
+            + match compute.format() {
+                FloatFormat::F32 if compute.is_host() && half => elements * 2,
+                format => elements * format.bytes(),
+            }
     }
 
     /// Compares the tensors with those that `config` calls for.

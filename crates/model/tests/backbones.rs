@@ -7,7 +7,7 @@ mod shared;
 
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::device::{Compute, FloatFormat, Int8};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
@@ -126,9 +126,15 @@ fn decode_path(target: &mut Target, tree: &TokenTree, node: usize) -> Vec<f32> {
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
 fn check_trees(name: &str, dir: &Path) {
     let exact = compute(FloatFormat::F32).is_host();
-    let formats: &[FloatFormat] = if exact { &[FloatFormat::F32, FloatFormat::F16] } else { &[FloatFormat::F32] };
-    for &format in formats {
-        let mut target = target(dir, format, 256);
+    let int8 = || Compute::cpu(FloatFormat::F32).with_int8(Int8::All).unwrap();
+    let computes = if exact {
+        vec![compute(FloatFormat::F32), compute(FloatFormat::F16), int8()]
+    } else {
+        vec![compute(FloatFormat::F32)]
+    };
+    for compute in computes {
+        let format = compute.precision();
+        let mut target = Target::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Taps::none());
         let vocab = target.decoder().config().vocab_size;
         let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
         target.prefill(&prompt).unwrap();
@@ -147,7 +153,7 @@ fn check_trees(name: &str, dir: &Path) {
             for (node, row) in logits.chunks_exact(vocab).enumerate() {
                 let (worst, _) = differences(row, &plain[node]);
                 let same = if exact { row == plain[node] } else { worst < 1e-3 };
-                assert!(same, "{name} {format:?}: node {node} of {nodes} differs by {worst:e}");
+                assert!(same, "{name} {format}: node {node} of {nodes} differs by {worst:e}");
             }
         }
     }
@@ -246,6 +252,38 @@ fn storage_does_not_change_results() {
         let ((a, small), (b, large)) = (logits(narrow.path()), logits(wide.path()));
         assert_eq!(a, b, "{format:?}");
         assert_eq!(2 * small, large);
+    }
+}
+
+#[test]
+fn eight_bits_for_drafts_leave_the_logits_alone() {
+    let shape = LlamaShape {
+        hidden_size: 48,
+        intermediate_size: 80,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        vocab_size: 300,
+        max_positions: 64,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    shape.write(dir.path(), FloatFormat::F32, 3).unwrap();
+    let load = |int8| Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32).with_int8(int8).unwrap()).unwrap();
+    let logits = |int8| {
+        let mut target = Target::new(Arc::new(load(int8)), 64, Taps::none());
+        let output = target.prefill(&[1, 2, 3, 250]).unwrap();
+        let drafts = read(target.decoder().draft_logits(&output.hidden));
+        (target.logits(&output.hidden), drafts, target.decoder().bytes_per_step())
+    };
+    let ((plain, same, bytes), (beside, drafts, _), (all, all_drafts, few)) =
+        (logits(Int8::Off), logits(Int8::Drafts), logits(Int8::All));
+    assert_eq!((&plain, &same), (&beside, &plain));
+    assert_eq!(all, all_drafts);
+    assert!(few * 3 < bytes, "{few} of {bytes} bytes");
+    let reach = plain.iter().fold(0f32, |a, b| a.max(b.abs()));
+    for (what, logits) in [("drafts", drafts), ("all", all)] {
+        let (worst, _) = differences(&logits, &plain);
+        assert!(worst > 0.0 && worst < 0.05 * reach, "{what}: {worst} of {reach}");
     }
 }
 

@@ -13,7 +13,7 @@ use gorgon_infer::{Generation, Limits, decode};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::device::{Compute, FloatFormat, Int8};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
@@ -192,24 +192,33 @@ impl Subject {
         .sum()
     }
 
-    /// Plain and drafted decoding with four untrained Medusa heads that share the LM head, eight nodes, and an oracle's tokens.
+    /// Plain and drafted decoding with four untrained Medusa heads that share the LM head (or a copy of it in 8 bits), eight
+    /// nodes, and an oracle's tokens.
     ///
     /// # Errors
     /// When the heads cannot be written or a model fails.
-    pub fn oracle(&mut self, rounds: usize) -> Result<Summary, BenchError> {
+    pub fn oracle(&mut self, rounds: usize, int8: Int8) -> Result<Summary, BenchError> {
+        let empty = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
+        let decoder = match int8 {
+            Int8::Off => self.decoder.clone(),
+            _ => {
+                let compute = Compute::cpu(self.format).with_int8(int8).map_err(|error| empty(&error))?;
+                Arc::new(Decoder::load(&self.dir, &compute)?)
+            }
+        };
         let heads = self.dir.join("heads");
         write_heads(&heads, &self.shape.llama)
             .map_err(|error| BenchError::Empty(format!("{}: {error}", heads.display())))?;
-        let folder = HeadsFolder::open(&heads).map_err(|error| BenchError::Empty(error.to_string()))?;
-        let model = MedusaModel::load(&folder, self.decoder.clone());
-        let model = model.map_err(|error| BenchError::Empty(error.to_string()))?;
+        let folder = HeadsFolder::open(&heads).map_err(|error| empty(&error))?;
+        let model = MedusaModel::load(&folder, decoder.clone());
+        let model = model.map_err(|error| empty(&error))?;
         let mut oracle =
             OracleDrafter::new(Box::new(MedusaDrafter::new(model)), RATES.to_vec(), self.shape.llama.vocab_size, 7);
         oracle.reveal(self.plain_run()?.ids);
         let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0], vec![0, 0, 0, 0]];
-        let shape = TreeShape::new(paths.to_vec()).map_err(|error| BenchError::Empty(error.to_string()))?;
+        let shape = TreeShape::new(paths.to_vec()).map_err(|error| empty(&error))?;
         let mut contest = Contest {
-            decoder: &self.decoder,
+            decoder: &decoder,
             drafter: &mut oracle,
             builder: &FixedTree::new(shape),
             rule: &Greedy,

@@ -248,7 +248,7 @@ impl Answer<'_> {
             "drafter": self.drafting.name(),
             "tree": if self.drafting.is_plain() { "none" } else { &self.drafting.tree_name },
             "device": compute.choice().to_string(),
-            "dtype": compute.format().name(),
+            "dtype": compute.precision(),
             "seed": self.settings.seed,
             "max_new_tokens": self.request.limits.max_new_tokens,
         }))

@@ -84,13 +84,13 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
         dir.display(),
         bytes(checkpoint.bytes() as u64),
         started.elapsed().as_secs_f64(),
-        compute.format().name(),
+        compute.precision(),
         compute.choice()
     ));
     Ok(Arc::new(decoder))
 }
 
-/// Another model, on the device and in the number format of one that is loaded, if there is memory for it.
+/// A draft model, on the device and in the number format of the backbone that is loaded, if there is memory for it.
 ///
 /// # Errors
 /// When the folder holds no model that this program can run, or the memory is too small.
@@ -99,8 +99,9 @@ pub fn beside(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;
     let tokens = config.max_positions.min(loaded.config().max_positions).min(BESIDE_TOKENS);
-    check_memory(&config, &checkpoint, loaded.compute(), tokens)?;
-    Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, loaded.compute())?))
+    let compute = loaded.compute().for_draft_model();
+    check_memory(&config, &checkpoint, &compute, tokens)?;
+    Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, &compute)?))
 }
 
 /// Tokens of context that a second model is given memory for to begin with.

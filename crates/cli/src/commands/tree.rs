@@ -150,7 +150,7 @@ pub fn measure_and_store(
         }
     };
     let compute = setup.decoder.compute();
-    let on = (compute.choice().to_string(), compute.format().name().to_owned(), rayon::current_num_threads());
+    let on = (compute.choice().to_string(), compute.precision().to_owned(), rayon::current_num_threads());
     let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
     let document = json!(record);
     fitting::write_json(&folder.path.join(record::FILE), &document)?;

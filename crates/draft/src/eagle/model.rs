@@ -89,7 +89,7 @@ impl EagleModel {
     /// # Shapes
     /// `features [1, rows, d]`, result `[rows · V]`, row-major.
     pub fn logits(&self, features: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.logits(features))
+        read(self.decoder.draft_logits(features))
     }
 }
 

@@ -175,7 +175,7 @@ impl HydraModel {
         let top = self.heads[head].forward(&z);
         Ok(match &self.heads[head].lm_head {
             Some(lm_head) => read(lm_head.forward(&top)),
-            None => read(self.decoder.logits(&top)),
+            None => read(self.decoder.draft_logits(&top)),
         })
     }
 }

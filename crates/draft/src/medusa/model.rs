@@ -95,7 +95,7 @@ impl MedusaModel {
             |blocks: &Vec<Linear>| blocks.iter().fold(hidden.clone(), |h, block| h.clone() + silu(block.forward(&h)));
         let tops = self.blocks[..heads.min(self.blocks.len())].iter().map(top);
         match &self.lm_heads {
-            Projection::Backbone => read(self.decoder.logits(&Tensor::cat(tops.collect(), 1))),
+            Projection::Backbone => read(self.decoder.draft_logits(&Tensor::cat(tops.collect(), 1))),
             Projection::Shared(lm_head) => read(lm_head.forward(&Tensor::cat(tops.collect(), 1))),
             Projection::PerHead(lm_heads) => {
                 tops.zip(lm_heads).flat_map(|(top, lm_head)| read(lm_head.forward(&top))).collect()

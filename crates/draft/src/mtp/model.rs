@@ -122,6 +122,6 @@ impl MtpModel {
     /// # Shapes
     /// `states [1, rows, d]`, result `[rows · V]`, row-major.
     pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.logits(states))
+        read(self.decoder.draft_logits(states))
     }
 }

@@ -5,6 +5,7 @@ use half::{bf16, f16, slice::HalfFloatSliceExt};
 use memmap2::{MmapMut, MmapOptions};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How weights are stored. Products are always accumulated in `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,9 @@ pub enum WeightDtype {
     F16,
     /// The upper half of an `f32`.
     Bf16,
+    /// 8-bit integers with one `f32` scale per output column: `w[c, k] ≈ scale[c] · q[c, k]`, `q` in -127..=127 and
+    /// `scale[c] = max_k |w[c, k]| / 127`.
+    Int8,
 }
 
 impl WeightDtype {
@@ -23,6 +27,7 @@ impl WeightDtype {
         match self {
             WeightDtype::F32 => 4,
             WeightDtype::F16 | WeightDtype::Bf16 => 2,
+            WeightDtype::Int8 => 1,
         }
     }
 }
@@ -80,8 +85,8 @@ pub enum PackError {
         /// What the system said.
         reason: String,
     },
-    /// A finite weight became infinite.
-    #[error("weight {value} becomes infinite in half precision")]
+    /// A finite weight became infinite, or one that is not finite has no 8-bit value.
+    #[error("weight {value} does not fit the number format that it is to be stored in")]
     Overflow {
         /// The offending weight.
         value: f32,
@@ -107,6 +112,8 @@ fn pages(size: usize) -> Result<MmapMut, PackError> {
 /// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero.
 pub struct Packed {
     panels: MmapMut,
+    /// Of 8-bit weights, by output column; empty otherwise.
+    scales: Vec<f32>,
     dtype: WeightDtype,
     d_in: usize,
     d_out: usize,
@@ -124,13 +131,14 @@ impl Bits for u16 {}
 impl Bits for f32 {}
 impl Bits for f16 {}
 impl Bits for bf16 {}
+impl Bits for i8 {}
 
 /// Element types of panels.
 pub(super) trait Element: Bits {
     fn widen(self) -> f32;
     /// Converts a row of a panel; with vector instructions where the processor has them.
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
-    /// Whether a finite value becomes infinite.
+    /// Whether a finite value becomes infinite, or has no value of this type.
     fn clips(value: f32) -> bool;
 }
 impl Element for f32 {
@@ -170,6 +178,21 @@ impl Element for bf16 {
         value.is_finite() && !bf16::from_f32(value).is_finite()
     }
 }
+/// Of weights that were divided by their column's scale.
+impl Element for i8 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from(self)
+    }
+    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = value.round_ties_even() as i8;
+        }
+    }
+    fn clips(value: f32) -> bool {
+        !value.is_finite()
+    }
+}
 
 impl Packed {
     /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs one panel of `f32` per thread.
@@ -184,6 +207,8 @@ impl Packed {
         let panel_bytes = PANEL * dtype.bytes() * d_in;
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
         let mut panels = pages(total)?;
+        let columns = if dtype == WeightDtype::Int8 { d_out } else { 0 };
+        let scales: Vec<AtomicU32> = std::iter::repeat_with(AtomicU32::default).take(columns).collect();
         if dtype.bytes() == 2 && source.stored_bits() == Some(dtype) {
             fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [u16], range, panel| {
                 source.read_bits(range, rows).map_err(PackError::Source)?;
@@ -192,15 +217,20 @@ impl Packed {
             })?;
         } else {
             fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [f32], range, panel| {
-                source.read_rows(range, rows).map_err(PackError::Source)?;
+                source.read_rows(range.clone(), rows).map_err(PackError::Source)?;
                 match dtype {
                     WeightDtype::F32 => narrow::<f32>(rows, d_in, panel),
                     WeightDtype::F16 => narrow::<f16>(rows, d_in, panel),
                     WeightDtype::Bf16 => narrow::<bf16>(rows, d_in, panel),
+                    WeightDtype::Int8 => {
+                        divide_by_scales(rows, d_in, &scales[range]);
+                        narrow::<i8>(rows, d_in, panel)
+                    }
                 }
             })?;
         }
-        Ok(Self { panels, dtype, d_in, d_out })
+        let scales = scales.into_iter().map(|scale| f32::from_bits(scale.into_inner())).collect();
+        Ok(Self { panels, scales, dtype, d_in, d_out })
     }
 
     /// Input width.
@@ -220,7 +250,7 @@ impl Packed {
 
     /// Bytes held, padding included.
     pub fn bytes(&self) -> usize {
-        self.panels.len()
+        self.panels.len() + self.scales.len() * size_of::<f32>()
     }
 
     /// Copies row `row` of the original `[d_out, d_in]` matrix to `out`: an embedding look-up in tied weights.
@@ -233,6 +263,10 @@ impl Packed {
             WeightDtype::F32 => self.gather::<f32>(row, out),
             WeightDtype::F16 => self.gather::<f16>(row, out),
             WeightDtype::Bf16 => self.gather::<bf16>(row, out),
+            WeightDtype::Int8 => {
+                self.gather::<i8>(row, out);
+                out.iter_mut().for_each(|value| *value *= self.scales[row]);
+            }
         }
     }
 
@@ -243,12 +277,27 @@ impl Packed {
         }
     }
 
+    /// The scales of output columns; none unless the weights are stored in 8 bits.
+    pub(super) fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
     /// The panels as elements of the storage type.
     pub(super) fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.bytes());
         let bytes = &self.panels[..];
         // SAFETY: the bytes begin on a cache line, above the alignment of every `T` here, and any bits are a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+    }
+}
+
+/// The rows of a packed matrix, to be packed anew in another type.
+impl RowSource for Packed {
+    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
+        for (row, out) in rows.zip(out.chunks_exact_mut(self.d_in)) {
+            self.copy_row(row, out);
+        }
+        Ok(())
     }
 }
 
@@ -273,6 +322,18 @@ fn fill_panels<S: Copy + Default + Send>(
             fill(&mut rows[..range.len() * d_in], range, bytes)
         },
     )
+}
+
+/// Divides each row by its scale, and says what that is. A row of zeros has the scale 0.
+fn divide_by_scales(rows: &mut [f32], d_in: usize, scales: &[AtomicU32]) {
+    for (row, scale) in rows.chunks_exact_mut(d_in).zip(scales) {
+        let greatest = row.iter().fold(0f32, |a, &b| a.max(b.abs()));
+        scale.store((greatest / 127.0).to_bits(), Ordering::Relaxed);
+        if greatest > 0.0 {
+            let factor = 127.0 / greatest;
+            row.iter_mut().for_each(|value| *value *= factor);
+        }
+    }
 }
 
 /// Transposes rows into a panel and converts them to its type.

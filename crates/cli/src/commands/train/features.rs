@@ -25,7 +25,7 @@ impl<F: OnBackbone> Job<F> {
             "backbone_sha256": backbone,
             "rows_sha256": digest([data.rows.as_slice(), data.held_out.as_slice()], of),
             "device": compute.choice().to_string(),
-            "dtype": compute.format().name(),
+            "dtype": compute.precision(),
         });
         let taps = self.objective.taps();
         if !taps.layers().is_empty() {

@@ -106,7 +106,7 @@ impl Eagle3Model {
         let normed = rms_norm(states, &self.norm, self.layer.config().norm_eps);
         match &self.lm_head {
             Some(own) => read(own.forward(&normed)),
-            None => read(self.decoder.logits(&normed)),
+            None => read(self.decoder.draft_logits(&normed)),
         }
     }
 }
