@@ -4,7 +4,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz-smoke fuzz-seeds test-mpi lint build gpu check-gpu test-wgpu bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz-smoke fuzz-seeds test-mpi check-exports lint build gpu check-gpu test-wgpu bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ fuzz-seeds: ## Write the fuzz targets' seeds into fuzz/corpus
 
 test-mpi: ## Data parallel training over two processes against one (needs libopenmpi-dev, openmpi-bin, libclang-dev)
 	$(CARGO) test --release --workspace --features gorgon-cli/mpi --test mpi
+
+check-exports: build ## Every export loaded strictly in PyTorch and compared with gorgon (PYTHON=… has torch and transformers; some minutes)
+	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon target/release/gorgon \
+		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
 lint: ## Format check, and clippy with warnings denied
 	$(CARGO) fmt --all --check

@@ -129,6 +129,14 @@ pub struct Logits {
     /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32.
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
+    /// A folder of draft heads, or the run folder of a training: also writes what they say along the tokens, `draft_inputs
+    /// [n - N, d]`, `draft_states [n - N, N, d]` and `draft_logits [n - N, N, D]`. Row (i, k) guesses token i + k + 2 from the model's
+    /// states up to token i and the tokens up to i + k + 1.
+    #[arg(long, value_name = "H")]
+    pub heads: Option<PathBuf>,
+    /// Guesses of the heads at every token [default: 4, or as many as there are heads].
+    #[arg(long, value_name = "N", requires = "heads", value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub drafts: Option<u8>,
 }
 
 /// What proposes tokens, and how they are arranged.

@@ -2,11 +2,42 @@
 
 mod chain;
 mod gorgon;
+#[path = "../../core/tests/shared/mod.rs"]
+mod shared;
 
 use chain::{Job, backbone, finished};
 use gorgon::{json, refused, stderr};
+use serde_json::Value;
 
-fn inspected(dir: &str) -> serde_json::Value {
+/// The reference's layers load as they lie there, and every recorded generation comes out.
+#[test]
+fn recorded_generations_are_reproduced() {
+    let test = "recorded_generations_are_reproduced";
+    for (layer, model) in [("eagle1_llama_mha", "llama_mha"), ("eagle3_llama_7layer_bf16", "llama_7layer_bf16")] {
+        let Some(heads) = shared::shared(&format!("fixtures/eagle/{layer}"), test) else { return };
+        let Some(model) = shared::shared(&format!("fixtures/backbones/{model}"), test) else { return };
+        let expected: Value = serde_json::from_slice(&std::fs::read(heads.join("expected.json")).unwrap()).unwrap();
+        for run in expected["runs"].as_array().unwrap() {
+            let list = |key: &str| -> Vec<u32> { serde_json::from_value(run[key].clone()).unwrap() };
+            let prompt = list("prompt").iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let output = list("output");
+            let tree = format!("dynamic:{},{},{}", run["total_tokens"], run["depth"], run["top_k"]);
+            // The recorded output leaves out the last step's bonus.
+            let new = (output.len() + 1).to_string();
+            let named = [("--ids", prompt.as_str()), ("--tree", &tree), ("--max-new-tokens", &new)];
+            let mut args = vec!["generate", "--model", model.to_str().unwrap(), "--heads", heads.to_str().unwrap()];
+            named.iter().for_each(|(name, value)| args.extend([name, value]));
+            let document = json(&finished(&[&args[..], &["--ignore-eos", "--json"]].concat(), &[]));
+            let said: Vec<u32> = serde_json::from_value(document["ids"].clone()).unwrap();
+            assert_eq!(said[..output.len()], output, "{layer}");
+            if run["trees_stable_under_1e-5_weight_noise"] != false {
+                assert_eq!(document["accepted"], run["accept_lengths"], "{layer}");
+            }
+        }
+    }
+}
+
+fn inspected(dir: &str) -> Value {
     json(&finished(&["inspect", dir, "--json"], &[]))
 }
 

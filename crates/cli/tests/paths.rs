@@ -84,6 +84,18 @@ fn modules_are_trained_and_decoded_with() {
     let run = trained(&job, "mtp", &["mtp.depths=2"]);
     decodes(&format!("{run}/heads"), "mtp", "mtp", "dynamic:60,5,10");
     refused(&["export", &run, "--to", "hydra", &job.text("other")], &["mtp"]);
+    // Loaded modules are fitted further: without a step's worth of rate they stay what they were.
+    let config = job.text("train.toml");
+    let start = format!("start={run:?}");
+    let on = ["train", "-c", &config, "method=\"mtp\"", "training.learning_rate=1e-30", "training.warmup=0", &start];
+    let before = std::fs::read(format!("{run}/heads/model.safetensors")).unwrap();
+    finished(&[&on[..], &["mtp.depths=2"]].concat(), &[]);
+    assert_eq!(std::fs::read(job.run().unwrap().join("heads/model.safetensors")).unwrap(), before);
+    refused(&[&on[..], &["mtp.depths=3"]].concat(), &["start from it", "model.layers.4."]);
+    refused(&[&on[..], &["mtp.depths=1"]].concat(), &["eh_proj", "not among what is fitted"]);
+    refused(&[&on[..6], &["method=\"medusa\"", &start]].concat(), &["start from it", "0.0.linear.weight"]);
+    refused(&[&on[..], &["method=\"medusa-2\""]].concat(), &["start", "medusa-2 does not start from heads"]);
+    refused(&[&on[..6], &["start=\"/no/such\""]].concat(), &["/no/such"]);
 }
 
 #[test]

@@ -328,6 +328,16 @@ fn exported_heads_are_the_same_heads() {
     let config = std::fs::read(job.path("out-vllm-medusa/config.json")).unwrap();
     let config: Value = serde_json::from_slice(&config).unwrap();
     assert_eq!((&config["medusa_fc_bias"], &config["original_lm_head"]), (&true.into(), &true.into()));
+    // What was imported goes out again as it came, its LM head included.
+    for (from, to) in
+        [("vllm-medusa", "vllm-medusa"), ("vllm-medusa", "medusa-v1"), ("tgi", "tgi"), ("medusa-v2", "medusa-v2")]
+    {
+        let (import, out) = (job.text(&format!("out-{from}")), job.text(&format!("again-{from}-{to}")));
+        finished(&["export", &import, "--to", to, &out, "--model", model], &[]);
+        let name = if to == "vllm-medusa" { "model.safetensors" } else { "medusa_lm_head.safetensors" };
+        let bytes = |folder: &str| std::fs::read(job.path(folder).join(name)).unwrap();
+        assert_eq!(bytes(&out), bytes(&format!("out-{to}")), "{from} as {to}");
+    }
     job.train(&["medusa.blocks=2"]);
     let two = job.run().unwrap();
     refused(&["export", two.to_str().unwrap(), "--to", "medusa-v1", &job.text("out-two")], &["2 blocks"]);

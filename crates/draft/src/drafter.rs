@@ -1,5 +1,6 @@
 //! The seam between the decode loop and what proposes tokens.
 
+use crate::trace::Trace;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
@@ -112,6 +113,15 @@ pub trait Drafter {
         _draws: &mut dyn Draws,
     ) -> Result<Proposal, DraftError> {
         self.propose(root, builder)
+    }
+
+    /// What its network says after `root` and after each of `drafts`, which are given; no tree is built and nothing is kept. `None` of
+    /// a drafter that has no heads, or before the first committed token.
+    ///
+    /// # Errors
+    /// When the drafter's own model fails.
+    fn trace(&mut self, _root: Token, _drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        Ok(None)
     }
 }
 

@@ -20,3 +20,4 @@ pub mod parameter;
 mod published;
 pub mod pytorch;
 pub mod small_model;
+pub mod trace;

@@ -21,6 +21,27 @@ pub enum RopeScaling {
         /// Context length of the pretraining, in tokens.
         original_length: f64,
     },
+    /// YaRN: dimensions that turn often within the original context stay, those that turn seldom are divided by the factor, those
+    /// between are mixed along a ramp.
+    Yarn {
+        /// The factor.
+        factor: f64,
+        /// Turns within the original context from which on a dimension stays (`beta_fast`).
+        fast: f64,
+        /// Turns up to which a dimension is divided by the factor (`beta_slow`).
+        slow: f64,
+        /// Context length of the pretraining, in tokens.
+        original_length: f64,
+        /// Factor of all cosines and sines; its square is the temperature of the attention.
+        attention: f64,
+        /// Whether the ramp ends at whole dimensions.
+        truncate: bool,
+    },
+}
+
+/// What YaRN multiplies cosines and sines by unless a config says otherwise: `0.1 · ln(factor) + 1`.
+pub fn yarn_attention(factor: f64, scale: f64) -> f64 {
+    if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
 /// Rotary settings of a decoder.
@@ -38,10 +59,24 @@ impl RopeConfig {
     /// The `r / 2` frequencies, in radians per position.
     pub fn frequencies(&self) -> Vec<f32> {
         let plain = |i: usize| 1.0 / (self.theta as f32).powf(2.0 * i as f32 / self.rotary_dim as f32);
-        (0..self.rotary_dim / 2).map(|i| self.stretch(plain(i))).collect()
+        (0..self.rotary_dim / 2).map(|i| self.stretch(i, plain(i))).collect()
     }
 
-    fn stretch(&self, frequency: f32) -> f32 {
+    /// What all cosines and sines are multiplied by.
+    pub fn attention(&self) -> f32 {
+        match self.scaling {
+            RopeScaling::Yarn { attention, .. } => attention as f32,
+            _ => 1.0,
+        }
+    }
+
+    /// The dimension that turns `turns` times within a context of `length` tokens.
+    fn dimension_of(&self, turns: f64, length: f64) -> f64 {
+        let dims = self.rotary_dim as f64;
+        dims * (length / (turns * std::f64::consts::TAU)).ln() / (2.0 * self.theta.ln())
+    }
+
+    fn stretch(&self, i: usize, frequency: f32) -> f32 {
         match self.scaling {
             RopeScaling::None => frequency,
             RopeScaling::Linear { factor } => frequency / factor as f32,
@@ -56,6 +91,19 @@ impl RopeConfig {
                     let f = f64::from(frequency);
                     ((1.0 - smooth) * f / factor + smooth * f) as f32
                 }
+            }
+            RopeScaling::Yarn { factor, fast, slow, original_length, truncate, .. } => {
+                let (mut low, mut high) =
+                    (self.dimension_of(fast, original_length), self.dimension_of(slow, original_length));
+                if truncate {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                let (low, high) = (low.max(0.0), high.min(self.rotary_dim as f64 - 1.0));
+                // A ramp of no length would divide by zero.
+                let length = if high == low { 0.001 } else { high - low };
+                let divided = ((i as f64 - low) / length).clamp(0.0, 1.0);
+                let f = f64::from(frequency);
+                (divided * f / factor + (1.0 - divided) * f) as f32
             }
         }
     }
@@ -72,9 +120,9 @@ pub struct RopeTable {
 impl RopeTable {
     /// The table for positions `0..positions`. Angles are `f32` products, as checkpoints were trained with.
     pub fn new(config: &RopeConfig, positions: usize) -> Self {
-        let frequencies = config.frequencies();
+        let (frequencies, attention) = (config.frequencies(), config.attention());
         let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| p as f32 * f));
-        let (sin, cos) = angles.map(f32::sin_cos).unzip();
+        let (sin, cos) = angles.map(f32::sin_cos).map(|(sin, cos)| (sin * attention, cos * attention)).unzip();
         Self { cos, sin, half: frequencies.len() }
     }
 
@@ -127,4 +175,65 @@ mod tests {
         assert!(ratios[1] < 1.0 && ratios[1] > 0.125, "{ratios:?}");
         assert!(ratios[2..].iter().all(|&r| (r - 0.125).abs() < 1e-6), "{ratios:?}");
     }
+
+    /// Values of transformers 5.23 (`_compute_yarn_parameters`) for the same settings.
+    #[test]
+    fn yarn_is_that_of_transformers() {
+        let yarn = |factor, attention, truncate| RopeScaling::Yarn {
+            factor,
+            fast: 32.0,
+            slow: 1.0,
+            original_length: 2048.0,
+            attention,
+            truncate,
+        };
+        let config = |scaling| RopeConfig { theta: 10_000.0, rotary_dim: 32, scaling };
+        for (truncate, want) in [(true, TRUNCATED), (false, WHOLE)] {
+            let found = config(yarn(4.0, yarn_attention(4.0, 1.0), truncate)).frequencies();
+            for (found, want) in found.iter().zip(want) {
+                assert!((found - want).abs() < 2e-6 * want, "{found} and {want}, truncated: {truncate}");
+            }
+        }
+        let table = RopeTable::new(&config(yarn(4.0, yarn_attention(4.0, 1.0), true)), 3);
+        let length = table.at(2).0[0].hypot(table.at(2).1[0]);
+        assert!((length - 1.138_629_4).abs() < 1e-6, "{length}");
+        assert_eq!(yarn_attention(1.0, 1.0), 1.0);
+    }
+
+    const TRUNCATED: [f32; 16] = [
+        1.0,
+        0.5623413,
+        0.3162278,
+        0.1778279,
+        0.1,
+        0.05020905,
+        0.02484647,
+        0.0120669,
+        0.005714286,
+        0.00261087,
+        0.001129385,
+        0.0004445699,
+        0.00025,
+        0.0001405853,
+        7.905694e-5,
+        4.445699e-5,
+    ];
+    const WHOLE: [f32; 16] = [
+        1.0,
+        0.5623413,
+        0.3162278,
+        0.1778279,
+        0.1,
+        0.04945309,
+        0.02387019,
+        0.01120795,
+        0.005056972,
+        0.002143223,
+        0.0008112904,
+        0.0004445699,
+        0.00025,
+        0.0001405853,
+        7.905694e-5,
+        4.445699e-5,
+    ];
 }

@@ -53,6 +53,17 @@ fn old_and_new_spellings_mean_the_same() {
     let outside = with("llama", json!({"rope_scaling": llama3, "original_max_position_embeddings": 8192}));
     let expected = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original_length: 8192.0 };
     assert_eq!(outside.rope.scaling, expected);
+    let yarn = |more: Value| {
+        let mut said = json!({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 2048});
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        match with("llama", json!({"rope_scaling": said})).rope.scaling {
+            RopeScaling::Yarn { fast, slow, attention, truncate, .. } => (fast, slow, attention, truncate),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(yarn(json!({})), (32.0, 1.0, 0.1 * 4f64.ln() + 1.0, true));
+    assert_eq!(yarn(json!({"attention_factor": 1.5, "beta_fast": 16, "truncate": false})), (16.0, 1.0, 1.5, false));
+    assert_eq!(yarn(json!({"mscale": 0.7, "mscale_all_dim": 0.7})).2, 1.0);
     assert_eq!(with("llama", json!({"eos_token_id": [1, 2]})).eos_tokens, [1, 2]);
     assert_eq!(with("llama", json!({"eos_token_id": 3})).eos_tokens, [3]);
 }

@@ -195,6 +195,9 @@ pub struct TrainConfig {
     pub model: String,
     /// The folder of shards that `gorgon distill` wrote.
     pub data: PathBuf,
+    /// A folder of heads, or the run folder of a training, that fitting goes on from; from scratch where none is named.
+    #[serde(default)]
+    pub start: Option<PathBuf>,
     /// Share of the conversations that is kept for measuring.
     #[serde(default = "held_out_share")]
     pub held_out: f64,
@@ -340,6 +343,10 @@ impl TrainConfig {
     /// With the key and the value.
     pub fn check(&self) -> Result<(), TrainError> {
         self.training.check()?;
+        if let (Some(start), HeadMethod::MedusaTwo | HeadMethod::DistillSpec) = (&self.start, self.method) {
+            let reason = format!("{} does not start from heads", self.method.name());
+            return Err(TrainError::Setting { key: "start".into(), value: start.display().to_string(), reason });
+        }
         self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
         self.medusa2.check()?;
         if self.method == HeadMethod::MedusaTwo && self.medusa.blocks > 1 {

@@ -11,6 +11,7 @@ mod features;
 mod initial;
 mod medusa_two;
 mod stack;
+mod start;
 mod walk;
 
 pub use conversations::{Conversations, OnBackbone};
@@ -23,6 +24,7 @@ pub use feature_format::FeatureFormat;
 pub use features::Features;
 pub use medusa_two::{MedusaTwoFitting, Merged};
 pub use stack::HeadStack;
+pub use start::Start;
 pub use walk::{Lengths, Measured, walk};
 
 use crate::error::TrainError;
@@ -125,7 +127,7 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        initial::initial_all(self.heads.parameters(), &self.lm_head, seed)
+        self.data.started(initial::initial_all(self.heads.parameters(), &self.lm_head, seed))
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {

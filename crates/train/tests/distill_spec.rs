@@ -88,6 +88,7 @@ fn fitting(config: DistillSpecConfig, tied: bool) -> DistillSpecFitting {
         base: "somewhere".into(),
         decoded_prompts: 2,
         decoded_tokens: 12,
+        start: None,
     };
     let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, data };
     DistillSpecFitting::new(llama, start, serde_json::from_slice(&bytes).unwrap(), with)

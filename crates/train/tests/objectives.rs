@@ -81,6 +81,7 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
             base: "somewhere".into(),
             decoded_prompts: 2,
             decoded_tokens: 12,
+            start: None,
         },
     }
 }

@@ -69,6 +69,7 @@ fn fitting<S>(heads: impl FnOnce(&Decoder) -> S) -> HeadFitting<S> {
             base: "somewhere".into(),
             decoded_prompts: 2,
             decoded_tokens: 12,
+            start: None,
         },
     }
 }

@@ -53,6 +53,9 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         loaded,
         target,
     };
+    if !talk.rule.is_lossless() {
+        settings.talk.say(format!("{choice} is not lossless: answers may be others than the model's own"));
+    }
     match &args.prompt {
         Some(prompt) => {
             let mut transcript = talk.open()?;

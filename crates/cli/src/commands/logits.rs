@@ -1,22 +1,50 @@
-//! `gorgon logits`: hidden states and logits of given tokens.
+//! `gorgon logits`: hidden states and logits of given tokens, of a model and of draft heads beside it.
 
 use crate::args::Logits;
+use crate::commands::drafting::{DrafterChoice, Drafting};
 use crate::commands::load;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
+use gorgon_core::Token;
 use gorgon_core::dist::Row;
-use gorgon_model::taps::Taps;
+use gorgon_core::tree::{ChainTree, TreeChoice};
+use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::trace::Trace;
+use gorgon_model::decoder::PassOutput;
 use gorgon_model::target::{Target, read};
 use gorgon_runs::tensors::{self, Source};
 use safetensors::Dtype;
+use serde_json::{Map, Value};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// Guesses at every token, if nothing is said.
+const DRAFTS: usize = 4;
+
+/// A tensor to be written.
+struct Rows {
+    name: &'static str,
+    shape: Vec<usize>,
+    values: Vec<f32>,
+}
+
+impl Rows {
+    fn source(self) -> Source<'static> {
+        let Self { name, shape, values } = self;
+        let fill = Box::new(move |file: &mut dyn std::io::Write| tensors::write_f32(file, &values));
+        Source { name: name.into(), dtype: Dtype::F32, shape, fill }
+    }
+}
 
 pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let ids = token_ids(&args.ids)?;
     load::check_output(&args.out)?;
+    let heads = args.heads.as_deref().map(|heads| drafting(heads, args.drafts, ids.len())).transpose()?;
     let dir = load::folder(&args.model, settings)?;
     let decoder = load::decoder(&dir, ids.len(), settings)?;
-    let mut target = Target::new(decoder, ids.len(), Taps::none());
+    let mut loaded = heads.map(|heads| heads.load(&decoder, settings.seed)).transpose()?;
+    let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
+    let mut target = Target::new(decoder, ids.len(), needs.taps);
     let output = target.prefill(&ids)?;
     let [_, rows, width] = output.hidden.dims();
     let logits = target.logits(&output.hidden);
@@ -24,22 +52,82 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_sound()) {
         return Err(Failure::run(format!("the model's logits at position {row} are not finite; nothing was written")));
     }
-    let hidden = read(output.hidden);
-    let source = |name: &str, columns: usize, values: Vec<f32>| Source {
-        name: name.into(),
-        dtype: Dtype::F32,
-        shape: vec![rows, columns],
-        fill: Box::new(move |file| tensors::write_f32(file, &values)),
-    };
-    let written = tensors::write(&args.out, &[source("hidden", width, hidden), source("logits", vocab, logits)]);
-    written.map_err(|error| Failure::run(format!("{}: cannot be written: {error}", args.out.display())))?;
-    if settings.json {
-        let document = serde_json::json!({
-            "out": args.out.display().to_string(), "tokens": rows, "hidden": [rows, width], "logits": [rows, vocab],
-        });
-        crate::printer::document(&document.to_string());
-    } else {
-        settings.talk.say(format!("{}: hidden [{rows}, {width}], logits [{rows}, {vocab}]", args.out.display()));
+    let hidden = read(output.hidden.clone());
+    let mut all = vec![
+        Rows { name: "hidden", shape: vec![rows, width], values: hidden },
+        Rows { name: "logits", shape: vec![rows, vocab], values: logits },
+    ];
+    if let Some(loaded) = &mut loaded {
+        all.extend(drafted(loaded.drafter(), &ids, &output, args.drafts)?);
     }
+    write(&args.out, all, rows, settings)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The heads in a folder, if there are tokens enough to draft along.
+fn drafting(heads: &Path, drafts: Option<u8>, tokens: usize) -> Result<Drafting, Failure> {
+    let least = drafts.map_or(1, usize::from) + 1;
+    if tokens < least {
+        return Err(Failure::input(format!("--ids: {tokens} token ids; drafting along them takes at least {least}")));
+    }
+    // Heads are asked along tokens; the tree is the least that counts as drafting.
+    let chain = TreeChoice::Chain(ChainTree::new(1).map_err(Failure::input)?);
+    Drafting::resolve(Some(heads), &DrafterChoice::Auto, Some(&chain))
+}
+
+/// What a drafter says at every token that enough others follow.
+fn drafted(
+    drafter: &mut dyn Drafter,
+    ids: &[Token],
+    output: &PassOutput,
+    asked: Option<u8>,
+) -> Result<Vec<Rows>, Failure> {
+    let mut drafts = asked.map_or(DRAFTS.min(ids.len() - 1), usize::from);
+    let (mut traces, mut at) = (vec![], 0);
+    while at + drafts < ids.len() {
+        drafter.observe(Committed { tokens: &ids[at..=at], output, rows: &[at] })?;
+        let trace = drafter.trace(ids[at + 1], &ids[at + 2..at + drafts + 1])?;
+        let trace = trace.ok_or_else(|| Failure::run("the drafter has no states to show"))?;
+        let guesses = trace.guesses.len();
+        if asked.is_some() && guesses < drafts {
+            return Err(Failure::input(format!("--drafts {drafts}: there are {guesses} heads")));
+        }
+        drafts = guesses.min(drafts);
+        traces.push(trace);
+        at += 1;
+    }
+    Ok(tables(&traces, drafts))
+}
+
+/// Traces of `drafts` guesses each, as tensors.
+fn tables(traces: &[Trace], drafts: usize) -> Vec<Rows> {
+    let inputs: Vec<f32> = traces.iter().flat_map(|trace| trace.input.iter().copied()).collect();
+    let guesses = || traces.iter().flat_map(|trace| &trace.guesses[..drafts]);
+    let states: Vec<f32> = guesses().flat_map(|guess| guess.state.iter().copied()).collect();
+    let logits: Vec<f32> = guesses().flat_map(|guess| guess.logits.iter().copied()).collect();
+    let rows = traces.len();
+    let width = |values: &[f32], of: usize| values.len() / of.max(1);
+    vec![
+        Rows { name: "draft_inputs", shape: vec![rows, width(&inputs, rows)], values: inputs },
+        Rows { name: "draft_states", shape: vec![rows, drafts, width(&states, rows * drafts)], values: states },
+        Rows { name: "draft_logits", shape: vec![rows, drafts, width(&logits, rows * drafts)], values: logits },
+    ]
+}
+
+fn write(out: &Path, all: Vec<Rows>, tokens: usize, settings: &Settings) -> Result<(), Failure> {
+    let shapes: Vec<(&str, Vec<usize>)> = all.iter().map(|rows| (rows.name, rows.shape.clone())).collect();
+    let sources: Vec<Source<'_>> = all.into_iter().map(Rows::source).collect();
+    let failed = |error| Failure::run(format!("{}: cannot be written: {error}", out.display()));
+    tensors::write(out, &sources).map_err(failed)?;
+    if settings.json {
+        let mut document = Map::new();
+        document.insert("out".into(), out.display().to_string().into());
+        document.insert("tokens".into(), tokens.into());
+        document.extend(shapes.into_iter().map(|(name, shape)| (name.to_owned(), Value::from(shape))));
+        crate::printer::document(&Value::Object(document).to_string());
+    } else {
+        let list: Vec<String> = shapes.iter().map(|(name, shape)| format!("{name} {shape:?}")).collect();
+        settings.talk.say(format!("{}: {}", out.display(), list.join(", ")));
+    }
+    Ok(())
 }

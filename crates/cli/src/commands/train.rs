@@ -152,6 +152,7 @@ impl Launch<'_> {
         if self.only_features {
             return self.keep_features(&mut job);
         }
+        job.start_from(config, settings)?;
         job.say_plan(config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);

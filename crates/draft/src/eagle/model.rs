@@ -112,6 +112,10 @@ impl DraftLayer for EagleModel {
         self.forward(tokens, states, visible, cache)
     }
 
+    fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+        self.logits(states)
+    }
+
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
         top_rows(&self.logits(states), self.vocab_size(), widths)
     }

@@ -3,6 +3,7 @@
 use super::model::EagleModel;
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
+use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
@@ -10,6 +11,7 @@ use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, Tree
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::target::read;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -49,6 +51,12 @@ pub trait DraftLayer {
         visible: &Visible,
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, ModelError>;
+
+    /// Logits over the tokens that can be drafted after some guessed states.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]`, result `[rows · D]`, row-major.
+    fn logits(&self, states: &Tensor<3>) -> Vec<f32>;
 
     /// The `widths[i]` likeliest tokens after guessed state `i`, likeliest first, with their probabilities.
     ///
@@ -182,6 +190,18 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         // Children are the likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
     }
+
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        let Some(guessed) = self.catch_up(root)? else { return Ok(None) };
+        let Some(input) = self.known.rooted.as_ref().map(|rooted| read(rooted.feature.clone())) else {
+            return Ok(None);
+        };
+        let level = Level { nodes: vec![0], guessed };
+        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: InFlight::default() };
+        let guesses = follow(&mut levels, root, drafts);
+        self.cache.roll_back();
+        Ok(Some(Trace { input, guesses: guesses? }))
+    }
 }
 
 /// The nodes that were expanded last, with the features guessed at them.
@@ -212,6 +232,17 @@ impl<M: DraftLayer> Levels<'_, M> {
         let guessed = self.model.forward(&tokens, features, &visible, self.cache)?;
         self.level = Level { nodes: nodes.to_vec(), guessed };
         Ok(())
+    }
+}
+
+impl<M: DraftLayer> Network for Levels<'_, M> {
+    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+        if nodes != [0] {
+            self.descend(tree, nodes)?;
+        }
+        let states = self.level.guessed.clone();
+        let logits = self.model.logits(&states);
+        Ok(Some(Guessed { states, logits }))
     }
 }
 

@@ -164,6 +164,17 @@ impl HydraModel {
     /// # Errors
     /// When a token is outside the vocabulary.
     pub fn logits(&self, state: &Tensor<3>, head: usize, paths: &[Token]) -> Result<Vec<f32>, ModelError> {
+        self.states(state, head, paths).map(|states| self.project(head, &states))
+    }
+
+    /// What the LM head of head `head` reads after some paths, as [`Self::logits`] takes them.
+    ///
+    /// # Shapes
+    /// Result `[1, paths, d]`.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary.
+    pub fn states(&self, state: &Tensor<3>, head: usize, paths: &[Token]) -> Result<Tensor<3>, ModelError> {
         let (depth, d) = (head + 1, state.dims()[2]);
         let rows = paths.len() / depth;
         let states = state.clone().repeat_dim(1, rows);
@@ -172,10 +183,17 @@ impl HydraModel {
             true => Tensor::cat(vec![states, self.decoder.embed(paths)?.reshape([1, rows, depth * d])], 2),
             false => states,
         };
-        let top = self.heads[head].forward(&z);
-        Ok(match &self.heads[head].lm_head {
-            Some(lm_head) => read(lm_head.forward(&top)),
-            None => read(self.decoder.draft_logits(&top)),
-        })
+        Ok(self.heads[head].forward(&z))
+    }
+
+    /// Logits of states of head `head`.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]`, result `[rows · V]`, row-major.
+    pub fn project(&self, head: usize, states: &Tensor<3>) -> Vec<f32> {
+        match &self.heads[head].lm_head {
+            Some(lm_head) => read(lm_head.forward(states)),
+            None => read(self.decoder.draft_logits(states)),
+        }
     }
 }

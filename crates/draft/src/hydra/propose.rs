@@ -3,6 +3,7 @@
 use super::model::HydraModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::eagle::{join, select};
+use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
@@ -10,6 +11,7 @@ use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, Tree
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::target::read;
 
 /// Drafts level by level: head `k` is asked about every node of depth `k - 1` with that node's own path.
 ///
@@ -84,12 +86,32 @@ impl Drafter for HydraDrafter {
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
     }
+
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        let Some(state) = self.catch_up()? else { return Ok(None) };
+        let mut levels = Levels { model: &self.model, state: state.clone() };
+        Ok(Some(Trace { input: read(state), guesses: follow(&mut levels, root, drafts)? }))
+    }
 }
 
 /// Asks a head per level.
 struct Levels<'a> {
     model: &'a HydraModel,
     state: Tensor<3>,
+}
+
+impl Network for Levels<'_> {
+    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+        let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        if head >= self.model.heads() {
+            return Ok(None);
+        }
+        let path = |&node: &usize| tree.path(node).into_iter().map(|node| tree.token(node));
+        let paths: Vec<Token> = nodes.iter().flat_map(path).collect();
+        let states = self.model.states(&self.state, head, &paths)?;
+        let logits = self.model.project(head, &states);
+        Ok(Some(Guessed { states, logits }))
+    }
 }
 
 impl CandidateSource for Levels<'_> {
@@ -99,13 +121,7 @@ impl CandidateSource for Levels<'_> {
         nodes: &[usize],
         widths: &[usize],
     ) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
-        if head >= self.model.heads() {
-            return Ok(vec![vec![]; nodes.len()]);
-        }
-        let path = |&node: &usize| tree.path(node).into_iter().map(|node| tree.token(node));
-        let paths: Vec<Token> = nodes.iter().flat_map(path).collect();
-        let logits = self.model.logits(&self.state, head, &paths)?;
+        let Some(Guessed { logits, .. }) = self.guess(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
         // Heads are untrusted: a probability that is no number counts as 0 to the builder.
         let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
         let rows = top_rows(&logits, self.model.vocab_size(), widths);

@@ -85,6 +85,13 @@ impl LayerShape {
                     "original_max_position_embeddings": original_length as u64
                 });
             }
+            RopeScaling::Yarn { factor, fast, slow, original_length, attention, truncate } => {
+                document["rope_scaling"] = json!({
+                    "type": "yarn", "rope_type": "yarn", "factor": factor, "beta_fast": fast, "beta_slow": slow,
+                    "original_max_position_embeddings": original_length as u64, "attention_factor": attention,
+                    "truncate": truncate
+                });
+            }
         }
         document
     }

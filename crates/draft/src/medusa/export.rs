@@ -115,7 +115,11 @@ fn collect(
 ) -> Result<Vec<Named>, HeadsError> {
     let (d, vocab) = (facts.hidden_size, backbone.vocab_size);
     let read = |name: String| folder.checkpoint.read_all(&name);
-    let shared = || backbone.lm_head.unwrap_or_default().to_vec();
+    // What serves all heads: the file's own, if it has one for all of them.
+    let shared = || match &facts.lm_heads {
+        LmHeads::Shared { tensor } => read(tensor.clone()),
+        _ => Ok(backbone.lm_head.unwrap_or_default().to_vec()),
+    };
     let mut all: Vec<Named> = vec![];
     for head in 0..facts.heads {
         for block in 0..facts.blocks {
@@ -137,13 +141,13 @@ fn collect(
             (MedusaTarget::V2, _) | (MedusaTarget::Vllm, None) => {}
             (MedusaTarget::Vllm, Some(own)) => all.push((format!("lm_heads.{head}.weight"), vec![vocab, d], own)),
             (_, own) => {
-                let values = own.unwrap_or_else(shared);
+                let values = own.map_or_else(shared, Ok)?;
                 all.push((format!("{head}.{}.weight", facts.blocks), vec![vocab, d], values));
             }
         }
     }
-    if target == MedusaTarget::Vllm && facts.lm_heads == LmHeads::Target {
-        all.push(("lm_head.weight".into(), vec![vocab, d], shared()));
+    if target == MedusaTarget::Vllm && facts.lm_heads != LmHeads::PerHead {
+        all.push(("lm_head.weight".into(), vec![vocab, d], shared()?));
     }
     Ok(all)
 }
@@ -154,7 +158,7 @@ fn config(facts: &MedusaFacts, backbone: &Backbone<'_>, target: MedusaTarget) ->
             "model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": facts.hidden_size,
             "vocab_size": backbone.vocab_size, "truncated_vocab_size": backbone.vocab_size, "num_heads": facts.heads,
             "num_hidden_layers": facts.blocks, "max_paths": 64, "topk": 10, "medusa_fc_bias": facts.bias,
-            "original_lm_head": facts.lm_heads == LmHeads::Target, "logit_scale": 1.0
+            "original_lm_head": facts.lm_heads != LmHeads::PerHead, "logit_scale": 1.0
         });
     }
     // No `architectures`: text-generation-inference would then look for a model's, and build no head.

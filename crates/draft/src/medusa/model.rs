@@ -91,14 +91,29 @@ impl MedusaModel {
     /// # Shapes
     /// `hidden [1, 1, d]`, result `[heads · V]`, head by head.
     pub fn logits(&self, hidden: &Tensor<3>, heads: usize) -> Vec<f32> {
-        let top =
+        self.project(self.states(hidden, heads))
+    }
+
+    /// What the first `heads` heads' LM heads read, head by head.
+    ///
+    /// # Shapes
+    /// `hidden [1, 1, d]`, each result the same.
+    pub fn states(&self, hidden: &Tensor<3>, heads: usize) -> Vec<Tensor<3>> {
+        let state =
             |blocks: &Vec<Linear>| blocks.iter().fold(hidden.clone(), |h, block| h.clone() + silu(block.forward(&h)));
-        let tops = self.blocks[..heads.min(self.blocks.len())].iter().map(top);
+        self.blocks[..heads.min(self.blocks.len())].iter().map(state).collect()
+    }
+
+    /// Logits of the first heads' states.
+    ///
+    /// # Shapes
+    /// `states [1, 1, d]` each, result `[heads · V]`, head by head.
+    pub fn project(&self, states: Vec<Tensor<3>>) -> Vec<f32> {
         match &self.lm_heads {
-            Projection::Backbone => read(self.decoder.draft_logits(&Tensor::cat(tops.collect(), 1))),
-            Projection::Shared(lm_head) => read(lm_head.forward(&Tensor::cat(tops.collect(), 1))),
+            Projection::Backbone => read(self.decoder.draft_logits(&Tensor::cat(states, 1))),
+            Projection::Shared(lm_head) => read(lm_head.forward(&Tensor::cat(states, 1))),
             Projection::PerHead(lm_heads) => {
-                tops.zip(lm_heads).flat_map(|(top, lm_head)| read(lm_head.forward(&top))).collect()
+                states.iter().zip(lm_heads).flat_map(|(state, lm_head)| read(lm_head.forward(state))).collect()
             }
         }
     }

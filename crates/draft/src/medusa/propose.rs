@@ -2,12 +2,14 @@
 
 use super::model::MedusaModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::trace::{Guess, Trace};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
+use gorgon_model::target::read;
 
 /// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents are.
 #[derive(Debug)]
@@ -50,6 +52,15 @@ impl Drafter for MedusaDrafter {
         let draft = builder.build(root, &mut guesses)?;
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
+    }
+
+    fn trace(&mut self, _: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        let Some(hidden) = &self.hidden else { return Ok(None) };
+        let states = self.model.states(hidden, drafts.len() + 1);
+        let logits = self.model.project(states.clone());
+        let rows = states.into_iter().zip(logits.chunks_exact(self.model.vocab_size()));
+        let guesses = rows.map(|(state, row)| Guess { state: read(state), logits: row.to_vec() }).collect();
+        Ok(Some(Trace { input: read(hidden.clone()), guesses }))
     }
 }
 

@@ -4,6 +4,7 @@ use super::model::MtpModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::eagle::{join, select};
 use crate::in_flight::InFlight;
+use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
@@ -12,6 +13,7 @@ use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::target::read;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -124,6 +126,18 @@ impl Drafter for MtpDrafter {
         // Children are the likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
     }
+
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        self.catch_up()?;
+        let last = self.chains.first().and_then(|chain| chain.last.clone());
+        let Some(input) = last.map(read) else { return Ok(None) };
+        let modules = self.chains.len().min(drafts.len() + 1);
+        let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
+        let level = Level { nodes: vec![], outputs: vec![None; modules] };
+        let guesses = follow(&mut Levels { model: &self.model, chains, level, rows }, root, drafts);
+        self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
+        Ok(Some(Trace { input, guesses: guesses? }))
+    }
 }
 
 /// The nodes that were read last, with what each module made of them.
@@ -172,6 +186,17 @@ impl Levels<'_> {
     }
 }
 
+impl Network for Levels<'_> {
+    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+        let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        self.descend(tree, nodes, depth)?;
+        let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
+        let states = guess.ok_or("a module was not asked")?.clone();
+        let logits = self.model.logits(&states);
+        Ok(Some(Guessed { states, logits }))
+    }
+}
+
 impl CandidateSource for Levels<'_> {
     fn expand(
         &mut self,
@@ -179,10 +204,7 @@ impl CandidateSource for Levels<'_> {
         nodes: &[usize],
         widths: &[usize],
     ) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
-        self.descend(tree, nodes, depth)?;
-        let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
-        let logits = self.model.logits(guess.ok_or("a module was not asked")?);
+        let Some(Guessed { logits, .. }) = self.guess(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
         let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
         let rows = top_rows(&logits, self.model.vocab_size(), widths);
         Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())

@@ -1,5 +1,7 @@
 //! EAGLE: the draft layer of every generation, its loss, and the trees it drafts.
 
+#[path = "../along/mod.rs"]
+mod along;
 mod damage;
 mod definition;
 mod export;
@@ -13,3 +15,4 @@ mod three_damage;
 mod three_export;
 mod three_fixtures;
 mod three_gradients;
+mod three_norms;

@@ -1,6 +1,6 @@
 //! What a drafter remembers: committed tokens with the backbone's own features, and nothing else.
 
-use crate::random::{SHAPE, decoder, model};
+use crate::random::{SHAPE, decoder, model, model_three};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
@@ -85,4 +85,13 @@ fn a_root_may_be_asked_about_twice_or_changed() {
     assert_eq!(propose(&mut drafter, 7), first);
     let none = drafter.propose(7, &ChainTree::new(0).unwrap()).unwrap();
     assert_eq!(none.draft, DraftTree::root(7));
+}
+
+#[test]
+fn a_trace_is_what_is_drafted_with() {
+    let (decoder, all) = (decoder(), (0..SHAPE.vocab_size as Token).collect::<Vec<_>>());
+    crate::along::its_own_chain(&mut EagleDrafter::new(model(&decoder, true)), &decoder, &all);
+    let three = model_three(&decoder);
+    let drafted = three.vocabulary().tokens().to_vec();
+    crate::along::its_own_chain(&mut EagleDrafter::new(three), &decoder, &drafted);
 }

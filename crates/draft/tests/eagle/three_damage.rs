@@ -36,7 +36,7 @@ fn damaged_folders_are_refused_in_a_line() {
     refused(|_, stored, _| stored[1].bytes[0] = 1, &["token 0", "t2d", "d2t"]);
     refused(|_, _, config| config["draft_vocab_size"] = json!(99), &["draft_vocab_size", "99"]);
     refused(|_, _, config| config["num_attention_heads"] = json!(8), &["num_attention_heads"]);
-    refused(|_, _, config| config["norm_output"] = json!(true), &["norm_output"]);
+    refused(|_, _, config| config["norm_output"] = json!("yes"), &["norm_output"]);
     refused(|_, _, config| config["norm_before_residual"] = json!("no"), &["norm_before_residual"]);
     refused(|_, _, config| config["architectures"] = json!(["LlamaForCausalLMEagle"]), &["EAGLE-1", "EAGLE-3"]);
     let ids = "eagle_aux_hidden_state_layer_ids";

@@ -176,3 +176,46 @@ fn what_would_load_wrongly_is_not_written() {
     let (config, _) = exported(Layout::Speculators, |config| config["norm_before_residual"] = json!(true)).unwrap();
     assert_eq!(config["norm_before_residual"], true);
 }
+
+/// EAGLE-3.1's norms go where the layout has a place for them, and propose the same there.
+#[test]
+fn norms_of_later_generations_are_exported_with_their_flags() {
+    let decoder = decoder();
+    let each = ["fc_norm.0.weight", "fc_norm.1.weight", "fc_norm.2.weight"];
+    let d = SHAPE.hidden_size;
+    let cases: [(&[&str], usize, &[&str]); 3] = [
+        (&each, d, &["fc_norm", "norm_output"]),
+        (&[], d, &["norm_output"]),
+        (&["input_norm.weight"], 3 * d, &["norm_before_fc"]),
+    ];
+    for (names, width, flags) in cases {
+        let together = flags.contains(&"norm_before_fc");
+        let from = tempfile::tempdir().unwrap();
+        write_three(from.path(), &decoder, &vocabulary(SHAPE.vocab_size), |tensors, _, config| {
+            let norm = |(i, name): (usize, &&str)| {
+                ((*name).to_owned(), vec![width], values(width, 90 + i).into_iter().map(|v| 1.0 + 0.5 * v).collect())
+            };
+            tensors.extend(names.iter().enumerate().map(norm));
+            flags.iter().for_each(|flag| config[*flag] = json!(true));
+            for (name, _, values) in tensors {
+                // ModelOpt's names are those that know a norm on all taps.
+                *name = if together { name.replace("midlayer.", "layers.0.") } else { name.clone() };
+                values.iter_mut().for_each(|v| *v = f16::from_f32(*v).to_f32());
+            }
+        });
+        let (want, folder) = (proposal(from.path(), &decoder), HeadsFolder::open(from.path()).unwrap());
+        let table = vec![0.5f32; SHAPE.vocab_size * d];
+        for layout in [Layout::Original, Layout::Speculators] {
+            let out = tempfile::tempdir().unwrap();
+            let written = export(&folder, &Base { embedding: None, ..base(&table) }, layout, out.path());
+            if together && layout == Layout::Original {
+                assert!(written.unwrap_err().to_string().contains("all taps together have a norm"));
+                continue;
+            }
+            written.unwrap();
+            let config = folder::config(out.path()).unwrap().unwrap();
+            flags.iter().for_each(|flag| assert_eq!(config[*flag], true, "{flag} in {layout:?}"));
+            assert_eq!(proposal(out.path(), &decoder), want, "{flags:?} in {layout:?}");
+        }
+    }
+}

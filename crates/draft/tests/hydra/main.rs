@@ -1,5 +1,7 @@
 //! Hydra heads: their losses, what decodes, the trees they draft, and their files.
 
+#[path = "../along/mod.rs"]
+mod along;
 mod definition;
 mod export;
 mod losses;

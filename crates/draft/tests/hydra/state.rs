@@ -72,3 +72,15 @@ fn rejected_tokens_leave_no_trace() {
         assert_eq!(propose(&mut drafter, 7), fresh(&decoder, config, &TEXT[..5], 7));
     }
 }
+
+#[test]
+fn a_trace_is_what_is_drafted_with() {
+    let (decoder, all) = (decoder(), (0..SHAPE.vocab_size as Token).collect::<Vec<_>>());
+    for config in kinds() {
+        let heads = config.heads;
+        let mut drafter = HydraDrafter::new(model(&decoder, config));
+        crate::along::its_own_chain(&mut drafter, &decoder, &all);
+        let known = drafter.trace(7, &[1; 20]).unwrap().unwrap();
+        assert_eq!(known.guesses.len(), heads, "there are no more heads");
+    }
+}

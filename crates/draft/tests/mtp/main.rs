@@ -1,5 +1,7 @@
 //! Multi-token-prediction modules: their losses, what decodes, the trees they draft, and their files.
 
+#[path = "../along/mod.rs"]
+mod along;
 mod definition;
 mod losses;
 mod random;

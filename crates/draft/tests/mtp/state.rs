@@ -73,3 +73,13 @@ fn rejected_tokens_leave_no_trace() {
         assert_eq!(propose(&mut drafter, 7), fresh(&decoder, depths, &TEXT[..5], 7));
     }
 }
+
+#[test]
+fn a_trace_is_what_is_drafted_with() {
+    let (decoder, all) = (decoder(), (0..SHAPE.vocab_size as Token).collect::<Vec<_>>());
+    for depths in [1, 2, 4] {
+        let mut drafter = MtpDrafter::new(model(&decoder, depths));
+        crate::along::its_own_chain(&mut drafter, &decoder, &all);
+        assert_eq!(drafter.trace(7, &[1; 20]).unwrap().map(|trace| trace.guesses.len()), Some(21));
+    }
+}

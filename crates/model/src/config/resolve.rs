@@ -3,7 +3,7 @@
 use super::defaults::Defaults;
 use super::fields::{Fields, brief, quoted};
 use super::{Architecture, Experts};
-use crate::rope::{RopeConfig, RopeScaling};
+use crate::rope::{RopeConfig, RopeScaling, yarn_attention};
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
 
@@ -156,8 +156,38 @@ fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String
             let original_length = within(name, nested.number(name)?.or(f.number(name)?))?;
             Ok(RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length })
         }
-        other => Err(format!("{key}: type {} is not supported; supported: default, linear, llama3", quoted(other))),
+        "yarn" => yarn(f, key, nested, &within),
+        other => {
+            Err(format!("{key}: type {} is not supported; supported: default, linear, llama3, yarn", quoted(other)))
+        }
     }
+}
+
+/// The keys are those of transformers: `attention_factor`, or what `mscale` and `mscale_all_dim` make of the factor.
+fn yarn(
+    f: &Fields,
+    key: &str,
+    nested: &Fields,
+    within: &dyn Fn(&str, Option<f64>) -> Result<f64, String>,
+) -> Result<RopeScaling, String> {
+    let given = |name: &str| nested.number(name)?.map(|value| within(name, Some(value))).transpose();
+    let name = "original_max_position_embeddings";
+    let original_length = within(name, nested.number(name)?.or(f.number(name)?))?;
+    let factor = within("factor", nested.number("factor")?)?;
+    let (fast, slow) = (given("beta_fast")?.unwrap_or(32.0), given("beta_slow")?.unwrap_or(1.0));
+    if fast < slow {
+        return Err(format!("{key}: beta_fast {fast} is below beta_slow {slow}"));
+    }
+    let attention = match (given("attention_factor")?, nested.number("mscale")?, nested.number("mscale_all_dim")?) {
+        (Some(attention), _, _) => attention,
+        (None, Some(scale), Some(all)) if scale != 0.0 && all != 0.0 => {
+            yarn_attention(factor, scale) / yarn_attention(factor, all)
+        }
+        _ => yarn_attention(factor, 1.0),
+    };
+    let attention = within("attention_factor", Some(attention))?;
+    let truncate = nested.flag("truncate", true)?;
+    Ok(RopeScaling::Yarn { factor, fast, slow, original_length, attention, truncate })
 }
 
 pub(super) fn windows(

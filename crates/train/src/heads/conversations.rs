@@ -1,7 +1,8 @@
 //! What everything that is fitted to a frozen backbone's states has in common.
 
-use super::Features;
+use super::{Features, Start};
 use crate::error::{TrainError, io};
+use crate::parameters::Parameter;
 use crate::trainer::Objective;
 use burn::tensor::{DType, Tensor};
 use gorgon_core::Token;
@@ -27,9 +28,19 @@ pub struct Conversations {
     pub decoded_prompts: usize,
     /// New tokens of each of them.
     pub decoded_tokens: usize,
+    /// What is fitted before the first step, where heads are there already.
+    pub start: Option<Start>,
 }
 
 impl Conversations {
+    /// Parameters as they are before the first step.
+    pub(super) fn started(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        match &self.start {
+            Some(start) => start.apply(parameters),
+            None => parameters,
+        }
+    }
+
     /// A conversation.
     pub fn row(&self, held_out: bool, index: usize) -> &Row {
         if held_out { &self.held_out[index] } else { &self.rows[index] }

@@ -120,7 +120,7 @@ impl Objective for EagleFitting {
     type Batch = Noisy;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        initial_all(self.network.shape().parameters(), &self.lm_head, seed)
+        self.data.started(initial_all(self.network.shape().parameters(), &self.lm_head, seed))
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Noisy>, TrainError> {

@@ -219,7 +219,7 @@ impl Objective for Eagle3Fitting {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        initial_all(self.network.shape().parameters(), &self.draft_head, seed)
+        self.data.started(initial_all(self.network.shape().parameters(), &self.draft_head, seed))
     }
 
     fn constants(&self) -> Vec<Stored> {

@@ -58,6 +58,7 @@ pub fn conversations(dir: &Path) -> Conversations {
         base: dir.display().to_string(),
         decoded_prompts: 2,
         decoded_tokens: 12,
+        start: None,
     }
 }
 

@@ -57,6 +57,7 @@ impl Backbone {
             base: config.model.clone(),
             decoded_prompts: config.eval_decoded_prompts,
             decoded_tokens: config.eval_decoded_tokens,
+            start: None,
         };
         Ok(Self { hash, checkpoint, model, data, longest })
     }

@@ -5,8 +5,9 @@ use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::shard::Row;
+use gorgon_draft::folder::HeadsFolder;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{FeatureCache, OnBackbone};
+use gorgon_train::heads::{FeatureCache, OnBackbone, Start};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::FitSettings;
 use rayon::prelude::*;
@@ -43,6 +44,24 @@ impl<F: OnBackbone> Job<F> {
         }
         let message = format!("{}: no position has a label for what is fitted", config.data.display());
         Err(Failure::input(message).hint("training.max_tokens may cut all answers off"))
+    }
+
+    /// Takes the heads that the config names, if it does, as what is there before the first step.
+    ///
+    /// # Errors
+    /// When they are wrong, or others than what is fitted.
+    pub fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
+        let Some(dir) = &config.start else { return Ok(()) };
+        let folder = HeadsFolder::open(dir)?;
+        let (parameters, constants) = (self.objective.parameters(config.seed), self.objective.constants());
+        let start = Start::read(&folder, &parameters, &constants).map_err(fitting::failure)?;
+        self.objective.data_mut().start = Some(start);
+        settings.talk.say(format!(
+            "starting from the {} in {}",
+            folder.detected.format.description(),
+            folder.path.display()
+        ));
+        Ok(())
     }
 
     /// What the job will take: positions, memory, disk, and time as one micro-batch takes it.

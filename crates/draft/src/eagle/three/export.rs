@@ -101,6 +101,9 @@ fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static
         Layout::Original if facts.layer.qk_norm.is_some() => {
             Some("queries and keys have norms, and the original's have none")
         }
+        Layout::Original if facts.input_norm => {
+            Some("all taps together have a norm, and the original has no such norm")
+        }
         Layout::Original if layers_left(taps).is_none() => {
             Some("one of its taps is the embedding, and the config names taps by the layer that they leave")
         }
@@ -141,6 +144,8 @@ fn original(
         ("draft_vocab_size", size),
         ("target_hidden_size", facts.target_hidden_size.into()),
         ("norm_before_residual", facts.norm_before_residual.unwrap_or(false).into()),
+        ("fc_norm", facts.tap_norms.into()),
+        ("norm_output", facts.norm_output.unwrap_or(false).into()),
         ("base_model_name_or_path", base.name.into()),
     ];
     layer.extend(said.map(|(key, value)| (key.to_owned(), value)));
@@ -195,7 +200,8 @@ fn speculators(
         NESTED: layer, "draft_vocab_size": vocabulary.len(),
         "norm_before_residual": facts.norm_before_residual.unwrap_or(false),
         "target_hidden_size": if wide { json!(facts.target_hidden_size) } else { Value::Null },
-        "eagle_aux_hidden_state_layer_ids": taps, "norm_before_fc": false, "fc_norm": false, "norm_output": false,
+        "eagle_aux_hidden_state_layer_ids": taps, "norm_before_fc": facts.input_norm, "fc_norm": facts.tap_norms,
+        "norm_output": facts.norm_output.unwrap_or(false),
         "embed_requires_grad": false, "torch_dtype": "float16"
     });
     match document {

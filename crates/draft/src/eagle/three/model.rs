@@ -19,6 +19,7 @@ use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
+use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
 /// A draft layer on a device, beside its backbone.
@@ -28,24 +29,59 @@ pub struct Eagle3Model {
     taps: Taps,
     /// The file's own table; the backbone's serves where there is none.
     embedding: Option<Embedding>,
-    fc: Linear,
+    fused: Fusion,
     /// The norms on embeddings and on states, in front of the attention.
     input_norms: [Tensor<1>; 2],
     /// Whether the residual stream starts from normed states.
     norm_before_residual: bool,
     layer: LoneLayer,
     norm: Tensor<1>,
+    /// Whether the next step reads normed outputs.
+    norm_output: bool,
     /// The file's own; the backbone's serves where there is none.
     lm_head: Option<Linear>,
     vocabulary: DraftVocabulary,
+}
+
+/// What makes one state of the taps.
+#[derive(Debug)]
+struct Fusion {
+    /// A norm on each tap (EAGLE-3.1); none in EAGLE-3.
+    tap_norms: Vec<Tensor<1>>,
+    /// A norm on all taps together.
+    input_norm: Option<Tensor<1>>,
+    fc: Linear,
+    eps: f32,
+}
+
+impl Fusion {
+    fn load(loader: &Loader<'_>, facts: &EagleFacts, eps: f32) -> Result<Self, WeightsError> {
+        let norms = if facts.tap_norms { facts.taps } else { 0 };
+        let tap_norms = (0..norms).map(|tap| loader.norm(&format!("fc_norm.{tap}.weight"), false));
+        Ok(Self {
+            tap_norms: tap_norms.collect::<Result<_, _>>()?,
+            input_norm: facts.input_norm.then(|| loader.norm("input_norm.weight", false)).transpose()?,
+            fc: loader.linear(&["fc".to_owned()], false)?,
+            eps,
+        })
+    }
+
+    /// `W N([N(l); N(m); N(h)])`, as far as there are norms.
+    fn forward(&self, mut taps: Vec<Tensor<3>>) -> Tensor<3> {
+        for (tap, norm) in taps.iter_mut().zip(&self.tap_norms) {
+            *tap = rms_norm(tap, norm, self.eps);
+        }
+        let read = Tensor::cat(taps, 2);
+        self.fc.forward(&self.input_norm.as_ref().map_or_else(|| read.clone(), |norm| rms_norm(&read, norm, self.eps)))
+    }
 }
 
 impl Eagle3Model {
     /// Loads a recognised EAGLE-3 draft layer for `decoder`.
     ///
     /// # Errors
-    /// When the heads are of another kind, were made for another backbone, have parts that are not supported, come without
-    /// a usable config, or cannot be read.
+    /// When the heads are of another kind, were made for another backbone, come without a usable config, or cannot be
+    /// read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let (facts, prefix) = facts(folder)?;
         let backbone = decoder.config();
@@ -65,7 +101,7 @@ impl Eagle3Model {
         Ok(Self {
             taps,
             embedding: embedding(&loader, facts)?,
-            fc: loader.linear(&["fc".to_owned()], false)?,
+            fused: Fusion::load(&loader, facts, config.norm_eps)?,
             input_norms: [
                 norm(format!("{prefix}input_layernorm.weight"))?,
                 norm(format!("{prefix}hidden_norm.weight"))?,
@@ -74,6 +110,7 @@ impl Eagle3Model {
             norm_before_residual: facts.norm_before_residual.unwrap_or(false),
             layer: LoneLayer::load_without_input_norm(&folder.checkpoint, config, prefix, &compute)?,
             norm: norm("norm.weight".to_owned())?,
+            norm_output: facts.norm_output.unwrap_or(false),
             lm_head,
             vocabulary,
             decoder,
@@ -90,12 +127,13 @@ impl Eagle3Model {
         self.layer.bytes() + self.lm_head.as_ref().map_or(0, Linear::bytes)
     }
 
-    /// `W [l; m; h]`: the state that a pair of committed tokens starts from.
+    /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each tap first, some writers all of
+    /// them together.
     ///
     /// # Shapes
     /// `taps` `[1, rows, d]` each, result the same.
     pub fn fuse(&self, taps: Vec<Tensor<3>>) -> Tensor<3> {
-        self.fc.forward(&Tensor::cat(taps, 2))
+        self.fused.forward(taps)
     }
 
     /// The draft vocabulary's logits after some states.
@@ -103,11 +141,15 @@ impl Eagle3Model {
     /// # Shapes
     /// `states [1, rows, d]`, result `[rows · D]`, row-major.
     pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        let normed = rms_norm(states, &self.norm, self.layer.config().norm_eps);
+        let normed = if self.norm_output { states.clone() } else { self.normed(states) };
         match &self.lm_head {
             Some(own) => read(own.forward(&normed)),
             None => read(self.decoder.draft_logits(&normed)),
         }
+    }
+
+    fn normed(&self, states: &Tensor<3>) -> Tensor<3> {
+        rms_norm(states, &self.norm, self.layer.config().norm_eps)
     }
 }
 
@@ -128,7 +170,7 @@ impl DraftLayer for Eagle3Model {
         self.layer.new_cache(capacity)
     }
 
-    /// The attention reads `[norm(E(x)); norm(g)]`, the residual stream starts from `g`.
+    /// The attention reads `[norm(E(x)); norm(g)]`, the residual stream starts from `g`. EAGLE-3.1 hands normed outputs on.
     fn forward(
         &self,
         tokens: &[Token],
@@ -143,7 +185,12 @@ impl DraftLayer for Eagle3Model {
         let normed = rms_norm(&states, on_state, eps);
         let x = if self.norm_before_residual { normed.clone() } else { states };
         let reads = Tensor::cat(vec![rms_norm(&embedded, on_embedding, eps), normed], 2);
-        Ok(self.layer.forward_reading(&reads, x, visible, cache)?)
+        let output = self.layer.forward_reading(&reads, x, visible, cache)?;
+        Ok(if self.norm_output { self.normed(&output) } else { output })
+    }
+
+    fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+        self.logits(states)
     }
 
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
@@ -162,15 +209,7 @@ pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleFacts, &'static str),
     let (Facts::Eagle(facts), Some(prefix)) = (&folder.detected.facts, prefix(format)) else {
         return Err(wrong(format!("{format} heads, not an EAGLE-3 draft layer")));
     };
-    let parts = [
-        (facts.tap_norms, "a norm on each tap (fc_norm)"),
-        (facts.input_norm, "a norm in front of fc (norm_before_fc)"),
-        (facts.norm_output == Some(true), "a norm on what the next step reads (norm_output)"),
-    ];
-    match parts.into_iter().find(|(there, _)| *there) {
-        Some((_, part)) => Err(wrong(format!("EAGLE-3 with {part} is not supported"))),
-        None => Ok((facts, prefix)),
-    }
+    Ok((facts, prefix))
 }
 
 fn check_sizes(folder: &HeadsFolder, facts: &EagleFacts, backbone: &ModelConfig) -> Result<(), HeadsError> {

@@ -121,6 +121,7 @@ pub(super) fn served(data: &Conversations, folder: &Path) -> Result<Conversation
         base: folder.display().to_string(),
         decoded_prompts: data.decoded_prompts,
         decoded_tokens: data.decoded_tokens,
+        start: None,
     })
 }
 
