@@ -2,7 +2,9 @@
 
 use crate::distill::Serving;
 use crate::source::Format;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The config of `gorgon distill`.
@@ -44,8 +46,20 @@ pub struct DistillConfig {
     #[serde(default)]
     pub serving: Serving,
     /// Conversations decoded at a time.
-    #[serde(default = "batch_size")]
-    pub batch_size: usize,
+    #[serde(default)]
+    pub batch_size: BatchSize,
+    /// Memory for weights, caches and logits, in MiB; what is available if it is not given.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Draft heads: a folder, or the run folder of their training.
+    #[serde(default)]
+    pub heads: Option<PathBuf>,
+    /// What drafts, by its name on the command line; what the heads are for if it is not given.
+    #[serde(default)]
+    pub drafter: Option<String>,
+    /// The drafts' tree, by its name on the command line.
+    #[serde(default)]
+    pub tree: Option<String>,
 }
 
 impl DistillConfig {
@@ -59,8 +73,62 @@ fn max_tokens() -> usize {
     2048
 }
 
-fn batch_size() -> usize {
-    16
+/// How many conversations are decoded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchSize {
+    /// As many as there is memory for, and as still makes decoding faster.
+    Auto,
+    /// So many.
+    Conversations(usize),
+}
+
+impl Default for BatchSize {
+    fn default() -> Self {
+        Self::Conversations(16)
+    }
+}
+
+impl Serialize for BatchSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Conversations(n) => serializer.serialize_u64(*n as u64),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for BatchSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BatchSizeText)
+    }
+}
+
+struct BatchSizeText;
+
+impl Visitor<'_> for BatchSizeText {
+    type Value = BatchSize;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("\"auto\" or a number of conversations, at least 1")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<BatchSize, E> {
+        match text {
+            "auto" => Ok(BatchSize::Auto),
+            other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_u64<E: Error>(self, n: u64) -> Result<BatchSize, E> {
+        match usize::try_from(n) {
+            Ok(n) if n > 0 => Ok(BatchSize::Conversations(n)),
+            _ => Err(E::invalid_value(Unexpected::Unsigned(n), &self)),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, n: i64) -> Result<BatchSize, E> {
+        u64::try_from(n).map_err(|_| E::invalid_value(Unexpected::Signed(n), &self)).and_then(|n| self.visit_u64(n))
+    }
 }
 
 /// Who answers.

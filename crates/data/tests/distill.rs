@@ -5,9 +5,14 @@ mod model;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
+use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, rows};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::ngram::NgramDrafter;
+use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
+use gorgon_infer::batch::Drafts;
 use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -21,9 +26,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Setting {
     decoder: Arc<Decoder>,
     renderer: Renderer,
-    rule: Box<dyn AcceptanceRule>,
+    rule: Box<dyn AcceptanceRule + Send + Sync>,
     self_talk_turns: usize,
+    drafter: Option<Make>,
 }
+
+type Make = Box<dyn Fn() -> Box<dyn Drafter>>;
 
 const MAX_NEW_TOKENS: usize = 700;
 const SEED: u64 = 5;
@@ -35,7 +43,7 @@ impl Setting {
         let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
         let transform = Transform::new(temperature, None, None).unwrap();
         let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
-        Self { decoder, renderer: Renderer::load(dir.path()).unwrap(), rule, self_talk_turns: 0 }
+        Self { decoder, renderer: Renderer::load(dir.path()).unwrap(), rule, self_talk_turns: 0, drafter: None }
     }
 
     /// Distils until done or until `stop_after` answers.
@@ -47,7 +55,9 @@ impl Setting {
             rule: self.rule.as_ref(),
             seed: SEED,
         };
-        let with = Distillation { decoder: &self.decoder, renderer: &self.renderer, answering, slots };
+        let tree = FixedTree::new(TreeShape::cartesian(&[2, 2, 1]).unwrap());
+        let drafts = self.drafter.as_ref().map(|drafter| Drafts { drafter: drafter.as_ref(), builder: &tree });
+        let with = Distillation { decoder: &self.decoder, renderer: &self.renderer, answering, slots, drafts };
         let mut journal = Journal::open(journal).unwrap();
         let (stop, mut answers) = (AtomicBool::new(false), 0);
         let finished = distill(&with, prompts, &mut journal, &stop, &mut |event| {
@@ -172,6 +182,74 @@ fn a_model_can_play_both_roles() {
         }
     };
     assert_same(&rows, &alone, "interrupted");
+}
+
+/// A model that drafts for itself, so that much is accepted; and prompt lookup, of which little is.
+fn drafters(setting: &Setting, transform: Transform) -> [Make; 2] {
+    let law = DraftLaw::of(RuleChoice::Auto, transform);
+    let model = SmallModel::new("model:itself".into(), setting.decoder.clone(), setting.decoder.config());
+    [
+        Box::new(move || Box::new(SmallModelDrafter::new(model.clone(), law))),
+        Box::new(|| Box::new(NgramDrafter::new(3))),
+    ]
+}
+
+/// Greedy rows are the same with and without drafts, so a job may be gone on with either way; whatever the batch.
+#[test]
+fn drafts_change_no_greedy_row() {
+    let mut setting = Setting::new(0.0, Some(model::TEMPLATE));
+    setting.self_talk_turns = 1;
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(5));
+    let (_, plain) = setting.run(&prompts, 2, &dir.path().join("plain"), usize::MAX);
+    for (i, drafter) in drafters(&setting, Transform::GREEDY).into_iter().enumerate() {
+        setting.drafter = Some(drafter);
+        for slots in [1, 3, 16] {
+            let (_, drafted) = setting.run(&prompts, slots, &dir.path().join(format!("{i}-{slots}")), usize::MAX);
+            assert_same(&drafted, &plain, &format!("drafter {i}, {slots} at a time"));
+        }
+    }
+    let (journal, mut runs) = (dir.path().join("parts"), 0);
+    let given = setting.drafter.take();
+    let mut drafter = given;
+    loop {
+        // Plain and drafted in turn.
+        std::mem::swap(&mut setting.drafter, &mut drafter);
+        let (finished, rows) = setting.run(&prompts, 1 + runs % 3, &journal, 1);
+        runs += 1;
+        if finished {
+            assert_same(&rows, &plain, "interrupted");
+            break;
+        }
+    }
+    assert!(runs > 2, "{runs}");
+}
+
+/// Sampled rows with drafts have the same law, not the same tokens, as those without; they depend on neither batch nor
+/// interruptions.
+#[test]
+fn sampled_rows_with_drafts_do_not_depend_on_the_batch() {
+    let mut setting = Setting::new(1.5, Some(model::TEMPLATE));
+    setting.self_talk_turns = 1;
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(7));
+    for (i, drafter) in drafters(&setting, Transform::new(1.5, None, None).unwrap()).into_iter().enumerate() {
+        setting.drafter = Some(drafter);
+        let (finished, alone) = setting.run(&prompts, 1, &dir.path().join(format!("{i}-1")), usize::MAX);
+        assert!(finished && alone.iter().any(|row| row.ends.len() > 1));
+        for slots in [3, 16] {
+            let (_, together) = setting.run(&prompts, slots, &dir.path().join(format!("{i}-{slots}")), usize::MAX);
+            assert_same(&together, &alone, &format!("drafter {i}, {slots} at a time"));
+        }
+        let (journal, mut runs) = (dir.path().join(format!("{i}-parts")), 0);
+        loop {
+            let (finished, rows) = setting.run(&prompts, 1 + runs % 4, &journal, 1);
+            runs += 1;
+            if finished {
+                assert_same(&rows, &alone, "interrupted");
+                break;
+            }
+        }
+        assert!(runs > 2, "{runs}");
+    }
 }
 
 #[test]

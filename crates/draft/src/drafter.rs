@@ -78,7 +78,7 @@ impl Proposal {
 }
 
 /// Proposes token trees.
-pub trait Drafter {
+pub trait Drafter: Send {
     /// Its name, as on the command line.
     fn name(&self) -> &str;
 

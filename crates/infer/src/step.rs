@@ -3,10 +3,10 @@
 use crate::plain::DecodeError;
 use crate::timing::StepTimes;
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, Draws, Rows};
+use gorgon_core::accept::{AcceptanceRule, Draws, Rows, Verdict};
 use gorgon_core::dist::Row;
 use gorgon_core::tree::TreeBuilder;
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Committed, Drafter, Proposal};
 use gorgon_model::target::Target;
 
 /// What takes part in every step of a generation.
@@ -46,15 +46,8 @@ impl Stepper<'_> {
             Ok::<_, DecodeError>((output, logits))
         })?;
         let rows = Rows::Logits { data: &logits, vocab: logits.len() / tree.len() };
-        let verdict = times.accept.measure(|| {
-            // A rule reads the rows of the path only, so those of other nodes may be anything.
-            let verdict = self.rule.accept(tree, proposal.draft_rows(), rows, self.draws);
-            let sound = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
-            match verdict.path.iter().all(sound) {
-                true => Ok(verdict),
-                false => Err(DecodeError::Unsound { position: self.target.len() + 1 }),
-            }
-        })?;
+        let verdict = times.accept.measure(|| sound_verdict(self.rule, &proposal, rows, self.draws));
+        let verdict = verdict.ok_or_else(|| DecodeError::Unsound { position: self.target.len() + 1 })?;
         times.commit.measure(|| {
             self.target.commit(&verdict.path)?;
             let tokens: Vec<Token> = verdict.path.iter().map(|&node| tree.token(node)).collect();
@@ -64,4 +57,17 @@ impl Stepper<'_> {
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
         Ok(StepOutcome { tokens: accepted.chain([verdict.bonus]).collect(), nodes: tree.len() })
     }
+}
+
+/// What a rule says of a verified proposal, if the rows that it had to read are numbers.
+pub(crate) fn sound_verdict(
+    rule: &dyn AcceptanceRule,
+    proposal: &Proposal,
+    rows: Rows<'_>,
+    draws: &mut dyn Draws,
+) -> Option<Verdict> {
+    // A rule reads the rows of the path only, so those of other nodes may be anything.
+    let verdict = rule.accept(proposal.draft.tree(), proposal.draft_rows(), rows, draws);
+    let sound = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
+    verdict.path.iter().all(sound).then_some(verdict)
 }

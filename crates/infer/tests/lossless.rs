@@ -1,12 +1,14 @@
 //! Drafts cost or save time, never change greedy text: whatever the heads say.
 
+mod random_medusa;
+
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
+use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
@@ -14,10 +16,7 @@ use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
-use gorgon_runs::tensors::{self, Source, write_f32};
-use safetensors::Dtype;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
 const SHAPE: LlamaShape = LlamaShape {
@@ -30,29 +29,6 @@ const SHAPE: LlamaShape = LlamaShape {
     max_positions: 96,
 };
 
-/// Writes random heads; `damage` changes the values of one head.
-fn write_heads(dir: &Path, own_lm_heads: bool, damage: Option<f32>) {
-    let config = MedusaConfig { heads: 4, own_lm_heads, ..MedusaConfig::default() };
-    let specs = config.parameters(SHAPE.hidden_size, SHAPE.vocab_size);
-    let values = |i: usize, n: usize, bad: bool| -> Vec<f32> {
-        let value = |j: usize| ((j * 7919 + i * 104_729) % 2003) as f32 / 1001.5 - 1.0;
-        (0..n).map(|j| if bad { damage.unwrap_or_else(|| value(j)) } else { value(j) * 0.3 }).collect()
-    };
-    let sources: Vec<Source<'_>> = specs
-        .into_iter()
-        .enumerate()
-        .map(|(i, spec)| {
-            let n = spec.shape.iter().product();
-            let values = values(i, n, damage.is_some() && spec.name.starts_with("1."));
-            let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
-            Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
-        })
-        .collect();
-    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
-    let document = config.document(SHAPE.hidden_size, SHAPE.vocab_size, "somewhere");
-    std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
-}
-
 fn decoder() -> Arc<Decoder> {
     let dir = tempfile::tempdir().unwrap();
     SHAPE.write(dir.path(), FloatFormat::F32, 3).unwrap();
@@ -60,10 +36,7 @@ fn decoder() -> Arc<Decoder> {
 }
 
 fn medusa(decoder: &Arc<Decoder>, own_lm_heads: bool, damage: Option<f32>) -> Box<dyn Drafter> {
-    let dir = tempfile::tempdir().unwrap();
-    write_heads(dir.path(), own_lm_heads, damage);
-    let folder = HeadsFolder::open(dir.path()).unwrap();
-    Box::new(MedusaDrafter::new(MedusaModel::load(&folder, decoder.clone()).unwrap()))
+    Box::new(MedusaDrafter::new(random_medusa::model(decoder, own_lm_heads, damage)))
 }
 
 fn builders() -> Vec<Box<dyn TreeBuilder>> {
@@ -157,7 +130,7 @@ fn the_last_tokens_of_the_context_are_drafted_too() {
 fn heads_of_another_model_are_refused() {
     let decoder = decoder();
     let dir = tempfile::tempdir().unwrap();
-    write_heads(dir.path(), false, None);
+    random_medusa::write(dir.path(), &decoder, false, None);
     let other = LlamaShape { hidden_size: 64, ..SHAPE };
     let folder = tempfile::tempdir().unwrap();
     other.write(folder.path(), FloatFormat::F32, 3).unwrap();

@@ -32,10 +32,43 @@ const SOON: Duration = Duration::from_millis(50);
 /// # Panics
 /// If a task panics.
 pub fn run(tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
+    lead(tasks, work, HELD_UP, task);
+}
+
+/// The same, where the leader works alone for some time after it was held up for longer than `held_up`.
+fn lead(tasks: usize, work: usize, held_up: Duration, task: impl Fn(usize) + Sync) {
     let threads = if work < WORTHWHILE || tasks < 2 { 1 } else { rayon::current_num_threads() };
     static TEAM: OnceLock<Team> = OnceLock::new();
-    if threads < 2 || !TEAM.get_or_init(|| Team::new(threads - 1)).lead(tasks, threads - 1, &task) {
+    if threads < 2 || !TEAM.get_or_init(|| Team::new(threads - 1)).lead(tasks, threads - 1, held_up, &task) {
         (0..tasks).for_each(task);
+    }
+}
+
+/// Runs `each` on every item, each once, in no fixed order, as [`run`] does. An item may be a long piece of work: that a
+/// helper is waited for at the end is no sign of anything then.
+///
+/// # Panics
+/// If an item's work panics.
+pub fn each<T: Send>(items: &mut [T], work: usize, each: impl Fn(&mut T) + Sync) {
+    let first = Items { first: items.as_mut_ptr() };
+    // SAFETY: there are so many items, and each is handed to one task.
+    lead(items.len(), work, Duration::MAX, |index| each(unsafe { first.item(index) }));
+}
+
+/// Items of a slice, each looked at by one task.
+struct Items<T> {
+    first: *mut T,
+}
+// SAFETY: tasks get distinct items, which may be sent to other threads.
+unsafe impl<T: Send> Sync for Items<T> {}
+
+impl<T> Items<T> {
+    /// # Safety
+    /// `index` lies within the slice, and no other reference to the item is alive.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
+    unsafe fn item(&self, index: usize) -> &mut T {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.first.add(index) }
     }
 }
 
@@ -102,12 +135,12 @@ impl Team {
     }
 
     /// Runs a job with at most `helpers` helpers; false if another one is being run or helpers rest.
-    fn lead(&self, tasks: usize, helpers: usize, task: &(dyn Fn(usize) + Sync)) -> bool {
+    fn lead(&self, tasks: usize, helpers: usize, held_up: Duration, task: &(dyn Fn(usize) + Sync)) -> bool {
         let shared = self.shared;
         if shared.is_resting() || shared.led.swap(true, SeqCst) {
             return false;
         }
-        let open = Open { shared };
+        let open = Open { shared, held_up };
         let task: *const (dyn Fn(usize) + Sync + '_) = task;
         // SAFETY: only the lifetime changes. `Open` closes the job and waits for helpers before this function returns or
         // unwinds, so nobody uses the pointer after the borrow. No helper is inside, since the last job was closed that way.
@@ -131,6 +164,7 @@ impl Team {
 /// An open job: closed when dropped, and then no helper is inside.
 struct Open {
     shared: &'static Shared,
+    held_up: Duration,
 }
 
 impl Drop for Open {
@@ -141,7 +175,7 @@ impl Drop for Open {
         }
         // A helper that enters from here on sees that the job is closed; one that entered before is waited for.
         let waited = wait_until(|| shared.inside.0.load(SeqCst) == 0);
-        if waited > HELD_UP {
+        if waited > self.held_up {
             shared.rest_after(waited);
         }
         shared.led.store(false, SeqCst);
@@ -250,6 +284,15 @@ mod tests {
                 // Long enough for the helpers to fall asleep.
                 std::thread::sleep(Duration::from_millis(20));
             }
+        }
+    }
+
+    #[test]
+    fn every_item_is_worked_on_once() {
+        for n in [0, 1, 2, 17, 300] {
+            let mut items: Vec<usize> = (0..n).collect();
+            each(&mut items, WORTHWHILE, |item| *item += 1000);
+            assert!(items.iter().enumerate().all(|(i, &item)| item == i + 1000), "{items:?}");
         }
     }
 

@@ -8,8 +8,7 @@ use crate::rope::RopeTable;
 use crate::weights::WeightsError;
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_kernels::tree_attention::{self, AttentionSpec, HostKv, Visible};
-use gorgon_kernels::{Isa, host, norm, rope};
-use rayon::prelude::*;
+use gorgon_kernels::{Isa, host, norm, rope, team};
 
 /// Slots are masked and read in multiples of this, so that a device sees few distinct shapes.
 const SLOT_BUCKET: usize = 64;
@@ -65,6 +64,11 @@ impl<'a> Pass<'a> {
     /// The slot of the first row.
     fn first_slot(&self) -> usize {
         self.prefix + self.visible.first()
+    }
+
+    /// Rows times slots that they may see.
+    fn pairs(&self) -> usize {
+        self.visible.rows() * (self.prefix + self.visible.in_flight())
     }
 
     /// The position id of a row.
@@ -155,13 +159,14 @@ impl Attention {
             (qkv, left) = (others, rest);
             parts.push((pass, &mut **kv, mine, to));
         }
-        let mix = |(pass, kv, qkv, out): (&Pass<'_>, &mut LayerKv, &[f32], &mut [f32])| match kv {
+        let mix = |(pass, kv, qkv, out): &mut (&Pass<'_>, &mut LayerKv, &[f32], &mut [f32])| match kv {
             LayerKv::Host(kv) => self.mix_sequence(qkv, norms, pass, kv, out),
             LayerKv::Device { .. } => unreachable!("a pass is made for the device its cache lives on"),
         };
-        match parts.len() {
-            1 => parts.into_iter().for_each(mix),
-            _ => parts.into_par_iter().for_each(mix),
+        match parts.as_mut_slice() {
+            [alone] => mix(alone),
+            // The team is at work for the sequences, so each of them is one thread's.
+            parts => team::each(parts, 2 * q_width * passes.iter().map(Pass::pairs).sum::<usize>(), mix),
         }
         host::tensor(out, [batch, rows, q_width])
     }

@@ -103,8 +103,7 @@ impl Target {
     /// When the tree does not fit or a token is outside the vocabulary; nothing stays in flight then.
     pub fn verify(&mut self, tree: &TokenTree) -> Result<PassOutput, ModelError> {
         self.cache.reserve(tree.len())?;
-        let paths: Vec<Vec<usize>> = (0..tree.len()).map(|node| tree.path(node)).collect();
-        let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+        let visible = visible_in(tree);
         let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.taps);
         if output.is_err() {
             self.cache.roll_back();
@@ -127,6 +126,12 @@ impl Target {
     pub fn logits(&self, hidden: &Tensor<3>) -> Vec<f32> {
         read(self.decoder.logits(hidden))
     }
+}
+
+/// Which nodes of a tree each of them sees: its path from the root.
+pub fn visible_in(tree: &TokenTree) -> Visible {
+    let paths: Vec<Vec<usize>> = (0..tree.len()).map(|node| tree.path(node)).collect();
+    Visible::from_paths(paths.iter().map(Vec::as_slice))
 }
 
 /// A tensor's values in `f32` on the host, row-major.

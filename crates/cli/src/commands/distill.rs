@@ -3,6 +3,9 @@
 use crate::args::Distill;
 use crate::commands::distill_parts;
 use crate::commands::distill_progress::Meter;
+use crate::commands::distill_room::{self, Room};
+use crate::commands::drafters::Drafters;
+use crate::commands::drafting::Drafting;
 use crate::commands::{distill_preview, load};
 use crate::error::Failure;
 use crate::printer::{bytes, count};
@@ -10,14 +13,15 @@ use crate::settings::Settings;
 use crate::{config, fitting};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_data::config::{Answers, DistillConfig};
+use gorgon_data::config::{Answers, BatchSize, DistillConfig};
 use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
 use gorgon_data::manifest::{self, IDENTITY};
 use gorgon_data::prompts::{self, Gathered};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::{self, Row};
-use gorgon_model::cache::KvCache;
+use gorgon_infer::batch::Drafts;
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_runs::run_dir::RunDir;
@@ -53,7 +57,7 @@ pub fn execute(
     if preview.is_none() {
         job.check_folder(&job.config.out)?;
     }
-    job.say_plan(settings);
+    job.say_plan(settings)?;
     if dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -88,15 +92,16 @@ pub struct Job {
     pub renderer: Renderer,
     pub gathered: Gathered,
     transform: Transform,
+    /// What drafts, if the model answers with drafts.
+    drafting: Option<Drafting>,
 }
 
 impl Job {
     pub fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
         let s = &config.sampling;
         let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
-        let positive = [("max_new_tokens", s.max_new_tokens), ("batch_size", config.batch_size)];
-        if let Some((key, _)) = positive.into_iter().find(|(_, n)| *n == 0) {
-            return Err(Failure::input(format!("{key} = 0: it has to be at least 1")));
+        if s.max_new_tokens == 0 {
+            return Err(Failure::input("max_new_tokens = 0: it has to be at least 1"));
         }
         if config.prompts.is_empty() && config.synthetic.is_none() {
             return Err(Failure::input("no prompts: name files with prompts = [..], or a synthetic corpus"));
@@ -115,14 +120,19 @@ impl Job {
         if !renderer.has_template() && config.self_talk_turns > 0 {
             return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
         }
+        let drafting = distill_room::drafting(&config, &dir, transform)?;
         let gathered = prompts::gather(&config, renderer.has_template())?;
         if gathered.prompts.is_empty() {
             return Err(Failure::input("there are no prompts"));
         }
-        Ok(Self { config, dir, model, renderer, gathered, transform })
+        Ok(Self { config, dir, model, renderer, gathered, transform, drafting })
     }
 
-    pub fn say_plan(&self, settings: &Settings) {
+    /// Says what will be done.
+    ///
+    /// # Errors
+    /// When the memory that the config grants is too small.
+    pub fn say_plan(&self, settings: &Settings) -> Result<(), Failure> {
         for report in &self.gathered.reports {
             settings.talk.say(report.to_string().trim_end());
         }
@@ -134,22 +144,38 @@ impl Job {
             plan.push_str(&format!("; {cut} cut to one turn, since the model has no chat template"));
         }
         if self.config.is_served() {
-            let (servers, at_once) = (self.config.servers.len(), self.config.batch_size);
+            let (servers, at_once) = (self.config.servers.len(), self.slots(settings)?);
             plan.push_str(&format!("; {servers} servers answer, {at_once} conversations at a time"));
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
-            let capacity = self.capacity();
-            let caches = KvCache::bytes(&self.model, &compute, capacity) * self.config.batch_size as u128;
-            let weights = Checkpoint::open(&self.dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(&compute));
+            let (capacity, room) = (self.capacity(), self.room(&compute)?);
             plan.push_str(&format!(
-                "; memory: weights {}, caches {} ({} conversations of {capacity} tokens at a time)",
-                bytes(weights as u64),
-                bytes(caches as u64),
-                self.config.batch_size
+                "; memory: weights {}, caches and logits {} ({} conversations of {capacity} tokens at a time)",
+                bytes(room.weights as u64),
+                bytes((room.each * room.slots as u128) as u64),
+                room.slots
             ));
+            if let Some(drafting) = &self.drafting {
+                plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
+            }
             let most = turns * self.config.sampling.max_new_tokens;
             plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
         }
         settings.talk.say(plan);
+        Ok(())
+    }
+
+    fn room(&self, compute: &Compute) -> Result<Room, Failure> {
+        let model = (self.dir.as_path(), &self.model);
+        Room::new(&self.config, model, self.capacity(), self.drafting.as_ref(), compute)
+    }
+
+    /// Conversations at a time.
+    fn slots(&self, settings: &Settings) -> Result<usize, Failure> {
+        match self.config.batch_size {
+            BatchSize::Auto if self.config.is_served() => Ok(distill_room::UNBOUNDED),
+            BatchSize::Conversations(n) if self.config.is_served() => Ok(n),
+            _ => Ok(self.room(&settings.compute()?)?.slots),
+        }
     }
 
     fn capacity(&self) -> usize {
@@ -200,6 +226,8 @@ impl Job {
         };
         let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
         let tokenizer = self.renderer.text().path();
+        let drafting = self.drafting.as_ref().filter(|_| !self.transform.is_greedy());
+        let drafting = drafting.map(Drafting::identity).transpose()?;
         let mut inputs = BTreeMap::new();
         for path in &self.config.prompts {
             inputs.insert(path.display().to_string(), hash_file(path).map_err(|e| failed(path, e))?);
@@ -217,6 +245,8 @@ impl Job {
             "limit": self.config.limit,
             "synthetic": self.config.synthetic,
             "conversations": self.gathered.prompts.len(),
+            // With drafts, sampled answers have the same law but are others; greedy ones are the same.
+            "drafting": drafting,
             "served": self.config.is_served().then(|| json!({"model": self.config.serving.model})),
         }))
     }
@@ -263,7 +293,7 @@ impl Job {
             rule: rule.as_ref(),
             seed: self.config.sampling.seed,
         };
-        let slots = self.config.batch_size.min(prompts.len());
+        let slots = self.slots(settings)?.min(prompts.len());
         let stop = fitting::stop_flag()?;
         let finished = if self.config.is_served() {
             let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
@@ -273,8 +303,12 @@ impl Job {
             finished
         } else {
             let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
+            let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
+            let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
+            let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
+            let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
             let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
-            let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots };
+            let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots, drafts };
             let finished = distill::distill(&with, prompts, journal, &stop, &mut |event| meter.count(event));
             meter.finish();
             finished

@@ -61,7 +61,7 @@ pub fn execute(config: DistillConfig, part: Part, dry_run: bool, settings: &Sett
     job.check_folder(&folder)?;
     let identity = job.identity()?;
     job.gathered.prompts = part.prompts(&job.gathered.prompts);
-    job.say_plan(settings);
+    job.say_plan(settings)?;
     if dry_run {
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,27 +1,27 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
+use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree};
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
-use gorgon_draft::eagle::three::Eagle3Model;
-use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::HeadsFormat;
-use gorgon_draft::hydra::{HydraDrafter, HydraModel};
-use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
-use gorgon_draft::mtp::{MtpDrafter, MtpModel};
-use gorgon_draft::ngram::{self, NgramDrafter};
+use gorgon_draft::ngram;
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
+use gorgon_draft::small_model::{DraftLaw, SmallModel};
+use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -206,22 +206,79 @@ impl Drafting {
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
     pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        let (DrafterChoice::Oracle(rates), Some(folder)) = (&self.choice, &self.heads) else {
+            return Ok(Loaded::Other(self.drafters(decoder)?.drafter()));
+        };
+        let inner = Drafters::of_heads(&held(folder)?, folder, decoder)?.drafter();
+        let vocab = decoder.config().vocab_size;
+        Ok(Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed))))
+    }
+
+    /// Drafters of sequences that are decoded together, all with the same weights. An oracle, which has to be told each
+    /// sequence first, counts as its heads.
+    ///
+    /// # Errors
+    /// When the heads do not fit the model or cannot be read.
+    pub fn drafters(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
         if let DrafterChoice::Ngram(n) = self.choice {
-            return Ok(Loaded::Other(Box::new(NgramDrafter::new(n))));
+            return Ok(Drafters::Ngram(n));
         }
         if let Some(model) = self.small_model(decoder)? {
-            return Ok(Loaded::Other(Box::new(SmallModelDrafter::new(model, self.law))));
+            return Ok(Drafters::SmallModel(model, self.law));
         }
-        let Some(folder) = self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) else {
-            return Ok(Loaded::Other(Box::new(gorgon_draft::drafter::NoDrafter)));
+        match self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) {
+            Some(folder) => Drafters::of_heads(&self.choice, folder, decoder),
+            None => Ok(Drafters::None),
+        }
+    }
+
+    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads at most
+    /// a layer of the model's own for each layer of theirs.
+    ///
+    /// # Errors
+    /// When a draft model cannot be read.
+    pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
+        if let DrafterChoice::Model(dir) = &self.choice {
+            let weights = Checkpoint::open(dir)?.loaded_bytes(compute);
+            return Ok((weights as u128, KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens)));
+        }
+        let Some(folder) = &self.heads else { return Ok((0, 0)) };
+        let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
+        let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
+        Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
+    }
+
+    /// What drafts depend on beside the model: names, and hashes of weights and tree.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn identity(&self) -> Result<Value, Failure> {
+        let files = |checkpoint: &Checkpoint| checkpoint.files().map(Path::to_path_buf).collect::<Vec<_>>();
+        let (name, folder, weights) = match (&self.choice, &self.heads) {
+            (DrafterChoice::Model(dir), _) => ("model".into(), Some(dir), files(&Checkpoint::open(dir)?)),
+            (DrafterChoice::Ngram(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
+            (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
         };
-        Ok(match &self.choice {
-            DrafterChoice::Oracle(rates) => {
-                let (inner, vocab) = (drafter(&held(folder)?, folder, decoder)?, decoder.config().vocab_size);
-                Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed)))
-            }
-            choice => Loaded::Other(drafter(choice, folder, decoder)?),
-        })
+        let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
+        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let config = config.map(|path| hash_file(&path).map_err(|error| failed(&path, error))).transpose()?;
+        let weights = if weights.is_empty() { None } else { Some(hash_folder_weights(&weights)?) };
+        let tree = self.builder.build(0, &mut Ranks).map_err(Failure::input)?;
+        let shape = format!("{:?} {:?}", tree.tree().parents(), tree.tree().tokens());
+        Ok(json!({
+            "drafter": name, "model_sha256": weights, "config_sha256": config,
+            "tree": self.tree_name, "tree_sha256": hash_bytes(shape.as_bytes()),
+        }))
+    }
+}
+
+/// Offers ranks for tokens, so that a tree tells its shape.
+struct Ranks;
+
+impl CandidateSource for Ranks {
+    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let candidate = |rank: usize| Candidate { token: rank as u32, probability: 1.0 / (rank + 2) as f64 };
+        Ok(widths.iter().map(|&width| (0..width).map(candidate).collect()).collect())
     }
 }
 
@@ -254,26 +311,6 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
             Err(Failure::input(message))
         }
     }
-}
-
-/// Heads on the model's device.
-fn drafter(choice: &DrafterChoice, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
-    Ok(match choice {
-        DrafterChoice::Eagle => eagle(folder, decoder)?,
-        DrafterChoice::Hydra => Box::new(HydraDrafter::new(HydraModel::load(folder, decoder.clone())?)),
-        DrafterChoice::Mtp => Box::new(MtpDrafter::new(MtpModel::load(folder, decoder.clone())?)),
-        _ => Box::new(MedusaDrafter::new(MedusaModel::load(folder, decoder.clone())?)),
-    })
-}
-
-/// A draft layer of the generation that the folder holds.
-fn eagle(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn Drafter>, Failure> {
-    Ok(match folder.detected.format {
-        HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
-            Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder.clone())?))
-        }
-        _ => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone())?)),
-    })
 }
 
 /// The folder of a draft model: the one that is named, or what a training left in it.

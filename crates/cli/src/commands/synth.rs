@@ -136,7 +136,7 @@ fn check(model: &str, dialogues: &[Dialogue], settings: &Settings) -> Result<Exi
         rule: rule.as_ref(),
         seed: settings.seed,
     };
-    let with = Distillation { decoder: &decoder, renderer: &renderer, answering, slots: SLOTS };
+    let with = Distillation { decoder: &decoder, renderer: &renderer, answering, slots: SLOTS, drafts: None };
     let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);
     distill::distill(&with, &prompts, &mut journal, &AtomicBool::new(false), &mut |event| {
         bar.inc(u64::from(event == distill::Event::Conversation));

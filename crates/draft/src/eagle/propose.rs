@@ -12,6 +12,7 @@ use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
 use gorgon_model::target::read;
+use std::sync::Arc;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -19,7 +20,7 @@ const CHUNK: usize = 256;
 const ROOM: usize = 512;
 
 /// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or EAGLE-3's.
-pub trait DraftLayer {
+pub trait DraftLayer: Send + Sync {
     /// What it wants from the target's passes.
     fn needs(&self) -> Needs {
         Needs::default()
@@ -71,7 +72,7 @@ pub trait DraftLayer {
 /// A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever kept.
 #[derive(Debug)]
 pub struct EagleDrafter<M = EagleModel> {
-    model: M,
+    model: Arc<M>,
     cache: KvCache,
     known: Known,
 }
@@ -100,6 +101,11 @@ struct Rooted {
 impl<M: DraftLayer> EagleDrafter<M> {
     /// A drafter with this layer.
     pub fn new(model: M) -> Self {
+        Self::sharing(Arc::new(model))
+    }
+
+    /// A drafter with a layer that others draft with too, for sequences of their own.
+    pub fn sharing(model: Arc<M>) -> Self {
         let cache = model.new_cache(ROOM);
         Self { model, cache, known: Known::default() }
     }
@@ -184,7 +190,7 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let level = Level { nodes: vec![0], guessed };
-        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: InFlight::default() };
+        let mut levels = Levels { model: &*self.model, cache: &mut self.cache, level, rows: InFlight::default() };
         let draft = builder.build(root, &mut levels);
         self.cache.roll_back();
         // Children are the likeliest tokens, not draws: rules treat them as a list.

@@ -12,13 +12,14 @@ use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::read;
+use std::sync::Arc;
 
 /// Drafts level by level: head `k` is asked about every node of depth `k - 1` with that node's own path.
 ///
 /// The prefix layer's cache, if there is one, holds committed tokens only.
 #[derive(Debug)]
 pub struct HydraDrafter {
-    model: HydraModel,
+    model: Arc<HydraModel>,
     cache: Option<KvCache>,
     /// States of committed tokens that the prefix layer has not read; without one, of the last committed token.
     waiting: Vec<Tensor<3>>,
@@ -29,6 +30,11 @@ pub struct HydraDrafter {
 impl HydraDrafter {
     /// A drafter with these heads.
     pub fn new(model: HydraModel) -> Self {
+        Self::sharing(Arc::new(model))
+    }
+
+    /// A drafter with heads that others draft with too, for sequences of their own.
+    pub fn sharing(model: Arc<HydraModel>) -> Self {
         let cache = model.new_cache();
         Self { model, cache, waiting: vec![], state: None }
     }

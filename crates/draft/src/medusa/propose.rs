@@ -10,17 +10,23 @@ use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, Tree
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
 use gorgon_model::target::read;
+use std::sync::Arc;
 
 /// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents are.
 #[derive(Debug)]
 pub struct MedusaDrafter {
-    model: MedusaModel,
+    model: Arc<MedusaModel>,
     hidden: Option<Tensor<3>>,
 }
 
 impl MedusaDrafter {
     /// A drafter with these heads.
     pub fn new(model: MedusaModel) -> Self {
+        Self::sharing(Arc::new(model))
+    }
+
+    /// A drafter with heads that others draft with too, for sequences of their own.
+    pub fn sharing(model: Arc<MedusaModel>) -> Self {
         Self { model, hidden: None }
     }
 

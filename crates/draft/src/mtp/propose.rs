@@ -14,6 +14,7 @@ use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::read;
+use std::sync::Arc;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -24,7 +25,7 @@ const CHUNK: usize = 256;
 /// and are dropped after it.
 #[derive(Debug)]
 pub struct MtpDrafter {
-    model: MtpModel,
+    model: Arc<MtpModel>,
     chains: Vec<Chain>,
     /// Committed tokens that no module has read, and the backbone's states at them, `[1, rows, d]` each.
     waiting: (Vec<Token>, Vec<Tensor<3>>),
@@ -41,6 +42,11 @@ struct Chain {
 impl MtpDrafter {
     /// A drafter with these modules.
     pub fn new(model: MtpModel) -> Self {
+        Self::sharing(Arc::new(model))
+    }
+
+    /// A drafter with modules that others draft with too, for sequences of their own.
+    pub fn sharing(model: Arc<MtpModel>) -> Self {
         let chain = |module| Chain { cache: model.new_cache(module), last: None };
         let chains = (0..model.modules()).map(chain).collect();
         Self { model, chains, waiting: (vec![], vec![]) }

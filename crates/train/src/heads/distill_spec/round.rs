@@ -3,13 +3,12 @@
 use crate::config::DistillSpecConfig;
 use crate::error::{TrainError, io};
 use gorgon_core::Token;
+use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RuleChoice};
-use gorgon_core::dist::{Row as Scores, Transform};
-use gorgon_core::tree::TokenTree;
+use gorgon_core::dist::Transform;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
-use gorgon_infer::batch::Batch;
+use gorgon_infer::batch::{Batch, BatchError, Choosing, Turn};
 use gorgon_model::decoder::Decoder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -133,29 +132,30 @@ impl Writer<'_> {
                 Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), draws }
             };
             let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
-            self.write(&mut batch, &mut talks, rule.as_ref())?;
+            let end_tokens = &self.decoder.config().eos_tokens;
+            self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens })?;
             all.extend(talks.into_iter().map(|talk| (talk.index, talk.prompt, talk.ids)));
         }
         Ok(all)
     }
 
     /// Writes the answers of some conversations side by side.
-    fn write(&self, batch: &mut Batch, talks: &mut [Talk], rule: &dyn AcceptanceRule) -> Result<(), TrainError> {
-        let wrong = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
+    fn write(&self, batch: &mut Batch<'_>, talks: &mut [Talk], choosing: Choosing<'_>) -> Result<(), TrainError> {
         for talk in talks.iter_mut().filter(|talk| talk.prompt > 0 && talk.ids.len() < talk.end) {
             batch.reset(talk.slot);
-            let logits = batch.prefill(talk.slot, &talk.ids).map_err(wrong)?;
-            talk.pick(&logits, rule)?;
+            let first = batch.prefill(talk.slot, &talk.ids, choosing.rule, &mut talk.draws).map_err(wrong)?;
+            talk.ids.push(first);
         }
         loop {
-            let feed: Vec<(usize, Token)> =
-                talks.iter().filter(|talk| self.goes_on(talk)).filter_map(|t| Some((t.slot, *t.ids.last()?))).collect();
-            if feed.is_empty() {
+            let going = talks.iter_mut().filter(|talk| self.goes_on(talk));
+            let mut turns: Vec<Turn<'_>> = going.filter_map(Talk::turn).collect();
+            if turns.is_empty() {
                 return Ok(());
             }
-            let logits = batch.step(&feed).map_err(wrong)?;
-            for ((slot, _), row) in feed.iter().zip(logits.chunks_exact(logits.len() / feed.len())) {
-                talks[*slot].pick(row, rule)?;
+            let outcomes = batch.step(&mut turns, choosing).map_err(wrong)?;
+            let slots: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
+            for (slot, outcome) in slots.into_iter().zip(outcomes) {
+                talks[slot].ids.extend(outcome.tokens);
             }
         }
     }
@@ -164,6 +164,13 @@ impl Writer<'_> {
         let ended = talk.ids.last().is_some_and(|last| self.decoder.config().eos_tokens.contains(last));
         talk.ids.len() > talk.prompt && talk.ids.len() < talk.end && !ended
     }
+}
+
+fn wrong(error: BatchError) -> TrainError {
+    TrainError::Data(match error {
+        BatchError::Unsound { .. } => "the draft model's logits are not finite: its weights are damaged".into(),
+        error => error.to_string(),
+    })
 }
 
 /// A conversation in a slot.
@@ -177,13 +184,9 @@ struct Talk {
 }
 
 impl Talk {
-    fn pick(&mut self, logits: &[f32], rule: &dyn AcceptanceRule) -> Result<(), TrainError> {
-        if !Scores::Logits(logits).is_sound() {
-            return Err(TrainError::Data("the draft model's logits are not finite: its weights are damaged".into()));
-        }
-        let rows = gorgon_core::accept::Rows::Logits { data: logits, vocab: logits.len() };
-        let root = TokenTree::root(self.ids.last().copied().unwrap_or_default());
-        self.ids.push(rule.accept(&root, DraftRows::NONE, rows, &mut self.draws).bonus);
-        Ok(())
+    /// Its part in the next step.
+    fn turn(&mut self) -> Option<Turn<'_>> {
+        let (root, left) = (*self.ids.last()?, self.end.saturating_sub(self.ids.len()));
+        Some(Turn { slot: self.slot, root, left, draws: &mut self.draws })
     }
 }

@@ -1,0 +1,114 @@
+//! What drafts while a model answers, and how many conversations there is room for at a time.
+
+use crate::commands::drafting::{DrafterChoice, Drafting};
+use crate::commands::load;
+use crate::error::Failure;
+use crate::printer::bytes;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::TreeChoice;
+use gorgon_data::config::{Answers, BatchSize, DistillConfig};
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
+use gorgon_model::weights::Checkpoint;
+use std::path::Path;
+
+/// Rows of a step beyond which decoding gets hardly faster: on a CPU, arithmetic bounds it from a few dozen rows on.
+const USEFUL_ROWS: (usize, usize) = (32, 512);
+/// Conversations at a time where nothing bounds them: servers, and devices that do not say what memory they have.
+pub const UNBOUNDED: usize = 16;
+/// Share of what is available that is taken, in percent: other programs live too.
+const TAKEN: u128 = 90;
+
+/// What drafts, or `None` for plain decoding.
+///
+/// # Errors
+/// When names or heads are wrong, or there is nothing to draft for.
+pub fn drafting(config: &DistillConfig, model: &Path, transform: Transform) -> Result<Option<Drafting>, Failure> {
+    let wrong = |key: &str, reason: String| Failure::input(format!("{key}: {reason}"));
+    let choice = config.drafter.as_deref().map_or(Ok(DrafterChoice::Auto), str::parse);
+    let choice = choice.map_err(|reason| wrong("drafter", reason))?;
+    let tree = config.tree.as_deref().map(|name| name.parse::<TreeChoice>().map_err(|e| wrong("tree", e.to_string())));
+    let tree = tree.transpose()?;
+    let named = config.heads.is_some() || !matches!(choice, DrafterChoice::Auto | DrafterChoice::None);
+    if named && config.is_served() {
+        return Err(wrong("drafter", "servers draft for themselves; this needs the model here".into()));
+    }
+    if named && config.answers == Answers::Data {
+        return Err(wrong("drafter", "given answers are not decoded".into()));
+    }
+    if let DrafterChoice::Oracle(_) = choice {
+        return Err(wrong("drafter", "an oracle has to know the answers; it is for measuring".into()));
+    }
+    let drafting = Drafting::resolve(config.heads.as_deref(), &choice, tree.as_ref())?;
+    let drafting = drafting.for_text_of(model, RuleChoice::Auto, transform)?;
+    Ok(Some(drafting).filter(|drafting| !drafting.is_plain()))
+}
+
+/// Memory of a job.
+pub struct Room {
+    /// Conversations at a time.
+    pub slots: usize,
+    /// Bytes of weights, those that draft included.
+    pub weights: u128,
+    /// Bytes that each conversation takes: caches, and the logits of its rows.
+    pub each: u128,
+}
+
+impl Room {
+    /// For a config's batch size, with conversations of so many tokens.
+    ///
+    /// # Errors
+    /// When the weights and one conversation, or as many as were asked for, do not fit the memory that the config grants.
+    pub fn new(
+        config: &DistillConfig,
+        (dir, model): (&Path, &ModelConfig),
+        capacity: usize,
+        drafting: Option<&Drafting>,
+        compute: &Compute,
+    ) -> Result<Self, Failure> {
+        let nodes = drafting.map_or(1, |drafting| drafting.builder.max_nodes());
+        let cache = KvCache::bytes(model, compute, capacity + nodes);
+        let (beside, cached) = match drafting {
+            Some(drafting) => drafting.memory(model, compute, capacity + nodes)?,
+            None => (0, 0),
+        };
+        let loaded = Checkpoint::open(dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(compute));
+        let (weights, each) = (loaded as u128 + beside, cache + cached + 4 * (nodes * model.vocab_size) as u128);
+        let granted = config.memory_mib.map(|mib| u128::from(mib) << 20);
+        let available = load::available_memory().filter(|_| compute.is_host());
+        let memory = granted.or(available.map(|bytes| u128::from(bytes) * TAKEN / 100));
+        let fits =
+            memory.map(|memory| usize::try_from(memory.saturating_sub(weights) / each.max(1)).unwrap_or(usize::MAX));
+        let slots = match (config.batch_size, fits) {
+            (BatchSize::Conversations(n), _) => n,
+            (BatchSize::Auto, None) => UNBOUNDED,
+            (BatchSize::Auto, Some(fits)) => {
+                let rows = if compute.is_host() { USEFUL_ROWS.0 } else { USEFUL_ROWS.1 };
+                fits.min(rows / nodes).max(1)
+            }
+        };
+        match (granted, fits) {
+            (Some(granted), Some(fits)) if fits < slots => Err(Self::too_small(granted, weights, each, slots, fits)),
+            _ => Ok(Self { slots, weights, each }),
+        }
+    }
+
+    fn too_small(granted: u128, weights: u128, each: u128, slots: usize, fits: usize) -> Failure {
+        let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
+        let needed = weights + each * slots as u128;
+        let message = format!(
+            "memory_mib = {}: {} of weights and {slots} conversations of {} each take {}",
+            granted >> 20,
+            size(weights),
+            size(each),
+            size(needed)
+        );
+        let hint = match fits {
+            0 => "one conversation does not fit: lower max_tokens, or grant more".to_owned(),
+            fits => format!("batch_size = {fits} fits, and batch_size = \"auto\" finds it"),
+        };
+        Failure::input(message).hint(hint)
+    }
+}
