@@ -13,11 +13,13 @@ use gorgon_train::trainer::{FitSettings, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// A flag that Ctrl-C sets: once asks to save and stop, twice ends the program.
 ///
@@ -149,6 +151,9 @@ pub struct Progress<'a> {
     bar: ProgressBar,
     settings: &'a Settings,
     log: PathBuf,
+    started: Instant,
+    /// The seconds that the first steps made one expect.
+    corrected: Cell<Option<f64>>,
 }
 
 impl<'a> Progress<'a> {
@@ -159,7 +164,25 @@ impl<'a> Progress<'a> {
         };
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, settings, log: run.log() }
+        Self { bar, settings, log: run.log(), started: Instant::now(), corrected: Cell::new(None) }
+    }
+
+    /// The seconds of all steps, as the first of them made one expect.
+    pub fn corrected(&self) -> Option<f64> {
+        self.corrected.get()
+    }
+
+    /// The first step warms up, those after it tell how long the rest will take.
+    fn correct(&self, record: &Map<String, Value>) {
+        let number = |key: &str| record.get(key).and_then(Value::as_f64);
+        if let (None, Some(step), Some(left)) = (self.corrected.get(), number("step"), number("eta_seconds"))
+            && step > 1.0
+        {
+            self.corrected.set(Some(self.started.elapsed().as_secs_f64() + left));
+            if left >= 60.0 {
+                self.say(&format!("by the first {step} steps: {} left, evaluations apart", duration(left)));
+            }
+        }
     }
 
     pub fn show(&self, report: &Report) {
@@ -172,6 +195,7 @@ impl<'a> Progress<'a> {
                     self.settings.talk.say(&line);
                 }
                 self.write(&line);
+                self.correct(record);
             }
             Report::Evaluation(record) => {
                 let step = record.get("step").cloned().unwrap_or_default();
@@ -181,6 +205,7 @@ impl<'a> Progress<'a> {
                 self.say(&line);
             }
             Report::Saved(step) => self.write(&format!("saved step {step}")),
+            Report::Note(line) => self.say(line),
         }
     }
 

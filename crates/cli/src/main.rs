@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod config;
 mod error;
+mod estimate;
 mod fitting;
 mod printer;
 mod progress;

@@ -53,6 +53,22 @@ impl Packing {
         (first..first + self.batches_per_step).map(|i| batches[i % batches.len()].clone()).collect()
     }
 
+    /// Tokens of some examples.
+    pub fn tokens_of(&self, examples: &[usize]) -> usize {
+        examples.iter().map(|&i| self.lengths[i]).sum()
+    }
+
+    /// Some examples in two parts, in their order, of as many tokens each as can be; `None` for less than two.
+    pub fn halves(&self, examples: &[usize]) -> Option<(Vec<usize>, Vec<usize>)> {
+        let (all, mut before) = (self.tokens_of(examples), 0);
+        let uneven = |at: &usize| {
+            before += self.lengths[examples[at - 1]];
+            all.abs_diff(2 * before)
+        };
+        let (first, rest) = examples.split_at((1..examples.len()).min_by_key(uneven)?);
+        Some((first.to_vec(), rest.to_vec()))
+    }
+
     fn epoch(&self, epoch: u64) -> Batches {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((known, batches)) = &*last
@@ -106,6 +122,15 @@ mod tests {
         assert_eq!(seen, (0..100).collect::<Vec<_>>());
         let batches = (0..40).flat_map(|step| packing.step(step));
         batches.for_each(|batch| assert!(batch.iter().map(|&i| packing.lengths[i]).sum::<usize>() <= 64));
+    }
+
+    #[test]
+    fn halves_are_about_even_and_in_order() {
+        let packing = Packing::new(vec![9, 1, 1, 1, 5, 7], 64, 1, 0);
+        assert_eq!(packing.halves(&[1, 2, 3, 0]), Some((vec![1, 2, 3], vec![0])));
+        assert_eq!(packing.halves(&[0, 1, 2, 4, 3]), Some((vec![0], vec![1, 2, 4, 3])));
+        assert_eq!(packing.halves(&[4, 5]), Some((vec![4], vec![5])));
+        assert_eq!((packing.halves(&[4]), packing.halves(&[])), (None, None));
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub struct Training {
     pub save_every: u64,
     /// Checkpoints to keep beside the best one.
     pub keep: usize,
+    /// Megabytes that fitting may take: parameters, moments, gradients and micro-batches at work. Micro-batches that are beyond
+    /// it are computed in halves.
+    pub memory_limit_mb: Option<u64>,
 }
 
 impl Default for Training {
@@ -84,6 +87,7 @@ impl Default for Training {
             eval_every: 100,
             save_every: 100,
             keep: 2,
+            memory_limit_mb: None,
         }
     }
 }
@@ -181,6 +185,7 @@ impl Training {
             save_every: self.save_every,
             keep: self.keep,
             seed,
+            memory_limit: self.memory_limit_mb.map(|mb| mb.saturating_mul(1_000_000)),
         })
     }
 }

@@ -28,6 +28,7 @@ pub use start::Start;
 pub use walk::{Lengths, Measured, walk};
 
 use crate::error::TrainError;
+use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -160,6 +161,19 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
         let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &micro.labels, &outputs));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Self::Batch) -> Size {
+        let tokens = self.data.packing.tokens_of(batch);
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
+        self.data.packing.halves(batch)
+    }
+
+    fn place(&self, batch: &Self::Batch) -> String {
+        batch.first().map_or_else(|| "no conversation".into(), |&index| self.data.place(false, index))
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

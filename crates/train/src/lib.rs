@@ -6,6 +6,7 @@ pub mod error;
 pub mod heads;
 pub mod llama;
 pub mod lora;
+pub mod micro_batch;
 pub mod optimizer;
 pub mod parameters;
 pub mod pretrain;

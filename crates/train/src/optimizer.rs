@@ -65,6 +65,11 @@ impl Optimizer {
         parameters.iter().map(one).collect()
     }
 
+    /// Number of values that it remembers of these parameters.
+    pub fn values(&self, parameters: &[Parameter]) -> usize {
+        parameters.iter().map(|p| if self.is_muon(p) { p.len() } else { 2 * p.len() }).sum()
+    }
+
     /// One step with gradients that are already scaled and clipped; `step` counts from 0.
     pub fn apply(
         &self,

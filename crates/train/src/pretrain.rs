@@ -3,6 +3,7 @@
 use crate::checkpoint::values;
 use crate::error::{TrainError, io};
 use crate::llama::{Llama, NORM_EPS, Packed, ROPE_THETA};
+use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -60,6 +61,13 @@ impl Pretraining {
     /// Which examples go into which step.
     pub fn packing(&self) -> &Packing {
         &self.packing
+    }
+
+    /// Bytes that a micro-batch of this many tokens has at work beside the weights, roughly.
+    pub fn bytes_at_work(&self, tokens: usize) -> usize {
+        let s = &self.shape;
+        let layers = s.layers * (8 * s.hidden_size + 4 * s.intermediate_size);
+        4 * (tokens * layers + 2 * CHUNK_ROWS.min(tokens) * s.vocab_size)
     }
 
     fn label_weight(&self, example: &Example, at: usize) -> f32 {
@@ -148,6 +156,19 @@ impl Objective for Pretraining {
         let not_finite = (!loss.is_finite()).then(|| format!("examples {:?}", &batch[..batch.len().min(8)]));
         let counts = vec![("answer_loss".into(), own, count), ("answer_top1".into(), right, count)];
         Ok(Gradients { loss: loss * scale, tokens: packed.tokens.len(), counts, gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Self::Batch) -> Size {
+        let tokens = self.packing.tokens_of(batch);
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
+        self.packing.halves(batch)
+    }
+
+    fn place(&self, batch: &Self::Batch) -> String {
+        format!("example {}", batch.first().map_or_else(String::new, usize::to_string))
     }
 
     /// Cross-entropy and top-1 accuracy of the assistant's tokens in held-out conversations.

@@ -3,10 +3,14 @@
 //! What is fitted to what is an [`Objective`]. A step's data is a function of the step's number alone, so a run that
 //! goes on from a checkpoint sees what it would have seen: on the CPU the weights are then equal bit for bit.
 
+mod sums;
+
+use self::sums::{Sums, from_root};
 use crate::checkpoint;
 use crate::error::TrainError;
+use crate::micro_batch::{Known, Room, Size, Step};
 use crate::optimizer::{Moments, Optimizer, clip, global_norm};
-use crate::parameters::{Parameter, from_values};
+use crate::parameters::Parameter;
 use crate::schedule::Schedule;
 use crate::world::World;
 use burn::tensor::Tensor;
@@ -56,6 +60,21 @@ pub trait Objective: Sync {
     /// # Errors
     /// When the backbone fails.
     fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError>;
+
+    /// How large a micro-batch is: what one that does not fit into memory is known by.
+    fn size(&self, _batch: &Self::Batch) -> Size {
+        Size::default()
+    }
+
+    /// A micro-batch in two, in its order; `None` for a single conversation.
+    fn halves(&self, _batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
+        None
+    }
+
+    /// A micro-batch of one conversation, as an error names it.
+    fn place(&self, _batch: &Self::Batch) -> String {
+        "a micro-batch".into()
+    }
 
     /// What is measured on held-out data, by name; the number under `key` is the better the lower it is.
     ///
@@ -117,6 +136,8 @@ pub struct FitSettings {
     pub keep: usize,
     /// Seed of the initial parameters.
     pub seed: u64,
+    /// Bytes that fitting may take: parameters, moments, gradients and micro-batches at work.
+    pub memory_limit: Option<u64>,
 }
 
 /// What is told while fitting.
@@ -128,6 +149,19 @@ pub enum Report {
     Evaluation(Map<String, Value>),
     /// A checkpoint was written.
     Saved(u64),
+    /// Something that a person should know.
+    Note(String),
+}
+
+/// Where the time of this process went, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// Steps.
+    pub fitting: f64,
+    /// Evaluations.
+    pub evaluating: f64,
+    /// Checkpoints.
+    pub saving: f64,
 }
 
 /// How fitting ended.
@@ -139,6 +173,8 @@ pub struct Outcome {
     pub finished: bool,
     /// The fitted parameters.
     pub parameters: Vec<Parameter>,
+    /// Where the time went.
+    pub spent: Spent,
 }
 
 /// What a checkpoint remembers beside tensors.
@@ -148,6 +184,9 @@ struct State {
     best_objective: Option<f64>,
     /// Whether this checkpoint is the best so far.
     is_best: bool,
+    /// What did not fit into memory.
+    #[serde(default)]
+    memory: Known,
 }
 
 /// Fits `objective`, from the newest checkpoint of `run` if there is one.
@@ -163,28 +202,26 @@ pub fn fit<O: Objective>(
 ) -> Result<Outcome, TrainError> {
     let mut fit = Fit::start(objective, run, settings)?;
     while fit.step < settings.schedule.steps {
+        let started = Instant::now();
         fit.train_step(observe)?;
+        fit.spent.fitting += started.elapsed().as_secs_f64();
         let last = fit.step == settings.schedule.steps;
         let stopping = fit.world.any(stop.load(Ordering::Relaxed));
-        if !fit.world.is_root() {
-            // Process 0 evaluates and writes; the next step waits for it.
-            if stopping && !last {
-                return Ok(Outcome { step: fit.step, finished: false, parameters: fit.parameters });
+        // Process 0 evaluates and writes; the next step waits for it.
+        if fit.world.is_root() {
+            if last || due(fit.step, settings.eval_every) {
+                fit.evaluate(observe)?;
             }
-            continue;
-        }
-        if last || due(fit.step, settings.eval_every) {
-            fit.evaluate(observe)?;
-        }
-        // The best checkpoint holds just the parameters that were measured.
-        if last || stopping || fit.is_best || due(fit.step, settings.save_every) {
-            fit.save(observe)?;
+            // The best checkpoint holds just the parameters that were measured.
+            if last || stopping || fit.is_best || due(fit.step, settings.save_every) {
+                fit.save(observe)?;
+            }
         }
         if stopping && !last {
-            return Ok(Outcome { step: fit.step, finished: false, parameters: fit.parameters });
+            return Ok(fit.outcome(false));
         }
     }
-    Ok(Outcome { step: fit.step, finished: true, parameters: fit.parameters })
+    Ok(fit.outcome(true))
 }
 
 fn due(step: u64, every: u64) -> bool {
@@ -204,6 +241,9 @@ struct Fit<'a, O> {
     is_best: bool,
     since: Since,
     world: World,
+    /// What did not fit into memory so far.
+    memory: Known,
+    spent: Spent,
 }
 
 /// Sums since the last report.
@@ -219,7 +259,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         let mut parameters = objective.parameters(settings.seed);
         let mut moments = settings.optimizer.start(&parameters);
         let mut metrics = Metrics::append(&run.metrics())?;
-        let mut state = State { step: 0, best_objective: None, is_best: false };
+        let mut state = State { step: 0, best_objective: None, is_best: false, memory: Known::default() };
         if let Some(step) = run.steps()?.last() {
             let checkpoint = run.open_step(*step)?;
             state = checkpoint.state()?;
@@ -232,10 +272,28 @@ impl<'a, O: Objective> Fit<'a, O> {
         }
         metrics.truncate_after(state.step)?;
         let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
-        let State { mut step, best_objective, .. } = state;
+        let State { mut step, best_objective, memory, .. } = state;
         step = from_root(world, step, &mut parameters, &mut moments);
         let is_best = false;
-        Ok(Self { objective, run, settings, metrics, parameters, moments, step, best_objective, is_best, since, world })
+        Ok(Self {
+            objective,
+            run,
+            settings,
+            metrics,
+            parameters,
+            moments,
+            step,
+            best_objective,
+            is_best,
+            since,
+            world,
+            memory,
+            spent: Spent::default(),
+        })
+    }
+
+    fn outcome(self, finished: bool) -> Outcome {
+        Outcome { step: self.step, finished, parameters: self.parameters, spent: self.spent }
     }
 
     /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
@@ -248,12 +306,7 @@ impl<'a, O: Objective> Fit<'a, O> {
             totals.resize(weights.len().max(totals.len()), 0.0);
             totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
         }
-        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
-        let share: Vec<&O::Batch> = self.world.share(batches.len()).map(|i| &batches[i]).collect();
-        let parts: Result<Vec<Gradients>, _> =
-            share.par_iter().map(|batch| self.objective.gradients(&weights, batch, &totals)).collect();
-        drop(weights);
-        let sums = parts.and_then(|parts| Sums::of(parts, self.step));
+        let sums = self.sums(&batches, &totals, observe);
         let mut sums = self.world.all_or_none(sums)?;
         sums.exchange(self.world, &self.parameters);
         let norm = global_norm(&sums.gradients);
@@ -282,6 +335,36 @@ impl<'a, O: Objective> Fit<'a, O> {
         Ok(())
     }
 
+    /// Gradients of this process's micro-batches, side by side, or one after another where two at once do not fit.
+    fn sums(
+        &mut self,
+        batches: &[O::Batch],
+        totals: &[f64],
+        observe: &mut dyn FnMut(Report),
+    ) -> Result<Sums, TrainError> {
+        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
+        let share: Vec<&O::Batch> = self.world.share(batches.len()).map(|i| &batches[i]).collect();
+        loop {
+            let room = Room::new(self.settings.memory_limit, &self.parameters, share.len(), self.memory)?;
+            let step = Step::new(self.objective, &weights, totals, room);
+            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time {
+                true => share.iter().map(|batch| step.gradients(batch)).collect(),
+                false => share.par_iter().map(|batch| step.gradients(batch)).collect(),
+            };
+            if let Some(line) = self.memory.learn(step.found(), room, self.step) {
+                observe(Report::Note(line));
+            }
+            match parts {
+                Err(TrainError::Memory { .. }) if !self.memory.one_at_a_time && share.len() > 1 => {
+                    self.memory.one_at_a_time = true;
+                    let line = "two micro-batches at once do not fit: they are computed one after another from here on";
+                    observe(Report::Note(format!("step {}: {line}", self.step + 1)));
+                }
+                parts => return parts.and_then(|parts| Sums::of(parts, self.step)),
+            }
+        }
+    }
+
     /// Step, speed and what is left, counted since the last report.
     fn record(&mut self) -> Map<String, Value> {
         let seconds = self.since.started.elapsed().as_secs_f64().max(1e-9);
@@ -299,6 +382,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         let evaluation = self.objective.evaluate(&self.parameters)?;
         // Evaluation is no part of the training speed.
         self.since.started += started.elapsed();
+        self.spent.evaluating += started.elapsed().as_secs_f64();
         let mut record = Map::new();
         record.insert("step".into(), json!(self.step));
         record.insert("evaluation".into(), Value::Object(evaluation.metrics));
@@ -312,9 +396,11 @@ impl<'a, O: Objective> Fit<'a, O> {
     }
 
     fn save(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        let started = Instant::now();
         // No checkpoint may be ahead of its metrics.
         self.metrics.sync()?;
-        let state = State { step: self.step, best_objective: self.best_objective, is_best: self.is_best };
+        let state =
+            State { step: self.step, best_objective: self.best_objective, is_best: self.is_best, memory: self.memory };
         self.run.write_step(self.step, |dir| {
             checkpoint::write(dir, &self.parameters, &self.objective.constants(), &self.moments)?;
             if let Some(document) = self.objective.document() {
@@ -328,84 +414,8 @@ impl<'a, O: Objective> Fit<'a, O> {
             self.is_best = false;
         }
         self.run.keep_steps(self.settings.keep)?;
+        self.spent.saving += started.elapsed().as_secs_f64();
         observe(Report::Saved(self.step));
         Ok(())
-    }
-}
-
-/// Where process 0 goes on from, in every process. Returns the step.
-fn from_root(world: World, step: u64, parameters: &mut [Parameter], moments: &mut [Moments]) -> u64 {
-    if world.size() == 1 {
-        return step;
-    }
-    let copy = |tensor: &mut Tensor<1>| {
-        let mut values = checkpoint::values(tensor);
-        world.copy_from_root(&mut values);
-        *tensor = from_values(values, &tensor.device());
-    };
-    parameters.iter_mut().for_each(|p| copy(&mut p.value));
-    for m in moments {
-        copy(&mut m.first);
-        copy(&mut m.second);
-    }
-    let mut step = [if world.is_root() { step as f64 } else { 0.0 }];
-    world.sum_f64(&mut step);
-    step[0] as u64
-}
-
-/// Sums over the micro-batches of a step.
-struct Sums {
-    loss: f64,
-    tokens: usize,
-    counts: Vec<(String, f64, f64)>,
-    gradients: Vec<Tensor<1>>,
-}
-
-impl Sums {
-    /// Adds what the other processes have.
-    fn exchange(&mut self, world: World, parameters: &[Parameter]) {
-        if world.size() == 1 {
-            return;
-        }
-        let gradients = std::mem::take(&mut self.gradients);
-        let sum = |(i, p): (usize, &Parameter)| {
-            let mut values = gradients.get(i).map_or_else(|| vec![0.0; p.len()], checkpoint::values);
-            world.sum_f32(&mut values);
-            from_values(values, &p.value.device())
-        };
-        self.gradients = parameters.iter().enumerate().map(sum).collect();
-        // Process 0 always has a micro-batch, and so all names; one without any has nothing to count.
-        let mut names = [if world.is_root() { self.counts.len() as f64 } else { 0.0 }];
-        world.sum_f64(&mut names);
-        let mut numbers = vec![self.loss, self.tokens as f64];
-        numbers.extend(self.counts.iter().flat_map(|(_, sum, weight)| [*sum, *weight]));
-        numbers.resize(2 + 2 * names[0] as usize, 0.0);
-        world.sum_f64(&mut numbers);
-        (self.loss, self.tokens) = (numbers[0], numbers[1] as usize);
-        for (count, pair) in self.counts.iter_mut().zip(numbers[2..].chunks_exact(2)) {
-            (count.1, count.2) = (pair[0], pair[1]);
-        }
-    }
-
-    fn of(parts: Vec<Gradients>, step: u64) -> Result<Self, TrainError> {
-        let mut sums = Self { loss: 0.0, tokens: 0, counts: vec![], gradients: vec![] };
-        for part in parts {
-            if let Some(place) = part.not_finite {
-                return Err(TrainError::NotFinite { step, place });
-            }
-            sums.loss += part.loss;
-            sums.tokens += part.tokens;
-            for (name, sum, weight) in part.counts {
-                match sums.counts.iter_mut().find(|(known, ..)| *known == name) {
-                    Some(known) => (known.1, known.2) = (known.1 + sum, known.2 + weight),
-                    None => sums.counts.push((name, sum, weight)),
-                }
-            }
-            sums.gradients = match sums.gradients.is_empty() {
-                true => part.gradients,
-                false => sums.gradients.into_iter().zip(part.gradients).map(|(a, b)| a + b).collect(),
-            };
-        }
-        Ok(sums)
     }
 }

@@ -174,7 +174,7 @@ fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: Opti
             losses.push(record["evaluation"]["loss"].as_f64().unwrap());
             assert!(record["evaluation"]["tau"].as_f64().unwrap() >= 1.0);
         }
-        Report::Saved(_) => {}
+        Report::Saved(_) | Report::Note(_) => {}
     };
     let mut outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
     if stop_at.is_some() {

@@ -4,6 +4,7 @@ use crate::args::Fit;
 use crate::commands::pretrain_data::Corpus;
 use crate::config;
 use crate::error::Failure;
+use crate::estimate::{self, Disk, Fitting, Plan, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -16,7 +17,7 @@ use gorgon_train::config::PretrainConfig;
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
-use gorgon_train::trainer::{FitSettings, fit};
+use gorgon_train::trainer::{FitSettings, Objective, fit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,12 +38,14 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, inputs, settings)?;
     settings.talk.say(format!("run folder {}", run.path().display()));
     let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
-    let (objective, fit_settings) = prepare(&config, &corpus, &tokenizer, settings)?;
+    let Prepared { objective, fit: fit_settings, mut plan, watch } = prepare(&config, &corpus, &tokenizer, settings)?;
+    plan.disk.rest = estimate::folder_bytes(run.path());
     let stop = fitting::stop_flag()?;
     let progress = Progress::new(&run, &fit_settings, settings);
     let outcome = fit(&objective, &run, &fit_settings, &stop, &mut |report| progress.show(&report));
     progress.finish();
     let outcome = outcome.map_err(fitting::failure)?;
+    let memory = watch.peak();
     fitting::plots(&run, PLOTS)?;
     if !outcome.finished {
         let line = fitting::resume_line(args, "pretrain", &run);
@@ -50,6 +53,9 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     write(&config.out, &tokenizer, &objective, &outcome.parameters)?;
+    let (disk, checkpoints) = (estimate::folder_bytes(run.path()), run.steps()?.len() as u64);
+    let (spent, corrected, whole) = (outcome.spent, progress.corrected(), args.resume.is_none());
+    plan.close(&Took { memory, disk, checkpoints, spent, corrected, whole }, run.path(), settings)?;
     settings.talk.say(format!("wrote {}", config.out.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -117,7 +123,7 @@ fn prepare(
     corpus: &Corpus,
     tokenizer: &Path,
     settings: &Settings,
-) -> Result<(Pretraining, FitSettings), Failure> {
+) -> Result<Prepared, Failure> {
     let compute = settings.compute()?;
     let renderer = Renderer::load(tokenizer)?;
     // A model can have more rows than its tokenizer has tokens; one that drafts for it needs as many.
@@ -135,11 +141,6 @@ fn prepare(
     let shape = config.model.with_vocabulary(vocab_size)?;
     let llama = Llama::new(shape, compute.device().clone());
     let parameters: usize = llama.sizes().iter().sum();
-    // Weights, two moments and, per micro-batch at work, gradients, activations and a chunk of logits.
-    let at_work = training.batches_per_step.min(rayon::current_num_threads());
-    let activations = training.batch_tokens * shape.layers * (8 * shape.hidden_size + 4 * shape.intermediate_size) * 4;
-    let memory = parameters * 4 * (4 + at_work) + at_work * (activations + 2 * 1024 * shape.vocab_size * 4);
-    settings.talk.say(format!("memory about {}; disk {}", bytes(memory as u64), bytes(9 * 4 * parameters as u64)));
     settings.talk.say(format!(
         "{} conversations, {} tokens, {} of them answers; {} parameters ({} as f16); {} steps",
         examples.len(),
@@ -150,5 +151,32 @@ fn prepare(
         fit_settings.schedule.steps
     ));
     let objective = Pretraining::new(llama, shape, examples, held_out, packing, config.data.prompt_weight);
-    Ok((objective, fit_settings))
+    let watch = Watch::start();
+    let plan = plan(&objective, &fit_settings, settings)?;
+    Ok(Prepared { objective, fit: fit_settings, plan, watch })
+}
+
+/// What is to be fitted, how, and what it will take.
+struct Prepared {
+    objective: Pretraining,
+    fit: FitSettings,
+    plan: Plan,
+    watch: Watch,
+}
+
+/// Memory and disk by formula, time by a step.
+fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings) -> Result<Plan, Failure> {
+    let all = objective.parameters(0);
+    let parameters: usize = all.iter().map(Parameter::len).sum();
+    let steps = objective.packing().steps_per_epoch().min(fit.schedule.steps);
+    let found = Fitting::measure(objective, steps, fit.memory_limit)?;
+    let (memory, seconds) = (found.memory, found.step_seconds * fit.schedule.steps as f64);
+    let disk = Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit);
+    settings.talk.say(format!(
+        "memory beside the conversations {}; {}; about {} for training, evaluations apart",
+        bytes(memory),
+        disk.words(),
+        fitting::duration(seconds)
+    ));
+    Ok(Plan { memory, memory_by_formula: found.by_formula, disk, seconds: Some(seconds) })
 }

@@ -13,6 +13,7 @@ use crate::commands::load;
 use crate::commands::pretrain::copy_tokenizer;
 use crate::config;
 use crate::error::Failure;
+use crate::estimate::{self, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::settings::Settings;
 use gorgon_data::shard;
@@ -108,7 +109,8 @@ fn launch(
     fitting::check_resume(resume)?;
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
-    let launch = Launch { config, dir: &dir, before: backbone.hash.clone(), resume, dry_run, only_features, settings };
+    let (before, watch) = (backbone.hash.clone(), Watch::start());
+    let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, settings };
     let chunk_rows = config.chunk_rows.max(1);
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone.heads(config, |model, _| Heads {
@@ -142,6 +144,8 @@ struct Launch<'a> {
     dry_run: bool,
     /// Whether to keep hidden states and fit nothing.
     only_features: bool,
+    /// Memory since the backbone was loaded.
+    watch: Watch,
     settings: &'a Settings,
 }
 
@@ -153,7 +157,7 @@ impl Launch<'_> {
             return self.keep_features(&mut job);
         }
         job.start_from(config, settings)?;
-        job.say_plan(config, settings)?;
+        let plan = job.plan(config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
@@ -175,6 +179,7 @@ impl Launch<'_> {
         let outcome = fit(&job.objective, &run, &job.fit, &stop, &mut |report| progress.show(&report));
         progress.finish();
         let outcome = outcome.map_err(fitting::failure)?;
+        let memory = self.watch.peak();
         if backbone_hash(dir)? != self.before {
             return Err(Failure::run(format!("{}: the backbone's files changed while it was in use", dir.display())));
         }
@@ -187,6 +192,10 @@ impl Launch<'_> {
             copy_tokenizer(&config.distill_spec.draft, &run.path().join(FITTED_MODEL))?;
         }
         parity::check(&job.objective, &run, best(&run)?, &fitted(&run), settings)?;
+        let (disk, checkpoints) = (estimate::folder_bytes(run.path()), run.steps()?.len() as u64);
+        let (spent, corrected, whole) = (outcome.spent, progress.corrected(), resume.is_none());
+        let took = Took { memory, disk, checkpoints, spent, corrected, whole };
+        plan.close(&took, run.path(), settings)?;
         Ok(Done::Finished(run))
     }
 }

@@ -203,7 +203,7 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
             return Ok(None);
         };
         let level = Level { nodes: vec![0], guessed };
-        let mut levels = Levels { model: &self.model, cache: &mut self.cache, level, rows: InFlight::default() };
+        let mut levels = Levels { model: &*self.model, cache: &mut self.cache, level, rows: InFlight::default() };
         let guesses = follow(&mut levels, root, drafts);
         self.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))

@@ -10,6 +10,7 @@ use crate::checkpoint;
 use crate::config::{Answers, DistillSpecConfig};
 use crate::error::{TrainError, io};
 use crate::llama::{Llama, Packed};
+use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -258,6 +259,22 @@ impl Objective for DistillSpecFitting {
         let counts = vec![("acceptance".into(), sum(&found.overlaps), n), ("top1".into(), right, n)];
         let not_finite = (!loss.is_finite()).then(|| self.blame(batch, &found.losses));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Answered) -> Size {
+        let tokens = (0..batch.rows.len()).map(|i| self.example(batch, i).ids.len()).sum();
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Answered) -> Option<(Answered, Answered)> {
+        let (first, rest) = self.data.packing.halves(&batch.rows)?;
+        let written = |part: std::ops::Range<usize>| batch.written.as_ref().map(|written| written[part].to_vec());
+        let (early, late) = (written(0..first.len()), written(first.len()..batch.rows.len()));
+        Some((Answered { rows: first, written: early }, Answered { rows: rest, written: late }))
+    }
+
+    fn place(&self, batch: &Answered) -> String {
+        batch.rows.first().map_or_else(|| "no conversation".into(), |&index| self.data.place(false, index))
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

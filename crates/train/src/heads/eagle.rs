@@ -3,6 +3,7 @@
 use super::initial::initial_all;
 use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
+use crate::micro_batch::Size;
 use crate::parameters::{Parameter, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -145,6 +146,20 @@ impl Objective for EagleFitting {
         let tokens = batch.rows.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&batch.rows, &output));
         Ok(Gradients { loss, tokens, counts: counts.into(), gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Noisy) -> Size {
+        let tokens = self.data.packing.tokens_of(&batch.rows);
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Noisy) -> Option<(Noisy, Noisy)> {
+        let of = |rows| Noisy { step: batch.step, rows };
+        self.data.packing.halves(&batch.rows).map(|(first, rest)| (of(first), of(rest)))
+    }
+
+    fn place(&self, batch: &Noisy) -> String {
+        batch.rows.first().map_or_else(|| "no conversation".into(), |&index| self.data.place(false, index))
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

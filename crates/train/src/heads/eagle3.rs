@@ -4,6 +4,7 @@ use super::eagle::{counted, sum};
 use super::initial::initial_all;
 use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
+use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -253,6 +254,19 @@ impl Objective for Eagle3Fitting {
         let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&gathered, &outputs));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Vec<usize>) -> Size {
+        let tokens = self.data.packing.tokens_of(batch);
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Vec<usize>) -> Option<(Vec<usize>, Vec<usize>)> {
+        self.data.packing.halves(batch)
+    }
+
+    fn place(&self, batch: &Vec<usize>) -> String {
+        batch.first().map_or_else(|| "no conversation".into(), |&index| self.data.place(false, index))
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

@@ -140,7 +140,7 @@ pub fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: 
     let mut observe = |report: Report| match report {
         Report::Step(record) => stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed),
         Report::Evaluation(record) => losses.push(record["evaluation"]["loss"].as_f64().unwrap()),
-        Report::Saved(_) => {}
+        Report::Saved(_) | Report::Note(_) => {}
     };
     let mut outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
     if stop_at.is_some() {

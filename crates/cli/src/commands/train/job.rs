@@ -1,6 +1,7 @@
 //! One training: what is fitted, how, and what it will take.
 
 use crate::error::Failure;
+use crate::estimate::{Disk, Fitting, Plan};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -64,14 +65,15 @@ impl<F: OnBackbone> Job<F> {
         Ok(())
     }
 
-    /// What the job will take: positions, memory, disk, and time as one micro-batch takes it.
+    /// What the job will take: memory, disk, and time as one step takes it.
     ///
     /// # Errors
     /// When the backbone fails.
-    pub fn say_plan(&self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
+    pub fn plan(&self, config: &TrainConfig, settings: &Settings) -> Result<Plan, Failure> {
         let (objective, data) = (&self.objective, self.objective.data());
         let (fitted, measured) = (self.count_in(&data.rows), self.count_in(&data.held_out));
-        let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
+        let all = objective.parameters(0);
+        let parameters: usize = all.iter().map(Parameter::len).sum();
         settings.talk.say(format!(
             "{} conversations, {} tokens, {} positions to read; {} held-out conversations with {} positions",
             count(data.rows.len() as u128),
@@ -80,58 +82,66 @@ impl<F: OnBackbone> Job<F> {
             count(data.held_out.len() as u128),
             count(measured as u128)
         ));
+        let reading = self.time_reading()?;
+        let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
+        let found = Fitting::measure(objective, steps, self.fit.memory_limit)?;
         let model = data.features.decoder.config();
-        let at_work = config.training.batches_per_step.min(rayon::current_num_threads());
-        // Weights, two moments, the gradients of each micro-batch at work and their sum.
-        let fitted_bytes = parameters * 4 * (4 + at_work);
-        let batch = objective.bytes_at_work(config.training.batch_tokens);
-        let memory = fitted_bytes + at_work * batch + model.vocab_size * model.hidden_size * 4;
-        let disk = 3 * 3 * parameters * 4;
-        let taps = objective.taps().layers().len();
-        let cached = FeatureCache::bytes(fitted + measured, taps, data.features.width(), config.feature_format);
-        let features = if config.caches_features() { cached } else { 0 };
+        let lm_head = 4 * (model.vocab_size * model.hidden_size) as u64;
+        let (memory, memory_by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
+        let mut disk = Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit);
+        disk.rest = 4 * parameters as u64;
+        let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
+        let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
         settings.talk.say(format!(
-            "{}, {} parameters; {} steps; memory beside the backbone {}; disk {}{}",
+            "{}, {} parameters; {} steps; memory beside the backbone {}; {}{cached}",
             objective.title(),
             count(parameters as u128),
             self.fit.schedule.steps,
-            bytes(memory as u64),
-            bytes(disk as u64 + features),
-            if features > 0 { format!(", {} of it hidden states", bytes(features)) } else { String::new() }
+            bytes(memory),
+            disk.words()
         ));
-        self.say_time(config, settings)
+        let fitting_them = (found.step_seconds - reading).max(0.0);
+        let seconds = Some(self.say_time(config, (reading, fitting_them), settings));
+        Ok(Plan { memory, memory_by_formula, disk, seconds })
     }
 
-    fn say_time(&self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
-        let (reading, fitting_them) = self.time_a_step()?;
+    /// Bytes of hidden states at so many positions.
+    fn cached_bytes(&self, config: &TrainConfig, positions: usize) -> u64 {
+        let taps = self.objective.taps().layers().len();
+        FeatureCache::bytes(positions, taps, self.objective.data().features.width(), config.feature_format)
+    }
+
+    /// Says what reading and fitting take, seconds of a step each. Returns the seconds of all steps.
+    fn say_time(&self, config: &TrainConfig, (reading, fitting_them): (f64, f64), settings: &Settings) -> f64 {
         let steps = self.fit.schedule.steps as f64;
-        // Cached states are computed once, whatever the number of passes.
+        // Cached states are computed once, before the first step.
         let once = self.objective.data().packing.steps_per_epoch() as f64;
-        let readings = if config.caches_features() { steps.min(once) } else { steps };
+        let (before, during) = if config.caches_features() { (reading * once, 0.0) } else { (0.0, reading * steps) };
+        let seconds = during + fitting_them * steps;
+        let ahead = if before > 0.0 {
+            format!("{} for hidden states, then ", fitting::duration(before))
+        } else {
+            String::new()
+        };
         settings.talk.say(format!(
-            "about {} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
-            fitting::duration(reading * readings + fitting_them * steps)
+            "about {ahead}{} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
+            fitting::duration(seconds)
         ));
-        Ok(())
+        seconds
     }
 
-    /// Seconds of a step: for the backbone's states, and for the gradients. The first of two is a warm-up.
-    fn time_a_step(&self) -> Result<(f64, f64), Failure> {
+    /// Seconds that the backbone's states of a step take.
+    fn time_reading(&self) -> Result<f64, Failure> {
         let objective = &self.objective;
-        let weights: Vec<_> = objective.parameters(0).into_iter().map(|p| p.value).collect();
         let batches = objective.batches(0).map_err(fitting::failure)?;
-        let totals = vec![1.0; batches.first().map_or(0, |batch| objective.weights(batch).len())];
-        let (mut reading, mut all) = (0.0, 0.0);
+        let mut reading = 0.0;
+        // The first of two is a warm-up.
         for _ in 0..2 {
             let started = Instant::now();
             let read = batches.par_iter().map(|batch| objective.read(batch));
             read.collect::<Result<(), _>>().map_err(fitting::failure)?;
             reading = started.elapsed().as_secs_f64();
-            let started = Instant::now();
-            let step = batches.par_iter().map(|batch| objective.gradients(&weights, batch, &totals).map(|_| ()));
-            step.collect::<Result<(), _>>().map_err(fitting::failure)?;
-            all = started.elapsed().as_secs_f64();
         }
-        Ok((reading, (all - reading).max(0.0)))
+        Ok(reading)
     }
 }

@@ -16,6 +16,7 @@ use crate::config::{LanguageLoss, MedusaTwoConfig};
 use crate::error::TrainError;
 use crate::llama::{Llama, Packed};
 use crate::lora::Lora;
+use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
@@ -210,6 +211,20 @@ impl Objective for MedusaTwoFitting {
             None => "no conversation".into(),
         });
         Ok(Gradients { loss, tokens: gathered.packed.tokens.len(), counts, gradients, not_finite })
+    }
+
+    fn size(&self, batch: &Balanced) -> Size {
+        let tokens = self.data.packing.tokens_of(&batch.rows);
+        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+    }
+
+    fn halves(&self, batch: &Balanced) -> Option<(Balanced, Balanced)> {
+        let of = |rows| Balanced { step: batch.step, rows };
+        self.data.packing.halves(&batch.rows).map(|(first, rest)| (of(first), of(rest)))
+    }
+
+    fn place(&self, batch: &Balanced) -> String {
+        batch.rows.first().map_or_else(|| "no conversation".into(), |&index| self.data.place(false, index))
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

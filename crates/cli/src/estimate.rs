@@ -1,0 +1,237 @@
+//! What a long job will take, said before it begins, and what it took, said when it is done.
+
+use crate::error::Failure;
+use crate::fitting::{self, duration};
+use crate::printer::bytes;
+use crate::settings::Settings;
+use gorgon_train::micro_batch;
+use gorgon_train::parameters::Parameter;
+use gorgon_train::trainer::{FitSettings, Objective, Spent};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The file in a run folder that holds both.
+pub const RESULTS: &str = "results.json";
+
+/// What a job will take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// Bytes in memory, beside what is loaded before the plan is made.
+    pub memory: u64,
+    /// The same by formulas alone.
+    pub memory_by_formula: u64,
+    /// Bytes on the disk.
+    pub disk: Disk,
+    /// Seconds of work, evaluations apart; `None` where nothing was timed.
+    pub seconds: Option<f64>,
+}
+
+/// What a job will leave on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk {
+    /// Bytes of a checkpoint.
+    pub checkpoint: u64,
+    /// Checkpoints in the end, unless the best one is older than those.
+    pub checkpoints: u64,
+    /// Bytes of everything else.
+    pub rest: u64,
+}
+
+impl Disk {
+    /// A run's checkpoints; `moments` and `parameters` are numbers of values in them, of `tensors` parameters.
+    pub fn of_run(parameters: usize, moments: usize, tensors: usize, fit: &FitSettings) -> Self {
+        // Names, shapes and places in the header of a safetensors file take about this much, three times for each parameter.
+        let header = 110 * 3 * tensors as u64;
+        let saved = |every: u64| fit.schedule.steps.checked_div(every).unwrap_or(0);
+        let saves = saved(fit.save_every).max(saved(fit.eval_every)).max(1);
+        Self {
+            checkpoint: 4 * (parameters + moments) as u64 + header,
+            checkpoints: saves.min(fit.keep as u64),
+            rest: 0,
+        }
+    }
+
+    /// Bytes with so many checkpoints.
+    fn with(&self, checkpoints: u64) -> u64 {
+        self.checkpoint * checkpoints + self.rest
+    }
+
+    /// Bytes in the end.
+    pub fn bytes(&self) -> u64 {
+        self.with(self.checkpoints)
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        match self.checkpoint {
+            0 => format!("disk {}", bytes(self.bytes())),
+            one => format!("disk {} ({} more if the best checkpoint is an old one)", bytes(self.bytes()), bytes(one)),
+        }
+    }
+}
+
+/// What fitting takes, told by formulas and by a step that is run before.
+#[derive(Clone, Copy, Debug)]
+pub struct Fitting {
+    /// Bytes by formula.
+    pub by_formula: u64,
+    /// Bytes, as a step takes them; by formula where the system does not tell.
+    pub memory: u64,
+    /// Seconds that a step's gradients take.
+    pub step_seconds: f64,
+}
+
+impl Fitting {
+    /// Runs the gradients of the first step. What they take is scaled to the largest of the first `steps` by what the formulas
+    /// say of both; what comes with a run beside them is counted: moments, the gradients of all micro-batches, their sum.
+    ///
+    /// # Errors
+    /// When the data cannot be read or the backbone fails.
+    pub fn measure<O: Objective>(objective: &O, steps: u64, limit: Option<u64>) -> Result<Self, Failure> {
+        let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
+        let threads = rayon::current_num_threads();
+        let (mut largest, mut at_once, mut first) = (0, 0, 0);
+        for step in 0..steps.max(1) {
+            let batches = objective.batches(step).map_err(fitting::failure)?;
+            at_once = at_once.max(batches.len());
+            let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let at_work = sizes.iter().take(threads).sum();
+            first = if step == 0 { at_work } else { first };
+            largest = largest.max(at_work);
+        }
+        let fixed = micro_batch::fixed_bytes(parameters, at_once);
+        let watch = Watch::start();
+        let step_seconds = micro_batch::seconds_of_a_step(objective, limit).map_err(fitting::failure)?;
+        let by_formula = fixed + largest;
+        // The step has had parameters, and gradients of the micro-batches at work.
+        let own = 4 * parameters as u64 * (1 + at_once.min(threads) as u64);
+        let scale = largest as f64 / first.max(1) as f64;
+        let work = watch.peak().map(|peak| (peak.saturating_sub(own) as f64 * scale) as u64);
+        Ok(Self { by_formula, memory: work.map_or(by_formula, |work| fixed + work), step_seconds })
+    }
+}
+
+/// A look at this process's memory over some time.
+pub struct Watch {
+    /// Bytes that were resident when it began.
+    before: Option<u64>,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn start() -> Self {
+        // 5 asks the system to forget the peak so far. Where it cannot, there is nothing to compare with.
+        let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
+        Self { before: resident("VmRSS:").filter(|_| forgotten) }
+    }
+
+    /// The highest resident size since, beyond that at the beginning.
+    pub fn peak(&self) -> Option<u64> {
+        Some(resident("VmHWM:")?.saturating_sub(self.before?))
+    }
+}
+
+/// A line of what the system says of this process, in bytes.
+fn resident(key: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(key))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+/// Bytes of all files in a folder and the folders in it.
+pub fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => folder_bytes(&entry.path()),
+        Ok(data) if data.is_file() => data.len(),
+        _ => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// What a job took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    /// The highest resident size, as [`Plan::memory`] counts it.
+    pub memory: Option<u64>,
+    /// Bytes on the disk.
+    pub disk: u64,
+    /// Checkpoints there.
+    pub checkpoints: u64,
+    /// Where the time went.
+    pub spent: Spent,
+    /// The seconds that the first steps made one expect.
+    pub corrected: Option<f64>,
+    /// Whether nothing came in between.
+    pub whole: bool,
+}
+
+impl Plan {
+    /// Writes plan and measurement beside each other into the run folder, and says them.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn close(&self, took: &Took, run: &Path, settings: &Settings) -> Result<(), Failure> {
+        let disk = self.disk.with(took.checkpoints.max(self.disk.checkpoints));
+        let seconds = Some(took.spent.fitting).filter(|_| took.whole);
+        let mut said = vec![];
+        if let Some(memory) = took.memory.filter(|_| took.whole) {
+            said.push(format!("memory {} / {}", bytes(self.memory), bytes(memory)));
+        }
+        said.push(format!("disk {} / {}", bytes(disk), bytes(took.disk)));
+        if let (Some(planned), Some(measured)) = (self.seconds, seconds) {
+            let corrected = took.corrected.map(|s| format!(", {} by the first steps", duration(s))).unwrap_or_default();
+            said.push(format!("fitting {}{corrected} / {}", duration(planned), duration(measured)));
+        }
+        let line = format!("planned / measured: {}", said.join("; "));
+        let document = json!({
+            "memory_bytes": pair(self.memory as f64, took.memory.filter(|_| took.whole).map(|m| m as f64)),
+            "memory_bytes_by_formula": self.memory_by_formula,
+            "disk_bytes": pair(disk as f64, Some(took.disk as f64)),
+            "fitting_seconds": pair(self.seconds.unwrap_or(f64::NAN), seconds),
+            "fitting_seconds_by_first_steps": took.corrected,
+            "evaluating_seconds": took.spent.evaluating,
+            "saving_seconds": took.spent.saving,
+            "undisturbed": took.whole,
+        });
+        fitting::write_json(&run.join(RESULTS), &json!({"plan": document}))?;
+        settings.talk.say(line);
+        Ok(())
+    }
+}
+
+/// What was planned, what was measured, and the first over the second.
+fn pair(planned: f64, measured: Option<f64>) -> Value {
+    json!({"planned": planned, "measured": measured, "ratio": measured.map(|measured| planned / measured)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_seen_and_forgotten() {
+        if !Path::new("/proc/self/clear_refs").exists() {
+            eprintln!("SKIPPED: this system does not tell a process's peak");
+            return;
+        }
+        let fill = |bytes: usize| std::hint::black_box(vec![1u8; bytes]);
+        drop(fill(200 << 20));
+        let watch = Watch::start();
+        let peak = |watch: &Watch| watch.peak().unwrap() >> 20;
+        assert!(peak(&watch) < 50, "{}", peak(&watch));
+        drop(fill(100 << 20));
+        assert!((100..150).contains(&peak(&watch)), "{}", peak(&watch));
+    }
+
+    #[test]
+    fn a_folder_is_as_large_as_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/b"), [0; 300]).unwrap();
+        std::fs::write(dir.path().join("c"), [0; 70]).unwrap();
+        assert_eq!(folder_bytes(dir.path()), 370);
+        assert_eq!(folder_bytes(&dir.path().join("nowhere")), 0);
+    }
+}
