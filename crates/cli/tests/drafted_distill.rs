@@ -88,16 +88,16 @@ fn memory_bounds_the_batch() {
     assert!(
         plan(&["batch_size=auto", "memory_mib=100000", "drafter=ngram:3"]).contains("drafter ngram:3, tree chain:8")
     );
-    let few = plan(&["batch_size=auto", "memory_mib=24"]);
+    let few = plan(&["batch_size=auto", "memory_mib=1"]);
     let few: usize = few.split_once(" conversations of ").unwrap().0.rsplit('(').next().unwrap().parse().unwrap();
     assert!((1..32).contains(&few), "{few}");
-    assert!(plan(&[&format!("batch_size={few}"), "memory_mib=24"]).contains(&format!("({few} conversations")));
+    assert!(plan(&[&format!("batch_size={few}"), "memory_mib=1"]).contains(&format!("({few} conversations")));
     let more = format!("batch_size={}", few + 1);
     refused(
-        &["distill", "-c", &config, "--dry-run", &more, "memory_mib=24"],
+        &["distill", "-c", &config, "--dry-run", &more, "memory_mib=1"],
         &["memory_mib", &format!("batch_size = {few}")],
     );
-    refused(&["distill", "-c", &config, "batch_size=auto", "memory_mib=2"], &["memory_mib", "max_tokens"]);
+    refused(&["distill", "-c", &config, "batch_size=auto", "memory_mib=0"], &["memory_mib", "max_tokens"]);
     refused(&["distill", "-c", &config, "batch_size=many"], &["batch_size", "auto"]);
     refused(&["distill", "-c", &config, "batch_size=-1"], &["batch_size"]);
     assert!(!job.path("data").exists());

@@ -141,10 +141,7 @@ pub fn distill(
 ) -> Result<bool, DistillError> {
     let (answering, slots) = (&with.answering, with.slots.max(1));
     let capacity = answering.max_tokens.min(with.decoder.config().max_positions);
-    let mut batch = match with.drafts {
-        Some(drafts) => Batch::with_drafts(with.decoder.clone(), slots, capacity, drafts),
-        None => Batch::new(with.decoder.clone(), slots, capacity),
-    };
+    let mut batch = Batch::drafted(with.decoder.clone(), slots, capacity, with.drafts);
     let mut waiting = longest_first(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let work = Work { renderer: with.renderer, answering, capacity };
     let choosing = Choosing { rule: answering.rule, end_tokens: with.renderer.end_tokens() };

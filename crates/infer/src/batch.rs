@@ -11,8 +11,8 @@ use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws, Rows as Scores, Verdict};
 use gorgon_core::tree::{TokenTree, TreeBuilder};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, NoDrafter, Proposal};
-use gorgon_kernels::team;
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::{host, team};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Rows};
 use gorgon_model::taps::Taps;
@@ -101,6 +101,14 @@ impl<'a> Batch<'a> {
         let slots: Vec<Slot> = (0..slots).map(|_| slot()).collect();
         let taps = slots.first().map_or_else(Taps::none, |slot| slot.drafter.needs().taps);
         Self { decoder, slots, builder: Some(drafts.builder), taps }
+    }
+
+    /// The same with drafts or without.
+    pub fn drafted(decoder: Arc<Decoder>, slots: usize, capacity: usize, drafts: Option<Drafts<'a>>) -> Self {
+        match drafts {
+            Some(drafts) => Self::with_drafts(decoder, slots, capacity, drafts),
+            None => Self::new(decoder, slots, capacity),
+        }
     }
 
     /// Number of slots.
@@ -253,8 +261,13 @@ impl<'a> Batch<'a> {
             let from = verdicts.len();
             let (taken, rows) = together(&proposals[from..], LOGITS / vocab);
             let hidden = output.hidden.clone().narrow(1, first_row, rows);
-            let logits = read(self.decoder.logits(&hidden));
-            let mut left = logits.as_slice();
+            let logits = self.decoder.logits(&hidden);
+            // In place on the CPU: a copy of many rows would be felt.
+            let (in_place, copied) = match host::read(&logits) {
+                Some(values) => (Some(values), vec![]),
+                None => (None, read(logits)),
+            };
+            let mut left = in_place.as_ref().map_or(copied.as_slice(), |values| values.as_slice());
             let mut work: Vec<_> = turns[from..from + taken]
                 .iter_mut()
                 .zip(&proposals[from..])

@@ -77,7 +77,12 @@ struct Talk<'a> {
     draws: Seeded,
 }
 
-impl Talk<'_> {
+impl<'a> Talk<'a> {
+    fn new(index: usize, questions: &'a [Vec<Token>]) -> Self {
+        let (ids, answered, answer) = (vec![], vec![], vec![]);
+        Self { index, questions, turn: 0, ids, answered, answer, draws: chance(index, 0) }
+    }
+
     /// Asks the next question. False if there is none.
     fn ask(&mut self, slot: usize, batch: &mut Batch<'_>, rule: &dyn AcceptanceRule) -> bool {
         let Some(question) = self.questions.get(self.turn) else { return false };
@@ -113,14 +118,12 @@ fn together(
     loop {
         for (slot, place) in active.iter_mut().enumerate() {
             while place.is_none() && next < all.len() {
-                let (index, answer) = (next, vec![]);
+                let mut talk = Talk::new(next, &all[next]);
                 next += 1;
                 batch.reset(slot);
-                let (questions, draws) = (all[index].as_slice(), chance(0, 0));
-                let mut talk = Talk { index, questions, turn: 0, ids: vec![], answered: vec![], answer, draws };
                 while talk.ask(slot, &mut batch, rule) && talk.ended() {}
                 match talk.answer.is_empty() {
-                    true => answers[index] = talk.answered,
+                    true => answers[talk.index] = talk.answered,
                     false => *place = Some(talk),
                 }
             }

@@ -1,27 +1,24 @@
 //! `gorgon distill`: prompts in, training shards out.
 
+mod answering;
+
 use crate::args::Distill;
 use crate::commands::distill_parts;
-use crate::commands::distill_progress::Meter;
-use crate::commands::distill_room::{self, Room};
-use crate::commands::drafters::Drafters;
+use crate::commands::distill_room;
 use crate::commands::drafting::Drafting;
 use crate::commands::{distill_preview, load};
 use crate::error::Failure;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use crate::{config, fitting};
-use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_data::config::{Answers, BatchSize, DistillConfig};
-use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
+use gorgon_data::config::{Answers, DistillConfig};
+use gorgon_data::distill::{self, Journal};
 use gorgon_data::manifest::{self, IDENTITY};
 use gorgon_data::prompts::{self, Gathered};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::{self, Row};
-use gorgon_infer::batch::Drafts;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_runs::run_dir::RunDir;
@@ -164,20 +161,6 @@ impl Job {
         Ok(())
     }
 
-    fn room(&self, compute: &Compute) -> Result<Room, Failure> {
-        let model = (self.dir.as_path(), &self.model);
-        Room::new(&self.config, model, self.capacity(), self.drafting.as_ref(), compute)
-    }
-
-    /// Conversations at a time.
-    fn slots(&self, settings: &Settings) -> Result<usize, Failure> {
-        match self.config.batch_size {
-            BatchSize::Auto if self.config.is_served() => Ok(distill_room::UNBOUNDED),
-            BatchSize::Conversations(n) if self.config.is_served() => Ok(n),
-            _ => Ok(self.room(&settings.compute()?)?.slots),
-        }
-    }
-
     fn capacity(&self) -> usize {
         self.config.max_tokens.min(self.model.max_positions)
     }
@@ -272,72 +255,6 @@ impl Job {
             return Ok(None);
         }
         Ok(Some(distill::rows(&self.renderer, &self.gathered.prompts, &journal)?))
-    }
-
-    /// Lets the model answer; false if it was asked to stop.
-    pub fn answer(
-        &self,
-        prompts: &[distill::Prompt],
-        journal: &mut Journal,
-        settings: &Settings,
-    ) -> Result<bool, Failure> {
-        let all = prompts.iter().all(|prompt| journal.is_done(prompt.row));
-        if all {
-            return Ok(true);
-        }
-        let rule = RuleChoice::Auto.resolve(&self.transform).rule(self.transform);
-        let answering = Answering {
-            max_new_tokens: self.config.sampling.max_new_tokens,
-            max_tokens: self.config.max_tokens,
-            self_talk_turns: self.config.self_talk_turns,
-            rule: rule.as_ref(),
-            seed: self.config.sampling.seed,
-        };
-        let slots = self.slots(settings)?.min(prompts.len());
-        let stop = fitting::stop_flag()?;
-        let finished = if self.config.is_served() {
-            let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
-            let servers = self.servers(slots);
-            let finished = distill::serve(&servers, prompts, journal, &stop, &mut |event| meter.count(event));
-            meter.finish();
-            finished
-        } else {
-            let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
-            let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
-            let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
-            let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
-            let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
-            let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
-            let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots, drafts };
-            let finished = distill::distill(&with, prompts, journal, &stop, &mut |event| meter.count(event));
-            meter.finish();
-            finished
-        };
-        let finished = finished.map_err(|error| match error {
-            DistillError::Unsound { .. } => Failure::run(error),
-            DistillError::Unserved { .. } => {
-                Failure::run(error).hint("what was answered is kept; the same command goes on from there")
-            }
-            error => Failure::input(error),
-        })?;
-        journal.sync()?;
-        Ok(finished)
-    }
-
-    fn servers(&self, slots: usize) -> Servers<'_> {
-        let s = &self.config.sampling;
-        Servers {
-            urls: &self.config.servers,
-            serving: &self.config.serving,
-            renderer: &self.renderer,
-            vocab_size: self.model.vocab_size,
-            max_new_tokens: s.max_new_tokens,
-            max_tokens: self.config.max_tokens,
-            seed: s.seed,
-            sampling: (s.temperature, s.top_p, s.top_k),
-            context: self.model.max_positions,
-            slots,
-        }
     }
 
     fn preview(&self, n: usize, settings: &Settings) -> Result<ExitCode, Failure> {
