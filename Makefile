@@ -4,7 +4,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz-smoke fuzz-seeds test-mpi check-exports lint build gpu check-gpu test-wgpu bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports lint build gpu check-gpu test-wgpu bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,11 +18,11 @@ test: ## All tests (CPU, no network)
 test-kills: ## Kill distillation and training at 40 random moments each and at every named point (some minutes)
 	GORGON_TEST_KILLS=40 $(CARGO) test --release --workspace --test kills
 
-crash-test: ## Kill, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=60, some minutes)
-	scripts/crash_test.sh $(or $(KILLS),60)
+crash-test: ## Kill every stage, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=25, some minutes)
+	scripts/crash_test.sh $(or $(KILLS),25)
 
-crash-chain: ## GSM8K and ShareGPT prompts through distil, features, train and export, killed on the way, against an undisturbed run
-	scripts/crash_chain.sh
+crash-chain: ## GSM8K and ShareGPT prompts through distil, features, train and export, killed on the way, against an undisturbed run (TOKENS=48 STEPS=60)
+	scripts/crash_chain.sh ../shared/data $(or $(TOKENS),48) $(or $(STEPS),60)
 
 fuzz-smoke: ## The fuzz targets over mutated files (ROUNDS=20000 each, some minutes)
 	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --workspace --test fuzz_smoke -- --nocapture
@@ -52,6 +52,12 @@ check-gpu: ## Type-check the CUDA and wgpu code
 
 test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
+
+plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json
+	python3 scripts/plan.py
+
+fuzz: ## The fuzz targets under cargo-fuzz (SECONDS=30 each; needs cargo-fuzz; a stable compiler will do)
+	scripts/fuzz.sh $(or $(SECONDS),30)
 
 bench: ## Speed of decoding, prefill and loading beside memory probes, into benchmarks/
 	$(CARGO) bench --workspace --bench plain_decode -- --rounds 9 --out $(CURDIR)/benchmarks/plain_decode.json

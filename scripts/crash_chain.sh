@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # 500 GSM8K questions and the ShareGPT sample through distil, features, train and export on the model that comes along:
 # once undisturbed, and once with `kill -9` in the middle of each stage. Both have to end with the same bytes.
-#   scripts/crash_chain.sh [DATA]     DATA: folder with gsm8k_train.jsonl and sharegpt_sample.json (default ../shared/data)
+#   scripts/crash_chain.sh [DATA [TOKENS [STEPS]]]
+#     DATA: folder with gsm8k_train.jsonl and sharegpt_sample.json (default ../shared/data)
+#     TOKENS: new tokens of an answer at most (default 48; 256 is what configs/distill-tiny.toml has)
+#     STEPS: steps of the training (default 60)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data="${1:-../shared/data}"
+tokens="${2:-48}" steps="${3:-60}"
+[ "$tokens" -ge 1 ] && [ "$steps" -ge 20 ] || { echo "TOKENS has to be at least 1 and STEPS at least 20"; exit 2; }
 gorgon="${GORGON:-$PWD/target/release/gorgon}"
 [ -x "$gorgon" ] || { echo "build it first: make build"; exit 2; }
 [ -f "$data/gsm8k_train.jsonl" ] && [ -f "$data/sharegpt_sample.json" ] || { echo "$data: no prompts are here"; exit 2; }
@@ -24,7 +29,7 @@ max_tokens = 512
 batch_size = 16
 [sampling]
 temperature = 0.7
-max_new_tokens = 48
+max_new_tokens = $tokens
 seed = 3
 TOML
     cat > "$1/train.toml" <<TOML
@@ -39,14 +44,14 @@ seed = 1
 [medusa]
 heads = 4
 [training]
-steps = 60
+steps = $steps
 batches_per_step = 2
 batch_tokens = 1024
 max_tokens = 512
 learning_rate = 2e-3
 log_every = 1
-eval_every = 20
-save_every = 10
+eval_every = $((steps / 3))
+save_every = $((steps / 6))
 TOML
 }
 
@@ -77,6 +82,7 @@ configs "$whole"
 configs "$broken"
 
 started=$SECONDS
+say "answers of at most $tokens tokens, $steps steps"
 run distill -c "$whole/distill.toml"
 run features -c "$whole/train.toml"
 run train -c "$whole/train.toml" > "$work/heads.txt"
@@ -91,7 +97,7 @@ run distill -c "$broken/distill.toml"
 kill_when "features" "ls -A $broken/features/.gorgon-*.tmp" "$gorgon" features -c "$broken/train.toml"
 run features -c "$broken/train.toml"
 m="$broken/runs/medusa-tiny-1/metrics.jsonl"
-kill_when "train" "[ \$(lines $m) -ge 47 ]" "$gorgon" train -c "$broken/train.toml"
+kill_when "train" "[ \$(lines $m) -ge $((steps * 47 / 60)) ]" "$gorgon" train -c "$broken/train.toml"
 say "  checkpoints: $(ls -d "$broken"/runs/medusa-tiny-1/step-* | xargs -n1 basename | tr '\n' ' ')"
 run train -c "$broken/train.toml" --resume "$broken/runs/medusa-tiny-1" > /dev/null
 if GORGON_CRASH_AT=before-rename:2 run export "$broken/runs/medusa-tiny-1" --to medusa-v2 "$broken/export" 2> /dev/null; then
@@ -115,7 +121,7 @@ compare() { # file
     fi
 }
 for file in $(cd "$whole" && ls data/shard-*.parquet data/shards.json features/features-*.safetensors features/index.json \
-    runs/medusa-tiny-1/step-000060/*.safetensors runs/medusa-tiny-1/heads/model.safetensors runs/medusa-tiny-1/best \
+    runs/medusa-tiny-1/step-$(printf %06d "$steps")/*.safetensors runs/medusa-tiny-1/heads/model.safetensors runs/medusa-tiny-1/best \
     export/*.safetensors); do
     compare "$file"
 done

@@ -2,44 +2,12 @@
 #![cfg(unix)]
 
 mod chain;
+mod deaths;
 
 use chain::{Job, finished, start};
+use deaths::{POINTS, delays, dies_at, kill_after, kills};
 use std::collections::BTreeSet;
-use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
-
-/// How often each job is killed at random moments: few by default, `GORGON_TEST_KILLS` for more.
-fn kills() -> u32 {
-    std::env::var("GORGON_TEST_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5)
-}
-
-/// A sequence of delays in milliseconds, the same in every run.
-fn delays(longest: u64) -> impl Iterator<Item = Duration> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_millis((state >> 33) % longest)
-    })
-}
-
-/// Starts the program and kills it after a while. Returns whether it was killed at work.
-fn kill_after(args: &[&str], delay: Duration) -> bool {
-    let mut child = start(args, &[]);
-    std::thread::sleep(delay);
-    let _ = child.kill();
-    child.wait_with_output().unwrap().status.signal() == Some(9)
-}
-
-/// Runs the program to a named point, where it dies. Returns false if it never got there.
-fn dies_at(args: &[&str], point: &str, occurrence: usize) -> bool {
-    let at = format!("{point}:{occurrence}");
-    let output = start(args, &[("GORGON_CRASH_AT", &at)]).wait_with_output().unwrap();
-    let killed = output.status.signal() == Some(9);
-    assert!(killed || output.status.success(), "{at}: {}", String::from_utf8_lossy(&output.stderr));
-    killed
-}
-
-const POINTS: [&str; 3] = ["after-write", "before-rename", "before-folder-sync"];
 
 #[test]
 fn a_killed_distillation_loses_and_doubles_no_row() {
@@ -142,17 +110,17 @@ fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
     let whole = Job::new();
     whole.distill(&[]);
     whole.train(&[]);
-    // Some of each point in the short form, every other one in the long one, all in the longest.
+    // Some of each point in the short form, more in the longer ones, all in the longest.
     let stride = match kills() {
         0..=5 => 7,
-        6..=99 => 2,
+        6..=59 => 3,
+        60..=99 => 2,
         _ => 1,
     };
     let mut deaths = 0;
     for (i, point) in POINTS.into_iter().enumerate() {
         for occurrence in (1 + i..).step_by(stride) {
-            let job = Job::new();
-            job.distill(&[]);
+            let job = Job::like(&whole);
             let args = train_args(&job);
             if !dies_at(&args.iter().map(String::as_str).collect::<Vec<_>>(), point, occurrence) {
                 break;
@@ -165,7 +133,7 @@ fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
         }
     }
     eprintln!("training died at {deaths} named points");
-    assert!(deaths >= if stride > 2 { 9 } else { 50 }, "{deaths}");
+    assert!(deaths >= 120 / stride - 8, "{deaths}");
 }
 
 /// Ctrl-C saves and says how to go on; going on ends with the same bits.

@@ -60,6 +60,18 @@ impl Job {
         job
     }
 
+    /// With the same shards as another job.
+    pub fn like(other: &Self) -> Self {
+        let job = Self::new();
+        std::fs::create_dir(job.path("data")).unwrap();
+        for entry in std::fs::read_dir(other.path("data")).unwrap().map(Result::unwrap) {
+            if entry.path().is_file() {
+                std::fs::copy(entry.path(), job.path("data").join(entry.file_name())).unwrap();
+            }
+        }
+        job
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

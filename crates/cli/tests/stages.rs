@@ -1,0 +1,275 @@
+//! `kill -9` and damaged files in the stages beside distillation and training: pretraining, hidden states, calibration and
+//! comparison. What is gone on with ends as if nothing had happened.
+#![cfg(unix)]
+
+mod chain;
+mod deaths;
+
+use chain::{Job, backbone, finished, start};
+use deaths::{POINTS, delays, dies_at, kill_after, kills};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Every so many of the named points: all of them in the longest form.
+fn stride(short: usize, longer: usize) -> usize {
+    match kills() {
+        0..=5 => short,
+        6..=99 => longer,
+        _ => 1,
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The arguments of a job, which goes on with the run that there is.
+fn args(job: &Job, verb: &str, config: &str) -> Vec<String> {
+    let mut args = vec![verb.to_owned(), "-c".into(), job.text(config)];
+    if let Some(run) = job.run() {
+        args.extend(["--resume".into(), run.to_str().unwrap().into()]);
+    }
+    args
+}
+
+/// Runs a job to its end.
+fn ends(job: &Job, verb: &str, config: &str) {
+    let args = args(job, verb, config);
+    finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+}
+
+/// Kills a job at random moments, going on each time, and then lets it end. Returns how often it was killed at work.
+fn killed(job: &Job, verb: &str, config: &str, longest_ms: u64) -> u32 {
+    let mut killed = 0;
+    for delay in delays(longest_ms).take(4 * kills() as usize) {
+        let args = args(job, verb, config);
+        killed += u32::from(kill_after(&args.iter().map(String::as_str).collect::<Vec<_>>(), delay));
+        if killed == kills() {
+            break;
+        }
+    }
+    ends(job, verb, config);
+    killed
+}
+
+/// For some of the named points of a job: it dies there, and ends when it is gone on with. Returns how many there were.
+fn died(fresh: &dyn Fn() -> Job, verb: &str, config: &str, stride: usize, check: &dyn Fn(&Job, &str)) -> usize {
+    let mut deaths = 0;
+    for (i, point) in POINTS.into_iter().enumerate() {
+        for occurrence in (1 + i % stride..).step_by(stride) {
+            let job = fresh();
+            let args = args(&job, verb, config);
+            if !dies_at(&args.iter().map(String::as_str).collect::<Vec<_>>(), point, occurrence) {
+                break;
+            }
+            deaths += 1;
+            ends(&job, verb, config);
+            check(&job, &format!("{point}:{occurrence}"));
+        }
+    }
+    deaths
+}
+
+/// A pretraining that takes a moment, tokenizer and all.
+fn pretraining() -> Job {
+    let job = Job::new();
+    let text = format!(
+        "seed = 3\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 60\nheld_out = 4\nprompt_weight = 0.1\n\
+         [tokenizer]\nsize = 400\nconversations = 60\n[model]\nhidden_size = 16\nintermediate_size = 24\nlayers = 1\n\
+         heads = 2\nkv_heads = 1\nmax_positions = 256\n[training]\nsteps = 8\nbatch_tokens = 256\nlog_every = 1\n\
+         eval_every = 4\nsave_every = 2\nkeep = 2\noptimizer = \"muon\"\n",
+        job.path("model"),
+        job.path("runs")
+    );
+    job.write("pretrain.toml", &text);
+    job
+}
+
+/// The finished model, and the last checkpoint.
+fn pretrained(job: &Job) -> Vec<Vec<u8>> {
+    let run = job.run().unwrap().join("step-000008");
+    let names = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"];
+    let of_model = names.iter().map(|name| read(&job.path("model").join(name)));
+    of_model.chain(["model.safetensors", "optimizer.safetensors"].iter().map(|name| read(&run.join(name)))).collect()
+}
+
+#[test]
+fn a_killed_pretraining_ends_with_the_same_bits() {
+    let whole = pretraining();
+    ends(&whole, "pretrain", "pretrain.toml");
+    let expected = pretrained(&whole);
+    let job = pretraining();
+    let random = killed(&job, "pretrain", "pretrain.toml", 250);
+    assert_eq!(pretrained(&job), expected);
+    let named = died(&pretraining, "pretrain", "pretrain.toml", stride(9, 3), &|job, at| {
+        assert_eq!(pretrained(job), expected, "{at}");
+    });
+    assert!(named >= 3, "{named}");
+    eprintln!("crash-test: pretraining killed {random} times and died at {named} named points: bits that differ 0");
+}
+
+/// A damaged checkpoint of a pretraining is named, and the one before is gone on with.
+#[test]
+fn a_damaged_checkpoint_of_a_pretraining_is_named() {
+    let whole = pretraining();
+    ends(&whole, "pretrain", "pretrain.toml");
+    let expected = pretrained(&whole);
+    let mut faults = 0;
+    for name in ["model.safetensors", "optimizer.safetensors", "state.json"] {
+        let file = whole.run().unwrap().join("step-000008").join(name);
+        let mut bytes = read(&file);
+        bytes.truncate(bytes.len() / 2);
+        std::fs::write(&file, bytes).unwrap();
+        let args = args(&whole, "pretrain", "pretrain.toml");
+        let output = finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("set aside") && said.contains(name), "{said}");
+        assert_eq!(pretrained(&whole), expected, "{name}");
+        faults += 1;
+    }
+    eprintln!("crash-test: {faults} damaged checkpoints of a pretraining were named, none was used");
+}
+
+#[test]
+fn killed_hidden_states_end_with_the_same_bits() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    let states = |job: &Job| read(&job.features().unwrap().join("features-00000.safetensors"));
+    finished(&["features", "-c", &whole.text("train.toml"), "feature_format=int8"], &[]);
+    let job = Job::like(&whole);
+    let mut killed = 0;
+    for delay in delays(80).take(4 * kills() as usize) {
+        killed += u32::from(kill_after(&["features", "-c", &job.text("train.toml"), "feature_format=int8"], delay));
+        if killed == kills() {
+            break;
+        }
+    }
+    finished(&["features", "-c", &job.text("train.toml"), "feature_format=int8"], &[]);
+    assert_eq!(states(&job), states(&whole));
+    eprintln!("crash-test: hidden states killed {killed} times: bits that differ 0");
+}
+
+const CALIBRATED: [&str; 2] = ["calibration.json", "tree.json"];
+
+/// A calibration that dies leaves the tree that there was, or the new one, and never anything half; the heads stay as they are.
+#[test]
+fn a_killed_calibration_leaves_whole_trees() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let prompts: String = (0..4).map(|i| format!("{{\"prompt\": \"What is {i} + 4?\"}}\n")).collect();
+    job.write("prompts.jsonl", &prompts);
+    let (heads, prompts) = (job.run().unwrap().join("heads"), job.text("prompts.jsonl"));
+    let (model, folder) = (backbone().to_str().unwrap(), heads.to_str().unwrap().to_owned());
+    let args =
+        ["tree", "calibrate", "--model", model, "--heads", &folder, "--prompts", &prompts, "--max-new-tokens", "8"];
+    let shown = ["tree", "show", "--heads", &folder];
+    let weights = read(&heads.join("model.safetensors"));
+    let whole = |name: &str| serde_json::from_slice::<Value>(&read(&heads.join(name))).is_ok();
+    let mut deaths = 0;
+    for point in POINTS {
+        for occurrence in 1.. {
+            CALIBRATED.iter().for_each(|name| drop(std::fs::remove_file(heads.join(name))));
+            if !dies_at(&args, point, occurrence) {
+                break;
+            }
+            deaths += 1;
+            assert!(CALIBRATED.iter().all(|name| !heads.join(name).exists() || whole(name)), "{point}:{occurrence}");
+            finished(&args, &[]);
+            assert!(CALIBRATED.iter().all(|name| whole(name)), "{point}:{occurrence}");
+        }
+    }
+    assert!(deaths >= 6, "{deaths}");
+    let mut random = 0;
+    for delay in delays(200).take(kills() as usize) {
+        random += u32::from(kill_after(&args, delay));
+        assert!(CALIBRATED.iter().all(|name| whole(name)));
+        finished(&shown, &[]);
+    }
+    assert_eq!(read(&heads.join("model.safetensors")), weights);
+    let inside = std::fs::read_dir(&heads).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = inside.filter(|name| name.to_string_lossy().ends_with(".tmp")).collect();
+    assert!(left.len() <= deaths + random as usize, "{left:?}");
+    // What is cut off or no text is named.
+    for name in CALIBRATED {
+        let bytes = read(&heads.join(name));
+        for damaged in [bytes[..bytes.len() / 2].to_vec(), vec![], bytes.iter().map(|byte| byte ^ 0x80).collect()] {
+            std::fs::write(heads.join(name), damaged).unwrap();
+            let reads = match name {
+                "tree.json" => shown.to_vec(),
+                _ => vec!["tree", "sequoia", "--heads", &folder],
+            };
+            let output = start(&reads, &[]).wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(2) && said.contains(name), "{name}: {:?} {said}", output.status);
+        }
+        std::fs::write(heads.join(name), bytes).unwrap();
+    }
+    eprintln!("crash-test: calibration killed {random} times and died at {deaths} named points: trees lost 0");
+}
+
+fn comparison(job: &Job) {
+    let prompts: String = (0..4).map(|i| format!("{{\"prompt\": \"What is {i} + 4?\"}}\n")).collect();
+    job.write("prompts.jsonl", &prompts);
+    let text = format!(
+        "model = {:?}\ndata = {:?}\nprompts = {:?}\nruns = {:?}\ncalibration_prompts = 2\nbench_prompts = 2\n\
+         max_new_tokens = 8\nrounds = 1\nseeds = [1]\n[budget]\nsteps = 3\neval_every = 3\n\
+         [[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n\
+         [[methods]]\nname = \"Medusa\"\nconfig = {:?}\ntree = \"chain:2\"\n",
+        backbone(),
+        job.path("data"),
+        job.path("prompts.jsonl"),
+        job.path("runs"),
+        job.path("train.toml")
+    );
+    job.write("compare.toml", &text);
+}
+
+/// What does not depend on the clock: what was fitted, and what decoding with the given trees accepts.
+fn compared(job: &Job) -> (Vec<u8>, Vec<Value>) {
+    let run: PathBuf = job.run().unwrap();
+    let heads = run.join("medusa-seed1-rateown/medusa-model-1/heads/model.safetensors");
+    let document: Value = serde_json::from_slice(&read(&run.join("results.json"))).unwrap();
+    let results = document["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3, "{document}");
+    let kept = |result: &Value| {
+        let summary = &result["summary"];
+        serde_json::json!([
+            result["method"],
+            result["tree"],
+            result["tokens_per_step"],
+            summary["same_text"],
+            summary["pairs"]
+        ])
+    };
+    (read(&heads), results[..2].iter().map(kept).collect())
+}
+
+#[test]
+fn a_killed_comparison_ends_with_the_same_results() {
+    let whole = Job::new();
+    whole.distill(&[]);
+    comparison(&whole);
+    ends(&whole, "compare", "compare.toml");
+    let expected = compared(&whole);
+    let fresh = || {
+        let job = Job::like(&whole);
+        comparison(&job);
+        job
+    };
+    let job = fresh();
+    let random = killed(&job, "compare", "compare.toml", 500);
+    assert_eq!(compared(&job), expected);
+    let named = died(&fresh, "compare", "compare.toml", stride(13, 5), &|job, at| {
+        assert_eq!(compared(job), expected, "{at}");
+    });
+    assert!(named >= 3, "{named}");
+    // A measurement that is cut off is made again.
+    let run = job.run().unwrap();
+    let measured = run.join("bench-medusa-seed1.json");
+    let bytes = read(&measured);
+    std::fs::write(&measured, &bytes[..bytes.len() / 2]).unwrap();
+    ends(&job, "compare", "compare.toml");
+    assert_eq!(compared(&job), expected);
+    eprintln!("crash-test: comparison killed {random} times and died at {named} named points: results lost 0");
+}
