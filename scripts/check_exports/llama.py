@@ -2,6 +2,8 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 
 class RMSNorm(nn.Module):
@@ -17,21 +19,31 @@ def head_dim(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
-def rotate(x, theta):
+def frequencies(config):
+    """Radians per position, and what cosines and sines are multiplied by; scaled ones are computed by transformers."""
+    width, theta, scaling = head_dim(config), config["rope_theta"], config.get("rope_scaling")
+    if not scaling:
+        return theta ** (-torch.arange(0, width, 2) / width), 1.0
+    parameters = {**scaling, "rope_theta": theta}
+    keys = ("hidden_size", "num_attention_heads", "max_position_embeddings")
+    said = LlamaConfig(**{key: config[key] for key in keys}, head_dim=width, rope_parameters=parameters)
+    return ROPE_INIT_FUNCTIONS[scaling["rope_type"]](said, None)
+
+
+def rotate(x, rope):
     """Rotates `x [rows, heads, head_dim]` to positions from 0 on."""
-    width = x.shape[-1]
-    frequencies = theta ** (-torch.arange(0, width, 2) / width)
-    angles = torch.outer(torch.arange(len(x)), frequencies)[:, None]
+    speeds, scale = rope
+    angles = torch.outer(torch.arange(len(x)), speeds)[:, None]
+    cos, sin = angles.cos() * scale, angles.sin() * scale
     a, b = x.chunk(2, -1)
-    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 class Attention(nn.Module):
     def __init__(self, config, reads):
         super().__init__()
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-        self.width, self.theta = head_dim(config), config["rope_theta"]
-        assert not config.get("rope_scaling"), "scaled rotary embeddings are not written down here"
+        self.width, self.rope = head_dim(config), frequencies(config)
         bias = config.get("attention_bias", False)
         self.q_proj = nn.Linear(reads, self.heads * self.width, bias=bias)
         self.k_proj = nn.Linear(reads, self.kv_heads * self.width, bias=bias)
@@ -41,7 +53,7 @@ class Attention(nn.Module):
     def forward(self, x):
         """Causal attention over `x [rows, reads]`."""
         q, k, v = (p(x).view(len(x), -1, self.width) for p in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = rotate(q, self.theta), rotate(k, self.theta)
+        q, k = rotate(q, self.rope), rotate(k, self.rope)
         k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
         scores = torch.einsum("qhd,khd->hqk", q, k) * self.width**-0.5
         later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)

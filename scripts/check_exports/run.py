@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
@@ -29,6 +29,7 @@ from strict import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-4
+YARN = {"type": "yarn", "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 
 # Name of the training, its config, what is different from it, and the formats that its heads go to.
 TRAININGS = [
@@ -41,6 +42,12 @@ TRAININGS = [
     ("hydra", "hydra-tiny", [], ["hydra"]),
     ("hydra++", "hydra-plus-tiny", [], ["hydra"]),
     ("mtp", "mtp-tiny", ["mtp.depths=2"], ["its own"]),
+]
+# What others write and this project does not train: changes of an exported layer's config, and the widths of its norms in taps.
+VARIANTS = [
+    ("eagle3.1", "eagle3", {"fc_norm": True, "norm_output": True}, {f"fc_norm.{tap}.weight": 1 for tap in range(3)}),
+    ("eagle3 with norms", "speculators", {"norm_before_fc": True, "norm_before_residual": True}, {"input_norm.weight": 3}),
+    ("eagle3 with YaRN", "eagle3", {"rope_scaling": YARN}, {}),
 ]
 # The module that loads a format: made for a folder and a backbone, with the file's tensors and what they may leave out.
 MODULES = {
@@ -121,11 +128,11 @@ class Check:
         return next(path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors")
 
     def again(self, run, folder, format, name):
-        """Whether the import of an export is exported to the same bytes."""
-        if format == "merged":
-            return self.file(folder).read_bytes() == self.file(run / "merged").read_bytes()
-        second = self.export(folder, format, name + "-again")
-        return self.file(second).read_bytes() == self.file(folder).read_bytes()
+        """Whether the import of an export is exported to the same bits; a merged model is the run's own."""
+        second = run / "merged" if format == "merged" else self.export(folder, format, name + "-again")
+        first, second = load_file(self.file(folder)), load_file(self.file(second))
+        same = lambda key: first[key].dtype == second[key].dtype and torch.equal(first[key], second[key])
+        return first.keys() == second.keys() and all(map(same, first))
 
     def pytorch(self, folder, format, name, model, ids):
         """Whether the heads say the same, bit for bit, after `torch.save` and `gorgon convert`, and as a PyTorch file."""
@@ -141,13 +148,27 @@ class Check:
         ]
         return all(other == first for other in others)
 
+    def variant(self, source, format, flags, norms):
+        """An exported layer as another training would have left it."""
+        folder = self.fresh("variant")
+        shutil.copytree(source, folder)
+        stored, config = load_file(folder / "model.safetensors"), strict.config(folder)
+        draws = torch.Generator().manual_seed(1)
+        for name, taps in norms.items():
+            width = taps * stored["norm.weight"].shape[0]
+            stored[name] = (1.0 + 0.2 * torch.randn(width, generator=draws)).half()
+        save_file(stored, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps({**config, **flags}))
+        return folder
+
     def one(self, name, run, format, texts):
         folder = run / "heads" if format == "its own" else self.export(run, format, name)
         model = folder if format == "merged" else self.args.model
-        backbone = LlamaForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+        own = format == "merged"
+        backbone = None if own else LlamaForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
         module, stored, shared = MODULES[format](folder, backbone)
         strict.load(module, stored, shared)
-        backbone = module if format == "merged" else backbone
+        backbone = module if own else backbone
         largest = dict.fromkeys(["hidden", "logits", "draft_inputs", "draft_states", "draft_logits"], 0.0)
         scale, rows = 0.0, 0
         for number, ids in enumerate(texts):
@@ -157,14 +178,13 @@ class Check:
                 assert value.shape == ours[key].shape, f"{name} {format}: {key} {value.shape} and {ours[key].shape}"
                 largest[key] = max(largest[key], (value - ours[key]).abs().max().item())
             scale, rows = max(scale, theirs["draft_logits"].abs().max().item()), rows + len(theirs["draft_inputs"])
-        whole = format != "merged"
         row = {
             "heads": name, "format": format, "file": self.file(folder).name, "tensors": len(stored),
             "texts": len(texts), "rows": rows, "drafts": self.args.drafts, "largest_difference": largest,
             "largest_draft_logit": scale, "least_effect": self.least_effect(module, backbone, texts[0], format),
             "strict_loading_refuses": strict.bites(module, stored, shared),
             "exported_again_identical": None if format == "its own" else self.again(run, folder, format, name),
-            "pytorch_identical": self.pytorch(folder, format, name, model, texts[0]) if whole else None,
+            "pytorch_identical": self.pytorch(folder, format, name, model, texts[0]) if not own else None,
         }  # fmt: skip
         self.judge(row)
 
@@ -194,6 +214,9 @@ class Check:
 
     def judge(self, row):
         self.rows.append(row)
+        if self.args.table:
+            lines = ",\n".join("  " + json.dumps(row) for row in self.rows)
+            Path(self.args.table).write_text(f"[\n{lines}\n]\n")
         label = f"{row['heads']} as {row['format']}"
         worst = max(row["largest_difference"].values())
         if not worst <= TOLERANCE:
@@ -201,8 +224,12 @@ class Check:
         for key in ("strict_loading_refuses", "exported_again_identical", "pytorch_identical"):
             if row[key] is False:
                 self.failures.append(f"{label}: {key} is false")
-        numbers = "  ".join(f"{key.removeprefix('draft_')} {value:.1e}" for key, value in row["largest_difference"].items())
+        numbers = "  ".join(f"{key} {value:.1e}" for key, value in row["largest_difference"].items())
         print(f"{label:28} {row['tensors']:3} tensors  {row['rows']:4} rows  {numbers}", flush=True)
+
+    def failed(self, name, format, error):
+        self.failures.append(f"{name} as {format}: {error}")
+        print(self.failures[-1], flush=True)
 
     def run(self):
         texts = self.texts()
@@ -212,11 +239,13 @@ class Check:
                 try:
                     self.one(name, runs[name], format, texts)
                 except (AssertionError, RuntimeError, TypeError) as error:
-                    self.failures.append(f"{name} as {format}: {error}")
-                    print(self.failures[-1], flush=True)
-        if self.args.table:
-            lines = ",\n".join("  " + json.dumps(row) for row in self.rows)
-            Path(self.args.table).write_text(f"[\n{lines}\n]\n")
+                    self.failed(name, format, error)
+        for name, format, flags, norms in VARIANTS:
+            try:
+                layer = self.export(runs["eagle3"], format, "plain")
+                self.one(name, self.variant(layer, format, flags, norms), format, texts)
+            except (AssertionError, RuntimeError, TypeError) as error:
+                self.failed(name, format, error)
         if self.failures:
             sys.exit("\n".join(["exports that differ:", *self.failures]))
         print(f"{len(self.rows)} exports agree to {TOLERANCE}")

@@ -61,14 +61,21 @@ impl Bench {
             json(&output)
         };
         for tree in TREES {
-            for rule in ["greedy", "sampling", "nucleus"] {
+            for rule in ["greedy", "sampling", "nucleus", "k-seq"] {
                 let found = verify(&["--tree", tree, "--accept", rule, "--ignore-eos"]);
                 assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree} {rule}");
             }
         }
-        for tree in ["chain:2", "dynamic:6,1,3"] {
-            let found = verify(&["--tree", tree, "--temperature", "0.8", "--samples", "30", "--limit", "1"]);
-            assert_eq!(found["passes"], true, "{drafts:?} {tree}: {found}");
+        for (tree, rule) in
+            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")]
+        {
+            let law = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
+            let found = verify(&[&["--tree", tree, "--accept", rule][..], &law].concat());
+            assert_eq!(
+                (&found["passes"], &found["lossless"]),
+                (&true.into(), &true.into()),
+                "{drafts:?} {tree} {rule}: {found}"
+            );
         }
     }
 }

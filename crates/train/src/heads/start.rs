@@ -3,6 +3,7 @@
 use crate::error::TrainError;
 use crate::parameters::{Parameter, from_values};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::Facts;
 use gorgon_runs::tensors::Stored;
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ impl Start {
             }
             values.insert(name.clone(), checkpoint.read_all(name).map_err(|error| wrong(error.to_string()))?);
         }
-        if let Some(left) = left_out(folder, &values) {
+        if let Some(left) = left_out(folder, &values, constants) {
             return Err(wrong(format!("{left} is not among what is fitted")));
         }
         for constant in constants {
@@ -51,15 +52,20 @@ impl Start {
     }
 }
 
-/// A tensor of heads or modules beyond those that are fitted: one with the name of a fitted tensor but for its numbers.
-fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>) -> Option<String> {
-    let kind = |name: &str| -> String { name.chars().filter(|c| !c.is_ascii_digit()).collect() };
-    let kinds: Vec<String> = fitted.keys().filter(|name| own(name)).map(|name| kind(name)).collect();
-    let beyond = |name: &&String| own(name) && !fitted.contains_key(*name) && kinds.contains(&kind(name));
-    folder.checkpoint.entries().keys().find(beyond).cloned()
+/// What the heads have beyond what is fitted: a tensor, or something that their config says of them.
+fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants: &[Stored]) -> Option<String> {
+    if let Facts::Eagle(facts) = &folder.detected.facts {
+        let flags = [("norm_output", facts.norm_output), ("norm_before_residual", facts.norm_before_residual)];
+        if let Some((flag, _)) = flags.into_iter().find(|(_, said)| *said == Some(true)) {
+            return Some(flag.to_owned());
+        }
+    }
+    let known = |name: &String| fitted.contains_key(name) || constants.iter().any(|constant| constant.name == *name);
+    folder.checkpoint.entries().keys().find(|name| own(name) && !known(name)).cloned()
 }
 
-/// Whether a name is one of heads: a layer of a module has the names of the backbone's layers.
+/// Whether a tensor is the heads' own: copies of the backbone's tables are not, and modules lie among the backbone's layers.
 fn own(name: &str) -> bool {
-    !name.starts_with("model.layers.") || name.ends_with("eh_proj.weight")
+    let backbones = name.starts_with("model.") || name == "lm_head.weight" || name.ends_with("embed_tokens.weight");
+    !backbones || name.ends_with("eh_proj.weight")
 }
