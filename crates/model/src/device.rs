@@ -188,6 +188,11 @@ impl Compute {
         self.format
     }
 
+    /// The number format of activations as tensors have it.
+    pub fn activation(&self) -> DType {
+        if self.is_host() { DType::F32 } else { self.format.tensor() }
+    }
+
     /// True on the CPU.
     pub fn is_host(&self) -> bool {
         self.choice == DeviceChoice::Cpu
