@@ -50,8 +50,10 @@ gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 check-gpu: ## Type-check the CUDA and wgpu code
 	$(CARGO) check -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
 
-test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
-	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
+test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 device (software Vulkan will do)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --lib --target-dir $(WGPU_TARGET) device_tests
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --target-dir $(WGPU_TARGET)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --target-dir $(WGPU_TARGET)
 
 plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json
 	python3 scripts/plan.py

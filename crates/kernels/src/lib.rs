@@ -8,8 +8,11 @@
 //! reductions run over logical positions, never over storage positions.
 
 pub mod activation;
+pub mod cache_rows;
+pub mod device;
 pub mod differentiable;
 pub mod few_row_matmul;
+pub mod greedy_step;
 pub mod host;
 mod isa;
 pub mod lanes;

@@ -1,79 +1,101 @@
 //! Self-attention over the cache.
 
-use crate::cache::{LayerKv, write_rows};
+use crate::cache::{LayerKv, Place};
 use crate::config::ModelConfig;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::rope::RopeTable;
 use crate::weights::WeightsError;
-use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_kernels::tree_attention::{self, AttentionSpec, HostKv, Visible};
+use burn::tensor::Tensor;
+use gorgon_kernels::cache_rows::{self, Placing};
+use gorgon_kernels::tree_attention::{self, AttentionSpec, Flight, HostKv, Visible};
 use gorgon_kernels::{Isa, host, norm, rope, team};
 
-/// Slots are masked and read in multiples of this, so that a device sees few distinct shapes.
-const SLOT_BUCKET: usize = 64;
+/// Slots are bounded by multiples of this, so that a device sees few distinct launches.
+const SLOT_BUCKET: usize = 256;
 
-/// The geometry of one forward pass, shared by all layers.
-pub(crate) struct Pass<'a> {
-    /// Committed rows.
-    prefix: usize,
-    visible: &'a Visible,
-    rope: &'a RopeTable,
-    on_device: Option<DevicePass>,
-}
-
-/// What a pass needs on a device other than the CPU.
-struct DevicePass {
-    cos: Tensor<2>,
-    sin: Tensor<2>,
-    slots: usize,
-    /// One mask per distinct window.
-    masks: Vec<(Option<usize>, Tensor<2>)>,
+/// The geometry of one forward pass over a sequence's rows, shared by all layers.
+pub(crate) enum Pass<'a> {
+    /// On the CPU.
+    Host {
+        /// Committed rows.
+        prefix: usize,
+        visible: &'a Visible,
+        rope: &'a RopeTable,
+    },
+    /// Elsewhere: rows are padded, and what is seen is in a table on the device.
+    Device { flight: Flight, angles: &'a Tensor<3> },
 }
 
 impl<'a> Pass<'a> {
+    /// The pass over the rows in flight of a cache, whose tokens are `tokens`, or none if nobody will ask for them.
     pub fn new(
         config: &ModelConfig,
-        rope: &'a RopeTable,
+        place: Place<'a>,
         visible: &'a Visible,
-        prefix: usize,
-        capacity: usize,
-        device: &Device,
+        tokens: &[u32],
+        (prefix, capacity): (usize, usize),
     ) -> Self {
-        let pass = Self { prefix, visible, rope, on_device: None };
-        if host::is_host(device) {
-            return pass;
-        }
-        let rows = visible.rows();
-        let angles = |sine: bool| {
-            let at = |row| if sine { rope.at(pass.position(row)).1 } else { rope.at(pass.position(row)).0 };
-            let values: Vec<f32> = (0..rows).flat_map(at).copied().collect();
-            Tensor::<2>::from_data(TensorData::new(values, [rows, rope.half()]), device)
+        let angles = match place {
+            Place::Host(rope) => return Self::Host { prefix, visible, rope },
+            Place::Device(angles) => angles,
         };
         let slots = (prefix + visible.in_flight()).next_multiple_of(SLOT_BUCKET).min(capacity);
-        let mut masks: Vec<(Option<usize>, Tensor<2>)> = vec![];
-        for &window in &config.windows {
-            if masks.iter().all(|(known, _)| *known != window) {
-                masks.push((window, tree_attention::mask(visible, prefix, slots, window, device)));
-            }
+        let flight = Flight::new(tokens, visible, prefix, slots, &config.distinct_windows(), &angles.device());
+        Self::Device { flight, angles }
+    }
+
+    /// Rows of the residual stream, padding included.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Host { visible, .. } => visible.rows(),
+            Self::Device { flight, .. } => flight.padded_rows(),
         }
-        let (cos, sin) = (angles(false), angles(true));
-        Self { on_device: Some(DevicePass { cos, sin, slots, masks }), ..pass }
     }
 
-    /// The slot of the first row.
-    fn first_slot(&self) -> usize {
-        self.prefix + self.visible.first()
-    }
-
-    /// Rows times slots that they may see.
+    /// Rows times slots that they may see, on the CPU.
     fn pairs(&self) -> usize {
-        self.visible.rows() * (self.prefix + self.visible.in_flight())
+        match self {
+            Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.in_flight()),
+            Self::Device { .. } => 0,
+        }
     }
 
-    /// The position id of a row.
-    fn position(&self, row: usize) -> usize {
-        self.prefix + self.visible.count(row) - 1
+    /// Rows without padding.
+    pub fn wanted(&self) -> usize {
+        match self {
+            Self::Host { visible, .. } => visible.rows(),
+            Self::Device { flight, .. } => flight.rows(),
+        }
+    }
+}
+
+/// `x [1, rows, ..]` with the padding that a pass has.
+pub(crate) fn pad(x: Tensor<3>, pass: &Pass<'_>) -> Tensor<3> {
+    let [batch, rows, d] = x.dims();
+    match pass.rows() - rows {
+        0 => x,
+        missing => {
+            let zeros = Tensor::zeros([batch, missing, d], (&x.device(), x.dtype()));
+            Tensor::cat(vec![x, zeros], 1)
+        }
+    }
+}
+
+/// The rows of all passes without their padding.
+pub(crate) fn unpad(x: Tensor<3>, passes: &[Pass<'_>]) -> Tensor<3> {
+    if passes.iter().all(|pass| pass.rows() == pass.wanted()) {
+        return x;
+    }
+    let mut start = 0;
+    let mut parts: Vec<Tensor<3>> = vec![];
+    for pass in passes {
+        parts.push(x.clone().narrow(1, start, pass.wanted()));
+        start += pass.rows();
+    }
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => Tensor::cat(parts, 1),
     }
 }
 
@@ -126,17 +148,18 @@ impl Attention {
     /// `x [1, rows, d]` with the rows of all passes, result the same.
     pub fn forward(&self, x: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
         let qkv = self.qkv.forward(x);
-        let mixed = match passes.first().and_then(|pass| pass.on_device.as_ref()) {
-            None => self.mix_on_host(&qkv, passes, kvs),
-            Some(_) => {
+        let mixed = match passes.first() {
+            Some(Pass::Device { .. }) => {
                 let mut start = 0;
                 let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
-                    let part = qkv.clone().narrow(1, start, pass.visible.rows());
-                    start += pass.visible.rows();
-                    self.mix_on_device(part, pass, kv)
+                    let part = qkv.clone().narrow(1, start, pass.rows());
+                    start += pass.rows();
+                    self.mix_on_device(&part, pass, kv)
                 });
-                Tensor::cat(parts.collect(), 1)
+                let mut parts: Vec<Tensor<3>> = parts.collect();
+                if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) }
             }
+            _ => self.mix_on_host(&qkv, passes, kvs),
         };
         self.o.forward(&mixed)
     }
@@ -153,7 +176,7 @@ impl Attention {
         let mut out = vec![0f32; rows * q_width];
         let (mut qkv, mut left, mut parts) = (values.as_slice(), out.as_mut_slice(), vec![]);
         for (pass, kv) in passes.iter().zip(kvs) {
-            let rows = pass.visible.rows();
+            let rows = pass.rows();
             let (mine, others) = qkv.split_at(rows * width);
             let (to, rest) = left.split_at_mut(rows * q_width);
             (qkv, left) = (others, rest);
@@ -180,12 +203,15 @@ impl Attention {
         kv: &mut HostKv,
         out: &mut [f32],
     ) {
+        let Pass::Host { prefix, visible, rope: table } = pass else {
+            unreachable!("a pass is made for the device its cache lives on")
+        };
         let (spec, isa) = (&self.spec, Isa::detect());
         let d = spec.head_dim;
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
         let mut queries = vec![0f32; out.len()];
         let mut keys = vec![0f32; kv_width];
-        let first = pass.first_slot();
+        let first = prefix + visible.first();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -200,37 +226,22 @@ impl Attention {
                     keys.copy_from_slice(k);
                 }
             }
-            let (cos, sin) = pass.rope.at(pass.position(row));
+            let (cos, sin) = table.at(prefix + visible.count(row) - 1);
             rope::rotate_heads(isa, query, d, cos, sin);
             rope::rotate_heads(isa, &mut keys, d, cos, sin);
             kv.write(first + row, &keys, v);
         }
-        tree_attention::attend_rows(isa, spec, &queries, kv, pass.prefix, pass.visible, out);
+        tree_attention::attend_rows(isa, spec, &queries, kv, *prefix, visible, out);
     }
 
-    fn mix_on_device(&self, qkv: Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
-        let (first, Some(pass), LayerKv::Device { keys, values }) = (pass.first_slot(), &pass.on_device, kv) else {
+    /// One sequence's rows, padding included.
+    fn mix_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+        let (Pass::Device { flight, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
-        let spec = &self.spec;
-        let [batch, rows, _] = qkv.dims();
-        let d = spec.head_dim;
-        let part = |first: usize, heads: usize| {
-            qkv.clone().narrow(2, first * d, heads * d).reshape([batch, rows, heads, d]).swap_dims(1, 2)
-        };
-        let (mut q, mut k) = (part(0, spec.heads), part(spec.heads, spec.kv_heads));
-        let v = part(spec.heads + spec.kv_heads, spec.kv_heads);
-        if let Some((q_norm, k_norm)) = &self.head_norms {
-            q = norm::rms_norm(&q, q_norm, self.norm_eps);
-            k = norm::rms_norm(&k, k_norm, self.norm_eps);
-        }
-        q = rope::rotate(q, &pass.cos, &pass.sin);
-        write_rows(keys, rope::rotate(k, &pass.cos, &pass.sin), first);
-        write_rows(values, v, first);
-        let mask = pass.masks.iter().find(|(window, _)| *window == spec.window).map(|(_, mask)| mask);
-        let mask = mask.expect("a pass has a mask for every window of its config");
-        let seen = |cache: &Tensor<4>| cache.clone().narrow(2, 0, pass.slots);
-        let mixed = tree_attention::attend(spec, q, seen(keys), seen(values), mask);
-        mixed.swap_dims(1, 2).reshape([batch, rows, spec.heads * d])
+        let norms = self.head_norms.as_ref().map(|(q, k)| (q, k, self.norm_eps));
+        let placing = Placing { spec: &self.spec, norms, angles };
+        let q = cache_rows::place(&placing, qkv, cache, *layer, flight);
+        tree_attention::attend_cached(&self.spec, &q, cache, *layer, flight)
     }
 }

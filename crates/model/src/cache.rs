@@ -8,6 +8,7 @@ use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::rope::RopeTable;
 use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_kernels::cache_rows;
 use gorgon_kernels::tree_attention::HostKv;
 
 /// Why the cache refused.
@@ -45,8 +46,25 @@ pub enum CacheError {
 pub(crate) enum LayerKv {
     /// On the CPU.
     Host(HostKv),
-    /// Elsewhere, `[1, kv_heads, capacity, head_dim]` each.
-    Device { keys: Tensor<4>, values: Tensor<4> },
+    /// Elsewhere: a layer of the one tensor that all layers share.
+    Device { cache: Tensor<4>, layer: usize },
+}
+
+/// What a cache has on a device other than the CPU, made once and written in place.
+#[derive(Debug)]
+struct OnDevice {
+    /// All layers, `[2 · layers, kv_heads, capacity, head_dim]`: keys of layer `l` at `2 l`, values at `2 l + 1`.
+    rows: Tensor<4>,
+    /// Cosines and sines of every position, `[capacity, 2, rotary_dim / 2]`.
+    angles: Tensor<3>,
+}
+
+/// Where the angles of positions are found.
+pub(crate) enum Place<'a> {
+    /// On the CPU.
+    Host(&'a RopeTable),
+    /// Elsewhere.
+    Device(&'a Tensor<3>),
 }
 
 /// Keys and values of all layers for one sequence.
@@ -54,7 +72,8 @@ pub(crate) enum LayerKv {
 pub struct KvCache {
     pub(crate) layers: Vec<LayerKv>,
     /// Angles of every position there is room for.
-    pub(crate) rope: RopeTable,
+    rope: RopeTable,
+    on_device: Option<OnDevice>,
     capacity: usize,
     committed: usize,
     reserved: Option<usize>,
@@ -64,17 +83,23 @@ pub struct KvCache {
 impl KvCache {
     /// Room for `capacity` positions.
     pub fn new(config: &ModelConfig, compute: &Compute, capacity: usize) -> Self {
-        let layer = || {
-            if compute.is_host() {
-                return LayerKv::Host(HostKv::new(config.kv_heads, capacity, config.head_dim));
-            }
-            let shape = [1, config.kv_heads, capacity, config.head_dim];
-            let zeros = || Tensor::zeros(shape, (compute.device(), compute.format().tensor()));
-            LayerKv::Device { keys: zeros(), values: zeros() }
-        };
-        let layers = (0..config.layers).map(|_| layer()).collect();
         let rope = RopeTable::new(&config.rope, capacity);
-        Self { layers, rope, capacity, committed: 0, reserved: None, compute: compute.clone() }
+        let on_device = (!compute.is_host()).then(|| OnDevice::new(config, compute, capacity, &rope));
+        let layer = |layer| match &on_device {
+            None => LayerKv::Host(HostKv::new(config.kv_heads, capacity, config.head_dim)),
+            Some(on_device) => LayerKv::Device { cache: on_device.rows.clone(), layer },
+        };
+        let layers = (0..config.layers).map(layer).collect();
+        Self { layers, rope, on_device, capacity, committed: 0, reserved: None, compute: compute.clone() }
+    }
+
+    /// The layers, and where positions' angles are found.
+    pub(crate) fn parts(&mut self) -> (&mut [LayerKv], Place<'_>) {
+        let place = match &self.on_device {
+            None => Place::Host(&self.rope),
+            Some(on_device) => Place::Device(&on_device.angles),
+        };
+        (&mut self.layers, place)
     }
 
     /// Bytes that a cache of `capacity` positions takes, its table of angles included.
@@ -141,14 +166,12 @@ impl KvCache {
             return;
         }
         let mut grown = Self::new(config, &self.compute, needed.max(2 * self.capacity));
+        if let (Some(to), Some(from)) = (&mut grown.on_device, &self.on_device) {
+            *to = to.filled_from(from, &mut grown.layers);
+        }
         for (to, from) in grown.layers.iter_mut().zip(&self.layers) {
-            match (to, from) {
-                (LayerKv::Host(to), LayerKv::Host(from)) => *to = from.grown(grown.capacity),
-                (LayerKv::Device { keys, values }, LayerKv::Device { keys: old_keys, values: old_values }) => {
-                    write_rows(keys, old_keys.clone(), 0);
-                    write_rows(values, old_values.clone(), 0);
-                }
-                _ => unreachable!("both are caches of one device"),
+            if let (LayerKv::Host(to), LayerKv::Host(from)) = (to, from) {
+                *to = from.grown(grown.capacity);
             }
         }
         (grown.committed, grown.reserved) = (self.committed, self.reserved);
@@ -178,26 +201,37 @@ impl KvCache {
 
     fn gather(&mut self, path: &[usize], in_place: usize) {
         let start = self.committed;
-        let moved = &path[in_place..];
-        let index: Vec<i32> = moved.iter().map(|&row| (start + row) as i32).collect();
-        let index = (!self.compute.is_host())
-            .then(|| Tensor::<1, Int>::from_data(TensorData::new(index, [moved.len()]), self.compute.device()));
+        if self.on_device.is_some() {
+            let mut table = vec![start as i32, path.len() as i32];
+            table.extend(path.iter().map(|&row| row as i32));
+            let size = table.len();
+            let table = Tensor::from_data(TensorData::new(table, [size]), self.compute.device());
+            return self.keep(&table);
+        }
         for layer in &mut self.layers {
-            match (layer, &index) {
-                (LayerKv::Host(kv), _) => {
-                    for (i, &row) in path.iter().enumerate().skip(in_place) {
-                        kv.move_slot(start + row, start + i);
-                    }
+            if let LayerKv::Host(kv) = layer {
+                for (i, &row) in path.iter().enumerate().skip(in_place) {
+                    kv.move_slot(start + row, start + i);
                 }
-                (LayerKv::Device { keys, values }, Some(index)) => {
-                    for cache in [keys, values] {
-                        let rows = cache.clone().select(2, index.clone());
-                        write_rows(cache, rows, start + in_place);
-                    }
-                }
-                (LayerKv::Device { .. }, None) => {}
             }
         }
+    }
+
+    /// Moves rows of a path on a GPU together, in every layer at once; the path is one of a pass that made its own table.
+    pub(crate) fn keep(&self, path: &Tensor<1, Int>) {
+        if let Some(on_device) = &self.on_device {
+            cache_rows::gather(&on_device.rows, path);
+        }
+    }
+
+    /// Takes note of the number of committed rows, of which some were committed on a GPU.
+    pub(crate) fn adopt(&mut self, committed: usize) -> Result<(), CacheError> {
+        if committed > self.capacity {
+            let asked = committed - self.committed;
+            return Err(CacheError::Full { committed: self.committed, asked, capacity: self.capacity });
+        }
+        (self.committed, self.reserved) = (committed, None);
+        Ok(())
     }
 
     /// Drops the rows in flight, if there are any.
@@ -212,10 +246,32 @@ impl KvCache {
     }
 }
 
-/// Writes `rows [1, kv_heads, n, head_dim]` at slot `start`, in place.
-pub(crate) fn write_rows(cache: &mut Tensor<4>, rows: Tensor<4>, start: usize) {
-    let [b, h, n, d] = rows.dims();
-    cache.inplace(|cache| cache.slice_assign([0..b, 0..h, start..start + n, 0..d], rows));
+impl OnDevice {
+    fn new(config: &ModelConfig, compute: &Compute, capacity: usize, rope: &RopeTable) -> Self {
+        let (device, shape) = (compute.device(), [2 * config.layers, config.kv_heads, capacity, config.head_dim]);
+        // Made flat: a device may pad the rows of other tensors, and kernels count on none being padded.
+        let size = shape.iter().product::<usize>();
+        let rows = Tensor::<1>::zeros([size], (device, compute.format().tensor())).reshape(shape);
+        let angles: Vec<f32> = (0..capacity).flat_map(|p| [rope.at(p).0, rope.at(p).1]).flatten().copied().collect();
+        let size = angles.len();
+        let angles = Tensor::<1>::from_data(TensorData::new(angles, [size]), device);
+        Self { rows, angles: angles.reshape([capacity, 2, rope.half()]) }
+    }
+
+    /// The same with the rows of a smaller cache in front; `layers` are this one's.
+    fn filled_from(&self, from: &Self, layers: &mut [LayerKv]) -> Self {
+        let shape = self.rows.dims();
+        let held = from.rows.dims()[2];
+        let rest = self.rows.clone().narrow(2, held, shape[2] - held);
+        let rows =
+            Tensor::cat(vec![from.rows.clone(), rest], 2).reshape([shape.iter().product::<usize>()]).reshape(shape);
+        for layer in layers {
+            if let LayerKv::Device { cache, .. } = layer {
+                *cache = rows.clone();
+            }
+        }
+        Self { rows, angles: self.angles.clone() }
+    }
 }
 
 #[cfg(test)]

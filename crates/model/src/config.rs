@@ -252,6 +252,17 @@ impl ModelConfig {
         Ok(self)
     }
 
+    /// The windows of all layers, each once.
+    pub fn distinct_windows(&self) -> Vec<Option<usize>> {
+        let mut distinct: Vec<Option<usize>> = vec![];
+        for window in &self.windows {
+            if !distinct.contains(window) {
+                distinct.push(*window);
+            }
+        }
+        distinct
+    }
+
     /// Number of parameters of the checkpoint, tied embeddings counted once.
     pub fn parameters(&self) -> u128 {
         let product = |shape: &[usize]| shape.iter().map(|&n| n as u128).product::<u128>();

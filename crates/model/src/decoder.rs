@@ -1,7 +1,7 @@
 //! The one decoder, for every supported architecture.
 
-use crate::attention::Pass;
-use crate::cache::{CacheError, KvCache, LayerKv};
+use crate::attention::{Pass, unpad};
+use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::{ConfigError, ModelConfig};
 use crate::device::{Compute, Int8};
 use crate::layer::Layer;
@@ -9,9 +9,9 @@ use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::taps::Taps;
 use crate::weights::{Checkpoint, WeightsError};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_kernels::{activation, norm};
 use std::path::Path;
 
@@ -191,14 +191,30 @@ impl Decoder {
         if tokens.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
-        let device = self.compute.device();
         let (mut passes, mut caches) = (vec![], vec![]);
-        for Rows { visible, cache, .. } in batch {
-            let (prefix, capacity) = (cache.len(), cache.capacity());
-            let KvCache { layers, rope, .. } = &mut **cache;
-            passes.push(Pass::new(&self.config, rope, visible, prefix, capacity, device));
+        for Rows { visible, cache, tokens } in batch {
+            let sizes = (cache.len(), cache.capacity());
+            let (layers, place) = cache.parts();
+            passes.push(Pass::new(&self.config, place, visible, tokens, sizes));
             caches.push(layers.iter_mut());
         }
+        let x = match self.compute.is_host() {
+            true => self.embedding.look_up(&tokens, self.compute.device()),
+            false => self.embedding.select(flight_tokens(&passes)),
+        };
+        let output = self.run(x, &passes, caches, taps);
+        let taps = output.taps.into_iter().map(|tap| unpad(tap, &passes)).collect();
+        Ok(PassOutput { hidden: unpad(output.hidden, &passes), taps })
+    }
+
+    /// All layers on a residual stream of all passes' rows, padding included.
+    fn run(
+        &self,
+        mut x: Tensor<3>,
+        passes: &[Pass<'_>],
+        mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
+        taps: &Taps,
+    ) -> PassOutput {
         let eps = self.config.norm_eps;
         let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
         let mut tap = |entering: usize, x: &Tensor<3>| {
@@ -206,15 +222,28 @@ impl Decoder {
                 *slot = Some(x.clone());
             }
         };
-        let mut x = self.embedding.look_up(&tokens, device);
         for (i, layer) in self.layers.iter().enumerate() {
             tap(i, &x);
             let mut kvs: Vec<&mut LayerKv> = caches.iter_mut().filter_map(Iterator::next).collect();
-            x = layer.forward(x, eps, &passes, &mut kvs);
+            x = layer.forward(x, eps, passes, &mut kvs);
         }
         tap(self.layers.len(), &x);
         let hidden = norm::rms_norm(&x, &self.final_norm, eps);
-        Ok(PassOutput { hidden, taps: tapped.into_iter().flatten().collect() })
+        PassOutput { hidden, taps: tapped.into_iter().flatten().collect() }
+    }
+
+    /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read.
+    ///
+    /// # Shapes
+    /// The output has a row for each of the table's, padding included.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn forward_flight(&self, flight: &Flight, cache: &mut KvCache, taps: &Taps) -> Result<PassOutput, ModelError> {
+        let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved.into()) };
+        let passes = [Pass::Device { flight: flight.clone(), angles }];
+        let x = self.embedding.select(flight.tokens());
+        Ok(self.run(x, &passes, vec![layers.iter_mut()], taps))
     }
 
     /// The logits of hidden states, after any final soft cap.
@@ -237,4 +266,14 @@ impl Decoder {
             None => logits,
         }
     }
+}
+
+/// The tokens of all passes on a device, padding included.
+fn flight_tokens(passes: &[Pass<'_>]) -> Tensor<1, Int> {
+    let tokens = |pass: &Pass<'_>| match pass {
+        Pass::Device { flight, .. } => Some(flight.tokens()),
+        Pass::Host { .. } => None,
+    };
+    let mut all: Vec<Tensor<1, Int>> = passes.iter().filter_map(tokens).collect();
+    if all.len() == 1 { all.remove(0) } else { Tensor::cat(all, 0) }
 }

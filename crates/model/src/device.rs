@@ -251,6 +251,11 @@ impl Compute {
         }
     }
 
+    /// The number format of activations as tensors have it.
+    pub fn activation(&self) -> DType {
+        if self.is_host() { DType::F32 } else { self.format.tensor() }
+    }
+
     /// True on the CPU.
     pub fn is_host(&self) -> bool {
         self.choice == DeviceChoice::Cpu

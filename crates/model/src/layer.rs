@@ -1,6 +1,6 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
-use crate::attention::{Attention, Pass};
+use crate::attention::{Attention, Pass, pad, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::Compute;
@@ -80,8 +80,8 @@ impl Layer {
             None => y,
         };
         let attended = self.attention.forward(read, passes, kvs);
-        let x = x + post(attended, &self.post_attention_norm);
-        let fed = self.feed_forward.forward(&norm::rms_norm(&x, &self.pre_mlp_norm, eps));
+        let (x, normed) = norm::add_rms_norm(x, post(attended, &self.post_attention_norm), &self.pre_mlp_norm, eps);
+        let fed = self.feed_forward.forward(&normed);
         x + post(fed, &self.post_mlp_norm)
     }
 
@@ -154,7 +154,10 @@ impl LoneLayer {
     /// When the rows are not the reserved ones.
     pub fn forward(&self, x: Tensor<3>, visible: &Visible, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
         let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
-        self.pass(rows, visible, cache, |passes, kvs| self.layer.forward(x, eps, passes, kvs))
+        self.pass(rows, visible, cache, |pass, kvs| {
+            let x = pad(x, &pass);
+            unpad(self.layer.forward(x, eps, std::slice::from_ref(&pass), kvs), &[pass])
+        })
     }
 
     /// The same where the attention reads something else than the residual stream, as wide as its projections are.
@@ -172,7 +175,10 @@ impl LoneLayer {
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, CacheError> {
         let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
-        self.pass(rows, visible, cache, |passes, kvs| self.layer.forward_reading(read, x, eps, passes, kvs))
+        self.pass(rows, visible, cache, |pass, kvs| {
+            let (read, x) = (pad(read.clone(), &pass), pad(x, &pass));
+            unpad(self.layer.forward_reading(&read, x, eps, std::slice::from_ref(&pass), kvs), &[pass])
+        })
     }
 
     fn pass(
@@ -180,16 +186,16 @@ impl LoneLayer {
         rows: usize,
         visible: &Visible,
         cache: &mut KvCache,
-        run: impl FnOnce(&[Pass<'_>], &mut [&mut LayerKv]) -> Tensor<3>,
+        run: impl FnOnce(Pass<'_>, &mut [&mut LayerKv]) -> Tensor<3>,
     ) -> Result<Tensor<3>, CacheError> {
         if cache.reserved() != Some(visible.in_flight()) || visible.rows() != rows {
             return Err(CacheError::NotReserved);
         }
-        let (prefix, capacity) = (cache.len(), cache.capacity());
-        let KvCache { layers, rope, .. } = cache;
-        let pass = Pass::new(&self.config, rope, visible, prefix, capacity, self.compute.device());
+        let sizes = (cache.len(), cache.capacity());
+        let (layers, place) = cache.parts();
+        let pass = Pass::new(&self.config, place, visible, &[], sizes);
         let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
-        Ok(run(&[pass], &mut kvs))
+        Ok(run(pass, &mut kvs))
     }
 
     /// Its config: sizes, rotary embedding, epsilon.

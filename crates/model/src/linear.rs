@@ -2,7 +2,7 @@
 
 use crate::device::{Compute, FloatFormat, Int8};
 use crate::weights::{Checkpoint, WeightsError};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use rayon::prelude::*;
 use safetensors::Dtype;
@@ -112,12 +112,29 @@ impl Embedding {
                 }
                 gorgon_kernels::host::tensor(rows, [1, tokens.len(), d])
             }
-            Weight::Dense(table) => {
+            Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                let ids = Tensor::<1, Int>::from_data(TensorData::new(ids, [tokens.len()]), device);
-                table.clone().select(0, ids).unsqueeze()
+                return self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device));
             }
         };
+        self.scaled(rows)
+    }
+
+    /// The rows of tokens that are on the device.
+    ///
+    /// # Shapes
+    /// `ids [tokens]`, result `[1, tokens, d]`.
+    ///
+    /// # Panics
+    /// If the table is on the CPU.
+    pub fn select(&self, ids: Tensor<1, Int>) -> Tensor<3> {
+        match &self.weight {
+            Weight::Packed(_) => unreachable!("tokens on a device go with a table there"),
+            Weight::Dense(table) => self.scaled(table.clone().select(0, ids).unsqueeze()),
+        }
+    }
+
+    fn scaled(&self, rows: Tensor<3>) -> Tensor<3> {
         if self.scale == 1.0 { rows } else { rows * self.scale }
     }
 }
@@ -141,7 +158,7 @@ impl Loader<'_> {
         let bias = if bias {
             let mut values = vec![];
             for name in names {
-                values.extend(self.checkpoint.read_all(&format!("{name}.bias"))?);
+                values.extend(self.read_or(&format!("{name}.bias"), 0.0)?);
             }
             Some(self.vector(values))
         } else {
@@ -166,6 +183,12 @@ impl Loader<'_> {
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
         }
         let format = self.compute.format();
+        if self.checkpoint.is_drawn() {
+            // A variance of one over the width keeps activations as large as they are.
+            let bound = (3.0 / d_in as f64).sqrt();
+            let place = (self.compute.device(), format.tensor());
+            return Ok(Weight::Dense(Tensor::random([d_out, d_in], Distribution::Uniform(-bound, bound), place)));
+        }
         let bytes = rows.dense(format).map_err(|reason| rows.error(PackError::Source(reason)))?;
         let data = TensorData::from_bytes_vec(bytes, [d_out, d_in], format.tensor());
         Ok(Weight::Dense(Tensor::from_data(data, self.compute.device())))
@@ -176,7 +199,7 @@ impl Loader<'_> {
     /// # Errors
     /// When the tensor is missing or cannot be read.
     pub fn norm(&self, name: &str, plus_one: bool) -> Result<Tensor<1>, WeightsError> {
-        let mut values = self.checkpoint.read_all(name)?;
+        let mut values = self.read_or(name, if plus_one { 0.0 } else { 1.0 })?;
         if plus_one {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
@@ -188,6 +211,14 @@ impl Loader<'_> {
     /// Why a tensor could not be packed.
     pub(crate) fn wrong(&self, tensor: &str, error: PackError) -> WeightsError {
         WeightsError::Tensor { path: self.checkpoint.dir().into(), tensor: tensor.into(), reason: error.to_string() }
+    }
+
+    /// A small tensor, or as many times `drawn` if there is no file.
+    fn read_or(&self, name: &str, drawn: f32) -> Result<Vec<f32>, WeightsError> {
+        match self.checkpoint.entries().get(name).filter(|_| self.checkpoint.is_drawn()) {
+            Some(entry) => Ok(vec![drawn; entry.shape.iter().product()]),
+            None => self.checkpoint.read_all(name),
+        }
     }
 
     fn vector(&self, values: Vec<f32>) -> Tensor<1> {

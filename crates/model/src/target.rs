@@ -3,9 +3,9 @@
 use crate::cache::KvCache;
 use crate::decoder::{Decoder, ModelError, PassOutput};
 use crate::taps::Taps;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 use gorgon_core::{Token, tree::TokenTree};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use std::sync::Arc;
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
@@ -117,6 +117,34 @@ impl Target {
     /// When no tree is in flight or the path is none of its.
     pub fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
         Ok(self.cache.commit(path)?)
+    }
+
+    /// One forward pass over a table of rows on a GPU; nothing is sent up or read. What it keeps is decided there too:
+    /// [`Self::keep`] moves the rows, [`Self::adopt`] is told how many there are.
+    ///
+    /// # Shapes
+    /// The output has a row for each of the table's, padding included.
+    ///
+    /// # Errors
+    /// When the sequence is on the CPU.
+    pub fn verify_flight(&mut self, flight: &Flight) -> Result<PassOutput, ModelError> {
+        self.decoder.forward_flight(flight, &mut self.cache, &self.taps)
+    }
+
+    /// Moves the rows of an accepted path together, in every layer.
+    ///
+    /// # Shapes
+    /// `path` as [`gorgon_kernels::cache_rows::gather`] takes it.
+    pub fn keep(&self, path: &Tensor<1, Int>) {
+        self.cache.keep(path);
+    }
+
+    /// Takes note of the number of committed tokens after steps whose rows were kept on a GPU.
+    ///
+    /// # Errors
+    /// When there are more than fit.
+    pub fn adopt(&mut self, committed: usize) -> Result<(), ModelError> {
+        Ok(self.cache.adopt(committed)?)
     }
 
     /// The logits of hidden states as rows on the host: the step's one read from the device.

@@ -176,6 +176,22 @@ impl Checkpoint {
         Ok(opened)
     }
 
+    /// A checkpoint that is nowhere: weights of a config's shapes are drawn on the device that they are asked for on, for
+    /// measuring. Norms are one, biases zero.
+    pub fn drawn(config: &ModelConfig) -> Self {
+        let entry = |spec: layout::TensorSpec| {
+            let bytes = 4 * spec.shape.iter().product::<usize>();
+            (spec.name, Entry { file: usize::MAX, dtype: Dtype::F32, shape: spec.shape, offset: 0, bytes })
+        };
+        let entries = layout::tensors(config).into_iter().map(entry).collect();
+        Self { dir: "random weights".into(), files: vec![], entries }
+    }
+
+    /// True if its weights are drawn.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.files.is_empty()
+    }
+
     fn add_file(&mut self, path: &Path) -> Result<(), WeightsError> {
         let read = |source| WeightsError::Read { path: path.into(), source };
         let invalid = |reason: String| WeightsError::Invalid { path: path.into(), reason };
@@ -356,11 +372,14 @@ impl Checkpoint {
     }
 
     fn wrong(&self, entry: &Entry, name: &str, reason: String) -> WeightsError {
-        WeightsError::Tensor { path: self.files[entry.file].0.clone(), tensor: name.into(), reason }
+        let path = self.files.get(entry.file).map_or(self.dir.clone(), |(path, _)| path.clone());
+        WeightsError::Tensor { path, tensor: name.into(), reason }
     }
 
     fn read_bytes(&self, entry: &Entry, offset: u64, bytes: &mut [u8]) -> Result<(), WeightsError> {
-        let (path, file) = &self.files[entry.file];
+        let Some((path, file)) = self.files.get(entry.file) else {
+            return Err(self.wrong(entry, "any", "drawn weights exist on a GPU only".into()));
+        };
         read_at(file, bytes, offset).map_err(|source| WeightsError::Read { path: path.clone(), source })
     }
 

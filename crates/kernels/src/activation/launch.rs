@@ -16,6 +16,10 @@ pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
         super::gate_rows(Isa::detect(), kind, values.as_slice(), d, &mut y);
         return host::tensor(y, [batch, rows, d]);
     }
+    #[cfg(feature = "gpu")]
+    if let Some(values) = crate::device::untracked(x) {
+        return crate::device::float_tensor(super::cube::gate(kind, &values, x.dims()));
+    }
     let (gate, up) = (x.clone().narrow(2, 0, d), x.clone().narrow(2, d, d));
     match kind {
         Activation::Silu => activation::silu(gate) * up,

@@ -1,5 +1,7 @@
 //! The gate of the feed-forward network.
 
+#[cfg(feature = "gpu")]
+mod cube;
 mod gradient;
 mod kernel;
 mod launch;

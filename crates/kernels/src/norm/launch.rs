@@ -13,8 +13,34 @@ pub fn rms_norm<const D: usize>(x: &Tensor<D>, w: &Tensor<1>, eps: f32) -> Tenso
         super::rms_norm_rows(Isa::detect(), values.as_slice(), weights.as_slice(), eps, &mut y);
         return host::tensor(y, x.dims());
     }
+    #[cfg(feature = "gpu")]
+    if let (Some(values), Some(weights)) = (crate::device::untracked(x), single(w)) {
+        return crate::device::float_tensor(super::cube::rms_norm(&values, None, &weights, eps, x.dims()).1);
+    }
     let dtype = x.dtype();
     let x = x.clone().cast(DType::F32);
     let scale = (x.clone().powi_scalar(2).mean_dim(D - 1) + eps).sqrt().recip();
     (x * scale * w.clone().cast(DType::F32).unsqueeze()).cast(dtype)
+}
+
+/// `x + y` and its [`rms_norm`]: on a GPU in one launch.
+///
+/// # Shapes
+/// As [`rms_norm`]; `y` as `x`.
+pub fn add_rms_norm<const D: usize>(x: Tensor<D>, y: Tensor<D>, w: &Tensor<1>, eps: f32) -> (Tensor<D>, Tensor<D>) {
+    #[cfg(feature = "gpu")]
+    if let (Some(a), Some(b), Some(weights)) = (crate::device::untracked(&x), crate::device::untracked(&y), single(w)) {
+        let (sum, normed) = super::cube::rms_norm(&a, Some(&b), &weights, eps, x.dims());
+        let sum = sum.map_or_else(|| x.clone() + y.clone(), crate::device::float_tensor);
+        return (sum, crate::device::float_tensor(normed));
+    }
+    let sum = x + y;
+    let normed = rms_norm(&sum, w, eps);
+    (sum, normed)
+}
+
+/// Weights in `f32`, if they are on a GPU and without gradients.
+#[cfg(feature = "gpu")]
+fn single(w: &Tensor<1>) -> Option<burn_cubecl::tensor::CubeTensor> {
+    crate::device::untracked(&w.clone().cast(DType::F32))
 }

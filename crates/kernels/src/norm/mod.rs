@@ -1,5 +1,7 @@
 //! Root-mean-square normalisation.
 
+#[cfg(feature = "gpu")]
+mod cube;
 mod gradient;
 mod kernel;
 mod launch;
@@ -7,4 +9,4 @@ pub mod reference;
 
 pub use gradient::rms_norm_tracked;
 pub use kernel::rms_norm as rms_norm_rows;
-pub use launch::rms_norm;
+pub use launch::{add_rms_norm, rms_norm};

@@ -326,4 +326,4 @@ fn add_columns<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32], s
 
 #[cfg(test)]
 #[path = "kernel_tests.rs"]
-mod tests;
+pub(crate) mod tests;

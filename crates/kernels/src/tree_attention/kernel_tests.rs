@@ -22,7 +22,7 @@ fn write(kv: &mut HostKv, spec: &AttentionSpec, slot: usize, identity: usize) {
 
 const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 5];
 
-fn paths() -> Vec<Vec<usize>> {
+pub(crate) fn paths() -> Vec<Vec<usize>> {
     let path = |mut node: usize| {
         let mut path = vec![node];
         while node > 0 {
@@ -34,7 +34,7 @@ fn paths() -> Vec<Vec<usize>> {
     (0..PARENTS.len()).map(path).collect()
 }
 
-fn cases() -> Vec<AttentionSpec> {
+pub(crate) fn cases() -> Vec<AttentionSpec> {
     vec![
         spec(4, 4, 16, None, None),
         spec(6, 2, 24, Some(5), None),

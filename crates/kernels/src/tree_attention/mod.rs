@@ -3,14 +3,20 @@
 //! Row `i` of a forward pass sees the whole prefix and, of the rows in flight, its ancestors and itself. In a prefill
 //! chunk or a chain these are all rows before it; in a token tree they are the path from the root.
 
+mod cached;
+#[cfg(feature = "gpu")]
+mod cube;
+#[cfg(all(test, feature = "wgpu"))]
+mod device_tests;
+mod flight;
 mod host_kv;
-mod kernel;
-mod launch;
+pub(crate) mod kernel;
 pub mod reference;
 
+pub use cached::attend_cached;
+pub use flight::Flight;
 pub use host_kv::HostKv;
 pub use kernel::attend as attend_rows;
-pub use launch::{attend, mask};
 
 /// What attention does besides the softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,204 @@
+//! Rows of a cache on a GPU.
+
+use super::Placing;
+use crate::device;
+use crate::tree_attention::Flight;
+use burn::tensor::{Int, Tensor as Burn};
+use cubecl::prelude::*;
+
+/// Units that share a head.
+const UNITS: usize = 32;
+
+/// What is known when the kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Geometry {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    half: usize,
+    rows: usize,
+    normed: bool,
+}
+
+/// One head of one row: a query, a key or a value.
+#[cube(launch_unchecked, address_type = "dynamic")]
+fn place_head<F: Float>(
+    qkv: &Tensor<F>,
+    angles: &Tensor<f32>,
+    q_norm: &Tensor<f32>,
+    k_norm: &Tensor<f32>,
+    flight: &Tensor<i32>,
+    queries: &mut Tensor<F>,
+    cache: &mut Tensor<F>,
+    layer: usize,
+    eps: f32,
+    #[comptime] g: Geometry,
+    #[define(F)] _dtype: ElemType,
+) {
+    let d = comptime!(g.head_dim);
+    let half = comptime!(g.half);
+    let (head, row, unit) = (CUBE_POS_X as usize, CUBE_POS_Y as usize, UNIT_POS as usize);
+    let from = (row * comptime!(g.heads + 2 * g.kv_heads) + head) * d;
+    let is_query = head < comptime!(g.heads);
+    let is_value = head >= comptime!(g.heads + g.kv_heads);
+
+    let mut scale = f32::new(1.0);
+    if comptime!(g.normed) {
+        let mut squares = Shared::<[f32]>::new_slice(UNITS);
+        let mut sum = f32::new(0.0);
+        let mut dim = unit;
+        while dim < d {
+            let x = f32::cast_from(qkv[from + dim]);
+            sum += x * x;
+            dim += UNITS;
+        }
+        squares[unit] = sum;
+        sync_cube();
+        let mut all = f32::new(0.0);
+        for i in 0..UNITS {
+            all += squares[i];
+        }
+        scale = f32::new(1.0) / (all / f32::cast_from(d as u32) + eps).sqrt();
+    }
+
+    let slot = usize::cast_from(flight[0]) + usize::cast_from(flight[1]) + row;
+    let mut position = usize::cast_from(flight[4 + comptime!(g.rows) + row]);
+    if position >= angles.shape(0) {
+        position = angles.shape(0) - 1;
+    }
+    let angle = position * 2 * half;
+    let mut plane = (2 * layer) * comptime!(g.kv_heads) + head - comptime!(g.heads);
+    if is_query {
+        plane = 0;
+    }
+    // Values follow the keys' heads in the projection, and lie a plane of the cache further.
+    let to = (plane * cache.shape(2) + slot) * d;
+    // A step that is run to be recorded may run past the end; what it writes is not kept.
+    let in_flight = row < usize::cast_from(flight[2]) && slot < cache.shape(2);
+    let mut dim = unit;
+    while dim < d {
+        let mut x = f32::cast_from(qkv[from + dim]);
+        if !is_value {
+            if comptime!(g.normed) {
+                x = x * scale * weight(q_norm, k_norm, is_query, dim);
+            }
+            if dim < 2 * half {
+                let mut other = dim + half;
+                let mut place = dim;
+                if dim >= half {
+                    other = dim - half;
+                    place = other;
+                }
+                let mut y = f32::cast_from(qkv[from + other]);
+                if comptime!(g.normed) {
+                    y = y * scale * weight(q_norm, k_norm, is_query, other);
+                }
+                let (cos, sin) = (angles[angle + place], angles[angle + half + place]);
+                if dim < half {
+                    x = x * cos - y * sin;
+                } else {
+                    x = x * cos + y * sin;
+                }
+            }
+        }
+        if is_query {
+            queries[(row * comptime!(g.heads) + head) * d + dim] = F::cast_from(x);
+        } else if in_flight {
+            cache[to + dim] = F::cast_from(x);
+        }
+        dim += UNITS;
+    }
+}
+
+#[cube]
+fn weight(q_norm: &Tensor<f32>, k_norm: &Tensor<f32>, is_query: bool, dim: usize) -> f32 {
+    let mut w = k_norm[dim];
+    if is_query {
+        w = q_norm[dim];
+    }
+    w
+}
+
+/// One key/value head of one layer, keys or values: each unit moves some dimensions of the whole path, in its order. A row
+/// never goes to a later slot than its own, so none is read after it was written over.
+#[cube(launch_unchecked, address_type = "dynamic")]
+fn gather_path<F: Float>(
+    cache: &mut Tensor<F>,
+    path: &Tensor<i32>,
+    #[comptime] kv_heads: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (capacity, d) = (cache.shape(2), cache.shape(3));
+    let plane = (CUBE_POS_X as usize * kv_heads + CUBE_POS_Y as usize) * capacity;
+    let prefix = usize::cast_from(path[0]);
+    let length = usize::cast_from(path[1]);
+    let mut dim = UNIT_POS as usize;
+    while dim < d {
+        for i in 0..length {
+            let row = usize::cast_from(path[2 + i]);
+            if row != i && prefix + row < capacity {
+                let value = cache[(plane + prefix + row) * d + dim];
+                let to = (plane + prefix + i) * d + dim;
+                cache[to] = value;
+            }
+        }
+        dim += CUBE_DIM as usize;
+    }
+}
+
+/// See [`super::place`].
+pub(super) fn place(placing: &Placing<'_>, qkv: &Burn<3>, cache: &Burn<4>, layer: usize, flight: &Flight) -> Burn<3> {
+    let spec = placing.spec;
+    let (heads, kv_heads, head_dim, rows) = (spec.heads, spec.kv_heads, spec.head_dim, flight.padded_rows());
+    let half = placing.angles.dims()[2];
+    let g = Geometry { heads, kv_heads, head_dim, half, rows, normed: placing.norms.is_some() };
+    let (qkv, cache) = (device::floats(qkv), device::floats(cache));
+    let (angles, table) = (device::floats(placing.angles), device::ints(flight.table()));
+    // Without norms their places are taken by anything that is there.
+    let (q_norm, k_norm, eps) = match placing.norms {
+        Some((q, k, eps)) => (device::floats(q), device::floats(k), eps),
+        None => (angles.clone(), angles.clone(), 0.0),
+    };
+    let queries = device::empty(&qkv, [1, rows, heads * head_dim], qkv.dtype);
+    // SAFETY: positions are within the table of angles and slots within the cache, which had room for the rows in flight
+    // when the table was made.
+    unsafe {
+        place_head::launch_unchecked(
+            &qkv.client,
+            CubeCount::Static((heads + 2 * kv_heads) as u32, rows as u32, 1),
+            CubeDim::new_1d(UNITS as u32),
+            device::address([&qkv, &cache]),
+            device::arg(&qkv),
+            device::arg(&angles),
+            device::arg(&q_norm),
+            device::arg(&k_norm),
+            device::arg(&table),
+            device::arg(&queries),
+            device::arg(&cache),
+            layer,
+            eps,
+            g,
+            device::elem(&qkv),
+        );
+    }
+    device::float_tensor(queries)
+}
+
+/// See [`super::gather`].
+pub(super) fn gather(cache: &Burn<4>, path: &Burn<1, Int>) {
+    let [planes, kv_heads, _, head_dim] = cache.dims();
+    let (cache, path) = (device::floats(cache), device::ints(path));
+    // SAFETY: the rows of a path are rows in flight, which lie within the cache.
+    unsafe {
+        gather_path::launch_unchecked(
+            &cache.client,
+            CubeCount::Static(planes as u32, kv_heads as u32, 1),
+            CubeDim::new_1d(head_dim.next_power_of_two().clamp(32, 128) as u32),
+            device::address([&cache]),
+            device::arg(&cache),
+            device::arg(&path),
+            kv_heads,
+            device::elem(&cache),
+        );
+    }
+}

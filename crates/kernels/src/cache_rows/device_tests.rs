@@ -1,0 +1,75 @@
+//! Writing and moving rows on a GPU against the definitions.
+
+use super::{Placing, gather, place, reference};
+use crate::device::tests::{device, ints_of, tensor, value, values_of};
+use crate::tree_attention::{AttentionSpec, Flight, Visible};
+use burn::tensor::{Int, Tensor, TensorData};
+
+fn spec(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
+    AttentionSpec { heads, kv_heads, head_dim, scale: 1.0, soft_cap: None, window: None }
+}
+
+fn values(size: usize, salt: usize) -> Vec<f32> {
+    (0..size).map(|i| value(i * 7 + salt)).collect()
+}
+
+#[test]
+fn rows_are_placed_as_defined() {
+    let Some(device) = device() else { return };
+    for (spec, half, normed) in [(spec(4, 2, 16), 8, false), (spec(3, 1, 40), 10, true), (spec(2, 2, 128), 64, true)] {
+        let (d, prefix, capacity, layer, rows) = (spec.head_dim, 5, 12, 1, 3);
+        let padded = Flight::padded(rows);
+        let width = (spec.heads + 2 * spec.kv_heads) * d;
+        let (qkv, angles) = (values(padded * width, 1), values(capacity * 2 * half, 2));
+        let (q_norm, k_norm) = (values(d, 3), values(d, 4));
+        let before = values(4 * spec.kv_heads * capacity * d, 5);
+        let visible = Visible::from_paths([&[0][..], &[0, 1], &[0, 2]]);
+        let flight = Flight::new(&[1, 2, 3], &visible, prefix, capacity, &[None], &device);
+        let cache = tensor(before.clone(), [4, spec.kv_heads, capacity, d], &device);
+        let (qn, kn) = (tensor(q_norm.clone(), [d], &device), tensor(k_norm.clone(), [d], &device));
+        let table = tensor(angles.clone(), [capacity, 2, half], &device);
+        let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
+        let queries =
+            values_of(place(&placing, &tensor(qkv.clone(), [1, padded, width], &device), &cache, layer, &flight));
+        let mut want = before;
+        for (row, position) in [5, 6, 6].into_iter().enumerate() {
+            let (cos, sin) = angles[position * 2 * half..][..2 * half].split_at(half);
+            let norms = normed.then_some((&q_norm[..], &k_norm[..], 1e-5));
+            let (q, k, v) = reference::split_row(&spec, &qkv[row * width..][..width], norms, cos, sin);
+            close(&queries[row * spec.heads * d..][..spec.heads * d], &q, 2e-6);
+            for (which, part) in [k, v].iter().enumerate() {
+                for (head, part) in part.chunks_exact(d).enumerate() {
+                    let plane = (2 * layer + which) * spec.kv_heads + head;
+                    want[(plane * capacity + prefix + row) * d..][..d].copy_from_slice(part);
+                }
+            }
+        }
+        close(&values_of(cache), &want, 2e-6);
+    }
+}
+
+#[test]
+fn paths_are_gathered_in_every_layer_at_once() {
+    let Some(device) = device() else { return };
+    for (planes, heads, d, prefix, path) in
+        [(6, 2, 24, 3, vec![0, 2, 5, 6]), (2, 1, 200, 0, vec![1]), (4, 3, 8, 2, vec![])]
+    {
+        let capacity = 11;
+        let mut want = values(planes * heads * capacity * d, 9);
+        let cache = tensor(want.clone(), [planes, heads, capacity, d], &device);
+        let mut ids = vec![prefix as i32, path.len() as i32];
+        ids.extend(path.iter().map(|&row| row as i32));
+        ids.resize(8, 7);
+        gather(&cache, &Tensor::<1, Int>::from_data(TensorData::new(ids.clone(), [8]), &device));
+        want.chunks_exact_mut(capacity * d).for_each(|plane| reference::gather(plane, d, prefix, &path));
+        assert_eq!(values_of(cache), want);
+        assert_eq!(ints_of(Tensor::<1, Int>::from_data(TensorData::new(ids.clone(), [8]), &device)), ids);
+    }
+}
+
+fn close(got: &[f32], want: &[f32], limit: f32) {
+    assert_eq!(got.len(), want.len());
+    for (i, (a, b)) in got.iter().zip(want).enumerate() {
+        assert!((a - b).abs() <= limit * b.abs().max(1.0), "{i}: {a} against {b}");
+    }
+}

@@ -1,0 +1,120 @@
+//! A greedy step's decisions on a GPU against the definitions.
+
+use super::*;
+use crate::device::tests::{device, ints_of, tensor, value};
+use crate::tree_attention::Visible;
+
+#[test]
+fn greatest_entries_are_found_in_order() {
+    let Some(device) = device() else { return };
+    for vocab in [3, 255, 1000] {
+        // Few distinct values, so that there are ties.
+        let logits: Vec<f32> = (0..4 * vocab).map(|i| (value(i * 13 + 1) * 20.0).round()).collect();
+        let wanted = |row: &[f32], width: usize| -> Vec<i32> {
+            let mut order: Vec<usize> = (0..row.len()).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+            order[..width].iter().map(|&i| i as i32).collect()
+        };
+        let rows = tensor(logits.clone(), [1, 4, vocab], &device);
+        for width in [1, 3] {
+            let want: Vec<i32> = logits.chunks_exact(vocab).flat_map(|row| wanted(row, width)).collect();
+            assert_eq!(ints_of(top_rows(&rows, width)), want);
+        }
+        let want: Vec<i32> = logits.chunks_exact(vocab).flat_map(|row| wanted(row, 1)).collect();
+        assert_eq!(ints_of(argmax_rows(&rows)), want);
+    }
+}
+
+#[test]
+fn damaged_scores_are_told() {
+    let Some(device) = device() else { return };
+    let mut logits = vec![1.0f32; 5 * 300];
+    logits[200] = f32::NAN;
+    logits[300 + 7] = f32::INFINITY;
+    logits[600..900].fill(f32::NEG_INFINITY);
+    logits[900 + 4] = f32::NEG_INFINITY;
+    logits[1200 + 299] = 2.0;
+    let rows = tensor(logits, [1, 5, 300], &device);
+    assert_eq!(ints_of(argmax_rows(&rows)), [-1, -1, -1, 0, 299]);
+    // Heads are untrusted: what they say of numbers that are none is somewhere in the vocabulary.
+    assert!(ints_of(top_rows(&rows, 4)).iter().all(|&token| (0..300).contains(&token)));
+}
+
+const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 5];
+
+fn visible() -> Visible {
+    let path = |mut node: usize| {
+        let mut path = vec![node];
+        while node > 0 {
+            node = PARENTS[node];
+            path.insert(0, node);
+        }
+        path
+    };
+    let paths: Vec<Vec<usize>> = (0..PARENTS.len()).map(path).collect();
+    Visible::from_paths(paths.iter().map(Vec::as_slice))
+}
+
+/// The accepted path, what is emitted, and the next table: the one that the host would have made.
+#[test]
+fn paths_are_accepted_and_the_next_table_written() {
+    let Some(device) = device() else { return };
+    let windows = [None, Some(3), Some(40)];
+    let tree = TreeTable::new(&PARENTS, &[0; 9], &device);
+    assert_eq!((tree.nodes(), tree.longest()), (9, 5));
+    for case in 0..40usize {
+        let prefix = case * 3;
+        let tokens: Vec<u32> = (0..9).map(|node| ((node * 7 + case) % 4) as u32).collect();
+        let argmax: Vec<i32> = (0..16).map(|node| ((node * 5 + case * case) % 4) as i32).collect();
+        let flight = Flight::new(&tokens, &visible(), prefix, 64, &windows, &device);
+        let outcome = Outcome::new(&tree, &device);
+        let ids = Tensor::from_data(TensorData::new(argmax.clone(), [16]), &device);
+        accept(&ids, &tree, &flight, &outcome);
+        let signed: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
+        let path = reference::accept(&PARENTS, &signed, &argmax);
+        let read = ints_of(outcome.table().clone());
+        let rows: Vec<usize> = read[2..2 + path.len()].iter().map(|&row| row as usize).collect();
+        assert_eq!((read[0], read[1], &rows), (prefix as i32, path.len() as i32, &path), "case {case}");
+        let last = path[path.len() - 1];
+        let mut emitted: Vec<i32> = path[1..].iter().map(|&node| signed[node]).collect();
+        emitted.push(argmax[last]);
+        assert_eq!(outcome.emitted(&read), emitted);
+        assert_eq!(ints_of(outcome.last()), [last as i32]);
+        let mut next = tokens;
+        next[0] = argmax[last] as u32;
+        let want = Flight::new(&next, &visible(), prefix + path.len(), 64, &windows, &device);
+        assert_eq!(real(&flight), real(&want), "case {case}");
+    }
+}
+
+/// A table's entries without those of padding.
+fn real(flight: &Flight) -> Vec<i32> {
+    let (all, padded, words) = (ints_of(flight.table().clone()), flight.padded_rows(), flight.words());
+    let mut real = all[..4].to_vec();
+    for first in [4, 4 + padded] {
+        real.extend(&all[first..first + flight.rows()]);
+    }
+    for section in 0..flight.windows().len() {
+        let from = flight.sections() + section * flight.section_size();
+        real.extend(&all[from..from + 1 + flight.rows()]);
+        real.extend(&all[from + 1 + padded..from + 1 + padded + flight.rows() * words]);
+    }
+    real
+}
+
+#[test]
+fn trees_are_filled_and_tables_copied() {
+    let Some(device) = device() else { return };
+    let ranks = [0, 0, 1, 0, 2, 1, 0, 1, 1];
+    let tree = TreeTable::new(&PARENTS, &ranks, &device);
+    let flight = Flight::new(&[9; 9], &visible(), 2, 64, &[None], &device);
+    let before = flight.with_slots(64);
+    let kept = Tensor::zeros([flight.table().dims()[0]], &device);
+    overwrite(&kept, flight.table());
+    let guesses: Vec<i32> = (0..12).map(|i| 100 + i).collect();
+    fill(&Tensor::from_data(TensorData::new(guesses, [4, 3]), &device), &tree, &flight);
+    let want = [9, 100, 101, 103, 105, 104, 106, 110, 107];
+    assert_eq!(ints_of(flight.tokens())[..9], want);
+    overwrite(before.table(), &kept);
+    assert_eq!(ints_of(flight.tokens())[..9], [9; 9]);
+}

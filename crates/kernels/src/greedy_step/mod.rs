@@ -1,0 +1,187 @@
+//! A greedy decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and the
+//! next tree's tokens. Nothing is read back but the [`Outcome`].
+
+#[cfg(feature = "gpu")]
+mod cube;
+#[cfg(all(test, feature = "wgpu"))]
+mod device_tests;
+pub mod reference;
+
+use crate::tree_attention::Flight;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// A tree's shape on a device: its tokens change from step to step, its shape does not.
+#[derive(Clone, Debug)]
+pub struct TreeTable {
+    /// `[3 · R]`: parents, depths and ranks of all nodes, padding included.
+    table: Tensor<1, Int>,
+    nodes: usize,
+    padded: usize,
+    /// Nodes of the longest path.
+    longest: usize,
+}
+
+impl TreeTable {
+    /// The table of a tree: `parents[i]`, and `ranks[i]`, the place of node `i` among its head's guesses; those of the root
+    /// are not read.
+    pub fn new(parents: &[usize], ranks: &[usize], device: &Device) -> Self {
+        let (nodes, padded) = (parents.len(), Flight::padded(parents.len()));
+        let depths = reference::depths(parents);
+        let mut values: Vec<i32> = vec![];
+        for column in [parents, &depths, ranks] {
+            values.extend(column.iter().map(|&value| value as i32));
+            values.resize(values.len() + padded - nodes, 0);
+        }
+        let longest = depths.iter().max().map_or(1, |depth| depth + 1);
+        let table = Tensor::from_data(TensorData::new(values, [3 * padded]), device);
+        Self { table, nodes, padded, longest }
+    }
+
+    /// Parents, depths and ranks, `[3 · R]`.
+    pub fn table(&self) -> &Tensor<1, Int> {
+        &self.table
+    }
+
+    /// Nodes with padding.
+    pub fn padded_nodes(&self) -> usize {
+        self.padded
+    }
+
+    /// Nodes, the root included.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Nodes of the longest path, the root included.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+}
+
+/// What a step decided, on the device: `[prefix, length, rows[n], last, tokens[n]]` for paths of at most `n` nodes. `rows` are
+/// the accepted nodes, `last` the deepest of them, `tokens` what is emitted: the accepted drafts, then the bonus. A token
+/// below zero says that the scores of its row were no scores.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    table: Tensor<1, Int>,
+    longest: usize,
+}
+
+impl Outcome {
+    /// Room for what is decided about a tree.
+    pub fn new(tree: &TreeTable, device: &Device) -> Self {
+        let size = 3 + 2 * tree.longest;
+        Self { table: Tensor::from_data(TensorData::new(vec![0i32; size], [size]), device), longest: tree.longest }
+    }
+
+    /// The table: a path as [`crate::cache_rows::gather`] takes it.
+    pub fn table(&self) -> &Tensor<1, Int> {
+        &self.table
+    }
+
+    /// The deepest accepted node, `[1]`.
+    pub fn last(&self) -> Tensor<1, Int> {
+        self.table.clone().narrow(0, 2 + self.longest, 1)
+    }
+
+    /// What is emitted, of a table that was read; empty if the table is none.
+    pub fn emitted<'a>(&self, read: &'a [i32]) -> &'a [i32] {
+        let length = read.get(1).map_or(0, |&length| length.max(0) as usize);
+        read.get(3 + self.longest..3 + self.longest + length).unwrap_or(&[])
+    }
+}
+
+/// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞, or has
+/// nothing finite.
+///
+/// # Shapes
+/// `logits [1, rows, V]`, result `[rows]`.
+///
+/// # Panics
+/// If the tensor is not on a GPU.
+pub fn argmax_rows(logits: &Tensor<3>) -> Tensor<1, Int> {
+    #[cfg(feature = "gpu")]
+    {
+        cube::argmax_rows(logits)
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = logits;
+        crate::device::absent()
+    }
+}
+
+/// The indices of each row's `width` greatest logits, greatest first, the lowest index first on ties. NaN counts as negative
+/// infinity.
+///
+/// # Shapes
+/// `logits [1, rows, V]` with `width ≤ V`, result `[rows, width]`.
+///
+/// # Panics
+/// If the tensor is not on a GPU.
+pub fn top_rows(logits: &Tensor<3>, width: usize) -> Tensor<2, Int> {
+    #[cfg(feature = "gpu")]
+    {
+        cube::top_rows(logits, width)
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (logits, width);
+        crate::device::absent()
+    }
+}
+
+/// Greedy acceptance: the deepest node all of whose path are their parents' argmaxes, the first of the deepest. Writes the
+/// outcome, and the table of the next pass: its prefix, positions and starts, and the bonus token as its root.
+///
+/// # Shapes
+/// `argmax [R]` as [`argmax_rows`] gives it.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, flight: &Flight, outcome: &Outcome) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::accept(argmax, tree, flight, outcome);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (argmax, tree, flight, outcome);
+        crate::device::absent()
+    }
+}
+
+/// Writes the next tree's drafted tokens: node `i` gets guess `ranks[i]` of the head for its depth.
+///
+/// # Shapes
+/// `guesses [heads, width]` as [`top_rows`] gives it, with a head for every depth and a guess for every rank.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::fill(guesses, tree, flight);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (guesses, tree, flight);
+        crate::device::absent()
+    }
+}
+
+/// Copies a table over another one of its size, in place.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn overwrite(to: &Tensor<1, Int>, from: &Tensor<1, Int>) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::overwrite(to, from);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (to, from);
+        crate::device::absent()
+    }
+}

@@ -1,0 +1,43 @@
+//! The definitions of a greedy step's decisions.
+
+/// The depth of each node; the root's is 0.
+pub fn depths(parents: &[usize]) -> Vec<usize> {
+    let mut depths = vec![0; parents.len()];
+    for node in 1..parents.len() {
+        depths[node] = depths[parents[node]] + 1;
+    }
+    depths
+}
+
+/// The path to the deepest node all of whose path are their parents' argmaxes, the first of the deepest.
+pub fn accept(parents: &[usize], tokens: &[i32], argmax: &[i32]) -> Vec<usize> {
+    let (depths, mut sound) = (depths(parents), vec![true; parents.len()]);
+    for node in 1..parents.len() {
+        sound[node] = sound[parents[node]] && tokens[node] == argmax[parents[node]];
+    }
+    let mut node = 0;
+    for candidate in 0..parents.len() {
+        if sound[candidate] && depths[candidate] > depths[node] {
+            node = candidate;
+        }
+    }
+    let mut path = vec![node];
+    while node > 0 {
+        node = parents[node];
+        path.insert(0, node);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::accept;
+
+    #[test]
+    fn the_deepest_path_of_argmaxes_is_accepted() {
+        let parents = [0, 0, 0, 1, 2, 4];
+        assert_eq!(accept(&parents, &[5, 1, 2, 8, 8, 9], &[7, 8, 8, 0, 9, 0]), [0]);
+        assert_eq!(accept(&parents, &[5, 1, 2, 8, 8, 9], &[1, 8, 8, 0, 9, 0]), [0, 1, 3]);
+        assert_eq!(accept(&parents, &[5, 2, 2, 8, 8, 9], &[2, 8, 8, 0, 9, 0]), [0, 2, 4, 5]);
+    }
+}

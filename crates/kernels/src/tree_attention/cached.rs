@@ -1,0 +1,32 @@
+//! Attention over a cache on a GPU, read in place.
+
+use super::{AttentionSpec, Flight};
+use burn::tensor::Tensor;
+
+/// Attention of the rows in flight over what they see of a cache, read where it lies: grouped queries, a sliding window, a
+/// soft cap, sums in `f32` whatever the storage.
+///
+/// # Shapes
+/// `q [1, R, heads · head_dim]` with the padded rows of `flight`; `cache [2 · layers, kv_heads, capacity, head_dim]` with the
+/// keys of layer `l` at `2 l` and its values at `2 l + 1`, in the format of `q`; result as `q`.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn attend_cached(
+    spec: &AttentionSpec,
+    q: &Tensor<3>,
+    cache: &Tensor<4>,
+    layer: usize,
+    flight: &Flight,
+) -> Tensor<3> {
+    #[cfg(feature = "gpu")]
+    {
+        let out = super::cube::attend(spec, &crate::device::floats(q), &crate::device::floats(cache), layer, flight);
+        crate::device::float_tensor::<3>(out).reshape([1, flight.padded_rows(), spec.heads * spec.head_dim])
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (spec, q, cache, layer, flight);
+        crate::device::absent()
+    }
+}
