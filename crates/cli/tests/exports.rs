@@ -53,7 +53,7 @@ fn guesses_along_a_text_are_those_that_are_drafted() {
     // The root of a step is known; its guesses start from the token before it.
     let mut root = prompt;
     for accepted in list("accepted") {
-        if root - 1 >= n {
+        if root > n {
             break;
         }
         let right = (0..3).take_while(|&place| guess(root - 1, place) == text[root + 1 + place]).count();

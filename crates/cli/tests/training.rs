@@ -382,5 +382,8 @@ fn a_conversation_goes_through_a_pipe() {
     assert!(talk.contains("the same text") && talk.contains("/nonsense: no such command"), "{talk}");
     assert!(!stdout(&output).contains('\u{1b}'));
     let one = finished(&["chat", "--model", model, "-p", "Hello", "--max-new-tokens", "12"], &[]);
+    let lossy = ["chat", "--model", model, "--heads", heads.to_str().unwrap(), "-p", "Hello", "--accept", "typical"];
+    let lossy = finished(&[&lossy[..], &["--max-new-tokens", "12"]].concat(), &[]);
+    assert!(stderr(&lossy).contains(", not lossless]") && !stderr(&one).contains("not lossless"), "{}", stderr(&lossy));
     assert!(stdout(&output).starts_with(stdout(&one).trim_end()));
 }

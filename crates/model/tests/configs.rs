@@ -1,7 +1,7 @@
 //! What configs mean, family by family: spellings, defaults, windows.
 
 use gorgon_model::config::ModelConfig;
-use gorgon_model::rope::RopeScaling;
+use gorgon_model::rope::{RopeConfig, RopeScaling, RopeTable, yarn_attention};
 use serde_json::{Value, json};
 
 /// The least a config of a family says.
@@ -104,3 +104,64 @@ fn wrong_types_are_named() {
         assert!(ModelConfig::from_json(&config).unwrap_err().contains(key));
     }
 }
+
+/// Values of transformers 5.23 (`_compute_yarn_parameters`) for the same settings.
+#[test]
+fn yarn_is_that_of_transformers() {
+    let yarn = |factor, attention, truncate| RopeScaling::Yarn {
+        factor,
+        fast: 32.0,
+        slow: 1.0,
+        original_length: 2048.0,
+        attention,
+        truncate,
+    };
+    let config = |scaling| RopeConfig { theta: 10_000.0, rotary_dim: 32, scaling };
+    for (truncate, want) in [(true, TRUNCATED), (false, WHOLE)] {
+        let found = config(yarn(4.0, yarn_attention(4.0, 1.0), truncate)).frequencies();
+        for (found, want) in found.iter().zip(want) {
+            assert!((found - want).abs() < 2e-6 * want, "{found} and {want}, truncated: {truncate}");
+        }
+    }
+    let table = RopeTable::new(&config(yarn(4.0, yarn_attention(4.0, 1.0), true)), 3);
+    let length = table.at(2).0[0].hypot(table.at(2).1[0]);
+    assert!((length - 1.138_629_4).abs() < 1e-6, "{length}");
+    assert_eq!(yarn_attention(1.0, 1.0), 1.0);
+}
+
+const TRUNCATED: [f32; 16] = [
+    1.0,
+    0.5623413,
+    0.3162278,
+    0.1778279,
+    0.1,
+    0.05020905,
+    0.02484647,
+    0.0120669,
+    0.005714286,
+    0.00261087,
+    0.001129385,
+    0.0004445699,
+    0.00025,
+    0.0001405853,
+    7.905694e-5,
+    4.445699e-5,
+];
+const WHOLE: [f32; 16] = [
+    1.0,
+    0.5623413,
+    0.3162278,
+    0.1778279,
+    0.1,
+    0.04945309,
+    0.02387019,
+    0.01120795,
+    0.005056972,
+    0.002143223,
+    0.0008112904,
+    0.0004445699,
+    0.00025,
+    0.0001405853,
+    7.905694e-5,
+    4.445699e-5,
+];

@@ -53,9 +53,6 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         loaded,
         target,
     };
-    if !talk.rule.is_lossless() {
-        settings.talk.say(format!("{choice} is not lossless: answers may be others than the model's own"));
-    }
     match &args.prompt {
         Some(prompt) => {
             let mut transcript = talk.open()?;
@@ -182,7 +179,8 @@ impl<'a> Talk<'a> {
         let speed = (generation.ids.len() - 1) as f64 / seconds;
         let per_step = generation.tokens_per_step().filter(|_| drafts);
         let per_step = per_step.map_or("no drafts".into(), |tau| format!("{tau:.2} tokens per step"));
-        self.settings.talk.say(format!("[{} tokens, {speed:.0} tokens/s, {per_step}]", generation.ids.len()));
+        let law = if drafts && !self.rule.is_lossless() { ", not lossless" } else { "" };
+        self.settings.talk.say(format!("[{} tokens, {speed:.0} tokens/s, {per_step}{law}]", generation.ids.len()));
     }
 
     /// Answers the last prompt again, plainly and with heads.

@@ -152,11 +152,10 @@ struct Launch<'a> {
 impl Launch<'_> {
     fn fit<F: OnBackbone>(&self, mut job: Job<F>) -> Result<Done, Failure> {
         let Self { config, dir, resume, settings, .. } = *self;
-        job.check(config)?;
+        job.check(config, settings)?;
         if self.only_features {
             return self.keep_features(&mut job);
         }
-        job.start_from(config, settings)?;
         let plan = job.plan(config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);

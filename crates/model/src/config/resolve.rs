@@ -137,12 +137,7 @@ pub(super) fn rope(
 }
 
 fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String> {
-    let within = |name: &str, value: Option<f64>| match value {
-        Some(v) if (1e-6..=1e12).contains(&v) => Ok(v),
-        Some(v) => Err(format!("{key}.{name} is {v}; a number from 1e-6 to 1e12 is expected")),
-        None => Err(format!("{key}.{name} is missing")),
-    };
-    let positive = |name: &str| within(name, nested.number(name)?);
+    let positive = |name: &str| within(key, name, nested.number(name)?);
     let kind = nested.text("rope_type")?.or(nested.text("type")?);
     match kind.unwrap_or("default") {
         "default" => Ok(RopeScaling::None),
@@ -153,27 +148,31 @@ fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String
                 return Err(format!("{key}: high_freq_factor {high} must exceed low_freq_factor {low}"));
             }
             let name = "original_max_position_embeddings";
-            let original_length = within(name, nested.number(name)?.or(f.number(name)?))?;
+            let original_length = within(key, name, nested.number(name)?.or(f.number(name)?))?;
             Ok(RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length })
         }
-        "yarn" => yarn(f, key, nested, &within),
+        "yarn" => yarn(f, key, nested),
         other => {
             Err(format!("{key}: type {} is not supported; supported: default, linear, llama3, yarn", quoted(other)))
         }
     }
 }
 
+/// A number that scaling can be done with.
+fn within(key: &str, name: &str, value: Option<f64>) -> Result<f64, String> {
+    match value {
+        Some(v) if (1e-6..=1e12).contains(&v) => Ok(v),
+        Some(v) => Err(format!("{key}.{name} is {v}; a number from 1e-6 to 1e12 is expected")),
+        None => Err(format!("{key}.{name} is missing")),
+    }
+}
+
 /// The keys are those of transformers: `attention_factor`, or what `mscale` and `mscale_all_dim` make of the factor.
-fn yarn(
-    f: &Fields,
-    key: &str,
-    nested: &Fields,
-    within: &dyn Fn(&str, Option<f64>) -> Result<f64, String>,
-) -> Result<RopeScaling, String> {
-    let given = |name: &str| nested.number(name)?.map(|value| within(name, Some(value))).transpose();
+fn yarn(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String> {
+    let given = |name: &str| nested.number(name)?.map(|value| within(key, name, Some(value))).transpose();
     let name = "original_max_position_embeddings";
-    let original_length = within(name, nested.number(name)?.or(f.number(name)?))?;
-    let factor = within("factor", nested.number("factor")?)?;
+    let original_length = within(key, name, nested.number(name)?.or(f.number(name)?))?;
+    let factor = within(key, "factor", nested.number("factor")?)?;
     let (fast, slow) = (given("beta_fast")?.unwrap_or(32.0), given("beta_slow")?.unwrap_or(1.0));
     if fast < slow {
         return Err(format!("{key}: beta_fast {fast} is below beta_slow {slow}"));
@@ -185,7 +184,7 @@ fn yarn(
         }
         _ => yarn_attention(factor, 1.0),
     };
-    let attention = within("attention_factor", Some(attention))?;
+    let attention = within(key, "attention_factor", Some(attention))?;
     let truncate = nested.flag("truncate", true)?;
     Ok(RopeScaling::Yarn { factor, fast, slow, original_length, attention, truncate })
 }

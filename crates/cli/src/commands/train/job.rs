@@ -35,13 +35,13 @@ impl<F: OnBackbone> Job<F> {
         rows.iter().map(|row| self.objective.positions(&row.example).len()).sum()
     }
 
-    /// Fails if there is nothing to fit to.
+    /// Fails if there is nothing to fit to, or nothing to start from where the config names it.
     ///
     /// # Errors
-    /// When no conversation has a position with a label.
-    pub fn check(&self, config: &TrainConfig) -> Result<(), Failure> {
+    /// When no conversation has a position with a label, or the heads to start from do not fit.
+    pub fn check(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
         if self.count_in(&self.objective.data().rows) > 0 {
-            return Ok(());
+            return self.start_from(config, settings);
         }
         let message = format!("{}: no position has a label for what is fitted", config.data.display());
         Err(Failure::input(message).hint("training.max_tokens may cut all answers off"))
@@ -51,7 +51,7 @@ impl<F: OnBackbone> Job<F> {
     ///
     /// # Errors
     /// When they are wrong, or others than what is fitted.
-    pub fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
+    fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
         let Some(dir) = &config.start else { return Ok(()) };
         let folder = HeadsFolder::open(dir)?;
         let (parameters, constants) = (self.objective.parameters(config.seed), self.objective.constants());
