@@ -1,9 +1,11 @@
 //! The speed of the engine on a machine: random weights of real shapes, beside what the machine can do at most.
 
+mod gpu;
 mod peer;
 mod probe;
 mod subject;
 
+pub use gpu::{GpuOptions, run_gpu};
 pub use peer::Peer;
 pub use subject::{Shape, Subject};
 

@@ -4,7 +4,7 @@ mod accept;
 mod measuring;
 
 pub use accept::{Accept, SweepRange};
-pub use measuring::{Bench, Calibrate, Contest, Plan, Sequoia, Show, TreeCommand, Verify};
+pub use measuring::{Bench, Calibrate, Contest, GpuShape, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
 
 use crate::commands::distill_parts::Part;
 use crate::commands::drafting::DrafterChoice;

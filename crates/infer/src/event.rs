@@ -67,6 +67,13 @@ impl Event {
 }
 
 impl Generation {
+    /// A generation that has its first token.
+    pub(crate) fn begun(first: Token, prefill_time: Duration) -> Self {
+        let (accepted, times) = (vec![], StepTimes::default());
+        let (finish, decode_time) = (Finish::Length, Duration::ZERO);
+        Self { ids: vec![first], accepted, finish, decode_time, prefill_time, times, nodes: 0 }
+    }
+
     /// Mean tokens per step, `τ = Σ (accepted + 1) / steps`; `None` before the first step.
     pub fn tokens_per_step(&self) -> Option<f64> {
         let steps = self.accepted.len();

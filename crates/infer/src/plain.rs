@@ -38,6 +38,12 @@ pub enum DecodeError {
         /// Tokens before.
         position: usize,
     },
+    /// Steps cannot be recorded there.
+    #[error("steps are recorded on a GPU only, not on {device}")]
+    NotRecorded {
+        /// The device by name.
+        device: String,
+    },
     /// The prompt and the new tokens do not fit.
     #[error("a prompt of {prompt} tokens and {new} new tokens do not fit a context of {context} tokens")]
     Context {

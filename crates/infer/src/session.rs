@@ -2,7 +2,7 @@
 
 use crate::event::{Event, Finish, Generation};
 use crate::plain::{DecodeError, Limits, finished, pick};
-use crate::step::Stepper;
+use crate::step::{StepOutcome, Stepper};
 use crate::timing::StepTimes;
 use gorgon_core::Token;
 use gorgon_draft::drafter::Committed;
@@ -29,12 +29,24 @@ pub fn decode_with(
         return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
     }
     let (mut generation, prefilled) = begin(with, prompt)?;
+    go_on(&mut generation, limits, observe, &mut |root, times| with.step(root, times))?;
+    generation.decode_time = prefilled.elapsed();
+    Ok(generation)
+}
+
+/// Takes steps from a generation's first token to its end.
+pub(crate) fn go_on(
+    generation: &mut Generation,
+    limits: &Limits,
+    observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    step: &mut dyn FnMut(Token, &mut StepTimes) -> Result<StepOutcome, DecodeError>,
+) -> Result<(), DecodeError> {
     let first = generation.ids[0];
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(first)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
         let root = generation.ids[generation.ids.len() - 1];
-        let outcome = with.step(root, &mut generation.times)?;
+        let outcome = step(root, &mut generation.times)?;
         generation.accepted.push(outcome.tokens.len() - 1);
         generation.nodes += outcome.nodes;
         let drafted = outcome.tokens.len() - 1;
@@ -48,8 +60,7 @@ pub fn decode_with(
         }
     }
     generation.finish = finish.unwrap_or(Finish::Length);
-    generation.decode_time = prefilled.elapsed();
-    Ok(generation)
+    Ok(())
 }
 
 /// Reads the prompt and picks the first token.
@@ -64,14 +75,5 @@ fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instan
     let hidden = output.hidden.narrow(1, last, 1);
     let first = pick(with.target, prompt[last], hidden, with.rule, with.draws, prompt.len())?;
     let prefilled = Instant::now();
-    let generation = Generation {
-        ids: vec![first],
-        accepted: vec![],
-        finish: Finish::Length,
-        decode_time: prefilled.elapsed(),
-        prefill_time: prefilled - started,
-        times: StepTimes::default(),
-        nodes: 0,
-    };
-    Ok((generation, prefilled))
+    Ok((Generation::begun(first, prefilled - started), prefilled))
 }

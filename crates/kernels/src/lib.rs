@@ -19,6 +19,7 @@ pub mod lanes;
 pub mod linear_cross_entropy;
 pub mod linear_divergence;
 pub mod norm;
+pub mod probe;
 mod product;
 pub mod projected;
 pub mod rope;

@@ -58,6 +58,15 @@ pub struct Bench {
     /// With --sweep: draw quality against rejections and against speed into this folder.
     #[arg(long, value_name = "DIR", requires = "sweep")]
     pub plots: Option<PathBuf>,
+    /// With --suite gpu: the shape of the weights.
+    #[arg(long, requires = "suite", value_name = "SHAPE", default_value = "vicuna-7b")]
+    pub shape: GpuShape,
+    /// With --suite gpu: tokens of the prompt.
+    #[arg(long, requires = "suite", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub context: u32,
+    /// With --suite gpu: new tokens of a run.
+    #[arg(long, requires = "suite", value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=2048))]
+    pub tokens: u32,
     /// With --suite: also 1.1B parameters.
     #[arg(long, requires = "suite")]
     pub large: bool,
@@ -80,6 +89,22 @@ pub struct Bench {
 pub enum Suite {
     /// The CPU.
     Cpu,
+    /// The GPU that --device names: recorded steps, with weights drawn on it.
+    Gpu,
+}
+
+/// Shapes of random weights on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum GpuShape {
+    /// Small enough for any device.
+    Tiny,
+    /// Vicuna-7B.
+    #[default]
+    #[value(name = "vicuna-7b")]
+    Vicuna7b,
+    /// Llama-3-8B.
+    #[value(name = "llama-3-8b")]
+    Llama3,
 }
 
 #[derive(Debug, Args)]

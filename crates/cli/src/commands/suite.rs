@@ -1,12 +1,12 @@
 //! `gorgon bench --suite`: the engine's speed with random weights.
 
-use crate::args::Bench;
+use crate::args::{Bench, GpuShape, Suite};
 use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_bench::suite::{self, Figure, Shape, SuiteOptions};
+use gorgon_bench::suite::{self, Figure, GpuOptions, Shape, SuiteOptions};
 use gorgon_runs::table::{Column, Table};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +18,9 @@ const PEER: &str = "scripts/bench/decode_peer.py";
 /// # Errors
 /// When weights cannot be written or the other program cannot be run.
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    if args.suite == Some(Suite::Gpu) {
+        return run_gpu(args, settings);
+    }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));
     let peer = args.python.as_ref().map(|python| peer(python)).transpose()?;
@@ -31,12 +34,43 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
         "suite": "cpu", "threads": rayon::current_num_threads(), "rounds": args.rounds,
         "instructions": gorgon_kernels::Isa::detect().name(), "figures": report.figures, "rows": report.rows,
     });
-    super::bench::store(args, &document, settings)?;
+    finish(args, settings, &document, &report.figures)
+}
+
+fn run_gpu(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    let compute = settings.compute()?;
+    if compute.is_host() {
+        let message = "--suite gpu needs a GPU, and this run is on the CPU";
+        return Err(Failure::input(message).hint("name one with --device cuda or --device wgpu"));
+    }
+    let shape = match args.shape {
+        GpuShape::Tiny => Shape::TINY,
+        GpuShape::Vicuna7b => Shape::VICUNA_7B,
+        GpuShape::Llama3 => Shape::LLAMA_3_8B,
+    };
+    let (context, tokens) = (args.context as usize, args.tokens as usize);
+    let longest = shape.llama.max_positions;
+    if context + tokens > longest {
+        let message = format!("--context {context} and --tokens {tokens} do not fit {longest} positions");
+        return Err(Failure::input(message));
+    }
+    let options = GpuOptions { shape, compute: compute.clone(), rounds: args.rounds as usize, context, tokens };
+    let report = suite::run_gpu(&options, &mut |what| settings.talk.say(what))?;
+    let document = json!({
+        "suite": "gpu", "device": compute.choice().to_string(), "dtype": compute.format().name(), "shape": shape.name,
+        "rounds": args.rounds, "context": context, "tokens": tokens, "figures": report.figures, "rows": report.rows,
+    });
+    finish(args, settings, &document, &report.figures)
+}
+
+/// Stores and prints what was measured.
+fn finish(args: &Bench, settings: &Settings, document: &Value, figures: &[Figure]) -> Result<ExitCode, Failure> {
+    super::bench::store(args, document, settings)?;
     match settings.json {
         true => printer::document(&document.to_string()),
-        false => print(&report.figures, args.markdown),
+        false => print(figures, args.markdown),
     }
-    let reached = report.figures.iter().all(Figure::reached);
+    let reached = figures.iter().all(Figure::reached);
     Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -5,7 +5,7 @@ use crate::format::{Facts, HeadsFormat, LmHeads};
 use burn::tensor::Tensor;
 use gorgon_kernels::activation::silu;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::linear::{Linear, Loader};
+use gorgon_model::linear::{Linear, Loader, Weight};
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
@@ -71,6 +71,16 @@ impl MedusaModel {
         Ok(Self { decoder, blocks, lm_heads, format: folder.detected.format })
     }
 
+    /// Heads as training begins with, one block of zeros each and the backbone's LM head, beside a decoder on a GPU: for
+    /// measuring, since what they cost does not depend on what they say.
+    pub fn untrained(decoder: Arc<Decoder>, heads: usize) -> Self {
+        let d = decoder.config().hidden_size;
+        let (device, format) = (decoder.compute().device().clone(), decoder.compute().activation());
+        let block = || vec![Linear::new(Weight::Dense(Tensor::zeros([d, d], (&device, format))))];
+        let blocks = (0..heads).map(|_| block()).collect();
+        Self { decoder, blocks, lm_heads: Projection::Backbone, format: HeadsFormat::MedusaV2 }
+    }
+
     /// Number of heads.
     pub fn heads(&self) -> usize {
         self.blocks.len()
@@ -94,6 +104,14 @@ impl MedusaModel {
         self.project(self.states(hidden, heads))
     }
 
+    /// The same where they were computed.
+    ///
+    /// # Shapes
+    /// `hidden [1, 1, d]`, result `[1, heads, V]`.
+    pub fn head_logits(&self, hidden: &Tensor<3>, heads: usize) -> Tensor<3> {
+        self.projected(self.states(hidden, heads))
+    }
+
     /// What the first `heads` heads' LM heads read, head by head.
     ///
     /// # Shapes
@@ -109,11 +127,15 @@ impl MedusaModel {
     /// # Shapes
     /// `states [1, 1, d]` each, result `[heads · V]`, head by head.
     pub fn project(&self, states: Vec<Tensor<3>>) -> Vec<f32> {
+        read(self.projected(states))
+    }
+
+    fn projected(&self, states: Vec<Tensor<3>>) -> Tensor<3> {
         match &self.lm_heads {
-            Projection::Backbone => read(self.decoder.draft_logits(&Tensor::cat(states, 1))),
-            Projection::Shared(lm_head) => read(lm_head.forward(&Tensor::cat(states, 1))),
+            Projection::Backbone => self.decoder.draft_logits(&Tensor::cat(states, 1)),
+            Projection::Shared(lm_head) => lm_head.forward(&Tensor::cat(states, 1)),
             Projection::PerHead(lm_heads) => {
-                states.iter().zip(lm_heads).flat_map(|(state, lm_head)| read(lm_head.forward(state))).collect()
+                Tensor::cat(states.iter().zip(lm_heads).map(|(state, lm_head)| lm_head.forward(state)).collect(), 1)
             }
         }
     }

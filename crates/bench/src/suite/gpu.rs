@@ -1,0 +1,208 @@
+//! The speed of recorded steps on a GPU: random weights of real shapes, drawn on the device.
+
+use super::{Shape, SuiteReport};
+use crate::BenchError;
+use gorgon_core::Token;
+use gorgon_core::tree::{PublishedTree, TreeShape};
+use gorgon_draft::medusa::MedusaModel;
+use gorgon_infer::{Limits, Recorded, StepCounts};
+use gorgon_kernels::probe::Probe;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::Compute;
+use gorgon_model::random::LlamaShape;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use gorgon_model::weights::Checkpoint;
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Sizes of trees whose steps are timed.
+const SIZES: [usize; 8] = [1, 8, 16, 32, 48, 64, 96, 128];
+/// Medusa heads of the drafted step.
+const HEADS: usize = 4;
+
+impl Shape {
+    /// Small enough for any device: what the suite itself is tried with.
+    pub const TINY: Self = Self { name: "tiny", llama: sized(64, 160, 2, [4, 2], 512, 1024) };
+    /// Vicuna-7B.
+    pub const VICUNA_7B: Self = Self { name: "vicuna-7b", llama: sized(4096, 11_008, 32, [32, 32], 32_000, 4096) };
+    /// Llama-3-8B.
+    pub const LLAMA_3_8B: Self = Self { name: "llama-3-8b", llama: sized(4096, 14_336, 32, [32, 8], 128_256, 8192) };
+}
+
+const fn sized(
+    hidden_size: usize,
+    intermediate_size: usize,
+    layers: usize,
+    [heads, kv_heads]: [usize; 2],
+    vocab_size: usize,
+    max_positions: usize,
+) -> LlamaShape {
+    LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions }
+}
+
+/// What to measure on a GPU, and how often.
+#[derive(Clone, Debug)]
+pub struct GpuOptions {
+    /// The shape.
+    pub shape: Shape,
+    /// The device.
+    pub compute: Compute,
+    /// Rounds; figures are medians over them.
+    pub rounds: usize,
+    /// Tokens of the prompt.
+    pub context: usize,
+    /// New tokens of a run.
+    pub tokens: usize,
+}
+
+/// Measures everything; `observe` is told what is being done.
+///
+/// # Errors
+/// When the device is the CPU or a model fails.
+pub fn run_gpu(options: &GpuOptions, observe: &mut dyn FnMut(&str)) -> Result<SuiteReport, BenchError> {
+    let mut report = SuiteReport::default();
+    observe("probes");
+    probes(options, &mut report)?;
+    observe("drawing random weights");
+    let config = options.shape.llama.config(options.compute.format());
+    let config = ModelConfig::from_json(&config).map_err(|error| BenchError::Empty(error.to_string()))?;
+    let checkpoint = Checkpoint::drawn(&config);
+    let decoder = Arc::new(Decoder::from_checkpoint(config, &checkpoint, &options.compute)?);
+    observe("steps");
+    steps(options, &decoder, &mut report)?;
+    Ok(report)
+}
+
+/// Copying and multiplying: what the device can do at most.
+fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchError> {
+    let large = options.shape.llama.hidden_size >= 2048;
+    let (floats, side) = if large { (1usize << 28, 8192usize) } else { (1 << 20, 256) };
+    let probe = Probe::new(options.compute.device(), floats, side, options.compute.activation());
+    let failed = |error: gorgon_kernels::probe::ProbeError| BenchError::Empty(error.to_string());
+    let (mut copies, mut products) = (vec![], vec![]);
+    for round in 0..options.rounds + 1 {
+        let copied = probe.copied_bytes_per_second().map_err(failed)?;
+        let flops = probe.multiplied_flops().map_err(failed)?;
+        // The first round compiles.
+        if round > 0 {
+            copies.push(copied / 1e9);
+            products.push(flops / 1e12);
+            report
+                .rows
+                .push(json!({"what": "probe", "round": round, "copied_bytes_per_second": copied, "flops": flops}));
+        }
+    }
+    report.add("copy, GB/s read and written", "device", copies, None);
+    report.add(&format!("matrix product of {side}, TFLOP/s"), "device", products, None);
+    Ok(())
+}
+
+/// A kind of step with its times.
+struct Kind {
+    name: String,
+    nodes: usize,
+    recorded: Recorded,
+    seconds: Vec<f64>,
+    tokens_per_step: f64,
+}
+
+fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
+    let vocab = options.shape.llama.vocab_size as u32;
+    let prompt: Vec<Token> = (0..options.context as u32).map(|i| (i * 97 + 11) % vocab).collect();
+    let mut kinds = vec![];
+    for nodes in SIZES {
+        kinds.push(Kind::new(format!("T({nodes})"), options, decoder, None, &chains(nodes)?)?);
+    }
+    let published: PublishedTree =
+        "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
+    let heads = MedusaModel::untrained(decoder.clone(), HEADS);
+    kinds.push(Kind::new("Medusa step".into(), options, decoder, Some(heads), published.shape())?);
+    let mut counts = StepCounts::default();
+    for round in 0..options.rounds + 1 {
+        let order: Vec<usize> =
+            if round % 2 == 0 { (0..kinds.len()).collect() } else { (0..kinds.len()).rev().collect() };
+        for index in order {
+            let kind = &mut kinds[index];
+            kind.run(options, &prompt, round, &mut counts, report)?;
+        }
+    }
+    let name = format!("{} {}", options.shape.name, options.compute.format().name());
+    let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
+    let known = options.shape.llama.hidden_size >= 2048;
+    let plain = kinds[0].seconds.iter().map(|seconds| 1.0 / seconds).collect();
+    let plain_target = (options.shape.name == Shape::VICUNA_7B.name).then_some((270.0, true));
+    report.add("plain decoding, tokens/s", &name, plain, plain_target);
+    for kind in &kinds[1..SIZES.len()] {
+        let target = (known && kind.nodes == 64).then_some((1.10, false));
+        let ratios = kind.seconds.iter().map(|seconds| seconds / one).collect();
+        report.add(&format!("{}/T(1)", kind.name), &name, ratios, target);
+    }
+    let medusa = &kinds[SIZES.len()];
+    let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
+    report.add(&format!("Medusa, eta at {} nodes", medusa.nodes), &name, eta, known.then_some((0.87, true)));
+    report.add("Medusa, tokens per step (untrained heads)", &name, vec![medusa.tokens_per_step], None);
+    let per_step = |count: usize| vec![count as f64 / counts.steps.max(1) as f64];
+    report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
+    report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
+    report.add("recordings that fell back", &name, vec![counts.fallbacks as f64], Some((0.0, false)));
+    Ok(())
+}
+
+/// Chains below a root, as even as can be: the shape of a tree costs nothing, its number of nodes does.
+fn chains(nodes: usize) -> Result<TreeShape, BenchError> {
+    let path = |node: usize| -> Vec<usize> { [vec![node % 16], vec![0; node / 16]].concat() };
+    TreeShape::new((0..nodes - 1).map(path).collect()).map_err(|error| BenchError::Empty(error.to_string()))
+}
+
+impl Kind {
+    fn new(
+        name: String,
+        options: &GpuOptions,
+        decoder: &Arc<Decoder>,
+        heads: Option<MedusaModel>,
+        shape: &TreeShape,
+    ) -> Result<Self, BenchError> {
+        let nodes = shape.len();
+        let target =
+            Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none());
+        let recorded = Recorded::new(target, heads, shape)?;
+        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN })
+    }
+
+    /// One generation. The first round compiles and records; it does not count.
+    fn run(
+        &mut self,
+        options: &GpuOptions,
+        prompt: &[Token],
+        round: usize,
+        counts: &mut StepCounts,
+        report: &mut SuiteReport,
+    ) -> Result<(), BenchError> {
+        let limits = Limits { max_new_tokens: options.tokens, end_tokens: vec![] };
+        let device = options.compute.device();
+        let held = || device.memory_pool_usage().map(|usage| usage.bytes_reserved);
+        let before = held();
+        let run = self.recorded.decode(prompt, &limits, &mut |_| ControlFlow::Continue(()))?;
+        let after = held();
+        let counted = self.recorded.take_counts();
+        counts.fallbacks += counted.fallbacks;
+        let steps = run.accepted.len().max(1);
+        if round > 0 {
+            counts.steps += counted.steps;
+            counts.reads += counted.reads;
+            counts.replays += counted.replays;
+            self.seconds.push(run.decode_time.as_secs_f64() / steps as f64);
+            self.tokens_per_step = run.tokens_per_step().unwrap_or(f64::NAN);
+        }
+        report.rows.push(json!({
+            "what": self.name, "nodes": self.nodes, "round": round, "steps": steps,
+            "seconds_per_step": run.decode_time.as_secs_f64() / steps as f64, "prefill_seconds": run.prefill_time.as_secs_f64(),
+            "reads": counted.reads, "replays": counted.replays, "recordings": counted.recordings,
+            "fallbacks": counted.fallbacks, "bytes_reserved_before": before, "bytes_reserved_after": after,
+        }));
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Recorded steps on a GPU against the CPU's decoding, token for token. `GORGON_TEST_DEVICE` names the device; without one
+//! there is nothing to record, which is an error that is checked instead.
+
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::TreeShape;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
+use gorgon_infer::{Limits, Recorded, decode};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use gorgon_runs::tensors::{self, Source, write_f32};
+use safetensors::Dtype;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+const SHAPE: LlamaShape = LlamaShape {
+    hidden_size: 32,
+    intermediate_size: 48,
+    layers: 2,
+    heads: 4,
+    kv_heads: 2,
+    vocab_size: 300,
+    max_positions: 700,
+};
+const NEW_TOKENS: usize = 24;
+
+fn compute() -> Compute {
+    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    Compute::resolve(device.parse().unwrap(), Some(FloatFormat::F32)).unwrap()
+}
+
+/// Writes heads whose blocks are zero: head `k` says what the LM head says, so that some drafts are right where the text
+/// repeats itself.
+fn write_heads(dir: &Path) {
+    let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
+    let specs = config.parameters(SHAPE.hidden_size, SHAPE.vocab_size);
+    let source = |spec: gorgon_draft::parameter::ParameterSpec| {
+        let n = spec.shape.iter().product();
+        let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &vec![0.0; n]));
+        Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
+    };
+    let sources: Vec<Source<'_>> = specs.into_iter().map(source).collect();
+    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
+    let document = config.document(SHAPE.hidden_size, SHAPE.vocab_size, "somewhere");
+    std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
+}
+
+fn limits() -> Limits {
+    Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] }
+}
+
+fn plain(model: &Path, prompt: &[u32]) -> Vec<u32> {
+    let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let mut target = Target::new(decoder, prompt.len() + NEW_TOKENS, Taps::none());
+    let transform = Transform::new(0.0, None, None).unwrap();
+    let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
+    let mut go_on = |_| ControlFlow::Continue(());
+    decode(&mut target, prompt, rule.as_ref(), &mut Seeded::new(0), &limits(), &mut go_on).unwrap().ids
+}
+
+/// Plain and drafted steps give the CPU's text, with one read and one replay each; a context that leaves its bucket is
+/// recorded anew.
+#[test]
+fn recorded_steps_give_the_cpus_text() {
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    write_heads(heads.path());
+    let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
+    let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [1, 0], [0, 0, 0], [0, 0, 0, 0]]").unwrap();
+    let long: Vec<u32> = (0..495).map(|i| (i * 37 + 5) % 300).collect();
+    let prompts: [(&[u32], usize); 3] = [(&[256, 72, 105], 1), (&[256], 0), (&long, 1)];
+    for drafted in [false, true] {
+        let target = Target::with_trees(decoder.clone(), 640, 16, Taps::none());
+        let folder = HeadsFolder::open(heads.path()).unwrap();
+        let model_heads = drafted.then(|| MedusaModel::load(&folder, decoder.clone()).unwrap());
+        let shape = if drafted { shape.clone() } else { TreeShape::new(vec![]).unwrap() };
+        let mut recorded = match Recorded::new(target, model_heads, &shape) {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                assert!(decoder.compute().is_host() && error.to_string().contains("GPU"), "{error}");
+                eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+                return;
+            }
+        };
+        for (prompt, recordings) in prompts {
+            let generation = recorded.decode(prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(generation.ids, plain(model.path(), prompt), "drafted: {drafted}");
+            let counts = recorded.take_counts();
+            assert_eq!(counts.steps, generation.accepted.len());
+            assert_eq!((counts.reads, counts.replays, counts.fallbacks), (counts.steps, counts.steps, 0), "{counts:?}");
+            assert_eq!(counts.recordings, recordings, "{counts:?}");
+            assert!(generation.accepted.iter().all(|&accepted| accepted <= if drafted { 3 } else { 0 }));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let model = tempfile::tempdir().unwrap();
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
+    let shape = TreeShape::from_json("[[0]]").unwrap();
+    let Ok(mut recorded) = Recorded::new(Target::new(decoder, 20, Taps::none()), None, &shape) else { return };
+    let mut go_on = |_| ControlFlow::Continue(());
+    assert!(recorded.decode(&[1, 2], &limits(), &mut go_on).is_err());
+    assert!(recorded.decode(&[], &Limits { max_new_tokens: 3, end_tokens: vec![] }, &mut go_on).is_err());
+}

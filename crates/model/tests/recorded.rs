@@ -1,0 +1,117 @@
+//! A whole greedy step on a GPU, recorded once and replayed, against the CPU's decoding. `GORGON_TEST_DEVICE` names the
+//! device; on the CPU there is nothing to record.
+
+use burn::tensor::{Int, Tensor, capture};
+use gorgon_core::tree::TokenTree;
+use gorgon_kernels::greedy_step::{self, Outcome, TreeTable};
+use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::random::LlamaShape;
+use gorgon_model::taps::Taps;
+use gorgon_model::target::Target;
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+const SHAPE: LlamaShape = LlamaShape {
+    hidden_size: 32,
+    intermediate_size: 48,
+    layers: 2,
+    heads: 4,
+    kv_heads: 2,
+    vocab_size: 300,
+    max_positions: 128,
+};
+const TOKENS: usize = 20;
+const SLOTS: usize = 96;
+/// Two guesses for the first token after the root, two after the first of them, one after that.
+const PARENTS: [usize; 6] = [0, 0, 0, 1, 1, 3];
+const RANKS: [usize; 6] = [0, 0, 1, 0, 1, 0];
+
+fn ids(table: Tensor<1, Int>) -> Vec<i32> {
+    table.into_data().try_into_vec().unwrap()
+}
+
+/// The CPU's greedy text, one token per pass.
+fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
+    let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let mut target = Target::new(decoder, SLOTS, Taps::none());
+    let greatest = |row: &[f32]| row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
+    let output = target.prefill(prompt).unwrap();
+    let logits = target.logits(&output.hidden);
+    let mut text = vec![greatest(&logits[logits.len() - SHAPE.vocab_size..]) as i32];
+    while text.len() < TOKENS {
+        let output = target.verify(&TokenTree::root(text[text.len() - 1] as u32)).unwrap();
+        target.commit(&[0]).unwrap();
+        text.push(greatest(&target.logits(&output.hidden)) as i32);
+    }
+    text
+}
+
+/// Decodes with a recorded step over the tree of `parents`, filled with the likeliest tokens at the last accepted state.
+fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
+    let device = decoder.compute().device();
+    let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Taps::none()));
+    let output = target.borrow_mut().prefill(prompt).unwrap();
+    let logits = decoder.logits(&output.hidden.narrow(1, prompt.len() - 1, 1));
+    let mut text = ids(greedy_step::argmax_rows(&logits));
+    let tree = TreeTable::new(parents, ranks, device);
+    let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();
+    let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+    let mut tokens = vec![7; parents.len()];
+    tokens[0] = text[0] as u32;
+    let flight = Flight::new(&tokens, &visible, prompt.len(), SLOTS, &[None], device);
+    let outcome = Outcome::new(&tree, device);
+    let kept = Tensor::<1, Int>::zeros(flight.table().dims(), device);
+    greedy_step::overwrite(&kept, flight.table());
+    let mut graph = capture(device, || {
+        let output = target.borrow_mut().verify_flight(&flight).unwrap();
+        greedy_step::accept(&greedy_step::argmax_rows(&decoder.logits(&output.hidden)), &tree, &flight, &outcome);
+        target.borrow().keep(outcome.table());
+        let state = decoder.logits(&output.hidden.select(1, outcome.last()));
+        let guesses = greedy_step::top_rows(&state, 2);
+        greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &flight);
+        outcome.table().clone()
+    });
+    assert!(graph.is_hardware(), "the recording fell back");
+    greedy_step::overwrite(flight.table(), &kept);
+    let mut committed = prompt.len();
+    while text.len() < TOKENS {
+        // SAFETY: everything that the closure borrows lives to the end of this function, on this thread alone.
+        let read = ids(unsafe { graph.replay() }.clone());
+        let emitted = outcome.emitted(&read);
+        assert_eq!(read[0], committed as i32, "the device counts as the host does");
+        committed += emitted.len();
+        text.extend(emitted);
+    }
+    text.truncate(TOKENS);
+    text
+}
+
+fn path(parents: &[usize], mut node: usize) -> Vec<usize> {
+    let mut path = vec![node];
+    while node > 0 {
+        node = parents[node];
+        path.insert(0, node);
+    }
+    path
+}
+
+#[test]
+fn a_recorded_step_gives_the_cpus_text() {
+    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let compute = Compute::resolve(device.parse().unwrap(), Some(FloatFormat::F32)).unwrap();
+    if compute.is_host() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+        return;
+    }
+    let model = tempfile::tempdir().unwrap();
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    let decoder = Arc::new(Decoder::load(model.path(), &compute).unwrap());
+    for prompt in [&[256, 72, 105][..], &[256]] {
+        let want = plain(model.path(), prompt);
+        assert_eq!(recorded(&decoder, prompt, &[0], &[0]), want, "plain");
+        assert_eq!(recorded(&decoder, prompt, &PARENTS, &RANKS), want, "a tree");
+    }
+}
