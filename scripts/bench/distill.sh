@@ -2,14 +2,15 @@
 # Self-distillation of the embedded backbone: one conversation at a time against several, plain against drafted, and against
 # a static-batch loop of transformers, all taking turns. Raw rows in benchmarks/distill_throughput.jsonl.
 #
-# usage: scripts/bench/distill.sh [ROUNDS] [DIALOGUES]    (PYTHON=… with transformers; target/release/gorgon must be there)
+# usage: scripts/bench/distill.sh [ROUNDS] [DIALOGUES]    (PYTHON=… with transformers; HEADS=… adds drafted runs; target/release/gorgon)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-5} dialogues=${2:-400}
 python=${PYTHON:-scripts/bench/.venv/bin/python}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-target/release/gorgon synth --seed 2 --dialogues "$dialogues" --out "$work/dialogues.jsonl" -q
-"$python" scripts/bench/distill_peer.py --gorgon target/release/gorgon --model checkpoints/tiny \
+gorgon=${GORGON:-target/release/gorgon}
+"$gorgon" synth --seed 2 --dialogues "$dialogues" --out "$work/dialogues.jsonl" -q
+"$python" scripts/bench/distill_peer.py --gorgon "$gorgon" --model checkpoints/tiny \
   --dialogues "$work/dialogues.jsonl" --work "$work" --rounds "$rounds" --threads 2 \
-  --out benchmarks/distill_throughput.jsonl ${HEADS:+--heads "$HEADS"}
+  --out "${OUT:-benchmarks/distill_throughput.jsonl}" ${HEADS:+--heads "$HEADS"} ${MORE:-}

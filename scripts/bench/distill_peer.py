@@ -3,9 +3,10 @@
 The same weights, the first turns of the same dialogues, greedy answers, the same number of threads. Contestants take turns in
 an order that rotates; what is counted are answer tokens per second of answering, loading apart. transformers gets
 batches sorted by the length of their prompts, padded on the left, in f32, and `generate` ends a batch when its longest
-answer ends. Every run is a line of the output; the table at the end has medians.
+answer ends. "f16" reads the weights as they are stored, "f32" a copy that was widened. Every run is a line of the output;
+the table at the end has medians. Seconds of processor time are told too, since they suffer less from other work on the machine.
 """
-import argparse, json, os, re, resource, shutil, statistics, subprocess, time
+import argparse, json, os, re, resource, shutil, statistics, struct, subprocess, time
 
 parser = argparse.ArgumentParser()
 for name in ["gorgon", "model", "dialogues", "work", "out"]:
@@ -18,6 +19,7 @@ parser.add_argument("--new-tokens", type=int, default=256)
 parser.add_argument("--sizes", default="1,4,8,16,32,64", help="batch sizes here")
 parser.add_argument("--peer-sizes", default="16,64", help="batch sizes of transformers; empty leaves it out")
 parser.add_argument("--dtypes", default="f32,f16")
+parser.add_argument("--drafted-sizes", default="1,4,16", help="batch sizes with drafts")
 options = parser.parse_args()
 
 PROMPTS = os.path.join(options.work, "prompts.jsonl")
@@ -44,11 +46,29 @@ def child_seconds():
     return used.ru_utime + used.ru_stime
 
 
+def widened():
+    """A copy of the model in f32: asked for f32, the engine keeps 16 bits where a checkpoint has them."""
+    folder = os.path.join(options.work, "widened")
+    shutil.copytree(options.model, folder)
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    count = len(data) // 2
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            assert tensor["dtype"] == "F16", f"{name} is in {tensor['dtype']}"
+            tensor["dtype"], tensor["data_offsets"] = "F32", [2 * at for at in tensor["data_offsets"]]
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + struct.pack(f"<{count}f", *struct.unpack(f"<{count}e", data)))
+
+
 def here(size, dtype, drafted):
     """One run of `gorgon distill`."""
     out = os.path.join(options.work, "out")
     shutil.rmtree(out, ignore_errors=True)
-    keys = [f"batch_size={size}"]
+    keys = [f"batch_size={size}"] + ([f"model={os.path.join(options.work, 'widened')}"] if dtype == "f32" else [])
     if drafted:
         keys += [f"heads={options.heads}"] + ([f"tree={options.tree}"] if options.tree else [])
     command = [options.gorgon, "distill", "-c", os.path.join(options.work, "distill.toml"), *keys, "--dtype", dtype]
@@ -104,10 +124,11 @@ def peer_of(prompts):
 
 def main():
     prompts = write_prompts()
+    widened()
     sizes = [int(size) for size in options.sizes.split(",")]
     contestants = [("gorgon", dtype, "plain", size) for dtype in options.dtypes.split(",") for size in sizes]
     if options.heads:
-        contestants += [("gorgon", "f32", "drafted", size) for size in sizes]
+        contestants += [("gorgon", "f16", "drafted", int(size)) for size in options.drafted_sizes.split(",")]
     peer_sizes = [int(size) for size in options.peer_sizes.split(",") if size]
     answer = peer_of(prompts) if peer_sizes else None
     contestants += [("transformers", "f32", "plain", size) for size in peer_sizes]

@@ -99,11 +99,12 @@ impl Room {
         let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
         let needed = weights + each * slots as u128;
         let message = format!(
-            "memory_mib = {}: {} of weights and {slots} conversations of {} each take {}",
+            "memory_mib = {}: {} of weights and {slots} conversations of {} each take {}; {} fit",
             granted >> 20,
             size(weights),
             size(each),
-            size(needed)
+            size(needed),
+            if fits == 0 { "none".to_owned() } else { fits.to_string() }
         );
         let hint = match fits {
             0 => "one conversation does not fit: lower max_tokens, or grant more".to_owned(),
