@@ -1,4 +1,5 @@
-//! Counts allocations, so that a measurement can say how many a decode step makes.
+//! The system's allocator: its allocations are counted, so that a measurement can say how many a decode step makes, and what it
+//! keeps for later can be handed back, so that a measurement does not count what was there before.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,6 +9,18 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Allocations since the program began.
 pub fn count() -> u64 {
     COUNT.load(Relaxed)
+}
+
+/// Hands memory that is free, but kept for later, back to the system, where the allocator can.
+pub fn hand_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(keep: usize) -> i32;
+        }
+        // SAFETY: a function of glibc that any thread may call at any time.
+        let _ = unsafe { malloc_trim(0) };
+    }
 }
 
 /// The system's allocator, counted.

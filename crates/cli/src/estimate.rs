@@ -82,35 +82,43 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Runs the gradients of the first step. What they take is scaled to the largest of the first `steps` by what the formulas
-    /// say of both; what comes with a run beside them is counted: moments, the gradients of all micro-batches, their sum.
+    /// Runs the gradients of the first few steps, as fitting will, and of their largest micro-batch alone. What they take is
+    /// scaled, by what the formulas say, to the most that is at work together in any of the first `steps`; what comes with a run
+    /// is counted: moments, the gradients of all micro-batches, their sum.
     ///
     /// # Errors
     /// When the data cannot be read or the backbone fails.
     pub fn measure<O: Objective>(objective: &O, steps: u64, limit: Option<u64>) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
-        let threads = rayon::current_num_threads();
-        let (mut largest, mut at_once, mut first) = (0, 0, 0);
+        let (mut largest, mut largest_run, mut at_once) = (0, 0, 0);
         for step in 0..steps.max(1) {
             let batches = objective.batches(step).map_err(fitting::failure)?;
             at_once = at_once.max(batches.len());
             let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
-            let at_work = sizes.iter().take(threads).sum();
-            first = if step == 0 { at_work } else { first };
-            largest = largest.max(at_work);
+            largest = largest.max(sizes.iter().take(rayon::current_num_threads()).sum());
+            largest_run = if step < STEPS_RUN { largest } else { largest_run };
         }
         let fixed = micro_batch::fixed_bytes(parameters, at_once);
+        let parameters = 4 * parameters as u64;
+        // What was resident beyond parameters and gradients, over what the formulas say, for the most that is at work.
+        let scaled = |watch: &Watch, gradients: u64, formula: u64| {
+            let work = watch.peak()?.saturating_sub(parameters * (1 + gradients));
+            Some((work as f64 * largest as f64 / formula.max(1) as f64) as u64)
+        };
         let watch = Watch::start();
-        let step_seconds = micro_batch::seconds_of_a_step(objective, limit).map_err(fitting::failure)?;
+        let formula = micro_batch::largest_alone(objective, limit).map_err(fitting::failure)?;
+        let alone = scaled(&watch, 1, formula);
+        let step_seconds = micro_batch::seconds_of_a_step(objective, limit, STEPS_RUN).map_err(fitting::failure)?;
+        let together = scaled(&watch, at_once.min(rayon::current_num_threads()) as u64, largest_run);
         let by_formula = fixed + largest;
-        // The step has had parameters, and gradients of the micro-batches at work.
-        let own = 4 * parameters as u64 * (1 + at_once.min(threads) as u64);
-        let scale = largest as f64 / first.max(1) as f64;
-        let work = watch.peak().map(|peak| (peak.saturating_sub(own) as f64 * scale) as u64);
-        Ok(Self { by_formula, memory: work.map_or(by_formula, |work| fixed + work), step_seconds })
+        let memory = alone.max(together).map_or(by_formula, |work| fixed + work);
+        Ok(Self { by_formula, memory, step_seconds })
     }
 }
+
+/// Steps that are run before a plan is made.
+const STEPS_RUN: u64 = 4;
 
 /// A look at this process's memory over some time.
 pub struct Watch {
@@ -121,6 +129,7 @@ pub struct Watch {
 impl Watch {
     /// From now on.
     pub fn start() -> Self {
+        crate::allocations::hand_back();
         // 5 asks the system to forget the peak so far. Where it cannot, there is nothing to compare with.
         let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
         Self { before: resident("VmRSS:").filter(|_| forgotten) }

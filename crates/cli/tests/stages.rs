@@ -149,7 +149,70 @@ fn killed_hidden_states_end_with_the_same_bits() {
     eprintln!("crash-test: hidden states killed {killed} times: bits that differ 0");
 }
 
+/// Plan and measurement stand beside each other in the run folder, of a training and of a pretraining; a run that was gone on
+/// with does not compare what it has not seen.
+#[test]
+fn plans_are_compared_with_what_was_measured() {
+    let plan = |job: &Job| -> Value {
+        let results: Value = serde_json::from_slice(&read(&job.run().unwrap().join("results.json"))).unwrap();
+        results["plan"].clone()
+    };
+    let (trained, fresh) = (Job::new(), pretraining());
+    trained.distill(&[]);
+    let dry = finished(&["train", "-c", &trained.text("train.toml"), "--dry-run"], &[]);
+    let said = String::from_utf8_lossy(&dry.stderr).into_owned();
+    for word in ["memory beside the backbone", "disk ", "for training, evaluations apart"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert!(trained.run().is_none());
+    trained.train(&[]);
+    ends(&fresh, "pretrain", "pretrain.toml");
+    for (job, verb, config) in [(&trained, "train", "train.toml"), (&fresh, "pretrain", "pretrain.toml")] {
+        let whole = plan(job);
+        assert_eq!(whole["undisturbed"], true);
+        for key in ["memory_bytes", "disk_bytes", "fitting_seconds"] {
+            assert!(whole[key]["planned"].as_f64().unwrap() > 0.0, "{whole}");
+        }
+        assert!(whole["disk_bytes"]["measured"].as_f64().unwrap() > 0.0, "{whole}");
+        ends(job, verb, config);
+        assert!(plan(job)["undisturbed"] == false && plan(job)["memory_bytes"]["measured"].is_null());
+    }
+}
+
+/// Under a limit, micro-batches are cut; one that leaves nothing for them is refused in a line.
+#[test]
+fn a_limit_on_memory_is_kept_to() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = job.text("train.toml");
+    let output = finished(&["train", "-c", &config, "training.memory_limit_mb=2"], &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("computed in halves"), "{said}");
+    let output = start(&["train", "-c", &config, "training.memory_limit_mb=0"], &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("training.memory_limit_mb"), "{said}");
+    assert!(!said.contains("internal error"), "{said}");
+}
+
 const CALIBRATED: [&str; 2] = ["calibration.json", "tree.json"];
+
+/// What is cut off or no text is named; `shown` draws the stored tree.
+fn damaged_trees_are_named(heads: &Path, shown: &[&str]) {
+    for name in CALIBRATED {
+        let bytes = read(&heads.join(name));
+        for damaged in [bytes[..bytes.len() / 2].to_vec(), vec![], bytes.iter().map(|byte| byte ^ 0x80).collect()] {
+            std::fs::write(heads.join(name), damaged).unwrap();
+            let reads = match name {
+                "tree.json" => shown.to_vec(),
+                _ => vec!["tree", "sequoia", "--heads", heads.to_str().unwrap()],
+            };
+            let output = start(&reads, &[]).wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(2) && said.contains(name), "{name}: {:?} {said}", output.status);
+        }
+        std::fs::write(heads.join(name), bytes).unwrap();
+    }
+}
 
 /// A calibration that dies leaves the tree that there was, or the new one, and never anything half; the heads stay as they are.
 #[test]
@@ -190,21 +253,7 @@ fn a_killed_calibration_leaves_whole_trees() {
     let inside = std::fs::read_dir(&heads).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = inside.filter(|name| name.to_string_lossy().ends_with(".tmp")).collect();
     assert!(left.len() <= deaths + random as usize, "{left:?}");
-    // What is cut off or no text is named.
-    for name in CALIBRATED {
-        let bytes = read(&heads.join(name));
-        for damaged in [bytes[..bytes.len() / 2].to_vec(), vec![], bytes.iter().map(|byte| byte ^ 0x80).collect()] {
-            std::fs::write(heads.join(name), damaged).unwrap();
-            let reads = match name {
-                "tree.json" => shown.to_vec(),
-                _ => vec!["tree", "sequoia", "--heads", &folder],
-            };
-            let output = start(&reads, &[]).wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.code() == Some(2) && said.contains(name), "{name}: {:?} {said}", output.status);
-        }
-        std::fs::write(heads.join(name), bytes).unwrap();
-    }
+    damaged_trees_are_named(&heads, &shown);
     eprintln!("crash-test: calibration killed {random} times and died at {deaths} named points: trees lost 0");
 }
 

@@ -165,7 +165,8 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
 
     fn size(&self, batch: &Self::Batch) -> Size {
         let tokens = self.data.packing.tokens_of(batch);
-        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+        let rows = batch.iter().map(|&i| self.read_positions(&self.data.rows[i].example).len()).sum();
+        Size { tokens, bytes: self.bytes_at_work(rows) as u64 }
     }
 
     fn halves(&self, batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
@@ -230,9 +231,9 @@ impl<S: HeadStack> OnBackbone for HeadFitting<S> {
         format!("{} heads", self.heads())
     }
 
-    fn bytes_at_work(&self, tokens: usize) -> usize {
-        let logits = self.heads.chunk_rows().min(tokens) * self.lm_head.dims()[0] * 2;
-        4 * (logits + tokens * self.heads.values_per_row())
+    fn bytes_at_work(&self, rows: usize) -> usize {
+        let logits = self.heads.chunk_rows().min(rows) * self.lm_head.dims()[0] * 2;
+        4 * (logits + rows * self.heads.values_per_row())
     }
 }
 

@@ -64,30 +64,49 @@ impl Room {
     }
 }
 
-/// Seconds that the gradients of the first step take, as they are computed in fitting.
+/// Computes the gradients of the first step's largest micro-batch, nothing beside it: to see what it takes. Returns the bytes
+/// that it has at work by formula.
+///
+/// # Errors
+/// As of [`seconds_of_a_step`].
+pub fn largest_alone<O: Objective>(objective: &O, limit: Option<u64>) -> Result<u64, TrainError> {
+    let batches = objective.batches(0)?;
+    let Some(batch) = batches.iter().max_by_key(|batch| objective.size(batch).bytes) else { return Ok(0) };
+    gradients_of(objective, limit, std::slice::from_ref(batch))?;
+    Ok(objective.size(batch).bytes)
+}
+
+/// Seconds that the gradients of a step take, as they are computed in fitting: the median of the first `steps` but one.
 ///
 /// # Errors
 /// When the backbone fails, or the limit leaves nothing for micro-batches.
-pub fn seconds_of_a_step<O: Objective>(objective: &O, limit: Option<u64>) -> Result<f64, TrainError> {
+pub fn seconds_of_a_step<O: Objective>(objective: &O, limit: Option<u64>, steps: u64) -> Result<f64, TrainError> {
+    let mut seconds = vec![];
+    // The first one warms up.
+    for step in 0..steps.max(2) {
+        let batches = objective.batches(step)?;
+        let started = Instant::now();
+        gradients_of(objective, limit, &batches)?;
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    seconds.remove(0);
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[seconds.len() / 2])
+}
+
+/// Computes gradients and drops them.
+fn gradients_of<O: Objective>(objective: &O, limit: Option<u64>, batches: &[O::Batch]) -> Result<(), TrainError> {
     let parameters = objective.parameters(0);
-    let batches = objective.batches(0)?;
     let room = Room::new(limit, &parameters, batches.len(), Known::default())?;
     let weights: Vec<Tensor<1>> = parameters.into_iter().map(|p| p.value).collect();
     let totals = vec![1.0; batches.first().map_or(0, |batch| objective.weights(batch).len())];
-    let mut seconds = 0.0;
-    // The first of two is a warm-up.
-    for _ in 0..2 {
-        let (started, step) = (Instant::now(), Step::new(objective, &weights, &totals, room));
-        let all: Result<(), TrainError> = batches.par_iter().map(|batch| step.gradients(batch).map(|_| ())).collect();
+    let step = Step::new(objective, &weights, &totals, room);
+    let all: Result<(), TrainError> = batches.par_iter().map(|batch| step.gradients(batch).map(|_| ())).collect();
+    match all {
         // What does not fit beside others is told when it is tried alone.
-        if let Err(error) = all
-            && !matches!(error, TrainError::Memory { .. })
-        {
-            return Err(error);
-        }
-        seconds = started.elapsed().as_secs_f64();
+        Err(TrainError::Memory { .. }) => Ok(()),
+        all => all,
     }
-    Ok(seconds)
 }
 
 /// A step, as its micro-batches see it.

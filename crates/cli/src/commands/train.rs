@@ -13,7 +13,7 @@ use crate::commands::load;
 use crate::commands::pretrain::copy_tokenizer;
 use crate::config;
 use crate::error::Failure;
-use crate::estimate::{self, Took, Watch};
+use crate::estimate::{self, Plan, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::settings::Settings;
 use gorgon_data::shard;
@@ -25,7 +25,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::heads::OnBackbone;
-use gorgon_train::trainer::fit;
+use gorgon_train::trainer::{Outcome, fit};
 use gorgon_train::world::World;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -178,7 +178,24 @@ impl Launch<'_> {
         let outcome = fit(&job.objective, &run, &job.fit, &stop, &mut |report| progress.show(&report));
         progress.finish();
         let outcome = outcome.map_err(fitting::failure)?;
-        let memory = self.watch.peak();
+        let took = Took {
+            memory: self.watch.peak(),
+            corrected: progress.corrected(),
+            whole: resume.is_none(),
+            ..Took::default()
+        };
+        self.finish(&job, run, &outcome, (&plan, took))
+    }
+
+    /// Publishes what was fitted, sees whether it is what will be served, and says what it took.
+    fn finish<F: OnBackbone>(
+        &self,
+        job: &Job<F>,
+        run: RunDir,
+        outcome: &Outcome,
+        (plan, took): (&Plan, Took),
+    ) -> Result<Done, Failure> {
+        let Self { config, dir, settings, .. } = *self;
         if backbone_hash(dir)? != self.before {
             return Err(Failure::run(format!("{}: the backbone's files changed while it was in use", dir.display())));
         }
@@ -192,9 +209,7 @@ impl Launch<'_> {
         }
         parity::check(&job.objective, &run, best(&run)?, &fitted(&run), settings)?;
         let (disk, checkpoints) = (estimate::folder_bytes(run.path()), run.steps()?.len() as u64);
-        let (spent, corrected, whole) = (outcome.spent, progress.corrected(), resume.is_none());
-        let took = Took { memory, disk, checkpoints, spent, corrected, whole };
-        plan.close(&took, run.path(), settings)?;
+        plan.close(&Took { disk, checkpoints, spent: outcome.spent, ..took }, run.path(), settings)?;
         Ok(Done::Finished(run))
     }
 }

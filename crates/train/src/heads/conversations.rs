@@ -119,6 +119,6 @@ pub trait OnBackbone: Objective {
     /// What is fitted, in a few words.
     fn title(&self) -> String;
 
-    /// Bytes that a micro-batch of this many tokens has at work beside the weights, roughly.
+    /// Bytes that a micro-batch of this many tokens (heads: positions that are read) has at work beside the weights, roughly.
     fn bytes_at_work(&self, tokens: usize) -> usize;
 }
