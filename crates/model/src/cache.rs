@@ -41,7 +41,6 @@ pub enum CacheError {
 }
 
 /// One layer's keys and values.
-#[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
 #[derive(Clone, Debug)]
 pub(crate) enum LayerKv {
     /// On the CPU.
