@@ -49,7 +49,7 @@ check-gpu: ## Type-check the CUDA and wgpu code
 test-wgpu: ## The backbone tests on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model --features wgpu --test backbones --target-dir $(WGPU_TARGET)
 
-plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json
+plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json (some minutes)
 	python3 scripts/plan.py
 
 fuzz: ## The fuzz targets under cargo-fuzz (SECONDS=30 each; needs cargo-fuzz; a stable compiler will do)
