@@ -185,7 +185,7 @@ fn a_limit_on_memory_is_kept_to() {
     let job = Job::new();
     job.distill(&[]);
     let config = job.text("train.toml");
-    let output = finished(&["train", "-c", &config, "training.memory_limit_mb=2"], &[]);
+    let output = finished(&["train", "-c", &config, "training.memory_limit_mb=1"], &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("computed in halves"), "{said}");
     let output = start(&["train", "-c", &config, "training.memory_limit_mb=0"], &[]).wait_with_output().unwrap();
