@@ -231,7 +231,8 @@ mod tests {
         let peak = |watch: &Watch| watch.peak().unwrap() >> 20;
         assert!(peak(&watch) < 50, "{}", peak(&watch));
         drop(fill(100 << 20));
-        assert!((100..150).contains(&peak(&watch)), "{}", peak(&watch));
+        // The system counts pages in batches by thread, and may take some back meanwhile: a few per cent either way.
+        assert!((95..150).contains(&peak(&watch)), "{}", peak(&watch));
     }
 
     #[test]
