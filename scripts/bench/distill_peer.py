@@ -87,7 +87,10 @@ def here(size, dtype, drafted):
 
 def peer_of(prompts):
     """A function that answers all prompts with transformers in batches of a size."""
-    import torch
+    try:
+        import torch
+    except ImportError as error:
+        raise SystemExit(f"{error}: give a Python that has scripts/bench/requirements.txt, or --peer-sizes=") from error
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(options.threads)

@@ -15,7 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"{error}: give a Python that has scripts/bench/requirements.txt (make check-exports PYTHON=...)")
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 from transformers.utils.logging import disable_progress_bar
