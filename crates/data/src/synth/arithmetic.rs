@@ -236,7 +236,7 @@ pub(super) fn add_steps(a: i64, b: i64) -> String {
 }
 
 /// Column subtraction of a smaller number, in the same order.
-fn subtract_steps(a: i64, b: i64) -> String {
+pub(super) fn subtract_steps(a: i64, b: i64) -> String {
     let borrow = i64::from(a % 10 < b % 10);
     let (from, tens) = (a % 10 + 10 * borrow, a / 10 - b / 10);
     format!(

@@ -13,6 +13,8 @@ pub enum Check {
     Contains(Vec<String>),
     /// The answer is exactly this, up to surrounding white space.
     Exact(String),
+    /// Of these, the first is the one that the answer names last: an answer may quote a row before it says a value of it.
+    Choice(Vec<String>),
 }
 
 impl Check {
@@ -31,6 +33,17 @@ impl Check {
         Self::Contains(vec![phrase.to_string()])
     }
 
+    /// `right` must be named last among itself and `others`.
+    pub fn choice<'a>(right: &str, others: impl IntoIterator<Item = &'a String>) -> Self {
+        let mut choices = vec![right.to_owned()];
+        for other in others {
+            if !choices.contains(other) {
+                choices.push(other.clone());
+            }
+        }
+        Self::Choice(choices)
+    }
+
     /// Whether an answer is right.
     pub fn passes(&self, answer: &str) -> bool {
         match self {
@@ -42,8 +55,13 @@ impl Check {
                 let found = last_list(answer);
                 found.len() == items.len() && found.iter().zip(items).all(|(a, b)| same(a, b))
             }
-            Self::Contains(phrases) => phrases.iter().all(|phrase| has_phrase(answer, phrase)),
+            Self::Contains(phrases) => phrases.iter().all(|phrase| last_named(answer, phrase).is_some()),
             Self::Exact(wanted) => answer.trim() == wanted.trim(),
+            Self::Choice(choices) => {
+                let mut named = choices.iter().map(|choice| last_named(answer, choice));
+                let right = named.next().flatten();
+                right.is_some() && named.all(|other| other < right)
+            }
         }
     }
 
@@ -54,6 +72,7 @@ impl Check {
             Self::List(items) => json!({ "list": items }),
             Self::Contains(phrases) => json!({ "contains": phrases }),
             Self::Exact(text) => json!({ "exact": text }),
+            Self::Choice(choices) => json!({ "choice": choices }),
         }
     }
 
@@ -66,6 +85,7 @@ impl Check {
             "exact" => value.as_str().map(|text| Self::Exact(text.to_owned())),
             "list" => strings(value).map(Self::List),
             "contains" => strings(value).map(Self::Contains),
+            "choice" => strings(value).filter(|choices| !choices.is_empty()).map(Self::Choice),
             _ => None,
         }
     }
@@ -106,12 +126,14 @@ fn same(a: &str, b: &str) -> bool {
     a.to_lowercase() == b.to_lowercase()
 }
 
-fn has_phrase(answer: &str, phrase: &str) -> bool {
+/// Where a phrase ends for the last time in an answer, as whole words and whatever the case.
+fn last_named(answer: &str, phrase: &str) -> Option<usize> {
     let (answer, phrase) = (answer.to_lowercase(), phrase.to_lowercase());
     let bounded = |side: Option<char>| side.is_none_or(|c| !c.is_alphanumeric());
-    answer.match_indices(&phrase).any(|(at, found)| {
+    let whole = |&(at, found): &(usize, &str)| {
         bounded(answer[..at].chars().next_back()) && bounded(answer[at + found.len()..].chars().next())
-    })
+    };
+    answer.match_indices(&phrase).filter(whole).last().map(|(at, found)| at + found.len())
 }
 
 #[cfg(test)]
@@ -172,6 +194,18 @@ mod tests {
     }
 
     #[test]
+    fn of_several_the_one_named_last_counts() {
+        let check = Check::choice("Rome", &["Oslo".to_owned(), "Rome".to_owned()]);
+        for right in ["Rome", "I find Anna, Oslo, Rome, so it is rome.", "Not Oslo: Rome!"] {
+            assert!(check.passes(right), "{right}");
+        }
+        for wrong in ["", "Paris", "Rome, not Oslo", "Oslo", "Romeo"] {
+            assert!(!check.passes(wrong), "{wrong}");
+        }
+        assert_eq!(check, Check::Choice(vec!["Rome".into(), "Oslo".into()]));
+    }
+
+    #[test]
     fn json_comes_back() {
         let checks = [
             Check::number(7),
@@ -179,11 +213,19 @@ mod tests {
             Check::contains("it"),
             Check::Exact("a\nb".into()),
             Check::List(vec![]),
+            Check::Choice(vec!["a".into()]),
         ];
         for check in checks {
             assert_eq!(Check::from_json(&check.to_json()), Some(check));
         }
-        for bad in [json!(null), json!({}), json!({"number": 7}), json!({"list": [1]}), json!({"sum": "1"})] {
+        for bad in [
+            json!(null),
+            json!({}),
+            json!({"number": 7}),
+            json!({"list": [1]}),
+            json!({"sum": "1"}),
+            json!({"choice": []}),
+        ] {
             assert_eq!(Check::from_json(&bad), None);
         }
     }

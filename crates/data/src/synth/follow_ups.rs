@@ -1,5 +1,6 @@
 //! Dialogues of several turns, whose later turns refer back.
 
+use super::arithmetic::{add_steps, subtract_steps};
 use super::phrase::{and_list, capital, fill, one, owned};
 use super::stories::words::{ANIMALS, NAMES};
 use super::stories::{Cast, tell};
@@ -218,7 +219,7 @@ fn sum_chain(pen: &mut Pen) -> Dialogue {
     let wording = pen.wording(SUM_WORDINGS);
     let user = fill(wording, &[("a", &a.to_string()), ("b", &b.to_string())]);
     let mut total = a + b;
-    let mut exchanges = vec![summed(user, &format!("{a} + {b}"), total)];
+    let mut exchanges = vec![summed(user, add_steps(a, b), total)];
     for (step, plus) in steps {
         let plus = plus || step > total;
         let ask = if plus {
@@ -232,16 +233,15 @@ fn sum_chain(pen: &mut Pen) -> Dialogue {
                 "Now take {x} away.",
             ])
         };
-        let sign = if plus { '+' } else { '-' };
-        let line = format!("{total} {sign} {step}");
+        let line = if plus { add_steps(total, step) } else { subtract_steps(total, step) };
         total += if plus { step } else { -step };
-        exchanges.push(summed(fill(ask, &[("x", &step.to_string())]), &line, total));
+        exchanges.push(summed(fill(ask, &[("x", &step.to_string())]), line, total));
     }
     several("sum_chain", exchanges)
 }
 
-fn summed(user: String, sum: &str, total: i64) -> Exchange {
-    Exchange::checked(user, format!("{sum} = {total}."), Check::Number(total.to_string()))
+fn summed(user: String, steps: String, total: i64) -> Exchange {
+    Exchange::checked(user, steps, Check::number(total))
 }
 
 const TABLE_WORDINGS: &[&str] = &[
@@ -286,7 +286,7 @@ fn table_lookups(pen: &mut Pen) -> Dialogue {
             "How much do I pay for {i}, please?",
             "And the price of {i}?",
         ]);
-        let answer = format!("The price of {item} is {price}.");
+        let answer = format!("I find | {item} | {price} |, so the price of {item} is {price}.");
         exchanges.push(Exchange::checked(fill(ask, &[("i", item)]), answer, Check::Number(price.to_string())));
     }
     several("table_lookups", exchanges)

@@ -1,5 +1,5 @@
-//! Small tables and questions about them. An answer names the row before the value, so that the value is found by
-//! looking for what followed the name the first time.
+//! Small tables and questions about them. An answer quotes the row before it says the value: a small model finds a row by
+//! its name and goes on with what followed there, and then has the value at hand.
 
 use super::lexicon::{COLOURS, NAMES, ask, fill, goods};
 use super::phrase::capital;
@@ -185,44 +185,63 @@ fn markdown(heading: &[&str], rows: &[Vec<String>]) -> String {
     format!("| {} |\n{rule}|\n{}", heading.join(" | "), rows.join("\n"))
 }
 
-/// Rows of a name and a value in one of the forms that people use, and what parts them from a question.
-fn render(pen: &mut Pen, heading: [&str; 2], clause: &str, rows: &[(&str, String)]) -> (String, &'static str) {
-    let colons = || rows.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>();
-    match pen.below(5) {
-        0 | 1 => {
-            let rows: Vec<_> = rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
-            (markdown(&heading, &rows), "\n\n")
-        }
-        2 => (colons().join("\n"), "\n\n"),
-        3 => (colons().join(", "), "\n"),
-        _ => {
-            let clauses: Vec<_> = rows.iter().map(|(name, value)| fill(clause, &[("n", name), ("v", value)])).collect();
-            (format!("{}.", capital(&clauses.join(", "))), " ")
-        }
+/// A table as it is written, what parts it from a question, and each of its rows as an answer quotes it.
+struct Written {
+    text: String,
+    gap: &'static str,
+    quotes: Vec<String>,
+}
+
+impl Written {
+    /// Rows of cells below headings.
+    fn markdown(heading: &[&str], rows: &[Vec<String>]) -> Self {
+        let quotes = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
+        Self { text: markdown(heading, rows), gap: "\n\n", quotes }
+    }
+
+    /// Rows of a name and a value in one of the forms that people use.
+    fn pairs(pen: &mut Pen, heading: [&str; 2], clause: &str, rows: &[(&str, String)]) -> Self {
+        let each = |row: &str| {
+            rows.iter().map(|(name, value)| fill(row, &[("n", name), ("v", value)])).collect::<Vec<String>>()
+        };
+        let title = heading[1];
+        let (text, gap, quotes) = match pen.below(10) {
+            0..=2 => (format!("{title}: {}", each("{n} {v}").join(", ")), "\n", each("{n} {v}")),
+            3 | 4 => (format!("{title}\n- {}", each("{n} {v}").join("\n- ")), "\n\n", each("{n} {v}")),
+            5 | 6 => {
+                let cells: Vec<_> = rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
+                return Self::markdown(&heading, &cells);
+            }
+            7 => (each("{n}: {v}").join("\n"), "\n\n", each("{n}: {v}")),
+            8 => (each("{n}: {v}").join(", "), "\n", each("{n}: {v}")),
+            _ => (format!("{}.", capital(&each(clause).join(", "))), " ", each(clause)),
+        };
+        Self { text, gap, quotes }
+    }
+
+    /// An answer that quotes row `at` and then says `fact`.
+    fn answer(&self, at: usize, fact: &str) -> String {
+        format!("I find {}, so {fact}.", self.quotes[at])
     }
 }
 
 /// A dialogue about a table, which stands before the question or after it.
-fn about(
-    kind: &'static str,
-    pen: &mut Pen,
-    (table, gap): (String, &str),
-    asked: impl FnOnce(&mut Pen) -> Dialogue,
-) -> Dialogue {
+fn about(kind: &'static str, pen: &mut Pen, table: &Written, asked: impl FnOnce(&mut Pen) -> Dialogue) -> Dialogue {
     let mut dialogue = asked(pen);
     dialogue.kind = kind;
     let first = pen.chance(0.6);
     for exchange in &mut dialogue.exchanges {
-        let (a, b) = if first { (&table, &exchange.user) } else { (&exchange.user, &table) };
+        let (a, b) = if first { (&table.text, &exchange.user) } else { (&exchange.user, &table.text) };
         // A question without its mark must not run into the sentence after it.
-        let gap = if !first && gap == " " { "\n" } else { gap };
+        let gap = if !first && table.gap == " " { "\n" } else { table.gap };
         exchange.user = format!("{a}{gap}{b}");
     }
     dialogue
 }
 
-fn check(value: &str) -> Check {
-    if value.parse::<i64>().is_ok() { Check::number(value) } else { Check::contains(value) }
+/// The value must be named last, of all that the table holds.
+fn check<'a>(value: &str, all: impl IntoIterator<Item = &'a String>) -> Check {
+    if value.parse::<i64>().is_ok() { Check::number(value) } else { Check::choice(value, all) }
 }
 
 /// People and one value for each, of which one row is asked about.
@@ -236,10 +255,13 @@ fn people(pen: &mut Pen, column: Column) -> (Vec<(&'static str, String)>, usize)
 fn table_lookup(pen: &mut Pen) -> Dialogue {
     let column = COLUMNS[pen.below(COLUMNS.len())];
     let (rows, at) = pen.operands("table_lookup", |pen| people(pen, column));
-    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let table = Written::pairs(pen, ["Name", column.heading], column.clause, &rows);
     let (name, value) = &rows[at];
-    let answer = (format!("{name}'s {} is {value}.", column.label), check(value));
-    about("table_lookup", pen, table, |pen| {
+    let answer = (
+        table.answer(at, &format!("{name}'s {} is {value}", column.label)),
+        check(value, rows.iter().map(|row| &row.1)),
+    );
+    about("table_lookup", pen, &table, |pen| {
         ask("table_lookup", pen, LOOKUP, &[("name", name), ("label", &column.label)], answer)
     })
 }
@@ -256,8 +278,14 @@ fn table_columns(pen: &mut Pen) -> Dialogue {
     });
     let heading = ["Name", COLUMNS[columns[0]].heading, COLUMNS[columns[1]].heading];
     let (label, name, value) = (COLUMNS[columns[which]].label, &rows[at][0], &rows[at][which + 1]);
-    let answer = (format!("{name}'s {label} is {value}."), check(value));
-    about("table_columns", pen, (markdown(&heading, &rows), "\n\n"), |pen| {
+    let table = Written::markdown(&heading, &rows);
+    // Each value with its heading, so that the one asked for is found by its name and not by its place.
+    let [first, second] = [0, 1].map(|i| format!("{} {}", COLUMNS[columns[i]].label, rows[at][i + 1]));
+    let answer = (
+        format!("{name}: {first}, {second}. {name}'s {label} is {value}."),
+        check(value, rows.iter().flat_map(|row| &row[1..])),
+    );
+    about("table_columns", pen, &table, |pen| {
         ask("table_columns", pen, LOOKUP, &[("name", name), ("label", &label)], answer)
     })
 }
@@ -266,12 +294,12 @@ fn table_extreme(pen: &mut Pen) -> Dialogue {
     let column = COLUMNS[pen.below(3)];
     let (which, (rows, _)) =
         pen.operands("table_extreme", |pen| (pen.pick(&["highest", "lowest"]), people(pen, column)));
-    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let table = Written::pairs(pen, ["Name", column.heading], column.clause, &rows);
     let mut sorted: Vec<_> = rows.iter().map(|(name, value)| (value.len(), value, name)).collect();
     sorted.sort_unstable();
     let (_, value, name) = sorted[if which == "highest" { sorted.len() - 1 } else { 0 }];
     let answer = (format!("The {which} {} is {value}, and it belongs to {name}.", column.label), Check::contains(name));
-    about("table_extreme", pen, table, |pen| {
+    about("table_extreme", pen, &table, |pen| {
         ask("table_extreme", pen, EXTREME, &[("which", &which), ("label", &column.label)], answer)
     })
 }
@@ -279,10 +307,10 @@ fn table_extreme(pen: &mut Pen) -> Dialogue {
 fn table_reverse(pen: &mut Pen) -> Dialogue {
     let column = COLUMNS[pen.below(COLUMNS.len())];
     let (rows, at) = pen.operands("table_reverse", |pen| people(pen, column));
-    let table = render(pen, ["Name", column.heading], column.clause, &rows);
+    let table = Written::pairs(pen, ["Name", column.heading], column.clause, &rows);
     let (name, value) = &rows[at];
     let answer = (format!("The {} {value} belongs to {name}.", column.label), Check::contains(name));
-    about("table_reverse", pen, table, |pen| {
+    about("table_reverse", pen, &table, |pen| {
         ask("table_reverse", pen, REVERSE, &[("label", &column.label), ("value", value)], answer)
     })
 }
@@ -293,10 +321,11 @@ fn price_list(pen: &mut Pen) -> Dialogue {
         let prices: Vec<_> = values(pen, Values::Between(2, 99), n).iter().map(|v| format!("{v} euros")).collect();
         (goods(pen, n).into_iter().zip(prices).collect::<Vec<_>>(), pen.below(n))
     });
-    let table = render(pen, ["Item", "Price"], "the {n} costs {v}", &rows);
+    let table = Written::pairs(pen, ["Item", "Price"], "the {n} costs {v}", &rows);
     let (thing, price) = &rows[at];
-    let answer = (format!("The {thing} costs {price}."), Check::number(price.trim_end_matches(" euros")));
-    about("price_list", pen, table, |pen| ask("price_list", pen, PRICE, &[("thing", thing)], answer))
+    let answer =
+        (table.answer(at, &format!("the {thing} costs {price}")), Check::number(price.trim_end_matches(" euros")));
+    about("price_list", pen, &table, |pen| ask("price_list", pen, PRICE, &[("thing", thing)], answer))
 }
 
 fn phone_list(pen: &mut Pen) -> Dialogue {
@@ -306,10 +335,10 @@ fn phone_list(pen: &mut Pen) -> Dialogue {
             pen.distinct(NAMES, n).into_iter().map(|name| (name, pen.between(1000, 9999).to_string())).collect();
         (rows, pen.below(n))
     });
-    let table = render(pen, ["Name", "Phone"], "{n} has the number {v}", &rows);
+    let table = Written::pairs(pen, ["Name", "Phone"], "{n} has the number {v}", &rows);
     let (name, number) = &rows[at];
-    let answer = (format!("{name}'s phone number is {number}."), Check::number(number));
-    about("phone_list", pen, table, |pen| ask("phone_list", pen, PHONE, &[("name", name)], answer))
+    let answer = (table.answer(at, &format!("{name}'s phone number is {number}")), Check::number(number));
+    about("phone_list", pen, &table, |pen| ask("phone_list", pen, PHONE, &[("name", name)], answer))
 }
 
 fn opening_hours(pen: &mut Pen) -> Dialogue {
@@ -323,15 +352,18 @@ fn opening_hours(pen: &mut Pen) -> Dialogue {
         (rows, pen.below(n), pen.chance(0.5))
     });
     let table = if pen.chance(0.5) {
-        (markdown(&["Place", "Opens", "Closes"], &rows), "\n\n")
+        Written::markdown(&["Place", "Opens", "Closes"], &rows)
     } else {
-        let lines = rows.iter().map(|row| format!("The {} opens at {} and closes at {}.", row[0], row[1], row[2]));
-        (lines.collect::<Vec<_>>().join("\n"), "\n")
+        let line = |row: &Vec<String>| format!("the {} opens at {} and closes at {}", row[0], row[1], row[2]);
+        let quotes: Vec<_> = rows.iter().map(line).collect();
+        let lines: Vec<_> = quotes.iter().map(|quote| format!("{}.", capital(quote))).collect();
+        Written { text: lines.join("\n"), gap: "\n", quotes }
     };
     let (verb, time) = if closing { ("close", &rows[at][2]) } else { ("open", &rows[at][1]) };
     let place = &rows[at][0];
-    let answer = (format!("The {place} {verb}s at {time}."), Check::contains(time));
-    about("opening_hours", pen, table, |pen| {
+    let all = rows.iter().flat_map(|row| &row[1..]);
+    let answer = (table.answer(at, &format!("the {place} {verb}s at {time}")), Check::choice(time, all));
+    about("opening_hours", pen, &table, |pen| {
         ask("opening_hours", pen, HOURS, &[("place", place), ("verb", &verb)], answer)
     })
 }

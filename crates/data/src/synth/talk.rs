@@ -269,7 +269,7 @@ fn opposite(pen: &mut Pen) -> Dialogue {
         "What word is the opposite of {w}?",
         "Can you name the opposite of the word {w}?",
     ]);
-    let form = pen.pick(&["The opposite of {w} is {o}.", "The opposite of \"{w}\" is \"{o}\".", "It is {o}."]);
+    let form = "The opposite of {w} is {o}.";
     let slots = [("w", word), ("o", other)];
     let check = Check::Contains(owned(&[other]));
     Dialogue::single("opposite", Exchange::checked(fill(wording, &slots), fill(form, &slots), check))
