@@ -2,6 +2,7 @@
 
 use crate::calibrate::{Accuracies, Choice, StepTime};
 use gorgon_core::tree::RankPath;
+use gorgon_runs::sealed;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -68,6 +69,14 @@ impl CalibrationRecord {
         }
     }
 
+    /// The record as it is stored, with its hash.
+    ///
+    /// # Errors
+    /// When a number in it has no JSON form.
+    pub fn sealed(&self) -> Result<serde_json::Value, serde_json::Error> {
+        Ok(sealed::seal(&serde_json::to_value(self)?))
+    }
+
     /// Reads the record of a heads folder; `None` if there is none.
     ///
     /// # Errors
@@ -79,7 +88,9 @@ impl CalibrationRecord {
         }
         let wrong = |reason: String| RecordError { path: path.clone(), reason };
         let bytes = gorgon_model::file::read(&path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
-        let record: Self = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let document = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let document = sealed::open(document).map_err(|error| wrong(error.to_string()))?;
+        let record: Self = serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?;
         let shares = record.accuracies.iter().flatten().chain(&record.children).chain(&record.chain);
         if let Some(share) = shares.into_iter().find(|share| !(0.0..=1.0).contains(*share)) {
             return Err(wrong(format!("{share} is no share")));
@@ -161,6 +172,11 @@ mod tests {
         assert_eq!(write(&good).unwrap().unwrap().cost(2), Some(1.5));
         for bad in [record(&[(1, -1.0)]), record(&[(2, 1.0), (1, 1.0)]), record(&[(1, f64::MAX)])] {
             assert!(write(&bad).unwrap_err().to_string().contains(FILE));
+        }
+        let sealed = good.sealed().unwrap().to_string();
+        for (from, to, reads) in [("", "", true), ("1.5", "1.25", false)] {
+            std::fs::write(dir.path().join(FILE), sealed.replace(from, to)).unwrap();
+            assert_eq!(CalibrationRecord::read(dir.path()).is_ok(), reads);
         }
         let mut bad = good;
         bad.chain = vec![1.5];

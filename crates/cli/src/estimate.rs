@@ -211,7 +211,7 @@ impl Plan {
 }
 
 /// What was planned, what was measured, and the first over the second.
-fn pair(planned: f64, measured: Option<f64>) -> Value {
+pub fn pair(planned: f64, measured: Option<f64>) -> Value {
     json!({"planned": planned, "measured": measured, "ratio": measured.map(|measured| planned / measured)})
 }
 

@@ -156,7 +156,7 @@ fn plans_and_sequoia_trees() {
     let tree = json(&gorgon(&["tree", "sequoia", "--heads", name, "--nodes", "5", "--json"]));
     assert_eq!(tree["nodes"], 5);
     let stored: Value = serde_json::from_slice(&std::fs::read(dir.path().join("tree.json")).unwrap()).unwrap();
-    assert_eq!(stored, tree["tree"]);
+    assert_eq!(stored["tree"], tree["tree"]);
     std::fs::write(dir.path().join("calibration.json"), r#"{"tree": 3}"#).unwrap();
     refused(&["plan", "--heads", name], &["calibration.json"]);
 }

@@ -5,10 +5,11 @@
 mod chain;
 mod deaths;
 
+use chain::stages::{compared, comparison, pretrained, pretraining, read};
 use chain::{Job, backbone, finished, start};
 use deaths::{POINTS, delays, dies_at, kill_after, kills};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Every so many of the named points: all of them in the longest form.
 fn stride(short: usize, longer: usize) -> usize {
@@ -17,10 +18,6 @@ fn stride(short: usize, longer: usize) -> usize {
         6..=99 => longer,
         _ => 1,
     }
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The arguments of a job, which goes on with the run that there is.
@@ -70,39 +67,16 @@ fn died(fresh: &dyn Fn() -> Job, verb: &str, config: &str, stride: usize, check:
     deaths
 }
 
-/// A pretraining that takes a moment, tokenizer and all.
-fn pretraining() -> Job {
-    let job = Job::new();
-    let text = format!(
-        "seed = 3\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 60\nheld_out = 4\nprompt_weight = 0.1\n\
-         [tokenizer]\nsize = 400\nconversations = 60\n[model]\nhidden_size = 16\nintermediate_size = 24\nlayers = 1\n\
-         heads = 2\nkv_heads = 1\nmax_positions = 256\n[training]\nsteps = 8\nbatch_tokens = 256\nlog_every = 1\n\
-         eval_every = 4\nsave_every = 2\nkeep = 2\noptimizer = \"muon\"\n",
-        job.path("model"),
-        job.path("runs")
-    );
-    job.write("pretrain.toml", &text);
-    job
-}
-
-/// The finished model, and the last checkpoint.
-fn pretrained(job: &Job) -> Vec<Vec<u8>> {
-    let run = job.run().unwrap().join("step-000008");
-    let names = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"];
-    let of_model = names.iter().map(|name| read(&job.path("model").join(name)));
-    of_model.chain(["model.safetensors", "optimizer.safetensors"].iter().map(|name| read(&run.join(name)))).collect()
-}
-
 #[test]
 fn a_killed_pretraining_ends_with_the_same_bits() {
     let whole = pretraining();
     ends(&whole, "pretrain", "pretrain.toml");
-    let expected = pretrained(&whole);
+    let expected = pretrained(whole.dir.path());
     let job = pretraining();
     let random = killed(&job, "pretrain", "pretrain.toml", 250);
-    assert_eq!(pretrained(&job), expected);
+    assert_eq!(pretrained(job.dir.path()), expected);
     let named = died(&pretraining, "pretrain", "pretrain.toml", stride(9, 3), &|job, at| {
-        assert_eq!(pretrained(job), expected, "{at}");
+        assert_eq!(pretrained(job.dir.path()), expected, "{at}");
     });
     assert!(named >= 3, "{named}");
     eprintln!("crash-test: pretraining killed {random} times and died at {named} named points: bits that differ 0");
@@ -113,7 +87,7 @@ fn a_killed_pretraining_ends_with_the_same_bits() {
 fn a_damaged_checkpoint_of_a_pretraining_is_named() {
     let whole = pretraining();
     ends(&whole, "pretrain", "pretrain.toml");
-    let expected = pretrained(&whole);
+    let expected = pretrained(whole.dir.path());
     let mut faults = 0;
     for name in ["model.safetensors", "optimizer.safetensors", "state.json"] {
         let file = whole.run().unwrap().join("step-000008").join(name);
@@ -124,7 +98,7 @@ fn a_damaged_checkpoint_of_a_pretraining_is_named() {
         let output = finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("set aside") && said.contains(name), "{said}");
-        assert_eq!(pretrained(&whole), expected, "{name}");
+        assert_eq!(pretrained(whole.dir.path()), expected, "{name}");
         faults += 1;
     }
     eprintln!("crash-test: {faults} damaged checkpoints of a pretraining were named, none was used");
@@ -196,11 +170,14 @@ fn a_limit_on_memory_is_kept_to() {
 
 const CALIBRATED: [&str; 2] = ["calibration.json", "tree.json"];
 
-/// What is cut off or no text is named; `shown` draws the stored tree.
+/// What was cut off, is no text or has one digit changed is named; `shown` draws the stored tree.
 fn damaged_trees_are_named(heads: &Path, shown: &[&str]) {
     for name in CALIBRATED {
         let bytes = read(&heads.join(name));
-        for damaged in [bytes[..bytes.len() / 2].to_vec(), vec![], bytes.iter().map(|byte| byte ^ 0x80).collect()] {
+        let mut flipped = bytes.clone();
+        *flipped.iter_mut().find(|byte| byte.is_ascii_digit()).unwrap() ^= 1;
+        let noise = bytes.iter().map(|byte| byte ^ 0x80).collect();
+        for damaged in [bytes[..bytes.len() / 2].to_vec(), vec![], noise, flipped] {
             std::fs::write(heads.join(name), damaged).unwrap();
             let reads = match name {
                 "tree.json" => shown.to_vec(),
@@ -257,50 +234,13 @@ fn a_killed_calibration_leaves_whole_trees() {
     eprintln!("crash-test: calibration killed {random} times and died at {deaths} named points: trees lost 0");
 }
 
-fn comparison(job: &Job) {
-    let prompts: String = (0..4).map(|i| format!("{{\"prompt\": \"What is {i} + 4?\"}}\n")).collect();
-    job.write("prompts.jsonl", &prompts);
-    let text = format!(
-        "model = {:?}\ndata = {:?}\nprompts = {:?}\nruns = {:?}\ncalibration_prompts = 2\nbench_prompts = 2\n\
-         max_new_tokens = 8\nrounds = 1\nseeds = [1]\n[budget]\nsteps = 3\neval_every = 3\n\
-         [[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n\
-         [[methods]]\nname = \"Medusa\"\nconfig = {:?}\ntree = \"chain:2\"\n",
-        backbone(),
-        job.path("data"),
-        job.path("prompts.jsonl"),
-        job.path("runs"),
-        job.path("train.toml")
-    );
-    job.write("compare.toml", &text);
-}
-
-/// What does not depend on the clock: what was fitted, and what decoding with the given trees accepts.
-fn compared(job: &Job) -> (Vec<u8>, Vec<Value>) {
-    let run: PathBuf = job.run().unwrap();
-    let heads = run.join("medusa-seed1-rateown/medusa-model-1/heads/model.safetensors");
-    let document: Value = serde_json::from_slice(&read(&run.join("results.json"))).unwrap();
-    let results = document["results"].as_array().unwrap();
-    assert_eq!(results.len(), 3, "{document}");
-    let kept = |result: &Value| {
-        let summary = &result["summary"];
-        serde_json::json!([
-            result["method"],
-            result["tree"],
-            result["tokens_per_step"],
-            summary["same_text"],
-            summary["pairs"]
-        ])
-    };
-    (read(&heads), results[..2].iter().map(kept).collect())
-}
-
 #[test]
 fn a_killed_comparison_ends_with_the_same_results() {
     let whole = Job::new();
     whole.distill(&[]);
     comparison(&whole);
     ends(&whole, "compare", "compare.toml");
-    let expected = compared(&whole);
+    let expected = compared(whole.dir.path());
     let fresh = || {
         let job = Job::like(&whole);
         comparison(&job);
@@ -308,17 +248,24 @@ fn a_killed_comparison_ends_with_the_same_results() {
     };
     let job = fresh();
     let random = killed(&job, "compare", "compare.toml", 500);
-    assert_eq!(compared(&job), expected);
+    assert_eq!(compared(job.dir.path()), expected);
     let named = died(&fresh, "compare", "compare.toml", stride(13, 5), &|job, at| {
-        assert_eq!(compared(job), expected, "{at}");
+        assert_eq!(compared(job.dir.path()), expected, "{at}");
     });
     assert!(named >= 3, "{named}");
-    // A measurement that is cut off is made again.
+    // A measurement that is cut off, or has a digit changed, is named and made again.
     let run = job.run().unwrap();
     let measured = run.join("bench-medusa-seed1.json");
     let bytes = read(&measured);
-    std::fs::write(&measured, &bytes[..bytes.len() / 2]).unwrap();
-    ends(&job, "compare", "compare.toml");
-    assert_eq!(compared(&job), expected);
+    let mut flipped = bytes.clone();
+    *flipped.iter_mut().find(|byte| byte.is_ascii_digit()).unwrap() ^= 1;
+    for damaged in [bytes[..bytes.len() / 2].to_vec(), flipped] {
+        std::fs::write(&measured, &damaged).unwrap();
+        let args = args(&job, "compare", "compare.toml");
+        let output = finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("bench-medusa-seed1.json is damaged"), "{output:?}");
+        assert_eq!(compared(job.dir.path()), expected);
+        assert_ne!(read(&measured), damaged);
+    }
     eprintln!("crash-test: comparison killed {random} times and died at {named} named points: results lost 0");
 }

@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod plot;
 pub mod provenance;
 pub mod run_dir;
+pub mod sealed;
 pub mod table;
 pub mod tensors;
 

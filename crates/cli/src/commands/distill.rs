@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use crate::{config, fitting};
+use answering::Took;
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
 use gorgon_data::distill::{self, Journal};
@@ -65,8 +66,8 @@ pub fn execute(
     let folder = RunDir::open(&job.config.out)?;
     job.claim(folder.path(), settings)?;
     let started = Instant::now();
-    let (rows, without) = match job.config.answers {
-        Answers::Data => (job.given_rows()?, BTreeMap::new()),
+    let answered = match job.config.answers {
+        Answers::Data => Answered { rows: job.given_rows()?, ..Answered::default() },
         Answers::Model => match job.answered_rows(folder.path(), settings)? {
             Some(found) => found,
             None => {
@@ -75,11 +76,18 @@ pub fn execute(
             }
         },
     };
-    job.write(folder.path(), &rows, &without, started, settings)
+    job.write(folder.path(), &answered, started, settings)
 }
 
-/// Rows with answers, and how many conversations have none, by reason.
-type Answered = (Vec<Row>, BTreeMap<String, usize>);
+/// What came of the prompts.
+#[derive(Default)]
+struct Answered {
+    /// Rows with answers.
+    rows: Vec<Row>,
+    /// How many conversations have none, by reason.
+    without: BTreeMap<String, usize>,
+    took: Took,
+}
 
 /// A job with everything that it needs to know before the model is loaded.
 pub struct Job {
@@ -251,10 +259,11 @@ impl Job {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
             settings.talk.say(format!("{done} of {all} conversations are answered already"));
         }
-        if !self.answer(&self.gathered.prompts, &mut journal, settings)? {
+        let Some(took) = self.answer(&self.gathered.prompts, &mut journal, settings)? else {
             return Ok(None);
-        }
-        Ok(Some(distill::rows(&self.renderer, &self.gathered.prompts, &journal)?))
+        };
+        let (rows, without) = distill::rows(&self.renderer, &self.gathered.prompts, &journal)?;
+        Ok(Some(Answered { rows, without, took }))
     }
 
     fn preview(&self, n: usize, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -275,8 +284,7 @@ impl Job {
     fn write(
         &self,
         folder: &Path,
-        rows: &[Row],
-        without: &BTreeMap<String, usize>,
+        Answered { rows, without, took }: &Answered,
         started: Instant,
         settings: &Settings,
     ) -> Result<ExitCode, Failure> {
@@ -293,7 +301,7 @@ impl Job {
             "answers_retokenised": retokenised,
             "conversations_without_answers": without, "shards": written,
             "files": self.gathered.reports.iter().map(|report| report.to_json()).collect::<Vec<_>>(),
-            "cut_to_one_turn": self.gathered.cut_to_one_turn, "out": folder.display().to_string(),
+            "cut_to_one_turn": self.gathered.cut_to_one_turn, "plan": took.to_json(), "out": folder.display().to_string(),
         });
         fitting::write_json(&folder.join("report.json"), &report)?;
         if settings.json {
@@ -307,6 +315,9 @@ impl Job {
             folder.display(),
             started.elapsed().as_secs_f64()
         ));
+        if let Some(words) = took.words() {
+            settings.talk.say(words);
+        }
         if retokenised > 0 {
             settings.talk.say(format!("{retokenised} answers came without their token ids and were tokenised again"));
         }

@@ -69,9 +69,12 @@ pub fn execute(config: DistillConfig, part: Part, dry_run: bool, settings: &Sett
     let folder = RunDir::open(&folder)?;
     fitting::write_json(&folder.path().join(IDENTITY), &identity)?;
     let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
-    if !job.answer(&job.gathered.prompts, &mut journal, settings)? {
+    let Some(took) = job.answer(&job.gathered.prompts, &mut journal, settings)? else {
         settings.talk.say("stopped; the same command goes on from here");
         return Ok(ExitCode::FAILURE);
+    };
+    if let Some(words) = took.words() {
+        settings.talk.say(words);
     }
     settings.talk.say(format!("{} is done; the same command without --shard joins all parts", folder.path().display()));
     Ok(ExitCode::SUCCESS)

@@ -95,6 +95,11 @@ impl Room {
         }
     }
 
+    /// Bytes with so many conversations at a time.
+    pub fn bytes(&self, slots: usize) -> u64 {
+        u64::try_from(self.weights + self.each * slots as u128).unwrap_or(u64::MAX)
+    }
+
     fn too_small(granted: u128, weights: u128, each: u128, slots: usize, fits: usize) -> Failure {
         let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
         let needed = weights + each * slots as u128;

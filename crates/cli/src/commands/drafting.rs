@@ -2,6 +2,7 @@
 
 use crate::commands::drafters::Drafters;
 use crate::commands::load;
+use crate::commands::stored_tree::{self, TREE_FILE};
 use crate::commands::tree::sequoia_choice;
 use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
@@ -32,9 +33,6 @@ const NGRAM_CHAIN: usize = 8;
 const MODEL_CHAIN: usize = 4;
 /// Where a training leaves a draft model in its run folder.
 pub const FITTED_MODEL: &str = "model";
-
-/// The tree stored with heads.
-pub const TREE_FILE: &str = "tree.json";
 
 /// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
@@ -370,7 +368,7 @@ fn builder(
     }
     let Some(tree) = tree else {
         return match stored {
-            Some(path) => Ok(fixed("calibrated".into(), file(&path)?)),
+            Some(path) => Ok(fixed("calibrated".into(), stored_tree::file(&path)?)),
             None if heads.is_some_and(|folder| matches!(folder.detected.format.method(), "eagle" | "mtp")) => {
                 let (total, depth, top_k) = EAGLE_TREE;
                 let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
@@ -388,8 +386,8 @@ fn builder(
         TreeChoice::Chain(chain) => (name, Box::new(*chain)),
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
-        TreeChoice::File(path) => fixed(name, file(path)?),
-        TreeChoice::Calibrated => fixed(name, file(&stored.ok_or_else(|| unmeasured(tree))?)?),
+        TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
+        TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
         TreeChoice::Sequoia { nodes } => {
             let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
             fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
@@ -400,15 +398,4 @@ fn builder(
 fn unmeasured(tree: &TreeChoice) -> Failure {
     Failure::input(format!("--tree {tree}: nothing was measured for these heads"))
         .hint("gorgon tree calibrate measures it")
-}
-
-/// A tree from a file: a list of rank paths.
-///
-/// # Errors
-/// When it cannot be read or is no such list.
-pub fn file(path: &Path) -> Result<TreeShape, Failure> {
-    let wrong = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
-    let bytes = gorgon_model::file::read(path, 1 << 20).map_err(|error| wrong(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
-    TreeShape::from_json(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -15,6 +15,7 @@ use crate::config;
 use crate::error::Failure;
 use crate::estimate::{self, Plan, Took, Watch};
 use crate::fitting::{self, Progress};
+use crate::printer::bytes;
 use crate::settings::Settings;
 use gorgon_data::shard;
 use gorgon_draft::hydra::{HydraHeads, HydraShape};
@@ -30,6 +31,7 @@ use gorgon_train::world::World;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// The folder of the finished heads in a run folder.
 const HEADS: &str = "heads";
@@ -37,7 +39,7 @@ const HEADS: &str = "heads";
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: TrainConfig = config::load(&args.config, &args.overrides)?;
     match execute(&config, args.resume.as_deref(), args.dry_run, settings)? {
-        Done::Planned | Done::Kept(_) => Ok(ExitCode::SUCCESS),
+        Done::Planned | Done::Kept { .. } => Ok(ExitCode::SUCCESS),
         Done::Finished(run) => {
             report(&run, settings)?;
             Ok(ExitCode::SUCCESS)
@@ -57,9 +59,10 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
 pub fn features(args: &Features, settings: &Settings) -> Result<ExitCode, Failure> {
     let config: TrainConfig = config::load(&args.config, &args.overrides)?;
     let done = launch(&config, None, args.dry_run, true, settings)?;
-    if let Done::Kept(folder) = done {
+    if let Done::Kept { folder, plan } = done {
         if settings.json {
-            crate::printer::document(&json!({"features": folder.display().to_string()}).to_string());
+            let document = json!({"features": folder.display().to_string(), "plan": plan});
+            crate::printer::document(&document.to_string());
         }
         let hint = if config.caches_features() { "" } else { "; train with cache_features=true to use them" };
         settings.talk.say(format!("states in {}{hint}", folder.display()));
@@ -71,8 +74,13 @@ pub fn features(args: &Features, settings: &Settings) -> Result<ExitCode, Failur
 pub enum Done {
     /// It was only planned.
     Planned,
-    /// Hidden states are kept in this folder; nothing was fitted.
-    Kept(PathBuf),
+    /// Hidden states are kept; nothing was fitted.
+    Kept {
+        /// Where they are.
+        folder: PathBuf,
+        /// What was planned beside what it took.
+        plan: Value,
+    },
     /// All steps are done; the heads are in the run folder.
     Finished(RunDir),
     /// It was asked to stop after this step.
@@ -232,12 +240,23 @@ impl Launch<'_> {
     fn keep_features<F: OnBackbone>(&self, job: &mut Job<F>) -> Result<Done, Failure> {
         let Self { config, settings, .. } = *self;
         let request = job.cache_request(config, &self.before);
-        job.say_features(&request, config, settings);
+        let (size, seconds) = job.say_features(&request, config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
+        let (fresh, started) = (!request.folder.exists(), Instant::now());
         job.cache(&request, settings)?;
-        Ok(Done::Kept(request.folder))
+        let (disk, took) = (estimate::folder_bytes(&request.folder), started.elapsed().as_secs_f64());
+        let mut said = format!("planned / measured: disk {} / {}", bytes(size), bytes(disk));
+        if fresh {
+            said.push_str(&format!("; time {} / {}", fitting::duration(seconds), fitting::duration(took)));
+        }
+        settings.talk.say(said);
+        let plan = json!({
+            "disk_bytes": estimate::pair(size as f64, Some(disk as f64)),
+            "seconds": estimate::pair(seconds, fresh.then_some(took)),
+        });
+        Ok(Done::Kept { folder: request.folder, plan })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{Calibrate, Sequoia, Show, TreeCommand};
 use crate::commands::contest::Setup;
-use crate::commands::drafting::TREE_FILE;
+use crate::commands::stored_tree::{self, TREE_FILE};
 use crate::error::Failure;
 use crate::fitting;
 use crate::printer;
@@ -76,8 +76,7 @@ fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
     let record = CalibrationRecord::read(&folder.path)?.ok_or_else(unmeasured)?;
     let choice = sequoia_choice(&record, args.nodes.map(usize::from))?;
     let paths: Vec<&[usize]> = choice.shape.paths().iter().map(Vec::as_slice).filter(|p| !p.is_empty()).collect();
-    let path = folder.path.join(TREE_FILE);
-    fitting::write_json(&path, &json!(paths))?;
+    let path = stored_tree::store(&folder.path, &paths)?;
     match settings.json {
         true => printer::document(
             &json!({"tree": paths, "nodes": choice.shape.len(), "acceptance": record.children,
@@ -152,10 +151,10 @@ pub fn measure_and_store(
     let compute = setup.decoder.compute();
     let on = (compute.choice().to_string(), compute.precision().to_owned(), rayon::current_num_threads());
     let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
-    let document = json!(record);
-    fitting::write_json(&folder.path.join(record::FILE), &document)?;
-    let path = folder.path.join(TREE_FILE);
-    fitting::write_json(&path, &json!(record.tree))?;
+    let file = folder.path.join(record::FILE);
+    let sealed = record.sealed().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+    fitting::write_json(&file, &sealed)?;
+    let (document, path) = (json!(record), stored_tree::store(&folder.path, &record.tree)?);
     Ok(Calibrated { document, path, accuracies, times, choice })
 }
 
@@ -247,10 +246,10 @@ fn draw(shape: &TreeShape, node: usize, indent: &str, lines: &mut Vec<String>) {
 fn show(args: &Show, settings: &Settings) -> Result<ExitCode, Failure> {
     let shape = match (&args.heads, &args.tree) {
         (_, Some(TreeChoice::Published(published))) => published.shape().clone(),
-        (_, Some(TreeChoice::File(path))) => crate::commands::drafting::file(path)?,
+        (_, Some(TreeChoice::File(path))) => stored_tree::file(path)?,
         (Some(heads), _) => {
             let folder = HeadsFolder::open(heads)?;
-            crate::commands::drafting::file(&folder.path.join(TREE_FILE))?
+            stored_tree::file(&folder.path.join(TREE_FILE))?
         }
         (None, None) => "mc_sim_7b_63".parse::<PublishedTree>().map_err(Failure::input)?.shape().clone(),
         (None, Some(other)) => {

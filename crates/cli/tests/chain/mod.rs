@@ -1,6 +1,8 @@
 //! The chain from nothing to heads, small enough for tests: pretrain, distill, train.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod stages;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -106,10 +108,7 @@ impl Job {
 
     /// The run folder, if there is one.
     pub fn run(&self) -> Option<PathBuf> {
-        let runs = std::fs::read_dir(self.path("runs")).ok()?;
-        let mut runs: Vec<PathBuf> = runs.map(|e| e.unwrap().path()).collect();
-        runs.sort();
-        runs.pop()
+        last_run(self.dir.path())
     }
 
     /// The folder of cached hidden states, if there is one.
@@ -124,6 +123,14 @@ impl Job {
         let files = ["step-000012/model.safetensors", "step-000012/optimizer.safetensors", "heads/model.safetensors"];
         files.iter().map(|name| std::fs::read(run.join(name)).unwrap()).collect()
     }
+}
+
+/// The last run folder of a job in this folder, if there is one.
+pub fn last_run(folder: &Path) -> Option<PathBuf> {
+    let runs = std::fs::read_dir(folder.join("runs")).ok()?;
+    let mut runs: Vec<PathBuf> = runs.map(|e| e.unwrap().path()).collect();
+    runs.sort();
+    runs.pop()
 }
 
 /// Starts the program on two threads.

@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use gorgon_core::tree::TreeChoice;
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
+use gorgon_runs::sealed;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -139,8 +140,8 @@ impl<'a> Measuring<'a> {
     fn calibrated(&self, method: &Method, run: &Path) -> Result<Value, Failure> {
         const NAME: &str = "calibrated";
         let path = self.file(method, NAME);
-        if path.is_file() {
-            return self.bench(method, run, None, NAME);
+        if let Some(document) = self.stored(&path) {
+            return Ok(document);
         }
         let contest = self.contest(method, run, None, &self.calibrate)?;
         let found = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
@@ -148,7 +149,7 @@ impl<'a> Measuring<'a> {
             return self.bench(method, run, Some(TreeChoice::Calibrated), NAME);
         }
         let document = json!({"tree": "calibrated: none pays"});
-        fitting::write_json(&path, &document)?;
+        fitting::write_json(&path, &sealed::seal(&document))?;
         Ok(document)
     }
 
@@ -183,9 +184,7 @@ impl<'a> Measuring<'a> {
     /// A measurement, or what an earlier attempt wrote of it.
     fn bench(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, name: &str) -> Result<Value, Failure> {
         let path = self.file(method, name);
-        if let Ok(text) = std::fs::read_to_string(&path)
-            && let Ok(document) = serde_json::from_str(&text)
-        {
+        if let Some(document) = self.stored(&path) {
             return Ok(document);
         }
         let contest = self.contest(method, run, tree, &self.bench)?;
@@ -193,8 +192,18 @@ impl<'a> Measuring<'a> {
         if !self.settings.json {
             measured.print(false);
         }
-        fitting::write_json(&path, &measured.document)?;
+        fitting::write_json(&path, &sealed::seal(&measured.document))?;
         Ok(measured.document)
+    }
+
+    /// What an earlier attempt wrote; a file that was damaged since is named, and measured again.
+    fn stored(&self, path: &Path) -> Option<Value> {
+        let text = std::fs::read(path).ok()?;
+        let document = serde_json::from_slice(&text).map_err(|error| error.to_string());
+        let document = document.and_then(|document| sealed::open(document).map_err(|error| error.to_string()));
+        document
+            .map_err(|why| self.settings.talk.say(format!("{} is damaged ({why}): measured again", path.display())))
+            .ok()
     }
 }
 

@@ -1,41 +1,88 @@
 //! The part of a distillation in which the model, here or on servers, answers.
 
 use super::Job;
-use crate::commands::distill_progress::Meter;
+use crate::commands::distill_progress::{Meter, Totals, Work};
 use crate::commands::distill_room::{self, Room};
 use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::error::Failure;
+use crate::estimate::{Watch, pair};
 use crate::fitting;
+use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_data::config::BatchSize;
 use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
 use gorgon_infer::batch::Drafts;
 use gorgon_model::device::Compute;
+use serde_json::{Value, json};
 use std::sync::atomic::AtomicBool;
 
+/// What answering took, beside what was said before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    /// Bytes in memory as planned, and the highest resident size beyond what there was before the model was loaded; none
+    /// where servers answer.
+    memory: Option<(u64, Option<u64>)>,
+    /// What the first answers made one expect.
+    expected: Option<Totals>,
+    /// What there was.
+    measured: Totals,
+}
+
+impl Took {
+    /// As it stands in a report.
+    pub fn to_json(self) -> Value {
+        let of = |of: fn(&Totals) -> f64| {
+            self.expected.map_or(Value::Null, |expected| pair(of(&expected), Some(of(&self.measured))))
+        };
+        json!({
+            "memory_bytes": self.memory.map(|(plan, peak)| pair(plan as f64, peak.map(|peak| peak as f64))),
+            "new_tokens": of(|totals| totals.tokens),
+            "answering_seconds": of(|totals| totals.seconds),
+        })
+    }
+
+    /// In words, if there is something to compare.
+    pub fn words(&self) -> Option<String> {
+        let mut said = vec![];
+        if let Some((planned, Some(peak))) = self.memory {
+            said.push(format!("memory {} / {}", bytes(planned), bytes(peak)));
+        }
+        if let Some(expected) = self.expected {
+            let tokens = |totals: Totals| count(totals.tokens as u128);
+            said.push(format!("new tokens {} / {}", tokens(expected), tokens(self.measured)));
+            let (planned, took) = (expected.seconds, self.measured.seconds);
+            said.push(format!("answering {} / {}", fitting::duration(planned), fitting::duration(took)));
+        }
+        (!said.is_empty()).then(|| format!("planned / measured: {}", said.join("; ")))
+    }
+}
+
 impl Job {
-    /// Lets the model answer; false if it was asked to stop.
+    /// Lets the model answer; `None` if it was asked to stop.
     pub fn answer(
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
         settings: &Settings,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Took>, Failure> {
         if prompts.iter().all(|prompt| journal.is_done(prompt.row)) {
-            return Ok(true);
+            return Ok(Some(Took::default()));
         }
         let slots = self.slots(settings)?.min(prompts.len());
+        let to_come = prompts.iter().filter(|prompt| !journal.is_done(prompt.row));
+        let answers = to_come.map(|prompt| prompt.users.len() + self.config.self_talk_turns).sum();
+        let work = Work { conversations: prompts.len(), before: journal.conversations(), answers, slots };
         let stop = fitting::stop_flag()?;
-        let finished = if self.config.is_served() {
-            let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
+        let (finished, took) = if self.config.is_served() {
+            let mut meter = Meter::new(work, settings);
             let finished =
                 distill::serve(&self.servers(slots), prompts, journal, &stop, &mut |event| meter.count(event));
-            meter.finish();
-            finished
+            let (expected, measured) = meter.finish();
+            (finished, Took { memory: None, expected, measured })
         } else {
-            self.answer_here(prompts, journal, slots, &stop, settings)?
+            self.answer_here(prompts, journal, work, &stop, settings)?
         };
         let finished = finished.map_err(|error| match error {
             DistillError::Unsound { .. } => Failure::run(error),
@@ -45,7 +92,7 @@ impl Job {
             error => Failure::input(error),
         })?;
         journal.sync()?;
-        Ok(finished)
+        Ok(finished.then_some(took))
     }
 
     /// Lets the model on this machine answer, with drafts if the job has any.
@@ -53,10 +100,10 @@ impl Job {
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
-        slots: usize,
+        work: Work,
         stop: &AtomicBool,
         settings: &Settings,
-    ) -> Result<Result<bool, DistillError>, Failure> {
+    ) -> Result<(Result<bool, DistillError>, Took), Failure> {
         let rule = RuleChoice::Auto.resolve(&self.transform).rule(self.transform);
         let answering = Answering {
             max_new_tokens: self.config.sampling.max_new_tokens,
@@ -65,16 +112,19 @@ impl Job {
             rule: rule.as_ref(),
             seed: self.config.sampling.seed,
         };
+        let room = self.room(&settings.compute()?)?;
+        let watch = Watch::start();
         let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
         let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
-        let mut meter = Meter::new(prompts.len(), journal.conversations(), settings);
-        let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots, drafts };
+        let mut meter = Meter::new(work, settings);
+        let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
-        meter.finish();
-        Ok(finished)
+        let (expected, measured) = meter.finish();
+        let memory = Some((room.bytes(work.slots), watch.peak()));
+        Ok((finished, Took { memory, expected, measured }))
     }
 
     fn servers(&self, slots: usize) -> Servers<'_> {

@@ -13,6 +13,10 @@ use gorgon_train::heads::{CacheRequest, FeatureCache, OnBackbone, digest};
 use gorgon_train::world::World;
 use serde_json::json;
 use std::path::PathBuf;
+use std::time::Instant;
+
+/// Conversations that are timed before a plan is made.
+const TIMED: usize = 12;
 
 impl<F: OnBackbone> Job<F> {
     /// What is to be kept, and where. The folder's name says what is in it unless the config names one.
@@ -37,18 +41,55 @@ impl<F: OnBackbone> Job<F> {
         CacheRequest { taps, ..CacheRequest::new(&folder, config.feature_format, identity) }
     }
 
-    /// Says how much there is to keep, before it is computed.
-    pub fn say_features(&self, request: &CacheRequest, config: &TrainConfig, settings: &Settings) {
+    /// Says how much there is to keep and how long it will take, before it is computed. Returns both: bytes and seconds.
+    ///
+    /// # Errors
+    /// When the backbone fails.
+    pub fn say_features(
+        &self,
+        request: &CacheRequest,
+        config: &TrainConfig,
+        settings: &Settings,
+    ) -> Result<(u64, f64), Failure> {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
         let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
         let taps = request.taps.layers().len();
+        let size = FeatureCache::bytes(positions, taps, width, config.feature_format);
+        let seconds = self.seconds_of_states()?;
         settings.talk.say(format!(
-            "{} states of {width} values in {}: {} in {}",
+            "{} states of {width} values in {}: {} in {}; about {}",
             count((positions * (taps + 1)) as u128),
             config.feature_format.name(),
-            bytes(FeatureCache::bytes(positions, taps, width, config.feature_format)),
-            request.folder.display()
+            bytes(size),
+            request.folder.display(),
+            fitting::duration(seconds)
         ));
+        Ok((size, seconds))
+    }
+
+    /// Seconds that all states take, told from a few conversations.
+    fn seconds_of_states(&self) -> Result<f64, Failure> {
+        let (data, taps) = (self.objective.data(), self.objective.taps());
+        let read = |row: &Row| self.objective.positions(&row.example).last().map_or(0, |last| last + 1);
+        let every = (data.rows.len() / TIMED).max(1);
+        let (mut tokens, mut seconds) = (0, 0.0);
+        // The first one is a warm-up.
+        for (n, (i, row)) in
+            std::iter::once((0, &data.rows[0])).chain(data.rows.iter().enumerate().step_by(every)).enumerate()
+        {
+            let positions = self.objective.positions(&row.example);
+            if positions.is_empty() {
+                continue;
+            }
+            let started = Instant::now();
+            data.features.tapped(row, false, i, &positions, &taps).map_err(fitting::failure)?;
+            if n > 0 {
+                seconds += started.elapsed().as_secs_f64();
+                tokens += read(row);
+            }
+        }
+        let all: usize = data.rows.iter().chain(&data.held_out).map(read).sum();
+        Ok(seconds * all as f64 / tokens.max(1) as f64)
     }
 
     /// Computes all hidden states that are not there yet.
