@@ -5,7 +5,7 @@
 mod chain;
 mod deaths;
 
-use chain::stages::{compared, comparison, pretrained, pretraining, read};
+use chain::stages::{compared, comparison, last_step, pretrained, pretraining, read};
 use chain::{Job, backbone, finished, start};
 use deaths::{POINTS, delays, dies_at, kill_after, kills};
 use serde_json::Value;
@@ -82,6 +82,25 @@ fn a_killed_pretraining_ends_with_the_same_bits() {
     eprintln!("crash-test: pretraining killed {random} times and died at {named} named points: bits that differ 0");
 }
 
+#[test]
+fn a_last_part_that_cannot_be_is_refused() {
+    let job = pretraining();
+    let config = job.text("pretrain.toml");
+    for (wrong, said) in [
+        ("finish.kinds=[\"juggling\"]", "juggling"),
+        ("finish.kinds=[]", "finish.kinds"),
+        ("finish.share=1.5", "finish.share = 1.5"),
+        ("finish.learning_rate=0", "finish.learning_rate = 0"),
+        ("finish.synthetic=0", "finish.synthetic = 0"),
+        ("finish.batch_tokens=0", "finish.batch_tokens = 0"),
+    ] {
+        let output = start(&["pretrain", "-c", &config, wrong], &[]).wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && told.contains(said), "{wrong}: {:?} {told}", output.status);
+        assert!(job.run().is_none());
+    }
+}
+
 /// A damaged checkpoint of a pretraining is named, and the one before is gone on with.
 #[test]
 fn a_damaged_checkpoint_of_a_pretraining_is_named() {
@@ -90,7 +109,7 @@ fn a_damaged_checkpoint_of_a_pretraining_is_named() {
     let expected = pretrained(whole.dir.path());
     let mut faults = 0;
     for name in ["model.safetensors", "optimizer.safetensors", "state.json"] {
-        let file = whole.run().unwrap().join("step-000008").join(name);
+        let file = last_step(&whole.run().unwrap()).join(name);
         let mut bytes = read(&file);
         bytes.truncate(bytes.len() / 2);
         std::fs::write(&file, bytes).unwrap();

@@ -28,7 +28,7 @@ pub use check::Check;
 pub use pen::Pen;
 
 /// Every kind of dialogue, file by file.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub fn kinds() -> impl Iterator<Item = &'static Kind> + Clone {
     let all: [&'static [Kind]; 13] = [
         arithmetic::KINDS,
         lists::KINDS,
@@ -49,18 +49,28 @@ pub fn kinds() -> impl Iterator<Item = &'static Kind> {
 
 /// Dialogue `index` of a split: its kind is drawn by weight, then written.
 pub fn dialogue(seed: u64, split: Split, index: u64) -> Dialogue {
+    of_any(kinds(), &mut Pen::new(seed, split, index))
+}
+
+/// The same, a share of them of the kinds with these names.
+pub fn dialogue_among(seed: u64, split: Split, index: u64, names: &[String], share: f64) -> Dialogue {
     let mut pen = Pen::new(seed, split, index);
-    let total: f64 = kinds().map(|kind| kind.weight).sum();
+    let named = || kinds().filter(|kind| names.iter().any(|name| name == kind.name));
+    if pen.chance(share) && named().next().is_some() { of_any(named(), &mut pen) } else { of_any(kinds(), &mut pen) }
+}
+
+fn of_any(kinds: impl Iterator<Item = &'static Kind> + Clone, pen: &mut Pen) -> Dialogue {
+    let total: f64 = kinds.clone().map(|kind| kind.weight).sum();
     let mut left = pen.uniform() * total;
     let mut chosen = None;
-    for kind in kinds() {
+    for kind in kinds {
         chosen = Some(kind);
         left -= kind.weight;
         if left < 0.0 {
             break;
         }
     }
-    chosen.map_or_else(|| unreachable!("there are kinds"), |kind| (kind.write)(&mut pen))
+    chosen.map_or_else(|| unreachable!("there are kinds"), |kind| (kind.write)(pen))
 }
 
 /// Which half of the corpus a dialogue belongs to.

@@ -6,7 +6,7 @@ mod pretrain;
 
 pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
-pub use pretrain::{Corpus, PretrainConfig, Shape, Vocabulary};
+pub use pretrain::{Corpus, Finish, PretrainConfig, Shape, Vocabulary};
 
 use crate::error::TrainError;
 use crate::heads::FeatureFormat;
@@ -177,7 +177,7 @@ impl Training {
             ..Optimizer::default()
         };
         Ok(FitSettings {
-            schedule: Schedule { peak: self.rates().0, warmup_steps, steps, floor: self.floor },
+            schedule: Schedule { peak: self.rates().0, warmup_steps, steps, floor: self.floor, restart: None },
             optimizer,
             clip_norm: self.rates().1,
             log_every: self.log_every.max(1),

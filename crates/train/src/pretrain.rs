@@ -29,8 +29,20 @@ pub struct Pretraining {
     examples: Vec<Example>,
     held_out: Vec<Example>,
     packing: Packing,
+    /// What the last steps are fitted to, if that is something else.
+    finish: Option<Finish>,
     /// What a token that the assistant did not write counts, relative to one of its own.
     prompt_weight: f32,
+}
+
+/// Examples of the last steps.
+#[derive(Debug)]
+struct Finish {
+    /// The first of these steps.
+    from: u64,
+    /// The place of the first of these examples among all.
+    first: usize,
+    packing: Packing,
 }
 
 /// The rows of a packed batch that have a label.
@@ -50,7 +62,20 @@ impl Pretraining {
         packing: Packing,
         prompt_weight: f64,
     ) -> Self {
-        Self { llama, shape, examples, held_out, packing, prompt_weight: prompt_weight as f32 }
+        Self { llama, shape, examples, held_out, packing, finish: None, prompt_weight: prompt_weight as f32 }
+    }
+
+    /// Fits to other examples from step `from` on.
+    #[must_use]
+    pub fn finishing(mut self, from: u64, examples: Vec<Example>, packing: Packing) -> Self {
+        self.finish = Some(Finish { from, first: self.examples.len(), packing });
+        self.examples.extend(examples);
+        self
+    }
+
+    /// Tokens of some examples.
+    fn tokens_of(&self, batch: &[usize]) -> usize {
+        batch.iter().map(|&i| self.examples[i].ids.len()).sum()
     }
 
     /// The network's sizes.
@@ -110,7 +135,12 @@ impl Objective for Pretraining {
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
-        Ok(self.packing.step(step))
+        let Some(finish) = self.finish.as_ref().filter(|finish| step >= finish.from) else {
+            return Ok(self.packing.step(step));
+        };
+        let mut batches = finish.packing.step(step - finish.from);
+        batches.iter_mut().flatten().for_each(|example| *example += finish.first);
+        Ok(batches)
     }
 
     fn weights(&self, batch: &Self::Batch) -> Vec<f64> {
@@ -159,12 +189,19 @@ impl Objective for Pretraining {
     }
 
     fn size(&self, batch: &Self::Batch) -> Size {
-        let tokens = self.packing.tokens_of(batch);
+        let tokens = self.tokens_of(batch);
         Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
     }
 
     fn halves(&self, batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
-        self.packing.halves(batch)
+        match self.finish.as_ref().filter(|finish| batch.first().is_some_and(|&i| i >= finish.first)) {
+            None => self.packing.halves(batch),
+            Some(finish) => {
+                let local: Vec<usize> = batch.iter().map(|i| i - finish.first).collect();
+                let global = |half: Vec<usize>| half.into_iter().map(|i| i + finish.first).collect();
+                finish.packing.halves(&local).map(|(a, b)| (global(a), global(b)))
+            }
+        }
     }
 
     fn place(&self, batch: &Self::Batch) -> String {

@@ -50,6 +50,29 @@ fn pretraining() -> Pretraining {
     Pretraining::new(llama, SHAPE, fitted, held_out, packing, 0.25)
 }
 
+/// The last part has examples of its own, in batches that can be halved like all others; the first part is as without it.
+#[test]
+fn the_last_part_is_fitted_to_its_own_examples() {
+    const FROM: u64 = 5;
+    let last = examples(20).split_off(12);
+    let steps = packing(&last).steps_per_epoch();
+    let (alone, both) = (pretraining(), pretraining().finishing(FROM, last.clone(), packing(&last)));
+    for step in 0..FROM {
+        assert_eq!(both.batches(step).unwrap(), alone.batches(step).unwrap());
+    }
+    let batches: Vec<Vec<usize>> = (FROM..FROM + steps).flat_map(|step| both.batches(step).unwrap()).collect();
+    let mut seen = batches.concat();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, (12..20).collect::<Vec<_>>());
+    let batch = batches.iter().find(|batch| batch.len() > 1).unwrap();
+    let (a, b) = both.halves(batch).unwrap();
+    assert_eq!(&[a.clone(), b.clone()].concat(), batch);
+    assert_eq!(both.size(&a).tokens + both.size(&b).tokens, both.size(batch).tokens);
+    let tokens: usize = batch.iter().map(|&i| last[i - 12].ids.len()).sum();
+    assert_eq!(both.size(batch).tokens, tokens);
+}
+
 fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
     let dir = tempfile::tempdir().unwrap();
     SHAPE.write(dir.path(), FloatFormat::F32, 5).unwrap();

@@ -17,6 +17,7 @@ use gorgon_train::config::PretrainConfig;
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
+use gorgon_train::schedule::Restart;
 use gorgon_train::trainer::{FitSettings, Objective, fit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -133,8 +134,15 @@ fn prepare(
     let training = &config.training;
     let lengths = examples.iter().map(|e| e.ids.len()).collect();
     let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
-    let fit_settings = training.settings(packing.steps_per_epoch(), config.seed)?;
-    let labels: usize = examples.iter().map(Example::labels).sum();
+    let mut fit_settings = training.settings(packing.steps_per_epoch(), config.seed)?;
+    let last_part = fit_settings.schedule.steps;
+    let finish = finishing(config, &fit_settings, (corpus, &renderer, longest))?;
+    if let Some(Finishing { restart, packing, .. }) = &finish {
+        fit_settings.schedule.restart = Some(*restart);
+        fit_settings.schedule.steps += packing.steps_per_epoch();
+    }
+    let all = || examples.iter().chain(finish.iter().flat_map(|finish| &finish.examples));
+    let labels: usize = all().map(Example::labels).sum();
     if labels == 0 {
         return Err(Failure::input("no token of the data is the assistant's: there is nothing to learn from"));
     }
@@ -143,17 +151,43 @@ fn prepare(
     let parameters: usize = llama.sizes().iter().sum();
     settings.talk.say(format!(
         "{} conversations, {} tokens, {} of them answers; {} parameters ({} as f16); {} steps",
-        examples.len(),
-        count(packing.tokens() as u128),
+        count(all().count() as u128),
+        count(all().map(|example| example.ids.len() as u128).sum()),
         count(labels as u128),
         count(parameters as u128),
         bytes(2 * parameters as u64),
         fit_settings.schedule.steps
     ));
-    let objective = Pretraining::new(llama, shape, examples, held_out, packing, config.data.prompt_weight);
+    let mut objective = Pretraining::new(llama, shape, examples, held_out, packing, config.data.prompt_weight);
+    if let Some(Finishing { packing, examples, .. }) = finish {
+        objective = objective.finishing(last_part, examples, packing);
+    }
     let watch = Watch::start();
     let plan = plan(&objective, &fit_settings, settings)?;
     Ok(Prepared { objective, fit: fit_settings, plan, watch })
+}
+
+/// The last part of a training.
+struct Finishing {
+    restart: Restart,
+    examples: Vec<Example>,
+    packing: Packing,
+}
+
+/// The last part, if the config has one, after the steps of the first.
+fn finishing(
+    config: &PretrainConfig,
+    first: &FitSettings,
+    (corpus, renderer, longest): (&Corpus, &Renderer, usize),
+) -> Result<Option<Finishing>, Failure> {
+    let (Some(finish), training) = (&config.finish, &config.training) else { return Ok(None) };
+    let examples = corpus.finish(finish, renderer, longest)?;
+    let lengths = examples.iter().map(|e| e.ids.len()).collect();
+    let batch_tokens = finish.batch_tokens.unwrap_or(training.batch_tokens);
+    let packing = Packing::new(lengths, batch_tokens, training.batches_per_step, config.seed);
+    let warmup_steps = (packing.steps_per_epoch() as f64 * training.warmup).round() as u64;
+    let restart = Restart { at: first.schedule.steps, peak: finish.learning_rate, warmup_steps };
+    Ok(Some(Finishing { restart, examples, packing }))
 }
 
 /// What is to be fitted, how, and what it will take.

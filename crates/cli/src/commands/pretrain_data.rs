@@ -6,7 +6,7 @@ use gorgon_data::drills::Drills;
 use gorgon_data::render::{Example, RenderError, Renderer};
 use gorgon_data::source::{self, Conversation, Options};
 use gorgon_data::synth::{self, Dialogue, Split};
-use gorgon_train::config::PretrainConfig;
+use gorgon_train::config::{Finish, PretrainConfig};
 use rayon::prelude::*;
 
 /// A conversation with its answers: system prompt and turns.
@@ -61,6 +61,9 @@ impl Corpus {
             settings.talk.say(report.to_string().trim_end());
             files.extend(conversations.into_iter().map(Given::from).filter(|given| !given.turns.is_empty()));
         }
+        if let Some(finish) = &config.finish {
+            finish.check().map_err(Failure::input)?;
+        }
         let data = &config.data;
         if files.is_empty() && data.synthetic == 0 {
             let hint = "name files of conversations with data.files, or a number of data.synthetic dialogues";
@@ -103,5 +106,23 @@ impl Corpus {
             fitted.extend((0..self.drills).map(|i| drills.drill(i)));
         }
         Ok((fitted, held_out))
+    }
+
+    /// What the last steps are fitted to: dialogues and drills beyond all others.
+    ///
+    /// # Errors
+    /// As of [`Self::examples`].
+    pub fn finish(&self, finish: &Finish, renderer: &Renderer, longest: usize) -> Result<Vec<Example>, Failure> {
+        let one = |i| {
+            let (kinds, share) = (&finish.kinds, finish.share);
+            Given::from(synth::dialogue_among(self.seed, Split::Train, i, kinds, share)).render(renderer, longest)
+        };
+        let dialogues = self.synthetic..self.synthetic + finish.synthetic;
+        let mut examples = dialogues.into_par_iter().map(one).collect::<Result<Vec<_>, RenderError>>()?;
+        if finish.drills > 0 {
+            let drills = Drills::new(renderer, self.seed)?;
+            examples.extend((self.drills..self.drills + finish.drills).map(|i| drills.drill(i)));
+        }
+        Ok(examples)
     }
 }

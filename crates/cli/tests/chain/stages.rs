@@ -16,7 +16,8 @@ pub fn pretraining() -> Job {
         "seed = 3\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 60\nheld_out = 4\nprompt_weight = 0.1\n\
          [tokenizer]\nsize = 400\nconversations = 60\n[model]\nhidden_size = 16\nintermediate_size = 24\nlayers = 1\n\
          heads = 2\nkv_heads = 1\nmax_positions = 256\n[training]\nsteps = 8\nbatch_tokens = 256\nlog_every = 1\n\
-         eval_every = 4\nsave_every = 2\nkeep = 2\noptimizer = \"muon\"\n",
+         eval_every = 4\nsave_every = 2\nkeep = 2\noptimizer = \"muon\"\n[finish]\nsynthetic = 12\n\
+         kinds = [\"sum\"]\nshare = 0.5\nlearning_rate = 1e-3\nbatch_tokens = 128\n",
         job.path("model"),
         job.path("runs")
     );
@@ -24,9 +25,16 @@ pub fn pretraining() -> Job {
     job
 }
 
+/// The folder of a run's last checkpoint.
+pub fn last_step(run: &Path) -> PathBuf {
+    let inside = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+    let steps = inside.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("step-")));
+    steps.max().unwrap()
+}
+
 /// The finished model, and the last checkpoint, of a job in this folder.
 pub fn pretrained(folder: &Path) -> Vec<Vec<u8>> {
-    let run = last_run(folder).unwrap().join("step-000008");
+    let run = last_step(&last_run(folder).unwrap());
     let names = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"];
     let of_model = names.iter().map(|name| read(&folder.join("model").join(name)));
     of_model.chain(["model.safetensors", "optimizer.safetensors"].iter().map(|name| read(&run.join(name)))).collect()

@@ -8,8 +8,9 @@ use super::{PAIR, PANEL};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
-/// Lines of a panel between what is fetched and what is used.
-const AHEAD: usize = 24;
+/// Bytes of a panel between what is fetched and what is used: what memory has on its way is counted in bytes, whatever the
+/// format of the weights.
+const AHEAD: usize = 3072;
 
 macro_rules! strip {
     ($name:ident, $features:literal, $lanes:literal, $element:ty, $load:expr, $zero:ident, $set:ident, $fma:ident, $store:ident) => {
@@ -35,7 +36,7 @@ macro_rules! strip {
                     for p in 0..P {
                         let row = panels.add((p * d_in + k) * PANEL);
                         for line in (0..V * $lanes).step_by(64 / size_of::<$element>()) {
-                            _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(AHEAD * PANEL + line).cast());
+                            _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line).cast::<i8>().wrapping_add(AHEAD));
                         }
                         for v in 0..V {
                             w[p][v] = $load(row.add($lanes * v));

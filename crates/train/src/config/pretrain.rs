@@ -2,6 +2,7 @@
 
 use super::{RATES, Training, checkpoints};
 use crate::error::TrainError;
+use gorgon_data::synth;
 use gorgon_model::random::LlamaShape;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -20,6 +21,9 @@ pub struct PretrainConfig {
     pub runs: PathBuf,
     /// The conversations.
     pub data: Corpus,
+    /// A last part on more of the synthetic corpus, for what is learnt late.
+    #[serde(default)]
+    pub finish: Option<Finish>,
     /// The tokenizer.
     pub tokenizer: Vocabulary,
     /// The network.
@@ -56,6 +60,61 @@ pub struct Corpus {
     /// What a prompt's token counts, relative to an answer's.
     #[serde(default)]
     pub prompt_weight: f64,
+}
+
+/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls once more.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finish {
+    /// Further dialogues of the synthetic corpus.
+    pub synthetic: u64,
+    /// Kinds that are chosen.
+    pub kinds: Vec<String>,
+    /// The share of dialogues of these kinds; the others are of any kind.
+    pub share: f64,
+    /// Copying drills beside them.
+    #[serde(default)]
+    pub drills: u64,
+    /// The highest learning rate.
+    pub learning_rate: f64,
+    /// Tokens of a micro-batch, if others than in the first part.
+    #[serde(default)]
+    pub batch_tokens: Option<usize>,
+}
+
+impl Finish {
+    /// Fails on settings that cannot be.
+    ///
+    /// # Errors
+    /// With the key and the value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        let bad = |key: &str, value: String, reason: &str| {
+            Err(TrainError::Setting { key: format!("finish.{key}"), value, reason: reason.into() })
+        };
+        if self.synthetic == 0 {
+            return bad("synthetic", "0".into(), "it has to be at least 1");
+        }
+        if !(0.0..=1.0).contains(&self.share) {
+            return bad("share", self.share.to_string(), "it has to be between 0 and 1");
+        }
+        if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
+            return bad("learning_rate", self.learning_rate.to_string(), "it has to be a number above 0");
+        }
+        if self.batch_tokens == Some(0) {
+            return bad("batch_tokens", "0".into(), "it has to be at least 1");
+        }
+        if self.kinds.is_empty() {
+            return bad("kinds", "[]".into(), "name at least one kind of dialogue");
+        }
+        match self.kinds.iter().find(|name| synth::kinds().all(|kind| kind.name != name.as_str())) {
+            Some(name) => bad(
+                "kinds",
+                format!("{name:?}"),
+                "no kind of dialogue is called so; datasets/tiny-chat/manifest.json has them",
+            ),
+            None => Ok(()),
+        }
+    }
 }
 
 fn held_out() -> u64 {
