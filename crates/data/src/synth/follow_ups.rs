@@ -4,6 +4,7 @@ use super::arithmetic::{add_steps, subtract_steps};
 use super::phrase::{and_list, capital, fill, one, owned};
 use super::stories::words::{ANIMALS, NAMES};
 use super::stories::{Cast, tell};
+use super::tables::found;
 use super::{Check, Dialogue, Exchange, Kind, Pen};
 
 /// The kinds of this file.
@@ -286,7 +287,7 @@ fn table_lookups(pen: &mut Pen) -> Dialogue {
             "How much do I pay for {i}, please?",
             "And the price of {i}?",
         ]);
-        let answer = format!("I find | {item} | {price} |, so the price of {item} is {price}.");
+        let answer = found(&[item, &price.to_string()], &format!("the price of {item} is {price}"));
         exchanges.push(Exchange::checked(fill(ask, &[("i", item)]), answer, Check::Number(price.to_string())));
     }
     several("table_lookups", exchanges)

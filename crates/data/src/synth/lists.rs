@@ -6,8 +6,8 @@ use super::{Check, Dialogue, Kind, Pen};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "sort_ascending", weight: 12.0, write: sort_ascending },
-    Kind { name: "sort_descending", weight: 4.0, write: sort_descending },
+    Kind { name: "sort_ascending", weight: 20.0, write: sort_ascending },
+    Kind { name: "sort_descending", weight: 8.0, write: sort_descending },
     Kind { name: "sort_words", weight: 5.0, write: sort_words },
     Kind { name: "extreme", weight: 3.0, write: extreme },
     Kind { name: "count_items", weight: 1.5, write: count_items },
@@ -183,12 +183,15 @@ const CATEGORY: &[&str] = &[
     "Which of {list} is {a} {group}?",
 ];
 
+/// The largest number of a list.
+const SORTED: i64 = 40;
+
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth"];
 
-/// `low` to `high` different numbers below 100.
+/// `low` to `high` different small numbers: so few that a small model meets every two of them often enough to know which is less.
 fn numbers(pen: &mut Pen, low: i64, high: i64) -> Vec<i64> {
     let n = pen.between(low, high) as usize;
-    pen.distinct(&(0..100).collect::<Vec<_>>(), n)
+    pen.distinct(&(1..=SORTED).collect::<Vec<_>>(), n)
 }
 
 fn some_words(pen: &mut Pen, low: i64, high: i64) -> Vec<&'static str> {

@@ -1,6 +1,7 @@
 //! Dialogues that a system prompt governs.
 
 use super::phrase::{capital, fill, one, owned};
+use super::tables::found;
 use super::talk::words::{ADVICE, COUNTS, FACTS, ONE_WORD};
 use super::talk::{definition, opposites};
 use super::{Check, Dialogue, Exchange, Kind, Pen};
@@ -290,8 +291,7 @@ fn shop(pen: &mut Pen) -> Dialogue {
                 Check::Contains(owned(&["do not have"])),
             ));
         } else {
-            let form = pen.pick(&["The price of {i} is {p}.", "We have {i} for {p}."]);
-            let answer = fill(form, &[("i", item), ("p", &price.to_string())]);
+            let answer = found(&[item, &price.to_string()], &format!("the price of {item} is {price}"));
             exchanges.push(Exchange::checked(fill(ask, &[("i", item)]), answer, Check::Number(price.to_string())));
         }
     }

@@ -1,5 +1,5 @@
-//! Small tables and questions about them. An answer quotes the row before it says the value: a small model finds a row by
-//! its name and goes on with what followed there, and then has the value at hand.
+//! Small tables and questions about them. An answer says the row before it answers, name and values side by side whatever stands
+//! between them in the table: a small model finds what followed a word the first time, and then has the value at hand.
 
 use super::lexicon::{COLOURS, NAMES, ask, fill, goods};
 use super::phrase::capital;
@@ -36,7 +36,7 @@ struct Column {
 const COLUMNS: &[Column] = &[
     Column { label: "age", heading: "Age", clause: "{n} is {v}", values: Values::Between(5, 90) },
     Column { label: "score", heading: "Score", clause: "{n} has a score of {v}", values: Values::Between(10, 99) },
-    Column { label: "height", heading: "Height", clause: "{n} has a height of {v}", values: Values::Between(120, 199) },
+    Column { label: "weight", heading: "Weight", clause: "{n} has a weight of {v}", values: Values::Between(40, 99) },
     Column { label: "room", heading: "Room", clause: "{n} is in room {v}", values: Values::Between(1, 60) },
     Column { label: "colour", heading: "Colour", clause: "{n} likes {v}", values: Values::Of(COLOURS) },
     Column { label: "city", heading: "City", clause: "{n} lives in {v}", values: Values::Of(CITIES) },
@@ -61,6 +61,7 @@ const LOOKUP: &[&str] = &[
     "Look up {name}'s {label}.",
     "Look up the {label} of {name}.",
     "Which {label} does {name} have?",
+    "Tell me which {label} {name} has.",
     "Find the {label} of {name}.",
     "find {name}'s {label}",
     "I need {name}'s {label}.",
@@ -185,18 +186,16 @@ fn markdown(heading: &[&str], rows: &[Vec<String>]) -> String {
     format!("| {} |\n{rule}|\n{}", heading.join(" | "), rows.join("\n"))
 }
 
-/// A table as it is written, what parts it from a question, and each of its rows as an answer quotes it.
+/// A table as it is written, and what parts it from a question.
 struct Written {
     text: String,
     gap: &'static str,
-    quotes: Vec<String>,
 }
 
 impl Written {
     /// Rows of cells below headings.
     fn markdown(heading: &[&str], rows: &[Vec<String>]) -> Self {
-        let quotes = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
-        Self { text: markdown(heading, rows), gap: "\n\n", quotes }
+        Self { text: markdown(heading, rows), gap: "\n\n" }
     }
 
     /// Rows of a name and a value in one of the forms that people use.
@@ -205,24 +204,24 @@ impl Written {
             rows.iter().map(|(name, value)| fill(row, &[("n", name), ("v", value)])).collect::<Vec<String>>()
         };
         let title = heading[1];
-        let (text, gap, quotes) = match pen.below(10) {
-            0..=2 => (format!("{title}: {}", each("{n} {v}").join(", ")), "\n", each("{n} {v}")),
-            3 | 4 => (format!("{title}\n- {}", each("{n} {v}").join("\n- ")), "\n\n", each("{n} {v}")),
-            5 | 6 => {
+        let (text, gap) = match pen.below(12) {
+            0..=4 => (format!("{title}: {}", each("{n} {v}").join(", ")), "\n"),
+            5..=7 => (format!("{title}\n- {}", each("{n} {v}").join("\n- ")), "\n\n"),
+            8 => {
                 let cells: Vec<_> = rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
                 return Self::markdown(&heading, &cells);
             }
-            7 => (each("{n}: {v}").join("\n"), "\n\n", each("{n}: {v}")),
-            8 => (each("{n}: {v}").join(", "), "\n", each("{n}: {v}")),
-            _ => (format!("{}.", capital(&each(clause).join(", "))), " ", each(clause)),
+            9 => (each("{n}: {v}").join("\n"), "\n\n"),
+            10 => (each("{n}: {v}").join(", "), "\n"),
+            _ => (format!("{}.", capital(&each(clause).join(", "))), " "),
         };
-        Self { text, gap, quotes }
+        Self { text, gap }
     }
+}
 
-    /// An answer that quotes row `at` and then says `fact`.
-    fn answer(&self, at: usize, fact: &str) -> String {
-        format!("I find {}, so {fact}.", self.quotes[at])
-    }
+/// An answer that says a row, or a part of it, and what follows from it.
+pub(super) fn found(row: &[&str], fact: &str) -> String {
+    format!("I find {}, so {fact}.", row.join(" "))
 }
 
 /// A dialogue about a table, which stands before the question or after it.
@@ -244,6 +243,12 @@ fn check<'a>(value: &str, all: impl IntoIterator<Item = &'a String>) -> Check {
     if value.parse::<i64>().is_ok() { Check::number(value) } else { Check::choice(value, all) }
 }
 
+/// The name must be the last one of the table's.
+fn check_name(name: &str, rows: &[(&'static str, String)]) -> Check {
+    let names: Vec<String> = rows.iter().map(|row| row.0.to_owned()).collect();
+    Check::choice(name, &names)
+}
+
 /// People and one value for each, of which one row is asked about.
 fn people(pen: &mut Pen, column: Column) -> (Vec<(&'static str, String)>, usize) {
     let n = pen.between(2, 5) as usize;
@@ -258,7 +263,7 @@ fn table_lookup(pen: &mut Pen) -> Dialogue {
     let table = Written::pairs(pen, ["Name", column.heading], column.clause, &rows);
     let (name, value) = &rows[at];
     let answer = (
-        table.answer(at, &format!("{name}'s {} is {value}", column.label)),
+        found(&[name, value], &format!("{name}'s {} is {value}", column.label)),
         check(value, rows.iter().map(|row| &row.1)),
     );
     about("table_lookup", pen, &table, |pen| {
@@ -279,12 +284,11 @@ fn table_columns(pen: &mut Pen) -> Dialogue {
     let heading = ["Name", COLUMNS[columns[0]].heading, COLUMNS[columns[1]].heading];
     let (label, name, value) = (COLUMNS[columns[which]].label, &rows[at][0], &rows[at][which + 1]);
     let table = Written::markdown(&heading, &rows);
-    // Each value with its heading, so that the one asked for is found by its name and not by its place.
+    // The row, and then each value with its heading, so that the one asked for is found by its name and not by its place.
     let [first, second] = [0, 1].map(|i| format!("{} {}", COLUMNS[columns[i]].label, rows[at][i + 1]));
-    let answer = (
-        format!("{name}: {first}, {second}. {name}'s {label} is {value}."),
-        check(value, rows.iter().flat_map(|row| &row[1..])),
-    );
+    let fact = format!("{first}, {second}. {name}'s {label} is {value}");
+    let row: Vec<&str> = rows[at].iter().map(String::as_str).collect();
+    let answer = (format!("I find {}: {fact}.", row.join(" ")), check(value, rows.iter().flat_map(|row| &row[1..])));
     about("table_columns", pen, &table, |pen| {
         ask("table_columns", pen, LOOKUP, &[("name", name), ("label", &label)], answer)
     })
@@ -298,7 +302,7 @@ fn table_extreme(pen: &mut Pen) -> Dialogue {
     let mut sorted: Vec<_> = rows.iter().map(|(name, value)| (value.len(), value, name)).collect();
     sorted.sort_unstable();
     let (_, value, name) = sorted[if which == "highest" { sorted.len() - 1 } else { 0 }];
-    let answer = (format!("The {which} {} is {value}, and it belongs to {name}.", column.label), Check::contains(name));
+    let answer = (found(&[value, name], &format!("{name} has the {which} {}", column.label)), check_name(name, &rows));
     about("table_extreme", pen, &table, |pen| {
         ask("table_extreme", pen, EXTREME, &[("which", &which), ("label", &column.label)], answer)
     })
@@ -309,7 +313,8 @@ fn table_reverse(pen: &mut Pen) -> Dialogue {
     let (rows, at) = pen.operands("table_reverse", |pen| people(pen, column));
     let table = Written::pairs(pen, ["Name", column.heading], column.clause, &rows);
     let (name, value) = &rows[at];
-    let answer = (format!("The {} {value} belongs to {name}.", column.label), Check::contains(name));
+    let answer =
+        (found(&[value, name], &format!("the {} {value} belongs to {name}", column.label)), check_name(name, &rows));
     about("table_reverse", pen, &table, |pen| {
         ask("table_reverse", pen, REVERSE, &[("label", &column.label), ("value", value)], answer)
     })
@@ -323,8 +328,10 @@ fn price_list(pen: &mut Pen) -> Dialogue {
     });
     let table = Written::pairs(pen, ["Item", "Price"], "the {n} costs {v}", &rows);
     let (thing, price) = &rows[at];
-    let answer =
-        (table.answer(at, &format!("the {thing} costs {price}")), Check::number(price.trim_end_matches(" euros")));
+    let answer = (
+        found(&[thing, price], &format!("the {thing} costs {price}")),
+        Check::number(price.trim_end_matches(" euros")),
+    );
     about("price_list", pen, &table, |pen| ask("price_list", pen, PRICE, &[("thing", thing)], answer))
 }
 
@@ -337,7 +344,7 @@ fn phone_list(pen: &mut Pen) -> Dialogue {
     });
     let table = Written::pairs(pen, ["Name", "Phone"], "{n} has the number {v}", &rows);
     let (name, number) = &rows[at];
-    let answer = (table.answer(at, &format!("{name}'s phone number is {number}")), Check::number(number));
+    let answer = (found(&[name, number], &format!("{name}'s phone number is {number}")), Check::number(number));
     about("phone_list", pen, &table, |pen| ask("phone_list", pen, PHONE, &[("name", name)], answer))
 }
 
@@ -354,15 +361,16 @@ fn opening_hours(pen: &mut Pen) -> Dialogue {
     let table = if pen.chance(0.5) {
         Written::markdown(&["Place", "Opens", "Closes"], &rows)
     } else {
-        let line = |row: &Vec<String>| format!("the {} opens at {} and closes at {}", row[0], row[1], row[2]);
-        let quotes: Vec<_> = rows.iter().map(line).collect();
-        let lines: Vec<_> = quotes.iter().map(|quote| format!("{}.", capital(quote))).collect();
-        Written { text: lines.join("\n"), gap: "\n", quotes }
+        let line = |row: &Vec<String>| format!("The {} opens at {} and closes at {}.", row[0], row[1], row[2]);
+        Written { text: rows.iter().map(line).collect::<Vec<_>>().join("\n"), gap: "\n" }
     };
     let (verb, time) = if closing { ("close", &rows[at][2]) } else { ("open", &rows[at][1]) };
     let place = &rows[at][0];
     let all = rows.iter().flat_map(|row| &row[1..]);
-    let answer = (table.answer(at, &format!("the {place} {verb}s at {time}")), Check::choice(time, all));
+    let answer = (
+        found(&[place, &rows[at][1], &rows[at][2]], &format!("the {place} {verb}s at {time}")),
+        Check::choice(time, all),
+    );
     about("opening_hours", pen, &table, |pen| {
         ask("opening_hours", pen, HOURS, &[("place", place), ("verb", &verb)], answer)
     })
