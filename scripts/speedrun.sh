@@ -59,7 +59,7 @@ run=$(ls -d "$folder"/medusa-*-* | sort -V | tail -1)
 "$gorgon" plan --heads "$run"
 # Where no tree pays, what heads would cost is shown with a short chain.
 tree=calibrated
-if [ "$(tr -d '[:space:]' < "$run/heads/tree.json")" = "[]" ]; then tree=chain:3; fi
+if "$gorgon" tree show --heads "$run" --json | grep -q '"nodes":1,'; then tree=chain:3; fi
 "$gorgon" bench --model "$model" --heads "$run" --tree "$tree" --prompts "$held" --limit 80 --out "$folder/bench.json"
 "$gorgon" bench --model "$model" --drafter ngram:3 --prompts "$held" --limit 80 --out "$folder/prompt-lookup.json"
 "$gorgon" verify --model "$model" --heads "$run" --tree "$tree" --prompts "$held" --limit 80

@@ -11,6 +11,21 @@ pub fn count() -> u64 {
     COUNT.load(Relaxed)
 }
 
+/// The first thing that the program does. Lets all threads allocate from one arena. With an arena for each, every one keeps what was freed in it for its own thread, and the
+/// process holds a fifth more than is ever in use together.
+pub fn share() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        /// `M_ARENA_MAX` of glibc's `malloc.h`.
+        const ARENA_MAX: i32 = -8;
+        unsafe extern "C" {
+            fn mallopt(parameter: i32, value: i32) -> i32;
+        }
+        // SAFETY: the signature is glibc's, and no other thread has begun yet.
+        let _ = unsafe { mallopt(ARENA_MAX, 1) };
+    }
+}
+
 /// Hands memory that is free, but kept for later, back to the system, where the allocator can.
 pub fn hand_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

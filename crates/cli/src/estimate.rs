@@ -83,15 +83,19 @@ pub struct Fitting {
 
 impl Fitting {
     /// Runs the gradients of the first few steps, as fitting will, and of their largest micro-batch alone. What they take is
-    /// scaled, by what the formulas say, to the most that is at work together in any of the first `steps`; what comes with a run
+    /// scaled, by what the formulas say, to the most that is at work together in any of `steps`; what comes with a run
     /// is counted: moments, the gradients of all micro-batches, their sum.
     ///
     /// # Errors
     /// When the data cannot be read or the backbone fails.
-    pub fn measure<O: Objective>(objective: &O, steps: u64, limit: Option<u64>) -> Result<Self, Failure> {
+    pub fn measure<O: Objective>(
+        objective: &O,
+        steps: impl Iterator<Item = u64>,
+        limit: Option<u64>,
+    ) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
         let (mut largest, mut largest_run, mut at_once) = (0, 0, 0);
-        for step in 0..steps.max(1) {
+        for step in steps {
             let batches = objective.batches(step).map_err(fitting::failure)?;
             at_once = at_once.max(batches.len());
             let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 static ALLOCATOR: allocations::Counted = allocations::Counted;
 
 fn main() -> ExitCode {
+    allocations::share();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

@@ -240,6 +240,21 @@ fn heads_that_differ_from_the_trained_ones_are_an_error() {
     assert!(last.contains("\"same\":false"), "{last}");
 }
 
+/// Sizes are told before, plan and measurement after; of time only where something is computed.
+fn features_are_planned(args: &[&str], format: &str, folder: &Path) {
+    let dry = finished(&[args, &["--dry-run"]].concat(), &[]);
+    let said = String::from_utf8_lossy(&dry.stderr).into_owned();
+    assert!(said.contains(&format!("in {format}: ")) && !folder.exists(), "{said}");
+    let told = || {
+        let output = finished(&[args, &["--json"]].concat(), &[]);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["plan"].clone()
+    };
+    let plan = told();
+    assert!((0.5..1.2).contains(&plan["disk_bytes"]["ratio"].as_f64().unwrap()), "{plan}");
+    assert!(plan["seconds"]["measured"].is_f64(), "{plan}");
+    assert!(told()["seconds"].is_null());
+}
+
 /// States that were computed ahead: sized before, kept in pieces, mended where damaged, read by any number of trainings.
 #[test]
 fn features_are_computed_ahead_and_survive() {
@@ -251,8 +266,7 @@ fn features_are_computed_ahead_and_survive() {
         let folder = job.text(&format!("features-{format}"));
         let (named, format_key) = (format!("features={folder:?}"), format!("feature_format={format}"));
         let args = ["features", "-c", &config, &named, &format_key];
-        let plan = said(&finished(&[&args[..], &["--dry-run"]].concat(), &[]));
-        assert!(plan.contains(&format!("in {format}: ")) && !Path::new(&folder).exists(), "{plan}");
+        features_are_planned(&args, format, Path::new(&folder));
         // Dies at every point of the work, and goes on.
         let mut deaths = 0;
         for point in ["after-write", "before-rename", "before-folder-sync"] {

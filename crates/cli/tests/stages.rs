@@ -151,7 +151,17 @@ fn plans_are_compared_with_what_was_measured() {
         results["plan"].clone()
     };
     let (trained, fresh) = (Job::new(), pretraining());
+    let distil = trained.text("distill.toml");
+    let told = finished(&["distill", "-c", &distil], &[]);
+    assert!(String::from_utf8_lossy(&told.stderr).contains("planned / measured: memory "), "{told:?}");
+    let report: Value = serde_json::from_slice(&read(&trained.path("data/report.json"))).unwrap();
+    for key in ["memory_bytes", "new_tokens", "answering_seconds"] {
+        assert!(report["plan"][key]["ratio"].as_f64().unwrap() > 0.0, "{key}: {report}");
+    }
+    // Everything is answered: nothing is left to be planned.
     trained.distill(&[]);
+    let report: Value = serde_json::from_slice(&read(&trained.path("data/report.json"))).unwrap();
+    assert!(report["plan"]["memory_bytes"].is_null() && report["plan"]["new_tokens"].is_null(), "{report}");
     let dry = finished(&["train", "-c", &trained.text("train.toml"), "--dry-run"], &[]);
     let said = String::from_utf8_lossy(&dry.stderr).into_owned();
     for word in ["memory beside the backbone", "disk ", "for training, evaluations apart"] {

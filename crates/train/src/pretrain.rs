@@ -73,6 +73,24 @@ impl Pretraining {
         self
     }
 
+    /// Steps in which every example is met once: those of the first part's first epoch, and of the last part, of `steps` in all.
+    pub fn one_pass(&self, steps: u64) -> impl Iterator<Item = u64> + use<> {
+        let last = self.finish.as_ref().map_or(steps, |finish| finish.from);
+        (0..self.packing.steps_per_epoch().clamp(1, last.max(1))).chain(last..steps)
+    }
+
+    /// How many of the first part's steps so many are worth, by their tokens.
+    pub fn in_first_steps(&self, steps: u64) -> f64 {
+        let per_step = |packing: &Packing| packing.tokens() as f64 / packing.steps_per_epoch() as f64;
+        match &self.finish {
+            None => steps as f64,
+            Some(finish) => {
+                let relative = per_step(&finish.packing) / per_step(&self.packing).max(1.0);
+                finish.from as f64 + steps.saturating_sub(finish.from) as f64 * relative
+            }
+        }
+    }
+
     /// Tokens of some examples.
     fn tokens_of(&self, batch: &[usize]) -> usize {
         batch.iter().map(|&i| self.examples[i].ids.len()).sum()

@@ -69,6 +69,15 @@ fn the_last_part_is_fitted_to_its_own_examples() {
     let (a, b) = both.halves(batch).unwrap();
     assert_eq!(&[a.clone(), b.clone()].concat(), batch);
     assert_eq!(both.size(&a).tokens + both.size(&b).tokens, both.size(batch).tokens);
+    assert_eq!(both.one_pass(FROM + steps).last(), Some(FROM + steps - 1));
+    assert_eq!(
+        alone.one_pass(FROM).collect::<Vec<_>>(),
+        (0..FROM.min(alone.packing().steps_per_epoch())).collect::<Vec<_>>()
+    );
+    let (of_first, of_last) = (alone.packing().tokens() as f64, packing(&last).tokens() as f64);
+    let worth = of_last / (of_first / alone.packing().steps_per_epoch() as f64);
+    assert!((both.in_first_steps(FROM + steps) - FROM as f64 - worth).abs() < 1e-9);
+    assert_eq!(alone.in_first_steps(7), 7.0);
     let tokens: usize = batch.iter().map(|&i| last[i - 12].ids.len()).sum();
     assert_eq!(both.size(batch).tokens, tokens);
 }

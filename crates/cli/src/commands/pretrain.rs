@@ -10,6 +10,7 @@ use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::{Example, Renderer};
+use gorgon_data::synth;
 use gorgon_data::vocabulary;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::text::Text;
@@ -25,6 +26,10 @@ use std::process::ExitCode;
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let config = config::load::<PretrainConfig>(&args.config, &args.overrides)?.resolved();
     config.training.check()?;
+    if let Some(finish) = &config.finish {
+        let kinds: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
+        finish.check().map_err(|error| Failure::input(error).hint(format!("kinds: {}", kinds.join(" "))))?;
+    }
     config.model.with_vocabulary(config.tokenizer.size)?;
     fitting::check_resume(args.resume.as_deref())?;
     let corpus = Corpus::read(&config, settings)?;
@@ -143,7 +148,8 @@ fn prepare(
     }
     let all = || examples.iter().chain(finish.iter().flat_map(|finish| &finish.examples));
     let labels: usize = all().map(Example::labels).sum();
-    if labels == 0 {
+    let teaches = |examples: &[Example]| examples.iter().any(|example| example.labels() > 0);
+    if !teaches(&examples) || finish.as_ref().is_some_and(|finish| !teaches(&finish.examples)) {
         return Err(Failure::input("no token of the data is the assistant's: there is nothing to learn from"));
     }
     let shape = config.model.with_vocabulary(vocab_size)?;
@@ -202,9 +208,8 @@ struct Prepared {
 fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings) -> Result<Plan, Failure> {
     let all = objective.parameters(0);
     let parameters: usize = all.iter().map(Parameter::len).sum();
-    let steps = objective.packing().steps_per_epoch().min(fit.schedule.steps);
-    let found = Fitting::measure(objective, steps, fit.memory_limit)?;
-    let (memory, seconds) = (found.memory, found.step_seconds * fit.schedule.steps as f64);
+    let found = Fitting::measure(objective, objective.one_pass(fit.schedule.steps), fit.memory_limit)?;
+    let (memory, seconds) = (found.memory, found.step_seconds * objective.in_first_steps(fit.schedule.steps));
     let disk = Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit);
     settings.talk.say(format!(
         "memory beside the conversations {}; {}; about {} for training, evaluations apart",

@@ -61,9 +61,6 @@ impl Corpus {
             settings.talk.say(report.to_string().trim_end());
             files.extend(conversations.into_iter().map(Given::from).filter(|given| !given.turns.is_empty()));
         }
-        if let Some(finish) = &config.finish {
-            finish.check().map_err(Failure::input)?;
-        }
         let data = &config.data;
         if files.is_empty() && data.synthetic == 0 {
             let hint = "name files of conversations with data.files, or a number of data.synthetic dialogues";

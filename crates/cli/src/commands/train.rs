@@ -244,17 +244,17 @@ impl Launch<'_> {
         if self.dry_run {
             return Ok(Done::Planned);
         }
-        let (fresh, started) = (!request.folder.exists(), Instant::now());
+        let started = Instant::now();
         job.cache(&request, settings)?;
         let (disk, took) = (estimate::folder_bytes(&request.folder), started.elapsed().as_secs_f64());
         let mut said = format!("planned / measured: disk {} / {}", bytes(size), bytes(disk));
-        if fresh {
+        if let Some(seconds) = seconds {
             said.push_str(&format!("; time {} / {}", fitting::duration(seconds), fitting::duration(took)));
         }
         settings.talk.say(said);
         let plan = json!({
             "disk_bytes": estimate::pair(size as f64, Some(disk as f64)),
-            "seconds": estimate::pair(seconds, fresh.then_some(took)),
+            "seconds": seconds.map(|seconds| estimate::pair(seconds, Some(took))),
         });
         Ok(Done::Kept { folder: request.folder, plan })
     }

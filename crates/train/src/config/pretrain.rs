@@ -62,7 +62,8 @@ pub struct Corpus {
     pub prompt_weight: f64,
 }
 
-/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls once more.
+/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls once more, by
+/// the `warmup` and the `floor` of `[training]`. One pass over its dialogues, in `batches_per_step` micro-batches a step.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
@@ -107,11 +108,7 @@ impl Finish {
             return bad("kinds", "[]".into(), "name at least one kind of dialogue");
         }
         match self.kinds.iter().find(|name| synth::kinds().all(|kind| kind.name != name.as_str())) {
-            Some(name) => bad(
-                "kinds",
-                format!("{name:?}"),
-                "no kind of dialogue is called so; datasets/tiny-chat/manifest.json has them",
-            ),
+            Some(name) => bad("kinds", format!("{name:?}"), "no kind of dialogue is called so"),
             None => Ok(()),
         }
     }

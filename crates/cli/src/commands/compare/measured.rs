@@ -146,7 +146,7 @@ impl<'a> Measuring<'a> {
         let contest = self.contest(method, run, None, &self.calibrate)?;
         let found = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
         if found.has_tree() {
-            return self.bench(method, run, Some(TreeChoice::Calibrated), NAME);
+            return self.measure(method, run, Some(TreeChoice::Calibrated), &path);
         }
         let document = json!({"tree": "calibrated: none pays"});
         fitting::write_json(&path, &sealed::seal(&document))?;
@@ -184,15 +184,19 @@ impl<'a> Measuring<'a> {
     /// A measurement, or what an earlier attempt wrote of it.
     fn bench(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, name: &str) -> Result<Value, Failure> {
         let path = self.file(method, name);
-        if let Some(document) = self.stored(&path) {
-            return Ok(document);
+        match self.stored(&path) {
+            Some(document) => Ok(document),
+            None => self.measure(method, run, tree, &path),
         }
+    }
+
+    fn measure(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, path: &Path) -> Result<Value, Failure> {
         let contest = self.contest(method, run, tree, &self.bench)?;
         let measured = bench::execute(&contest, self.config.rounds as usize, self.settings)?;
         if !self.settings.json {
             measured.print(false);
         }
-        fitting::write_json(&path, &sealed::seal(&measured.document))?;
+        fitting::write_json(path, &sealed::seal(&measured.document))?;
         Ok(measured.document)
     }
 

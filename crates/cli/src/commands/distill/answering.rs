@@ -70,9 +70,11 @@ impl Job {
         if prompts.iter().all(|prompt| journal.is_done(prompt.row)) {
             return Ok(Some(Took::default()));
         }
-        let slots = self.slots(settings)?.min(prompts.len());
         let to_come = prompts.iter().filter(|prompt| !journal.is_done(prompt.row));
-        let answers = to_come.map(|prompt| prompt.users.len() + self.config.self_talk_turns).sum();
+        let turns = |prompt: &distill::Prompt| prompt.users.len() + self.config.self_talk_turns;
+        let left = |prompt: &distill::Prompt| turns(prompt).saturating_sub(journal.answers(prompt.row).len());
+        let answers = to_come.clone().map(left).sum();
+        let slots = self.slots(settings)?.min(to_come.count());
         let work = Work { conversations: prompts.len(), before: journal.conversations(), answers, slots };
         let stop = fitting::stop_flag()?;
         let (finished, took) = if self.config.is_served() {
@@ -112,7 +114,8 @@ impl Job {
             rule: rule.as_ref(),
             seed: self.config.sampling.seed,
         };
-        let room = self.room(&settings.compute()?)?;
+        let compute = settings.compute()?;
+        let room = self.room(&compute)?;
         let watch = Watch::start();
         let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
@@ -123,7 +126,8 @@ impl Job {
         let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
         let (expected, measured) = meter.finish();
-        let memory = Some((room.bytes(work.slots), watch.peak()));
+        // On another device, this process's own memory says nothing.
+        let memory = Some((room.bytes(work.slots), watch.peak().filter(|_| compute.is_host())));
         Ok((finished, Took { memory, expected, measured }))
     }
 

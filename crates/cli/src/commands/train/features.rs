@@ -41,7 +41,8 @@ impl<F: OnBackbone> Job<F> {
         CacheRequest { taps, ..CacheRequest::new(&folder, config.feature_format, identity) }
     }
 
-    /// Says how much there is to keep and how long it will take, before it is computed. Returns both: bytes and seconds.
+    /// Says how much there is to keep and how long it will take, before it is computed. Returns both: bytes and seconds, these only
+    /// where nothing is there yet.
     ///
     /// # Errors
     /// When the backbone fails.
@@ -50,19 +51,19 @@ impl<F: OnBackbone> Job<F> {
         request: &CacheRequest,
         config: &TrainConfig,
         settings: &Settings,
-    ) -> Result<(u64, f64), Failure> {
+    ) -> Result<(u64, Option<f64>), Failure> {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
         let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
         let taps = request.taps.layers().len();
         let size = FeatureCache::bytes(positions, taps, width, config.feature_format);
-        let seconds = self.seconds_of_states()?;
+        let seconds = if request.folder.exists() { None } else { Some(self.seconds_of_states()?) };
+        let time = seconds.map_or_else(String::new, |seconds| format!("; about {}", fitting::duration(seconds)));
         settings.talk.say(format!(
-            "{} states of {width} values in {}: {} in {}; about {}",
+            "{} states of {width} values in {}: {} in {}{time}",
             count((positions * (taps + 1)) as u128),
             config.feature_format.name(),
             bytes(size),
-            request.folder.display(),
-            fitting::duration(seconds)
+            request.folder.display()
         ));
         Ok((size, seconds))
     }
@@ -71,7 +72,7 @@ impl<F: OnBackbone> Job<F> {
     fn seconds_of_states(&self) -> Result<f64, Failure> {
         let (data, taps) = (self.objective.data(), self.objective.taps());
         let read = |row: &Row| self.objective.positions(&row.example).last().map_or(0, |last| last + 1);
-        let every = (data.rows.len() / TIMED).max(1);
+        let every = data.rows.len().div_ceil(TIMED).max(1);
         let (mut tokens, mut seconds) = (0, 0.0);
         // The first one is a warm-up.
         for (n, (i, row)) in

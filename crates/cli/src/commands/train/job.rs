@@ -84,7 +84,7 @@ impl<F: OnBackbone> Job<F> {
         ));
         let reading = self.time_reading()?;
         let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
-        let found = Fitting::measure(objective, steps, self.fit.memory_limit)?;
+        let found = Fitting::measure(objective, 0..steps.max(1), self.fit.memory_limit)?;
         let model = data.features.decoder.config();
         let lm_head = 4 * (model.vocab_size * model.hidden_size) as u64;
         let (memory, memory_by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
