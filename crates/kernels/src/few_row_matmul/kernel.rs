@@ -21,43 +21,13 @@ pub fn few_row_matmul(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: 
     assert!(bias.is_none_or(|b| b.len() == d_out), "a bias of another width than {w:?}");
     let out = Columns { y: y.as_mut_ptr(), d_out };
     let pairs = d_out.div_ceil(PAIR);
-    INTERLEAVED.with_borrow_mut(|buffer| {
-        let x = interleaved(x, rows, d_in, buffer);
-        let one_pair = |pair: usize| match w.dtype() {
-            WeightDtype::F32 => multiply_pair::<f32>(isa, x, rows, w, bias, pair, &out),
-            WeightDtype::F16 => multiply_pair::<f16>(isa, x, rows, w, bias, pair, &out),
-            WeightDtype::Bf16 => multiply_pair::<bf16>(isa, x, rows, w, bias, pair, &out),
-            WeightDtype::Int8 => multiply_pair::<i8>(isa, x, rows, w, bias, pair, &out),
-        };
-        crate::team::run(pairs, rows * d_in * d_out, one_pair);
-    });
-}
-
-/// The rows of each tile side by side: tile after tile, each `[d_in][height]`. A tile then reads one stream; with a stream for each of
-/// more than six rows, their addresses do not fit the registers.
-fn interleaved<'a>(x: &'a [f32], rows: usize, d_in: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
-    if rows < 2 {
-        return x;
-    }
-    buffer.resize(x.len(), 0.0);
-    let (mut row, tallest) = (0, tallest_tile(rows));
-    while row < rows {
-        let height = tile_height(rows - row, tallest);
-        let part = row * d_in..(row + height) * d_in;
-        interleave(&x[part.clone()], d_in, &mut buffer[part]);
-        row += height;
-    }
-    buffer
-}
-
-/// `[rows][d_in]` to `[d_in][rows]`.
-fn interleave(x: &[f32], d_in: usize, out: &mut [f32]) {
-    let height = x.len() / d_in;
-    for (k, column) in out.chunks_exact_mut(height).enumerate() {
-        for (r, value) in column.iter_mut().enumerate() {
-            *value = x[r * d_in + k];
-        }
-    }
+    let one_pair = |pair: usize| match w.dtype() {
+        WeightDtype::F32 => multiply_pair::<f32>(isa, x, rows, w, bias, pair, &out),
+        WeightDtype::F16 => multiply_pair::<f16>(isa, x, rows, w, bias, pair, &out),
+        WeightDtype::Bf16 => multiply_pair::<bf16>(isa, x, rows, w, bias, pair, &out),
+        WeightDtype::Int8 => multiply_pair::<i8>(isa, x, rows, w, bias, pair, &out),
+    };
+    crate::team::run(pairs, rows * d_in * d_out, one_pair);
 }
 
 /// The output, written by one task per panel of columns.
@@ -71,8 +41,6 @@ unsafe impl Sync for Columns {}
 thread_local! {
     /// Sums of all rows of two panels; kept, so that steps after the first allocate nothing.
     static SUMS: RefCell<Vec<[f32; PAIR]>> = const { RefCell::new(vec![]) };
-    /// The input as tiles read it; kept likewise.
-    static INTERLEAVED: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
 }
 
 fn multiply_pair<T: Tile>(
@@ -124,7 +92,7 @@ fn tile_height(left: usize, tallest: usize) -> usize {
     left.div_ceil(left.div_ceil(tallest))
 }
 
-/// A tile: up to [`TILE_ROWS`] rows, side by side in `x [d_in][rows]`, times one or two panels.
+/// A tile: up to [`TILE_ROWS`] rows times one or two panels.
 trait Tile: Element {
     fn multiply(isa: Isa, x: &[f32], d_in: usize, panels: &[Self], sums: &mut [[f32; PAIR]]);
 }
@@ -139,8 +107,8 @@ macro_rules! tile {
                 // SAFETY: the features were detected, and the lengths were checked above.
                 unsafe {
                     match isa.kind() {
-                        Kind::Avx512 => return x86::avx512::$name(x, sums.len(), d_in, panels, sums),
-                        Kind::Avx2 => return x86::avx2::$name(x, sums.len(), d_in, panels, sums),
+                        Kind::Avx512 => return x86::avx512::$name(x, d_in, panels, sums),
+                        Kind::Avx2 => return x86::avx2::$name(x, d_in, panels, sums),
                         Kind::Portable => {}
                     }
                 }
@@ -159,12 +127,10 @@ tile!(i8, rows_i8);
 fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; PAIR]]) {
     const WIDTH: usize = 16;
     for (p, panel) in panels.chunks_exact(d_in * PANEL).enumerate() {
-        let height = sums.len();
-        for (row, sums) in sums.iter_mut().enumerate() {
+        for (row, sums) in x.chunks_exact(d_in).zip(sums.iter_mut()) {
             for start in (0..PANEL).step_by(WIDTH) {
                 let mut acc = [0f32; WIDTH];
-                for (values, weights) in x.chunks_exact(height).zip(panel.chunks_exact(PANEL)) {
-                    let value = values[row];
+                for (&value, weights) in row.iter().zip(panel.chunks_exact(PANEL)) {
                     for (a, w) in acc.iter_mut().zip(&weights[start..start + WIDTH]) {
                         *a = value.mul_add(w.widen(), *a);
                     }

@@ -17,12 +17,11 @@ macro_rules! strip {
         /// `R` rows by `V` vectors of each of `P` panels, from `column` on.
         ///
         /// # Safety
-        /// The features are present; `x` holds `R` values at each of the `d_in` multiples of `stride`, `panels` `P · d_in · PANEL`
-        /// values, `sums` `R` rows, and `column + V · lanes <= PANEL`.
+        /// The features are present; `x` holds `R · d_in` values, `panels` `P · d_in · PANEL`, `sums` `R` rows, and
+        /// `column + V · lanes <= PANEL`.
         #[target_feature(enable = $features)]
         unsafe fn $name<const R: usize, const P: usize, const V: usize>(
             x: &[f32],
-            stride: usize,
             d_in: usize,
             panels: &[$element],
             column: usize,
@@ -44,7 +43,7 @@ macro_rules! strip {
                         }
                     }
                     for r in 0..R {
-                        let value = $set(*x.add(k * stride + r));
+                        let value = $set(*x.add(r * d_in + k));
                         for p in 0..P {
                             for v in 0..V {
                                 acc[r][p][v] = $fma(value, w[p][v], acc[r][p][v]);
@@ -71,22 +70,21 @@ macro_rules! rows {
         /// Up to [`super::TILE_ROWS`] rows times one or two panels.
         ///
         /// # Safety
-        /// The features are present; `x` holds `sums.len()` values at each of the `d_in` multiples of `stride`, `panels` one or two
-        /// times `d_in · PANEL`.
+        /// The features are present; `x` holds `sums.len() · d_in` values, `panels` one or two times `d_in · PANEL`.
         #[target_feature(enable = $features)]
-        pub unsafe fn $name(x: &[f32], stride: usize, d_in: usize, panels: &[$element], sums: &mut [[f32; PAIR]]) {
+        pub unsafe fn $name(x: &[f32], d_in: usize, panels: &[$element], sums: &mut [[f32; PAIR]]) {
             let size = d_in * PANEL;
             match (sums.len(), panels.len() / size) {
                 $(($two, 2) => for column in (0..PANEL).step_by($two_vectors * $lanes) {
                     // SAFETY: the caller's promise, and a strip of these many rows lies within the panels.
-                    unsafe { $strip::<$two, 2, $two_vectors>(x, stride, d_in, panels, column, sums) }
+                    unsafe { $strip::<$two, 2, $two_vectors>(x, d_in, panels, column, sums) }
                 },)*
                 $(($one, count) => for p in 0..count {
                     for column in (0..PANEL).step_by($vectors * $lanes) {
                         let panel = &panels[p * size..(p + 1) * size];
                         let mut strip = [[0.0; PAIR]; $one];
                         // SAFETY: as above.
-                        unsafe { $strip::<$one, 1, $vectors>(x, stride, d_in, panel, column, &mut strip) }
+                        unsafe { $strip::<$one, 1, $vectors>(x, d_in, panel, column, &mut strip) }
                         for (sums, strip) in sums.iter_mut().zip(&strip) {
                             let part = column..column + $vectors * $lanes;
                             sums[p * PANEL..][part.clone()].copy_from_slice(&strip[part]);
@@ -98,8 +96,8 @@ macro_rules! rows {
                     let (upper, lower) = sums.split_at_mut(half);
                     // SAFETY: the caller's promise, for each half of the rows.
                     unsafe {
-                        $name(x, stride, d_in, panels, upper);
-                        $name(&x[half..], stride, d_in, panels, lower);
+                        $name(&x[..half * d_in], d_in, panels, upper);
+                        $name(&x[half * d_in..], d_in, panels, lower);
                     }
                 }
             }
