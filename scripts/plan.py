@@ -18,7 +18,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "2"))
 STEPS = os.environ.get("STEPS", "12")
 RUN = [f"training.steps={STEPS}", "training.eval_every=0", "training.save_every=4", "training.log_every=2"]
 TRAIN = ["eval_conversations=8", "eval_decoded_prompts=2", "eval_decoded_tokens=16", "cache_features=false"]
-PRETRAIN = ["data.synthetic=3000", "data.drills=500", "data.held_out=16", "tokenizer.conversations=1500"]
+PRETRAIN = ["data.synthetic=3000", "data.drills=500", "data.held_out=16", "tokenizer.conversations=1500", "tokenizer.size=2048"]
 JOBS = [("train", "medusa-tiny", TRAIN), ("train", "eagle-tiny", TRAIN), ("train", "hydra-tiny", TRAIN),
         ("train", "mtp-tiny", TRAIN), ("pretrain", "pretrain-tiny", PRETRAIN)]
 SIZES = [768, 1536]
