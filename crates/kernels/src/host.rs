@@ -2,6 +2,7 @@
 
 use burn::backend::{Flex, flex::FlexTensor};
 use burn::tensor::{Device, Shape, Tensor, TensorData};
+use std::mem::MaybeUninit;
 
 /// A CPU tensor's `f32` values, readable as a slice without a copy.
 pub struct HostValues(FlexTensor);
@@ -31,4 +32,26 @@ pub fn read<const D: usize>(tensor: &Tensor<D>) -> Option<HostValues> {
 /// If the number of values is not the product of `shape`.
 pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {
     Tensor::from_primitive::<Flex>(FlexTensor::from_data(TensorData::new(values, Shape::new(shape))))
+}
+
+/// A CPU tensor whose values `fill` writes: memory is not cleared first, which would write everything twice.
+///
+/// # Safety
+/// `fill` writes every value.
+pub(crate) unsafe fn filled<const D: usize>(
+    shape: [usize; D],
+    fill: impl FnOnce(&mut [MaybeUninit<f32>]),
+) -> Tensor<D> {
+    let size = shape.iter().product();
+    let mut values: Vec<f32> = Vec::with_capacity(size);
+    fill(&mut values.spare_capacity_mut()[..size]);
+    // SAFETY: the caller's promise.
+    unsafe { values.set_len(size) };
+    tensor(values, shape)
+}
+
+/// Values that are there, as a function that writes all of them takes them.
+pub(crate) fn as_unwritten(values: &mut [f32]) -> &mut [MaybeUninit<f32>] {
+    // SAFETY: the same layout. Nothing in this crate writes an uninitialised value, as the functions behind this write numbers.
+    unsafe { &mut *(std::ptr::from_mut(values) as *mut [MaybeUninit<f32>]) }
 }

@@ -55,6 +55,19 @@ pub fn each<T: Send>(items: &mut [T], work: usize, each: impl Fn(&mut T) + Sync)
     lead(items.len(), work, Duration::MAX, |index| each(unsafe { first.item(index) }));
 }
 
+/// Runs `each` on every chunk of `size` values with its index, the last chunk shorter where it must be, as [`run`] does.
+///
+/// # Panics
+/// If `each` panics, or `size` is zero.
+pub fn chunks<T: Send>(values: &mut [T], size: usize, work: usize, each: impl Fn(usize, &mut [T]) + Sync) {
+    let (length, first) = (values.len(), Items { first: values.as_mut_ptr() });
+    run(length.div_ceil(size), work, |index| {
+        let start = index * size;
+        // SAFETY: the chunk lies within the values, and each chunk is handed to one task.
+        each(index, unsafe { first.items(start, size.min(length - start)) });
+    });
+}
+
 /// Items of a slice, each looked at by one task.
 struct Items<T> {
     first: *mut T,
@@ -69,6 +82,14 @@ impl<T> Items<T> {
     unsafe fn item(&self, index: usize) -> &mut T {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.first.add(index) }
+    }
+
+    /// # Safety
+    /// `count` items from `start` on lie within the slice, and no other reference to them is alive.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
+    unsafe fn items(&self, start: usize, count: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(start), count) }
     }
 }
 
@@ -293,6 +314,19 @@ mod tests {
             let mut items: Vec<usize> = (0..n).collect();
             each(&mut items, WORTHWHILE, |item| *item += 1000);
             assert!(items.iter().enumerate().all(|(i, &item)| item == i + 1000), "{items:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_cover_all_values() {
+        for (n, size) in [(0, 3), (7, 3), (9, 3), (1000, 64)] {
+            let mut values = vec![0; n];
+            chunks(&mut values, size, WORTHWHILE, |index, chunk| {
+                for (i, value) in chunk.iter_mut().enumerate() {
+                    *value += index * size + i + 1;
+                }
+            });
+            assert!(values.iter().enumerate().all(|(i, &value)| value == i + 1), "{n} values in chunks of {size}");
         }
     }
 

@@ -13,7 +13,11 @@ pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
     let d = width / 2;
     if let Some(values) = host::read(x) {
         let mut y = vec![0f32; batch * rows * d];
-        super::gate_rows(Isa::detect(), kind, values.as_slice(), d, &mut y);
+        let (isa, x) = (Isa::detect(), values.as_slice());
+        // An element costs an exponential: some twenty operations.
+        crate::team::chunks(&mut y, d.max(1), 20 * batch * rows * d, |row, y| {
+            super::gate_rows(isa, kind, &x[row * width..(row + 1) * width], d, y);
+        });
         return host::tensor(y, [batch, rows, d]);
     }
     #[cfg(feature = "gpu")]

@@ -6,6 +6,7 @@ use crate::Isa;
 use crate::isa::Kind;
 use half::{bf16, f16};
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 
 /// `y = x · W + bias`.
 ///
@@ -15,69 +16,136 @@ use std::cell::RefCell;
 /// # Panics
 /// If a length does not fit.
 pub fn few_row_matmul(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [f32]) {
+    write_product(isa, x, w, bias, crate::host::as_unwritten(y));
+}
+
+/// [`few_row_matmul`] into memory that may hold nothing yet; all of `y` is written.
+pub(super) fn write_product(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
     let (d_in, d_out) = (w.d_in(), w.d_out());
     let rows = x.len() / d_in;
     assert!(x.len() == rows * d_in && y.len() == rows * d_out, "{} values against {w:?}", x.len());
     assert!(bias.is_none_or(|b| b.len() == d_out), "a bias of another width than {w:?}");
-    let out = Columns { y: y.as_mut_ptr(), d_out };
-    let pairs = d_out.div_ceil(PAIR);
-    let one_pair = |pair: usize| match w.dtype() {
-        WeightDtype::F32 => multiply_pair::<f32>(isa, x, rows, w, bias, pair, &out),
-        WeightDtype::F16 => multiply_pair::<f16>(isa, x, rows, w, bias, pair, &out),
-        WeightDtype::Bf16 => multiply_pair::<bf16>(isa, x, rows, w, bias, pair, &out),
-        WeightDtype::Int8 => multiply_pair::<i8>(isa, x, rows, w, bias, pair, &out),
-    };
-    crate::team::run(pairs, rows * d_in * d_out, one_pair);
+    match w.dtype() {
+        WeightDtype::F32 => multiply::<f32>(isa, x, w, bias, y),
+        WeightDtype::F16 => multiply::<f16>(isa, x, w, bias, y),
+        WeightDtype::Bf16 => multiply::<bf16>(isa, x, w, bias, y),
+        WeightDtype::Int8 => multiply::<i8>(isa, x, w, bias, y),
+    }
 }
 
-/// The output, written by one task per panel of columns.
-struct Columns {
+#[cfg(not(target_arch = "x86_64"))]
+fn multiply<T: Tile>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
+    multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
+}
+
+#[cfg(target_arch = "x86_64")]
+fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
+    let (d_in, d_out) = (w.d_in(), w.d_out());
+    if isa.kind() != Kind::Avx512 || x.len() < tall::FROM * d_in {
+        return multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
+    }
+    // Chunks of nearly equal size, so that none is too low.
+    let rows = x.len() / d_in;
+    let chunk = rows.div_ceil(rows.div_ceil(tall::CHUNK));
+    for (x, y) in x.chunks(chunk * d_in).zip(y.chunks_mut(chunk * d_out)) {
+        multiply_tall::<T>(x, w, &Output::new(w, bias, y));
+    }
+}
+
+/// Tiles of up to twelve rows, which read rows of `x` as they are.
+fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
+    let d_in = w.d_in();
+    let rows = x.len() / d_in;
+    crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
+        let weights = pair_of::<T>(w, pair);
+        with_sums(rows, |sums| {
+            let mut row = 0;
+            while row < rows {
+                let height = tile_height(rows - row, tallest_tile(rows));
+                T::multiply(isa, &x[row * d_in..(row + height) * d_in], d_in, weights, &mut sums[row..row + height]);
+                row += height;
+            }
+            out.write(pair, sums);
+        });
+    });
+}
+
+/// Tiles of up to fifteen rows, which read rows side by side.
+#[cfg(target_arch = "x86_64")]
+fn multiply_tall<T: Tile + tall::Tall>(x: &[f32], w: &Packed, out: &Output<'_>) {
+    thread_local! {
+        /// Rows side by side; kept, so that steps after the first allocate nothing.
+        static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+    }
+    SPACE.with_borrow_mut(|space| {
+        // SAFETY: the caller has seen that the processor has AVX-512.
+        let laid = unsafe { tall::SideBySide::new(x, w.d_in(), space) };
+        // Pairs are handed out in order, so a thread's next one is probably as many further on as there are threads.
+        let stride = rayon::current_num_threads() * PAIR * w.d_in();
+        crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
+            let weights = pair_of::<T>(w, pair);
+            with_sums(x.len() / w.d_in(), |sums| {
+                laid.multiply(weights, weights.as_ptr().wrapping_add(stride), sums);
+                out.write(pair, sums);
+            });
+        });
+    });
+}
+
+/// One or two panels.
+fn pair_of<T: Element>(w: &Packed, pair: usize) -> &[T] {
+    let first = pair * PAIR;
+    let columns = PAIR.min(w.d_out() - first);
+    &w.elements::<T>()[first * w.d_in()..][..columns.next_multiple_of(PANEL) * w.d_in()]
+}
+
+/// The output, written by one task per pair of panels.
+struct Output<'a> {
     y: *mut f32,
     d_out: usize,
+    scales: &'a [f32],
+    bias: Option<&'a [f32]>,
 }
-// SAFETY: each panel writes only its own columns, and each panel is handled by one task.
-unsafe impl Sync for Columns {}
+// SAFETY: each pair of panels writes only its own columns, and each is handled by one task.
+unsafe impl Sync for Output<'_> {}
 
-thread_local! {
-    /// Sums of all rows of two panels; kept, so that steps after the first allocate nothing.
-    static SUMS: RefCell<Vec<[f32; PAIR]>> = const { RefCell::new(vec![]) };
-}
+impl<'a> Output<'a> {
+    fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
+        Self { y: y.as_mut_ptr().cast(), d_out: w.d_out(), scales: w.scales(), bias }
+    }
 
-fn multiply_pair<T: Tile>(
-    isa: Isa,
-    x: &[f32],
-    rows: usize,
-    w: &Packed,
-    bias: Option<&[f32]>,
-    pair: usize,
-    out: &Columns,
-) {
-    let d_in = w.d_in();
-    let first = pair * PAIR;
-    let columns = PAIR.min(out.d_out - first);
-    let weights = &w.elements::<T>()[first * d_in..][..columns.next_multiple_of(PANEL) * d_in];
-    SUMS.with_borrow_mut(|sums| {
-        sums.resize(rows, [0.0; PAIR]);
-        let mut row = 0;
-        while row < rows {
-            let height = tile_height(rows - row, tallest_tile(rows));
-            T::multiply(isa, &x[row * d_in..(row + height) * d_in], d_in, weights, &mut sums[row..row + height]);
-            row += height;
-        }
+    /// Scales the sums of a pair's columns, adds the bias and writes them.
+    fn write(&self, pair: usize, sums: &mut [[f32; PAIR]]) {
+        let first = pair * PAIR;
+        let columns = PAIR.min(self.d_out - first);
         for (row, sums) in sums.iter_mut().enumerate() {
-            if let Some(scales) = w.scales().get(first..first + columns) {
+            if let Some(scales) = self.scales.get(first..first + columns) {
                 for (sum, scale) in sums.iter_mut().zip(scales) {
                     *sum *= scale;
                 }
             }
-            if let Some(bias) = bias {
+            if let Some(bias) = self.bias {
                 for (sum, b) in sums.iter_mut().zip(&bias[first..first + columns]) {
                     *sum += b;
                 }
             }
             // SAFETY: row `row` and columns `first..first + columns` lie within y, and belong to this task.
-            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), out.y.add(row * out.d_out + first), columns) }
+            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), self.y.add(row * self.d_out + first), columns) }
         }
+    }
+}
+
+/// Sums of `rows` rows, of any value, for `work` to fill.
+fn with_sums(rows: usize, work: impl FnOnce(&mut [[f32; PAIR]])) {
+    thread_local! {
+        /// Kept, so that steps after the first allocate nothing.
+        static SUMS: RefCell<Vec<[f32; PAIR]>> = const { RefCell::new(vec![]) };
+    }
+    SUMS.with_borrow_mut(|sums| {
+        if sums.len() < rows {
+            sums.resize(rows, [0.0; PAIR]);
+        }
+        work(&mut sums[..rows]);
     });
 }
 
@@ -142,6 +210,9 @@ fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; 
 }
 
 #[cfg(target_arch = "x86_64")]
+#[path = "tall.rs"]
+mod tall;
+#[cfg(target_arch = "x86_64")]
 #[path = "x86.rs"]
 mod x86;
 
@@ -191,6 +262,22 @@ mod tests {
                         assert_eq!(y, want, "{isa:?} {dtype:?} {rows}x{d_in}x{d_out}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_and_chunks_do_not_change_a_bit() {
+        let (d_in, d_out) = (2100, 100);
+        let w = values(d_in * d_out, 3);
+        let x = values(300 * d_in, 8);
+        for dtype in [WeightDtype::F32, WeightDtype::F16, WeightDtype::Bf16] {
+            let packed = Packed::pack(d_in, d_out, dtype, &(&w[..], d_in)).unwrap();
+            let want = reference::few_row_matmul(&x, &stored(&w, dtype), d_in, d_out);
+            for rows in [7, 15, 16, 31, 240, 241, 300] {
+                let mut y = vec![0f32; rows * d_out];
+                few_row_matmul(Isa::detect(), &x[..rows * d_in], &packed, None, &mut y);
+                assert!(y == want[..rows * d_out], "{dtype:?}, {rows} rows");
             }
         }
     }

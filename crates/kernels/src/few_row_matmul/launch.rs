@@ -1,6 +1,7 @@
 //! The product on burn tensors.
 
-use super::{Packed, few_row_matmul};
+use super::Packed;
+use super::kernel::write_product;
 use crate::{Isa, host};
 use burn::tensor::Tensor;
 
@@ -15,7 +16,7 @@ pub fn matmul(x: &Tensor<3>, w: &Packed, bias: Option<&Tensor<1>>) -> Tensor<3> 
     let [batch, rows, _] = x.dims();
     let values = host::read(x).expect("packed weights multiply CPU tensors only");
     let bias = bias.and_then(host::read);
-    let mut y = vec![0f32; batch * rows * w.d_out()];
-    few_row_matmul(Isa::detect(), values.as_slice(), w, bias.as_ref().map(|b| b.as_slice()), &mut y);
-    host::tensor(y, [batch, rows, w.d_out()])
+    let fill = |y: &mut [_]| write_product(Isa::detect(), values.as_slice(), w, bias.as_ref().map(|b| b.as_slice()), y);
+    // SAFETY: a product writes every row and column.
+    unsafe { host::filled([batch, rows, w.d_out()], fill) }
 }

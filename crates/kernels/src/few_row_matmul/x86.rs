@@ -2,7 +2,8 @@
 //!
 //! A tile of `R` rows, `P` panels and `V` vectors of each panel keeps `R · P · V` sums in registers. Few rows take two panels
 //! at once, to have enough independent sums; more rows take one. So a panel is read from memory once for up to
-//! twelve rows (with 16 registers three, and six in two strips): while weights arrive, the sums are computed for nothing.
+//! six rows (with 16 registers three, and six in two strips): while weights arrive, the sums are computed for nothing.
+//! More rows have taller tiles where registers are wide (`tall.rs`).
 
 use super::{PAIR, PANEL};
 use half::{bf16, f16};
@@ -113,7 +114,7 @@ pub mod avx512 {
             strip!($strip, "avx512f,avx512bw,f16c", 16, $element, $load, _mm512_setzero_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps);
             rows!($rows, $strip, "avx512f,avx512bw,f16c", 16, $element,
                 two [1 => 2, 2 => 2, 3 => 2, 4 => 2, 5 => 2, 6 => 2],
-                one [1 => 2, 2 => 2, 3 => 2, 4 => 2, 5 => 2, 6 => 2, 7 => 2, 8 => 2, 9 => 2, 10 => 2, 11 => 2, 12 => 2]);
+                one [1 => 2, 2 => 2, 3 => 2, 4 => 2, 5 => 2, 6 => 2]);
         };
     }
     element!(rows_f32, strip_f32, f32, |p: *const f32| _mm512_load_ps(p));

@@ -2,7 +2,8 @@
 
 use super::host_kv::{HostKv, SLOTS};
 use super::{AttentionSpec, Visible};
-use crate::{Isa, isa::per_isa, lanes};
+use crate::isa::{Kind, per_isa};
+use crate::{Isa, lanes};
 use std::cell::RefCell;
 
 /// Rows handled together, so that they share the keys they read.
@@ -37,7 +38,7 @@ pub fn attend(
     let task = |index: usize| {
         let (kv_head, block) = (index / blocks, index % blocks);
         let range = block * ROW_BLOCK..((block + 1) * ROW_BLOCK).min(rows);
-        let part = Part { spec, q, kv, kv_head, prefix, visible };
+        let part = Part { isa, spec, q, kv, kv_head, prefix, visible };
         SCRATCH.with_borrow_mut(|scratch| {
             attend_part(isa, &part, range.clone(), scratch);
             let span = spec.heads / spec.kv_heads * spec.head_dim;
@@ -71,6 +72,7 @@ impl Heads {
 
 /// What one task looks at.
 struct Part<'a> {
+    isa: Isa,
     spec: &'a AttentionSpec,
     q: &'a [f32],
     kv: &'a HostKv,
@@ -156,54 +158,63 @@ fn score(part: &Part<'_>, first_row: usize, views: &[View], scores: &mut Vec<f32
     let keys = &part.kv.keys_of(part.kv_head)[first * d..(first + slots) * d];
     let query = |index: usize| head_slice(part, first_row + index / group, index % group);
     let (mut index, queries) = (0, views.len() * group);
-    // Enough sums at a time that none waits for another: four queries and two blocks, or one query and four blocks.
+    // Enough sums at a time that none waits for another.
     while index + 4 <= queries {
         let scores = &mut scores[index * slots..(index + 4) * slots];
-        score_tiles::<4, 2>([0, 1, 2, 3].map(|i| query(index + i)), keys, scores);
+        score_tiles::<4, 2>(part.isa, [0, 1, 2, 3].map(|i| query(index + i)), keys, scores);
         index += 4;
     }
     while index < queries {
-        score_tiles::<1, 4>([query(index)], keys, &mut scores[index * slots..(index + 1) * slots]);
+        score_tiles::<1, 4>(part.isa, [query(index)], keys, &mut scores[index * slots..(index + 1) * slots]);
         index += 1;
     }
 }
 
 /// `Q` queries against all key blocks, `B` blocks at a time. `scores [Q][slots]`.
 #[inline(always)]
-fn score_tiles<const Q: usize, const B: usize>(queries: [&[f32]; Q], keys: &[f32], scores: &mut [f32]) {
+fn score_tiles<const Q: usize, const B: usize>(isa: Isa, queries: [&[f32]; Q], keys: &[f32], scores: &mut [f32]) {
     let d = queries[0].len();
     let slots = scores.len() / Q;
     let mut slot = 0;
     while slot + B * SLOTS <= slots {
-        score_tile::<Q, B>(&queries, &keys[slot * d..(slot + B * SLOTS) * d], &mut scores[slot..], slots);
+        score_tile::<Q, B>(isa, &queries, &keys[slot * d..(slot + B * SLOTS) * d], &mut scores[slot..], slots);
         slot += B * SLOTS;
     }
     while slot < slots {
-        score_tile::<Q, 1>(&queries, &keys[slot * d..(slot + SLOTS) * d], &mut scores[slot..], slots);
+        score_tile::<Q, 1>(isa, &queries, &keys[slot * d..(slot + SLOTS) * d], &mut scores[slot..], slots);
         slot += SLOTS;
     }
 }
 
 /// Each score is one chain of fused multiply-adds over the dimensions, whatever it is computed with.
 #[inline(always)]
-fn score_tile<const Q: usize, const B: usize>(queries: &[&[f32]; Q], keys: &[f32], scores: &mut [f32], stride: usize) {
-    let d = queries[0].len();
-    let queries = queries.map(|query| &query[..d]);
-    let blocks: [&[f32]; B] = std::array::from_fn(|b| &keys[b * d * SLOTS..(b + 1) * d * SLOTS]);
-    let mut sums = [[[0f32; SLOTS]; B]; Q];
-    for k in 0..d {
-        for b in 0..B {
-            let block = &blocks[b][k * SLOTS..(k + 1) * SLOTS];
-            for q in 0..Q {
-                let value = queries[q][k];
-                for i in 0..SLOTS {
-                    sums[q][b][i] = value.mul_add(block[i], sums[q][b][i]);
-                }
-            }
+fn score_tile<const Q: usize, const B: usize>(
+    isa: Isa,
+    queries: &[&[f32]; Q],
+    keys: &[f32],
+    scores: &mut [f32],
+    stride: usize,
+) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: an `Isa` comes from `Isa::available`, which detected the features.
+    unsafe {
+        match isa.kind() {
+            Kind::Avx512 => return x86::avx512::score_tile::<Q, B>(queries, keys, scores, stride),
+            Kind::Avx2 => return x86::avx2::score_tile::<Q, B>(queries, keys, scores, stride),
+            Kind::Portable => {}
         }
     }
-    for (q, sums) in sums.iter().enumerate() {
-        scores[q * stride..][..B * SLOTS].copy_from_slice(sums.as_flattened());
+    let _ = isa;
+    for (q, query) in queries.iter().enumerate() {
+        for (b, block) in keys.chunks_exact(query.len() * SLOTS).enumerate() {
+            let mut sums = [0f32; SLOTS];
+            for (&value, block) in query.iter().zip(block.chunks_exact(SLOTS)) {
+                for (sum, key) in sums.iter_mut().zip(block) {
+                    *sum = value.mul_add(*key, *sum);
+                }
+            }
+            scores[q * stride + b * SLOTS..][..SLOTS].copy_from_slice(&sums);
+        }
     }
 }
 
@@ -323,6 +334,10 @@ fn add_columns<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32], s
     }
     out[start..start + W].copy_from_slice(&sums);
 }
+
+#[cfg(target_arch = "x86_64")]
+#[path = "x86.rs"]
+mod x86;
 
 #[cfg(test)]
 #[path = "kernel_tests.rs"]
