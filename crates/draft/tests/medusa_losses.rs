@@ -5,6 +5,7 @@ mod shared;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, MedusaConfig};
+use gorgon_kernels::{Table, TableFormat};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -69,7 +70,7 @@ fn losses_and_gradients_equal_the_references() {
             (0..config.heads).map(|k| (config.weight(k) / labels[k].rows.len() as f64) as f32).collect();
         for chunk_rows in [7, 1000] {
             let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows };
-            let (outputs, gradients) = heads.losses(&weights, &zeros(vocab, d), &hidden, &labels, Some(&scales));
+            let (outputs, gradients) = heads.losses(&weights, &zeros(vocab, d).into(), &hidden, &labels, Some(&scales));
             check_losses(case, &config, &outputs);
             for (spec, gradient) in specs.iter().zip(&gradients) {
                 let want = floats(&file, &format!("{id}.grad_w1.{}", spec.name));
@@ -105,15 +106,15 @@ fn values(n: usize, seed: usize) -> Vec<f32> {
 fn new_heads_guess_what_the_lm_head_does() {
     let (d, vocab, rows) = (12, 30, 9);
     let hidden = flat(values(rows * d, 1)).reshape([rows, d]);
-    let lm_head = flat(values(vocab * d, 2)).reshape([vocab, d]);
-    let logits: Vec<f32> = hidden.clone().matmul(lm_head.clone().transpose()).into_data().try_into_vec().unwrap();
+    let lm_head = Table::from(flat(values(vocab * d, 2)).reshape([vocab, d]));
+    let logits: Vec<f32> = lm_head.logits(hidden.clone()).into_data().try_into_vec().unwrap();
     let labels = HeadLabels { rows: vec![0, 3, 8], tokens: vec![5, 0, 29] };
     for own_lm_heads in [false, true] {
         let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads, decay: 0.8 };
         let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 4 };
         let start = |spec: &gorgon_draft::medusa::ParameterSpec| match spec.init {
             gorgon_draft::medusa::Init::Zero => flat(vec![0.0; spec.shape.iter().product()]),
-            _ => lm_head.clone().reshape([-1]),
+            _ => (*lm_head).clone().reshape([-1]),
         };
         let weights: Vec<Tensor<1>> = config.parameters(d, vocab).iter().map(start).collect();
         let (outputs, none) = heads.losses(&weights, &lm_head, &hidden, &vec![labels.clone(); 2], None);
@@ -135,7 +136,7 @@ fn gradients_are_slopes() {
     let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads: false, decay: 0.7 };
     let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 3 };
     let hidden = flat(values(rows * d, 3)).reshape([rows, d]);
-    let lm_head = (flat(values(vocab * d, 4)) * 3.0).reshape([vocab, d]);
+    let lm_head = Table::frozen((flat(values(vocab * d, 4)) * 3.0).reshape([vocab, d]), TableFormat::F32).unwrap();
     let labels = vec![
         HeadLabels { rows: (0..7).collect(), tokens: vec![1, 2, 3, 4, 5, 6, 7] },
         HeadLabels { rows: vec![0, 2, 5], tokens: vec![9, 8, 7] },

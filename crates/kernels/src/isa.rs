@@ -46,6 +46,11 @@ impl Isa {
         found
     }
 
+    /// Whether [`few_row_matmul`](crate::few_row_matmul) reaches the multiply-add peak with many rows.
+    pub fn has_tall_tiles(self) -> bool {
+        self.0 == Kind::Avx512
+    }
+
     pub(crate) fn kind(self) -> Kind {
         self.0
     }

@@ -25,9 +25,11 @@ pub mod projected;
 pub mod rope;
 pub mod segment_attention;
 pub mod softmax;
+mod table;
 pub mod team;
 pub mod top_rows;
 pub mod tree_attention;
 pub mod unrolled_attention;
 
 pub use isa::Isa;
+pub use table::{NoBf16, Table, TableFormat};

@@ -1,5 +1,6 @@
 //! Rows of two networks over one vocabulary, whose logits exist for a chunk of rows at a time.
 
+use crate::Table;
 use burn::tensor::Tensor;
 use std::ops::Range;
 
@@ -9,20 +10,20 @@ pub struct Projected<'a> {
     /// `[rows, d]`.
     pub hidden: &'a Tensor<2>,
     /// `[V, d]`.
-    pub weight: &'a Tensor<2>,
+    pub weight: &'a Table,
     /// Logits become `cap · tanh(logits / cap)`.
     pub soft_cap: Option<f32>,
 }
 
 impl<'a> Projected<'a> {
     /// Without a soft cap.
-    pub fn new(hidden: &'a Tensor<2>, weight: &'a Tensor<2>) -> Self {
+    pub fn new(hidden: &'a Tensor<2>, weight: &'a Table) -> Self {
         Self { hidden, weight, soft_cap: None }
     }
 
     fn logits(&self, rows: &Range<usize>) -> Tensor<2> {
         let hidden = self.hidden.clone().narrow(0, rows.start, rows.len());
-        let logits = hidden.matmul(self.weight.clone().transpose());
+        let logits = self.weight.logits(hidden);
         match self.soft_cap {
             Some(cap) => (logits / cap).tanh() * cap,
             None => logits,
@@ -55,7 +56,7 @@ pub(crate) fn in_chunks(
     let device = of.weight.device();
     let mut parts = vec![];
     let mut d_weight = wanted.weight.then(|| Tensor::zeros([vocab, d], &device));
-    let chunk = chunk.max(1);
+    let chunk = of.weight.rows_at_once(chunk);
     for start in (0..rows).step_by(chunk) {
         let part = start..rows.min(start + chunk);
         let (logits, targets) = (of.logits(&part), target.logits(&part));
@@ -63,7 +64,7 @@ pub(crate) fn in_chunks(
         let hidden = || of.hidden.clone().narrow(0, part.start, part.len());
         d_weight = d_weight.map(|sum: Tensor<2>| sum + gradient.clone().transpose().matmul(hidden()));
         if wanted.hidden {
-            parts.push(gradient.matmul(of.weight.clone()));
+            parts.push(of.weight.back(gradient));
         }
     }
     let d_hidden = match parts.len() {

@@ -6,7 +6,7 @@
 //! helper has begun. A helper that the system puts aside in the middle of a piece (another program uses its core) holds the leader up,
 //! so after such a wait the leader works alone for some time, and helpers sleep: the loss stays within a few percent.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -35,9 +35,28 @@ pub fn run(tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
     lead(tasks, work, HELD_UP, task);
 }
 
+/// Runs `work`, in which [`run`] and its like stay on the calling thread: for work that is done side by side with other work already, on
+/// as many threads as there are.
+pub fn alone<R>(work: impl FnOnce() -> R) -> R {
+    let before = ALONE.replace(true);
+    // Put back on a panic too.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ALONE.set(self.0);
+        }
+    }
+    let _before = Before(before);
+    work()
+}
+
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The same, where the leader works alone for some time after it was held up for longer than `held_up`.
 fn lead(tasks: usize, work: usize, held_up: Duration, task: impl Fn(usize) + Sync) {
-    let threads = if work < WORTHWHILE || tasks < 2 { 1 } else { rayon::current_num_threads() };
+    let threads = if work < WORTHWHILE || tasks < 2 || ALONE.get() { 1 } else { rayon::current_num_threads() };
     static TEAM: OnceLock<Team> = OnceLock::new();
     if threads < 2 || !TEAM.get_or_init(|| Team::new(threads - 1)).lead(tasks, threads - 1, held_up, &task) {
         (0..tasks).for_each(task);
@@ -328,6 +347,17 @@ mod tests {
             });
             assert!(values.iter().enumerate().all(|(i, &value)| value == i + 1), "{n} values in chunks of {size}");
         }
+    }
+
+    #[test]
+    fn work_alone_stays_on_its_thread() {
+        let here = std::thread::current().id();
+        alone(|| {
+            alone(|| ());
+            run(64, WORTHWHILE, |_| assert_eq!(std::thread::current().id(), here));
+        });
+        assert!(catch_unwind(|| alone(|| panic!("planned"))).is_err());
+        assert!(!ALONE.get());
     }
 
     #[test]

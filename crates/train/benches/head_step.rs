@@ -4,6 +4,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::medusa::{HeadLabels, Heads, MedusaConfig};
+use gorgon_kernels::{Table, TableFormat, team};
 use gorgon_train::optimizer::{Optimizer, clip, global_norm};
 use gorgon_train::parameters::{Parameter, Role};
 use rayon::prelude::*;
@@ -33,7 +34,7 @@ fn peak_bytes() -> Option<u64> {
 /// What a step works on.
 struct Setting {
     heads: Heads,
-    lm_head: Tensor<2>,
+    lm_head: Table,
     /// Hidden states and labels of each micro-batch.
     batches: Vec<(Tensor<2>, Vec<HeadLabels>)>,
     scales: Vec<f32>,
@@ -54,7 +55,9 @@ impl Setting {
             (tensor(values(rows * d, 7 + part, 1.0), [rows, d]), (0..k).map(of).collect())
         };
         let scales = (0..k).map(|head| (config.weight(head) / positions as f64) as f32).collect();
-        let lm_head = tensor(values(vocab * d, 1, 0.05), [vocab, d]);
+        let bf16 = std::env::args().any(|arg| arg == "--bf16");
+        let format = if bf16 { TableFormat::Bf16 } else { TableFormat::F32 };
+        let lm_head = Table::frozen(tensor(values(vocab * d, 1, 0.05), [vocab, d]), format).unwrap();
         Self { heads, lm_head, batches: (0..parts).map(batch).collect(), scales }
     }
 
@@ -74,7 +77,10 @@ impl Setting {
         let parts: Vec<_> = self
             .batches
             .par_iter()
-            .map(|(hidden, labels)| self.heads.losses(&weights, &self.lm_head, hidden, labels, Some(&self.scales)))
+            .map(|(hidden, labels)| {
+                let losses = || self.heads.losses(&weights, &self.lm_head, hidden, labels, Some(&self.scales));
+                team::alone(losses)
+            })
             .collect();
         let loss = parts
             .iter()
@@ -102,9 +108,10 @@ fn main() {
     }
     seconds.sort_by(f64::total_cmp);
     let median = seconds[seconds.len() / 2];
+    let engine = if std::env::args().any(|arg| arg == "--bf16") { "gorgon-bf16" } else { "gorgon" };
     let (h, positions) = (setting.heads, option("positions", 1024));
     println!(
-        "{{\"engine\":\"gorgon\",\"hidden\":{},\"vocab\":{},\"heads\":{},\"positions\":{positions},\
+        "{{\"engine\":\"{engine}\",\"hidden\":{},\"vocab\":{},\"heads\":{},\"positions\":{positions},\
          \"seconds\":{median},\"positions_per_second\":{},\"peak_bytes\":{},\"loss\":{last}}}",
         h.hidden_size,
         h.vocab_size,

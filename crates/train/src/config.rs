@@ -18,6 +18,7 @@ use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
+use gorgon_kernels::TableFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -236,6 +237,9 @@ pub struct TrainConfig {
     /// Rows of logits in memory at once.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
+    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits.
+    #[serde(default)]
+    pub lm_head_format: LmHeadFormat,
     /// Medusa heads.
     #[serde(default)]
     pub medusa: MedusaConfig,
@@ -260,6 +264,26 @@ pub struct TrainConfig {
     /// The fitting.
     #[serde(default)]
     pub training: Training,
+}
+
+/// What products with the frozen LM head multiply while heads are fitted. What is fitted, the optimizer's moments and decoding keep 32 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LmHeadFormat {
+    /// 32-bit numbers.
+    #[default]
+    F32,
+    /// States, gradients and the LM head rounded to 8 significant bits, sums in 32 bits: faster where the device has such products.
+    Bf16,
+}
+
+impl From<LmHeadFormat> for TableFormat {
+    fn from(format: LmHeadFormat) -> Self {
+        match format {
+            LmHeadFormat::F32 => Self::F32,
+            LmHeadFormat::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 /// What `gorgon train` can train.

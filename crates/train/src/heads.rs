@@ -36,6 +36,7 @@ use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
+use gorgon_kernels::{Table, TableFormat, team};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -44,7 +45,7 @@ pub struct HeadFitting<S = Heads> {
     /// The heads.
     pub heads: S,
     /// The backbone's LM head, `[V, d]`.
-    pub lm_head: Tensor<2>,
+    pub lm_head: Table,
     /// The conversations.
     pub data: Conversations,
 }
@@ -120,7 +121,7 @@ impl<S: HeadStack> HeadFitting<S> {
             let positions = self.read_positions(&self.data.held_out[index].example);
             Ok(Measured { positions, labels: batch.labels, outputs })
         };
-        (0..self.data.held_out.len()).into_par_iter().map(one).collect()
+        (0..self.data.held_out.len()).into_par_iter().map(|i| team::alone(|| one(i))).collect()
     }
 }
 
@@ -265,20 +266,26 @@ impl<S: HeadStack> HeadFitting<S> {
     }
 }
 
-/// Reads the backbone's LM head, or the embedding where the two are one, as `[V, d]`.
+/// Reads the backbone's LM head, or the embedding where the two are one, as a table `[V, d]` that stays as it is.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When it cannot be read, or the device has no products of the format.
 pub fn lm_head(
     checkpoint: &gorgon_model::weights::Checkpoint,
     config: &gorgon_model::config::ModelConfig,
     device: &Device,
-) -> Result<Tensor<2>, TrainError> {
+    format: TableFormat,
+) -> Result<Table, TrainError> {
     let name = if config.tied_embeddings { gorgon_model::layout::EMBEDDING } else { "lm_head.weight" };
     let values = checkpoint.read_all(name).map_err(|error| TrainError::Data(error.to_string()))?;
     let shape = [config.vocab_size, config.hidden_size];
-    match gorgon_kernels::host::is_host(device) {
-        true => Ok(gorgon_kernels::host::tensor(values, shape)),
-        false => Ok(Tensor::from_data(TensorData::new(values, shape), device)),
-    }
+    let rows = match gorgon_kernels::host::is_host(device) {
+        true => gorgon_kernels::host::tensor(values, shape),
+        false => Tensor::from_data(TensorData::new(values, shape), device),
+    };
+    Table::frozen(rows, format).map_err(|error| TrainError::Setting {
+        key: "lm_head_format".into(),
+        value: "bf16".into(),
+        reason: error.to_string(),
+    })
 }

@@ -8,6 +8,7 @@ use crate::error::TrainError;
 use crate::parameters::Parameter;
 use crate::trainer::{Gradients, Objective};
 use burn::tensor::Tensor;
+use gorgon_kernels::team;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -101,7 +102,11 @@ fn gradients_of<O: Objective>(objective: &O, limit: Option<u64>, batches: &[O::B
     let weights: Vec<Tensor<1>> = parameters.into_iter().map(|p| p.value).collect();
     let totals = vec![1.0; batches.first().map_or(0, |batch| objective.weights(batch).len())];
     let step = Step::new(objective, &weights, &totals, room);
-    let all: Result<(), TrainError> = batches.par_iter().map(|batch| step.gradients(batch).map(|_| ())).collect();
+    let one = |batch: &O::Batch| step.gradients(batch).map(|_| ());
+    let all: Result<(), TrainError> = match batches {
+        [batch] => one(batch),
+        _ => batches.par_iter().map(|batch| team::alone(|| one(batch))).collect(),
+    };
     match all {
         // What does not fit beside others is told when it is tried alone.
         Err(TrainError::Memory { .. }) => Ok(()),

@@ -9,6 +9,7 @@ use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_model::random::LlamaShape;
 use gorgon_runs::tensors::{self, Source};
@@ -178,7 +179,7 @@ impl Objective for Pretraining {
         let rows = targets.rows.len();
         let index = TensorData::new(std::mem::take(&mut targets.rows), [rows]);
         let labelled = hidden.select(0, Tensor::<1, Int>::from_data(index, &weights[0].device()));
-        let table = weights[0].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]);
+        let table = Table::from(weights[0].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]));
         let scale = 1.0 / totals[0].max(1e-9);
         let scaled: Vec<f32> = targets.scales.iter().map(|w| w * scale as f32).collect();
         let labels = Labels { tokens: &targets.tokens, scales: &scaled };
@@ -230,7 +231,7 @@ impl Objective for Pretraining {
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let leaves: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff()).collect();
-        let table = weights[0].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]);
+        let table = Table::from(weights[0].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]));
         let measure = |example: &Example| {
             let rows: Vec<usize> = (1..example.ids.len()).filter(|&at| example.assistant[at]).collect();
             let tokens: Vec<u32> = rows.iter().map(|&at| example.ids[at]).collect();

@@ -14,6 +14,7 @@ use crate::parameters::Parameter;
 use crate::schedule::Schedule;
 use crate::world::World;
 use burn::tensor::Tensor;
+use gorgon_kernels::team;
 use gorgon_runs::metrics::Metrics;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::tensors::Stored;
@@ -349,7 +350,8 @@ impl<'a, O: Objective> Fit<'a, O> {
             let step = Step::new(self.objective, &weights, totals, room);
             let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time {
                 true => share.iter().map(|batch| step.gradients(batch)).collect(),
-                false => share.par_iter().map(|batch| step.gradients(batch)).collect(),
+                false if share.len() == 1 => vec![step.gradients(share[0])].into_iter().collect(),
+                false => share.par_iter().map(|batch| team::alone(|| step.gradients(batch))).collect(),
             };
             if let Some(line) = self.memory.learn(step.found(), room, self.step) {
                 observe(Report::Note(line));

@@ -18,7 +18,7 @@ fn fitting(lm_head_value: Option<f32>, noise: f64) -> EagleFitting {
     EagleFitting {
         network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
         config: EagleConfig { fc_bias: true, noise, cross_entropy: 0.1 },
-        lm_head: lm_head(lm_head_value),
+        lm_head: lm_head(lm_head_value).into(),
         chunk_rows: 16,
         seed: 3,
         data,

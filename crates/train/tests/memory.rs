@@ -21,7 +21,7 @@ fn heads() -> HeadFitting {
     let (hidden_size, vocab_size) = (SHAPE.hidden_size, SHAPE.vocab_size);
     HeadFitting {
         heads: Heads { config, hidden_size, vocab_size, chunk_rows: 16 },
-        lm_head: lm_head(None),
+        lm_head: lm_head(None).into(),
         data: loaded(),
     }
 }
@@ -31,7 +31,7 @@ fn eagle() -> EagleFitting {
     EagleFitting {
         network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
         config: EagleConfig { fc_bias: true, noise: 0.1, cross_entropy: 0.1 },
-        lm_head: lm_head(None),
+        lm_head: lm_head(None).into(),
         chunk_rows: 16,
         seed: 3,
         data,

@@ -104,7 +104,7 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
     let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
     HeadFitting {
         heads: Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 16 },
-        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()),
+        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()).into(),
         data: Conversations {
             features: Features { decoder, cache: None },
             held_out: rows[..3].to_vec(),

@@ -60,7 +60,7 @@ fn fitting<S>(heads: impl FnOnce(&Decoder) -> S) -> HeadFitting<S> {
     let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
     HeadFitting {
         heads: heads(&decoder),
-        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()),
+        lm_head: Tensor::from_data(TensorData::new(table, [vocab, d]), &Device::flex()).into(),
         data: Conversations {
             features: Features { decoder, cache: None },
             held_out: rows[..3].to_vec(),

@@ -6,6 +6,7 @@
 
 use super::network::EagleNetwork;
 use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy;
 use std::ops::Range;
 
@@ -39,7 +40,7 @@ pub struct EagleOutput {
 #[derive(Clone, Copy, Debug)]
 pub struct Criterion<'a> {
     /// The backbone's LM head, `[V, d]`.
-    pub lm_head: &'a Tensor<2>,
+    pub lm_head: &'a Table,
     /// What the cross-entropy counts beside the regression, `w`.
     pub cross_entropy: f64,
     /// Rows of logits in memory at once.

@@ -9,6 +9,7 @@ use crate::fitting::{HeadBatch, pulled_back, rows_of};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::{Tensor, activation};
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
 use gorgon_kernels::norm::rms_norm_tracked;
 use std::ops::Range;
@@ -74,7 +75,7 @@ impl HydraHeads {
     pub fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {
@@ -114,7 +115,7 @@ impl HydraHeads {
         &self,
         head: usize,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         states: &Tensor<2>,
         batch: &HeadBatch,
         scale: Option<HeadScale>,
@@ -152,7 +153,7 @@ impl HydraHeads {
         head: usize,
         top: &Tensor<2>,
         own: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scale: Option<HeadScale>,
     ) -> Differentiated {
@@ -177,7 +178,7 @@ impl HydraHeads {
         let vocab = self.shape.layer.vocab_size;
         let table = Tensor::cat(vec![weight.clone().reshape([vocab, d]), bias.clone().reshape([vocab, 1])], 1);
         let widened = Tensor::cat(vec![top.clone(), Tensor::ones([n, 1], &top.device())], 1);
-        let found = linear_cross_entropy(&widened, &table, labels, self.chunk_rows, scale.is_some());
+        let found = linear_cross_entropy(&widened, &table.into(), labels, self.chunk_rows, scale.is_some());
         let of_table = found
             .d_weight
             .into_iter()

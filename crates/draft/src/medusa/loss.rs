@@ -3,6 +3,7 @@
 use super::MedusaConfig;
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use gorgon_core::Token;
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 
 /// The labels of one head: a row of hidden states and the token to guess there, rows increasing.
@@ -68,7 +69,7 @@ impl Heads {
     pub fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         hidden: &Tensor<2>,
         labels: &[HeadLabels],
         scales: Option<&[HeadScale]>,
@@ -91,7 +92,7 @@ impl Heads {
     pub fn joint_losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         hidden: &Tensor<2>,
         labels: &[HeadLabels],
         scales: &[HeadScale],
@@ -113,7 +114,7 @@ impl Heads {
     fn one_head(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         hidden: &Tensor<2>,
         labels: &HeadLabels,
         scale: Option<HeadScale>,
@@ -128,7 +129,7 @@ impl Heads {
             false => hidden.clone().select(0, rows(labels, &hidden.device())),
         };
         let table = match weights.get(2 * self.config.blocks) {
-            Some(own) => own.clone().reshape([self.vocab_size, self.hidden_size]),
+            Some(own) => own.clone().reshape([self.vocab_size, self.hidden_size]).into(),
             None => lm_head.clone(),
         };
         let scales = vec![scale.unwrap_or(0.0); n];

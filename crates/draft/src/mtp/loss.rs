@@ -8,6 +8,7 @@ use crate::fitting::{HeadBatch, rows_of};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::Tensor;
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::norm::rms_norm_tracked;
 use std::ops::Range;
@@ -60,7 +61,7 @@ impl MtpHeads {
     pub fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {

@@ -12,6 +12,7 @@ use gorgon_draft::eagle::{
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::{Table, TableFormat};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::target::{Target, read};
@@ -218,7 +219,11 @@ fn losses_and_gradients_are_the_references() {
     let (network, weights) = fixture.network(64);
     let scale = 1.0 / (batch.counted.len() as f64 + 1e-5);
     for chunk_rows in [3, 1000] {
-        let criterion = Criterion { lm_head, cross_entropy: 0.1, chunk_rows };
+        let criterion = Criterion {
+            lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+            cross_entropy: 0.1,
+            chunk_rows,
+        };
         let (output, gradients) = losses(&network, &criterion, &weights, &batch, Some(scale as f32));
         let mean = |of: &[f32]| of.iter().map(|&l| f64::from(l)).sum::<f64>() * scale;
         let found = (mean(&output.regression), mean(&output.cross_entropy));

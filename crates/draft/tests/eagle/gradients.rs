@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, losses};
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::{Table, TableFormat};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use gorgon_model::target::read;
 
@@ -41,7 +42,11 @@ fn gradients_are_slopes() {
         let network = EagleNetwork::new(shape.clone(), 8);
         let (d, vocab) = (shape.layer.hidden_size, shape.layer.vocab_size);
         let lm_head = &(tensor(values(vocab * d, 5), [vocab, d]) * 2.0);
-        let criterion = Criterion { lm_head, cross_entropy: 0.7, chunk_rows: 2 };
+        let criterion = Criterion {
+            lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+            cross_entropy: 0.7,
+            chunk_rows: 2,
+        };
         let (batch, scale) = (batch(d), 0.2f32);
         let parameters = shape.parameters();
         let start: Vec<Vec<f32>> = parameters.iter().enumerate().map(|(i, p)| parameter(i, p)).collect();
@@ -78,7 +83,11 @@ fn sequences_do_not_feel_each_other() {
     let network = EagleNetwork::new(shape.clone(), 8);
     let d = shape.layer.hidden_size;
     let lm_head = &tensor(values(shape.layer.vocab_size * d, 5), [shape.layer.vocab_size, d]);
-    let criterion = Criterion { lm_head, cross_entropy: 0.1, chunk_rows: 100 };
+    let criterion = Criterion {
+        lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+        cross_entropy: 0.1,
+        chunk_rows: 100,
+    };
     let weights: Vec<Tensor<1>> = shape
         .parameters()
         .iter()

@@ -7,6 +7,7 @@ use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::HeadLabels;
 use gorgon_draft::mtp::{MtpConfig, MtpHeads, MtpShape};
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::{Table, TableFormat};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
@@ -21,7 +22,7 @@ fn small(depths: usize) -> MtpShape {
 #[test]
 fn losses_and_gradients_are_those_of_pytorch() {
     let file = File::open("mtp.safetensors");
-    let lm_head = tensor(file.floats("lm_head"), [20, 8]);
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
     for (case, depths) in [("one", 1), ("three", 3)] {
         let shape = small(depths);
         let weights: Vec<Tensor<1>> =
@@ -48,7 +49,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
 #[test]
 fn pairs_beyond_the_end_do_not_matter() {
     let file = File::open("mtp.safetensors");
-    let lm_head = tensor(file.floats("lm_head"), [20, 8]);
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
     let weights: Vec<Tensor<1>> = small(3).parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let heads = MtpHeads::new(small(3), 8, 16);
     let batch = file.batch();
@@ -95,7 +96,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     };
     // The LM head's rows, read off unit vectors.
     let unit = Tensor::<2>::eye(d, &Device::flex()).unsqueeze();
-    let lm_head = tensor(read(decoder.logits(&unit)), [d, vocab]).transpose();
+    let lm_head = Table::from(tensor(read(decoder.logits(&unit)), [d, vocab]).transpose());
     let shape = shape(&decoder, depths);
     let weights: Vec<Tensor<1>> = shape.parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let (outputs, _) = MtpHeads::new(shape, 40, 64).losses(&weights, &lm_head, &batch, None);

@@ -44,12 +44,21 @@ fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<
     if isa.kind() != Kind::Avx512 || x.len() < tall::FROM * d_in {
         return multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
     }
-    // Chunks of nearly equal size, so that none is too low.
-    let rows = x.len() / d_in;
-    let chunk = rows.div_ceil(rows.div_ceil(tall::CHUNK));
+    let chunk = chunk_rows(x.len() / d_in, d_in);
     for (x, y) in x.chunks(chunk * d_in).zip(y.chunks_mut(chunk * d_out)) {
-        multiply_tall::<T>(x, w, &Output::new(w, bias, y));
+        let (rows, out) = (x.len() / d_in, Output::new(w, bias, y));
+        // What is left over may be less than the lowest tile.
+        match rows < tall::FROM {
+            true => multiply_low::<T>(isa, x, w, &out),
+            false => multiply_tall::<T>(x, rows, w, &out),
+        }
     }
+}
+
+/// Rows that are computed at once, in chunks of nearly equal size.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn chunk_rows(rows: usize, d_in: usize) -> usize {
+    rows.div_ceil(rows.div_ceil(tall::chunk_rows(d_in)).max(1)).max(1)
 }
 
 /// Tiles of up to twelve rows, which read rows of `x` as they are.
@@ -70,9 +79,9 @@ fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
     });
 }
 
-/// Tiles of up to fifteen rows, which read rows side by side.
+/// Tiles of up to fifteen rows, which read rows side by side. Only the first `rows` rows' results are written.
 #[cfg(target_arch = "x86_64")]
-fn multiply_tall<T: Tile + tall::Tall>(x: &[f32], w: &Packed, out: &Output<'_>) {
+pub(super) fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
     thread_local! {
         /// Rows side by side; kept, so that steps after the first allocate nothing.
         static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
@@ -86,7 +95,7 @@ fn multiply_tall<T: Tile + tall::Tall>(x: &[f32], w: &Packed, out: &Output<'_>) 
             let weights = pair_of::<T>(w, pair);
             with_sums(x.len() / w.d_in(), |sums| {
                 laid.multiply(weights, weights.as_ptr().wrapping_add(stride), sums);
-                out.write(pair, sums);
+                out.write(pair, &mut sums[..rows]);
             });
         });
     });
@@ -100,7 +109,7 @@ fn pair_of<T: Element>(w: &Packed, pair: usize) -> &[T] {
 }
 
 /// The output, written by one task per pair of panels.
-struct Output<'a> {
+pub(super) struct Output<'a> {
     y: *mut f32,
     d_out: usize,
     scales: &'a [f32],
@@ -110,7 +119,7 @@ struct Output<'a> {
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
-    fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
+    pub fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
         Self { y: y.as_mut_ptr().cast(), d_out: w.d_out(), scales: w.scales(), bias }
     }
 
@@ -211,7 +220,7 @@ fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; 
 
 #[cfg(target_arch = "x86_64")]
 #[path = "tall.rs"]
-mod tall;
+pub(super) mod tall;
 #[cfg(target_arch = "x86_64")]
 #[path = "x86.rs"]
 mod x86;

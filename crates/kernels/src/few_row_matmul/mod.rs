@@ -10,11 +10,18 @@
 mod kernel;
 mod launch;
 mod packed;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 pub mod reference;
 
 pub use kernel::few_row_matmul;
 pub use launch::matmul;
+pub(crate) use launch::matrix;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use launch::matrix_of_pairs;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
+#[cfg(target_arch = "x86_64")]
+pub use pairs::PackedPairs;
 
 /// Output columns per panel.
 pub const PANEL: usize = 32;

@@ -9,6 +9,7 @@
 //! in memory between blocks, unrounded: each is still one chain of multiply-adds.
 
 use super::super::packed::Element;
+use super::super::pairs::Pair;
 use super::super::{PAIR, PANEL};
 use crate::team;
 use half::{bf16, f16};
@@ -20,8 +21,12 @@ use std::ops::Range;
 const TALLEST: usize = 15;
 /// Rows from which these tiles are the faster ones.
 pub const FROM: usize = 7;
-/// Rows that are laid side by side at once.
-pub const CHUNK: usize = 16 * TALLEST;
+/// Rows that are laid side by side at once: as many as fill [`CHUNK`] values, some tiles at least.
+pub fn chunk_rows(d_in: usize) -> usize {
+    (CHUNK / d_in / TALLEST).clamp(4, 16) * TALLEST
+}
+/// Values of `x` that are laid side by side at once: 4 MiB.
+const CHUNK: usize = 1 << 20;
 /// Inputs that all tiles work through before they go on.
 const BLOCK: usize = 1024;
 /// Bytes between what a lone tile fetches and what it uses.
@@ -171,7 +176,7 @@ pub trait Tall: Element {
 }
 
 macro_rules! tall {
-    ($element:ty, $tile:ident, $load:expr, [$($height:literal),*]) => {
+    ($element:ty, $tile:ident, $operation:literal, $load:expr, [$($height:literal),*]) => {
         /// # Safety
         /// As of [`Tall::tile`], with `R` rows.
         #[target_feature(enable = "avx512f,avx512bw")]
@@ -197,7 +202,7 @@ macro_rules! tall {
                     for v in 0..2 {
                         let w: __m512 = $load(weights.add(k * PANEL + LANES * v));
                         for r in 0..R {
-                            asm!("vfmadd231ps {sum}, {w}, dword ptr [{x}]{{1to16}}",
+                            asm!(concat!($operation, " {sum}, {w}, dword ptr [{x}]{{1to16}}"),
                                 sum = inout(zmm_reg) acc[v][r], w = in(zmm_reg) w, x = in(reg) x.add(k * R + r),
                                 options(pure, readonly, nostack, preserves_flags));
                         }
@@ -223,17 +228,19 @@ macro_rules! tall {
             }
         }
     };
-    ($($element:ty, $tile:ident, $load:expr;)*) => {
-        $(tall!($element, $tile, $load, [7, 8, 9, 10, 11, 12, 13, 14, 15]);)*
+    ($($element:ty, $tile:ident, $operation:literal, $load:expr;)*) => {
+        $(tall!($element, $tile, $operation, $load, [7, 8, 9, 10, 11, 12, 13, 14, 15]);)*
     };
 }
 tall! {
-    f32, tile_f32, |p: *const f32| _mm512_load_ps(p);
-    f16, tile_f16, |p: *const f16| _mm512_cvtph_ps(_mm256_load_si256(p.cast()));
-    bf16, tile_bf16, |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
+    f32, tile_f32, "vfmadd231ps", |p: *const f32| _mm512_load_ps(p);
+    f16, tile_f16, "vfmadd231ps", |p: *const f16| _mm512_cvtph_ps(_mm256_load_si256(p.cast()));
+    bf16, tile_bf16, "vfmadd231ps", |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
         _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
     ));
-    i8, tile_i8, |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast())));
+    i8, tile_i8, "vfmadd231ps", |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast())));
+    // Of rows of pairs too; only `PackedPairs` makes them, on processors that have the instruction.
+    Pair, tile_pair, "vdpbf16ps", |p: *const Pair| _mm512_load_ps(p.cast());
 }
 
 /// `out[k][r] = x[r][k]` for up to `4 · G` rows. A vector is written for each `k`, in increasing order, so `out` needs a
@@ -332,7 +339,7 @@ mod tests {
         assert_eq!(heights(16), [8, 8]);
         assert_eq!(heights(31), [10, 10, 11]);
         assert_eq!(heights(64), [12, 13, 13, 13, 13]);
-        for rows in FROM..=2 * CHUNK {
+        for rows in FROM..=500 {
             let heights = heights(rows);
             assert_eq!(heights.iter().sum::<usize>(), rows);
             assert!(heights.iter().all(|h| (FROM..=TALLEST).contains(h)), "{heights:?}");

@@ -1,7 +1,7 @@
 //! Linear cross-entropy of burn tensors.
 
 use super::cross_entropy_rows;
-use crate::{Isa, host};
+use crate::{Isa, Table, host};
 use burn::tensor::{Int, Tensor, TensorData, activation};
 
 /// What the rows should have said.
@@ -35,7 +35,7 @@ pub struct LinearCrossEntropy {
 /// If the numbers of rows, labels and scales differ.
 pub fn linear_cross_entropy(
     hidden: &Tensor<2>,
-    weight: &Tensor<2>,
+    weight: &Table,
     labels: Labels<'_>,
     chunk: usize,
     with_weight_gradient: bool,
@@ -44,11 +44,11 @@ pub fn linear_cross_entropy(
     assert!(rows == labels.tokens.len() && rows == labels.scales.len(), "one label and one scale per row");
     let (mut losses, mut ranks) = (vec![0f32; rows], vec![0u32; rows]);
     let (mut d_hidden, mut d_weight) = (vec![], None::<Tensor<2>>);
-    let chunk = chunk.max(1);
+    let chunk = weight.rows_at_once(chunk);
     for start in (0..rows).step_by(chunk) {
         let part = start..rows.min(start + chunk);
         let h = hidden.clone().narrow(0, start, part.len());
-        let logits = h.clone().matmul(weight.clone().transpose());
+        let logits = weight.logits(h.clone());
         let labels = Labels { tokens: &labels.tokens[part.clone()], scales: &labels.scales[part.clone()] };
         let gradient = differentiate(logits, labels, &mut losses[part.clone()], &mut ranks[part]);
         if with_weight_gradient {
@@ -58,7 +58,7 @@ pub fn linear_cross_entropy(
                 None => here,
             });
         }
-        d_hidden.push(gradient.matmul(weight.clone()));
+        d_hidden.push(weight.back(gradient));
     }
     let d_hidden = match d_hidden.len() {
         0 => Tensor::zeros([0, d], &hidden.device()),
@@ -108,6 +108,7 @@ fn differentiate_on_device(logits: Tensor<2>, labels: Labels<'_>, losses: &mut [
 mod tests {
     use super::super::reference;
     use super::*;
+    use crate::TableFormat;
     use burn::tensor::Device;
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
@@ -128,9 +129,10 @@ mod tests {
             assert_eq!(got.len(), want.len());
             got.iter().zip(want).for_each(|(a, b)| assert!((f64::from(*a) - b).abs() < 2e-5, "{a} {b}"));
         };
-        for chunk in [1, 4, 11, 100] {
+        let kinds = [Table::from(weight.clone()), Table::frozen(weight, TableFormat::F32).unwrap()];
+        for (weight, chunk) in kinds.iter().flat_map(|kind| [1, 4, 11, 100].map(|chunk| (kind, chunk))) {
             let labels = Labels { tokens: &tokens, scales: &scales };
-            let got = linear_cross_entropy(&hidden, &weight, labels, chunk, true);
+            let got = linear_cross_entropy(&hidden, weight, labels, chunk, true);
             close(&got.losses, &losses);
             close(&got.d_hidden.into_data().try_into_vec::<f32>().unwrap(), &d_hidden);
             close(&got.d_weight.unwrap().into_data().try_into_vec::<f32>().unwrap(), &d_weight);

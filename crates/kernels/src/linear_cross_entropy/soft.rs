@@ -5,7 +5,7 @@
 //! `∂L/∂W = Σ_i s · (q_i − p_i) h_iᵀ`. Logits exist for one chunk of rows at a time.
 
 use crate::projected::{Projected, Wanted, in_chunks};
-use crate::{Isa, host, isa::per_isa, lanes};
+use crate::{Isa, Table, host, isa::per_isa, lanes};
 use burn::tensor::{Int, Tensor, activation};
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ pub struct SoftCrossEntropy {
 pub fn soft_cross_entropy(
     hidden: &Tensor<2>,
     target: &Tensor<2>,
-    weight: &Tensor<2>,
+    weight: &Table,
     scale: f32,
     chunk: usize,
 ) -> SoftCrossEntropy {
@@ -151,6 +151,7 @@ fn differentiate_on_device(
 mod tests {
     use super::super::reference;
     use super::*;
+    use crate::TableFormat;
     use burn::tensor::{Device, TensorData};
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
@@ -170,9 +171,11 @@ mod tests {
             assert_eq!(got.len(), want.len());
             got.iter().zip(want).for_each(|(a, b)| assert!((f64::from(*a) - b).abs() < 2e-5, "{a} {b}"));
         };
-        for chunk in [1, 4, 11, 100] {
-            let (h, t, w) = (tensor(&h, [rows, d]), tensor(&t, [rows, d]), tensor(&w, [vocab, d]));
-            let got = soft_cross_entropy(&h, &t, &w, 0.3, chunk);
+        let kinds =
+            [Table::from(tensor(&w, [vocab, d])), Table::frozen(tensor(&w, [vocab, d]), TableFormat::F32).unwrap()];
+        for (weight, chunk) in kinds.iter().flat_map(|kind| [1, 4, 11, 100].map(|chunk| (kind, chunk))) {
+            let (h, t) = (tensor(&h, [rows, d]), tensor(&t, [rows, d]));
+            let got = soft_cross_entropy(&h, &t, weight, 0.3, chunk);
             close(&got.losses, &losses);
             close(&got.d_hidden.into_data().try_into_vec::<f32>().unwrap(), &d_hidden);
         }
@@ -200,8 +203,10 @@ mod tests {
         let (rows, d, wide, vocab) = (7, 8, 12, 30);
         let (h, w) = (tensor(&values(rows * d, 4), [rows, d]), tensor(&values(vocab * d, 6), [vocab, d]));
         let (t, u) = (tensor(&values(rows * wide, 5), [rows, wide]), tensor(&values(vocab * wide, 7), [vocab, wide]));
+        let table = Table::frozen(u.clone(), TableFormat::F32).unwrap();
         let run = |w: &Tensor<2>, chunk| {
-            let (guessed, target) = (Projected::new(&h, w), Projected::new(&t, &u));
+            let own = Table::from(w.clone());
+            let (guessed, target) = (Projected::new(&h, &own), Projected::new(&t, &table));
             soft_cross_entropy_between(guessed, target, 0.5, chunk, true)
         };
         let read = |x: Tensor<2>| x.into_data().try_into_vec::<f32>().unwrap();
@@ -229,7 +234,7 @@ mod tests {
     fn against_itself_nothing_is_left_to_learn() {
         let (rows, d, vocab) = (5, 8, 40);
         let (h, w) = (tensor(&values(rows * d, 4), [rows, d]), tensor(&values(vocab * d, 6), [vocab, d]));
-        let got = soft_cross_entropy(&h, &h, &w, 1.0, 3);
+        let got = soft_cross_entropy(&h, &h, &w.into(), 1.0, 3);
         assert_eq!(got.ranks, [0; 5]);
         assert!(got.d_hidden.abs().max().into_scalar::<f32>() < 1e-6);
         assert!(got.losses.iter().all(|&l| l > 0.0 && l <= (vocab as f32).ln()));

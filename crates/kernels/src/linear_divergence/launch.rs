@@ -114,6 +114,7 @@ fn through_softmax(q: Tensor<2>, slope: Tensor<2>) -> Tensor<2> {
 mod tests {
     use super::super::reference;
     use super::*;
+    use crate::{Table, TableFormat};
     use burn::tensor::{Device, TensorData};
 
     const ALL: [Divergence; 5] = [
@@ -166,8 +167,9 @@ mod tests {
         };
         for kind in ALL {
             for chunk in [1, 3, 100] {
-                let tensors = (tensor(&h, [rows, d]), tensor(&w, [vocab, d]));
-                let others = (tensor(&t, [rows, width]), tensor(&u, [vocab, width]));
+                let tensors = (tensor(&h, [rows, d]), Table::from(tensor(&w, [vocab, d])));
+                let others =
+                    (tensor(&t, [rows, width]), Table::frozen(tensor(&u, [vocab, width]), TableFormat::F32).unwrap());
                 let draft = Projected::new(&tensors.0, &tensors.1);
                 let target = Projected::new(&others.0, &others.1);
                 let got = linear_divergence(draft, target, kind, Some(0.3), chunk);
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn overlap_is_what_total_variation_leaves() {
         let (rows, vocab) = (9, 33);
-        let (h, w) = (tensor(&values(rows * 8, 3), [rows, 8]), tensor(&values(vocab * 8, 4), [vocab, 8]));
+        let (h, w) = (tensor(&values(rows * 8, 3), [rows, 8]), Table::from(tensor(&values(vocab * 8, 4), [vocab, 8])));
         let t = tensor(&values(rows * 8, 9), [rows, 8]);
         let of = |hidden| Projected::new(hidden, &w);
         let other = linear_divergence(of(&h), of(&t), Divergence::TotalVariation, None, 4);
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_told_and_targets_can_be_capped() {
-        let (h, w) = (tensor(&values(8, 3), [1, 8]), tensor(&values(80, 4), [10, 8]));
+        let (h, w) = (tensor(&values(8, 3), [1, 8]), Table::from(tensor(&values(80, 4), [10, 8])));
         let bad = tensor(&[f32::NAN; 8], [1, 8]);
         let of = |hidden, soft_cap| Projected { hidden, weight: &w, soft_cap };
         for kind in ALL {

@@ -19,6 +19,7 @@ use gorgon_data::render::Example;
 use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_kernels::linear_divergence::{LinearDivergence, linear_divergence};
 use gorgon_kernels::projected::Projected;
+use gorgon_kernels::{Table, team};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
@@ -40,7 +41,7 @@ pub struct DistillSpecFitting {
     document: Value,
     config: DistillSpecConfig,
     /// The target's LM head, `[V, d]`.
-    lm_head: Tensor<2>,
+    lm_head: Table,
     chunk_rows: usize,
     seed: u64,
     longest: usize,
@@ -56,7 +57,7 @@ pub struct Distilled {
     /// How it is fitted.
     pub config: DistillSpecConfig,
     /// The target's LM head, `[V, d]`.
-    pub lm_head: Tensor<2>,
+    pub lm_head: Table,
     /// Rows of logits in memory at once.
     pub chunk_rows: usize,
     /// Seed of the answers that the draft model writes.
@@ -140,6 +141,7 @@ impl DistillSpecFitting {
         let head = self.llama.lm_head();
         let weight = weights[head].clone().reshape([self.llama.shape().vocab_size, self.llama.shape().hidden_size]);
         let soft_cap = self.data.features.decoder.config().final_soft_cap;
+        let weight = Table::from(weight);
         let draft = Projected::new(hidden, &weight);
         let target = Projected { hidden: states, weight: &self.lm_head, soft_cap };
         linear_divergence(draft, target, self.config.divergence(), scale, self.chunk_rows)
@@ -293,7 +295,8 @@ impl Objective for DistillSpecFitting {
             Ok((sum(&found.losses), sum(&found.overlaps), right, found.losses.len()))
         };
         let held_out = (0..self.data.held_out.len()).into_par_iter();
-        let found: Vec<(f64, f64, usize, usize)> = held_out.map(one).collect::<Result<_, TrainError>>()?;
+        let found: Vec<(f64, f64, usize, usize)> =
+            held_out.map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
         let n = found.iter().map(|f| f.3).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
         let mut metrics = Map::new();

@@ -14,6 +14,7 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{
     Criterion, EagleBatch, EagleConfig, EagleDrafter, EagleModel, EagleNetwork, EagleOutput, losses,
 };
+use gorgon_kernels::{Table, team};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ pub struct EagleFitting {
     /// How it is fitted.
     pub config: EagleConfig,
     /// The backbone's LM head, `[V, d]`.
-    pub lm_head: Tensor<2>,
+    pub lm_head: Table,
     /// Rows of logits in memory at once.
     pub chunk_rows: usize,
     /// Seed of the noise.
@@ -166,7 +167,8 @@ impl Objective for EagleFitting {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index], None)?, None).0);
         let held_out = 0..self.data.held_out.len();
-        let outputs: Vec<EagleOutput> = held_out.into_par_iter().map(one).collect::<Result<_, TrainError>>()?;
+        let outputs: Vec<EagleOutput> =
+            held_out.into_par_iter().map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
         let n = outputs.iter().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
         let mean = |of: fn(&EagleOutput) -> &[f32]| outputs.iter().map(|o| sum(of(o))).sum::<f64>() / n;
         let (regression, cross_entropy) = (mean(|o| &o.regression), mean(|o| &o.cross_entropy));

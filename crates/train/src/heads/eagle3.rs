@@ -16,6 +16,7 @@ use gorgon_draft::eagle::three::{
     Criterion, DraftVocabulary, Eagle3Batch, Eagle3Config, Eagle3Model, Eagle3Network, Eagle3Output, Eagle3Shape,
     Eagle3Step, losses,
 };
+use gorgon_kernels::{Table, team};
 use gorgon_model::taps::Taps;
 use gorgon_runs::tensors::Stored;
 use rayon::prelude::*;
@@ -28,9 +29,9 @@ pub struct Eagle3Fitting {
     taps: Taps,
     vocabulary: DraftVocabulary,
     /// The backbone's LM head, `[V, d]`.
-    lm_head: Tensor<2>,
+    lm_head: Table,
     /// Its rows for the tokens that can be drafted, `[D, d]`.
-    draft_head: Tensor<2>,
+    draft_head: Table,
     chunk_rows: usize,
     data: Conversations,
 }
@@ -91,7 +92,7 @@ impl Eagle3Fitting {
     pub fn new(
         config: Eagle3Config,
         data: Conversations,
-        lm_head: Tensor<2>,
+        lm_head: Table,
         chunk_rows: usize,
     ) -> Result<Self, TrainError> {
         let backbone = data.features.decoder.config();
@@ -102,7 +103,8 @@ impl Eagle3Fitting {
         let draft_head = match vocabulary.is_whole() {
             true => lm_head.clone(),
             false => {
-                lm_head.clone().select(0, index(vocabulary.tokens().iter().map(|&token| token as usize), &lm_head))
+                let kept = index(vocabulary.tokens().iter().map(|&token| token as usize), &lm_head);
+                lm_head.of_tokens(kept)
             }
         };
         let shape = Eagle3Shape::of(backbone, layers, vocabulary.len());
@@ -160,7 +162,7 @@ impl Eagle3Fitting {
         let mut said = Vec::with_capacity(rows);
         for start in (0..rows).step_by(chunk) {
             let part = hidden.clone().narrow(0, start, chunk.min(rows - start));
-            let best = part.matmul(self.lm_head.clone().transpose()).argmax(1);
+            let best = self.lm_head.logits(part).argmax(1);
             let best: Vec<i64> = best.into_data().convert::<i64>().try_into_vec().unwrap_or_default();
             said.extend(best.into_iter().map(|token| mask.get(token as usize).copied().unwrap_or(false)));
         }
@@ -277,7 +279,7 @@ impl Objective for Eagle3Fitting {
         };
         let held_out = 0..self.data.held_out.len();
         let measured: Vec<(Vec<Eagle3Output>, Vec<usize>)> =
-            held_out.into_par_iter().map(one).collect::<Result<_, TrainError>>()?;
+            held_out.into_par_iter().map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
         let mean = |step: usize, of: &dyn Fn(&Eagle3Output) -> f64| {
             let rows = measured.iter().map(|(_, rows)| rows[step]).sum::<usize>().max(1) as f64;
             measured.iter().map(|(outputs, _)| of(&outputs[step])).sum::<f64>() / rows

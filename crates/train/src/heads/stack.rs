@@ -10,6 +10,7 @@ use gorgon_draft::hydra::{HydraDrafter, HydraHeads, HydraModel};
 use gorgon_draft::medusa::{HeadOutput, HeadScale, Heads, MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpDrafter, MtpHeads, MtpModel};
 use gorgon_draft::parameter::ParameterSpec;
+use gorgon_kernels::Table;
 use serde_json::Value;
 
 /// Heads `k = 1..K`, each of which guesses the token `k` places beyond the next one and has a loss of its own.
@@ -36,7 +37,7 @@ pub trait HeadStack: Send + Sync {
     fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>);
@@ -88,7 +89,7 @@ impl HeadStack for Heads {
     fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {
@@ -136,7 +137,7 @@ impl HeadStack for HydraHeads {
     fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {
@@ -187,7 +188,7 @@ impl HeadStack for MtpHeads {
     fn losses(
         &self,
         weights: &[Tensor<1>],
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         batch: &HeadBatch,
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {

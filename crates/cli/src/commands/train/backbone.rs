@@ -73,7 +73,8 @@ impl Backbone {
     ) -> Result<Job<HeadFitting<S>>, Failure> {
         let Self { checkpoint, model, data, longest, .. } = self;
         let device = data.features.decoder.compute().device();
-        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
         Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
     }
 
@@ -85,7 +86,8 @@ impl Backbone {
         let Self { checkpoint, model, data, longest, .. } = self;
         let dir = checkpoint.dir().display().to_string();
         let device = data.features.decoder.compute().device().clone();
-        let lm_head = heads::lm_head(&checkpoint, &model, &device).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, &device, config.lm_head_format.into()).map_err(fitting::failure)?;
         let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
         let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(fitting::failure)?);
         let heads = Heads {
@@ -108,7 +110,8 @@ impl Backbone {
     pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
         let Self { checkpoint, model, data, longest, .. } = self;
         let device = data.features.decoder.compute().device();
-        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
         let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
         let chunk_rows = config.chunk_rows.max(1);
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
@@ -123,7 +126,8 @@ impl Backbone {
     pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
         let Self { checkpoint, model, data, .. } = self;
         let device = data.features.decoder.compute().device();
-        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
         let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
         Job::new(objective.map_err(fitting::failure)?, config)
     }
@@ -149,7 +153,8 @@ impl Backbone {
             return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
         }
         let device = data.features.decoder.compute().device();
-        let lm_head = heads::lm_head(&checkpoint, &model, device).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
         let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
         let draft_checkpoint = Checkpoint::open(draft)?;
         draft_checkpoint.check(&small)?;

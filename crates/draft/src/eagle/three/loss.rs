@@ -7,6 +7,7 @@
 
 use super::network::{Eagle3Network, LM_HEAD, Unrolled};
 use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy_between;
 use gorgon_kernels::projected::Projected;
 use std::ops::Range;
@@ -46,7 +47,7 @@ pub struct Eagle3Output {
 #[derive(Clone, Copy, Debug)]
 pub struct Criterion<'a> {
     /// The rows of the backbone's LM head for the tokens that can be drafted, `[D, width]`.
-    pub lm_head: &'a Tensor<2>,
+    pub lm_head: &'a Table,
     /// Rows of logits in memory at once.
     pub chunk_rows: usize,
 }
@@ -67,7 +68,7 @@ pub fn losses(
         |w: &Tensor<1>| if scales.is_some() { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
     let leaves: Vec<Tensor<1>> = weights.iter().map(tracked).collect();
     let shape = network.shape();
-    let lm_head = weights[LM_HEAD].clone().reshape([shape.draft_vocab, shape.layer.hidden_size]);
+    let lm_head = Table::from(weights[LM_HEAD].clone().reshape([shape.draft_vocab, shape.layer.hidden_size]));
     let (mut outputs, mut sums) = (vec![], Sums::default());
     let (mut states, mut before) = (network.fuse(&leaves, &batch.taps.clone().autodiff()), Unrolled::default());
     // Nothing depends on steps after the last one in which a row counts.
@@ -97,7 +98,7 @@ impl Sums {
         &mut self,
         step: &Eagle3Step,
         normed: Tensor<2>,
-        lm_head: &Tensor<2>,
+        lm_head: &Table,
         criterion: &Criterion<'_>,
         scale: Option<f32>,
     ) -> Eagle3Output {

@@ -12,6 +12,7 @@ use gorgon_data::pack::Packing;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::medusa::{HeadOutput, MedusaDrafter, MedusaModel};
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
+use gorgon_kernels::team;
 use gorgon_model::decoder::Decoder;
 use rayon::prelude::*;
 use serde_json::{Map, json};
@@ -43,8 +44,10 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
         let positions = gathered.at.iter().map(|&at| at as usize).collect();
         Ok((Measured { positions, labels: gathered.labels, outputs }, language))
     };
-    let found: Vec<(Measured, Language)> =
-        (0..fitting.data.held_out.len()).into_par_iter().map(one).collect::<Result<_, TrainError>>()?;
+    let found: Vec<(Measured, Language)> = (0..fitting.data.held_out.len())
+        .into_par_iter()
+        .map(|i| team::alone(|| one(i)))
+        .collect::<Result<_, TrainError>>()?;
     let (measured, language): (Vec<Measured>, Vec<Language>) = found.into_iter().unzip();
     let mut evaluation = of_heads(fitting, &measured);
     of_language(fitting, &language, &mut evaluation);

@@ -23,6 +23,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
 use gorgon_core::accept::draws::Seeded;
 use gorgon_data::render::Example;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
 use gorgon_model::weights::Checkpoint;
 use serde_json::Value;
@@ -33,7 +34,7 @@ pub struct MedusaTwoFitting {
     /// The heads.
     pub heads: Heads,
     /// The backbone's LM head, `[V, d]`.
-    pub lm_head: Tensor<2>,
+    pub lm_head: Table,
     /// The backbone as a network with gradients.
     pub llama: Llama,
     /// Its parameters and their adapter.

@@ -45,7 +45,7 @@ pub(super) fn write_merged(fitting: &MedusaTwoFitting, parameters: &[Parameter],
     let (heads, adapter) = parameters.split_at(fitting.split());
     let adapter: Vec<Tensor<1>> = adapter.iter().map(|p| p.value.clone()).collect();
     let heads = heads.iter().map(|p| (p.name.clone(), p.shape.clone(), values(&p.value))).collect();
-    let lm_head = values(&fitting.lm_head.clone().reshape([-1]));
+    let lm_head = values(&(*fitting.lm_head).clone().reshape([-1]));
     let (changed, config) = (fitting.lora.merged(&adapter), fitting.heads.config);
     Merged { base: &fitting.base, changed, heads, lm_head, config }.write(out)
 }

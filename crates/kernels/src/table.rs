@@ -1,0 +1,237 @@
+//! A linear layer onto a vocabulary.
+
+#[cfg(target_arch = "x86_64")]
+use crate::few_row_matmul::PackedPairs;
+use crate::few_row_matmul::{self, Packed, RowSource, WeightDtype};
+use crate::{Isa, host};
+use burn::tensor::{DType, Int, Tensor};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A row per token, `W [V, d]`: `logits = h · Wᵀ`. Where it stays as it is, it can be held in panels for both directions too, which
+/// spares each product the packing.
+#[derive(Clone, Debug)]
+pub struct Table {
+    rows: Tensor<2>,
+    panels: Option<Arc<Panels>>,
+}
+
+/// What products with a frozen table multiply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableFormat {
+    /// 32-bit numbers.
+    #[default]
+    F32,
+    /// Numbers rounded to `bf16`, states and gradients too; sums in 32 bits. Twice as fast where the processor has such
+    /// products, and on GPUs.
+    Bf16,
+}
+
+/// Products in `bf16` on a device that has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} has no products of bf16 numbers")]
+pub struct NoBf16(String);
+
+/// Sixteen tiles of fifteen rows.
+const ROWS_AT_ONCE: usize = 240;
+
+/// What products with a table read.
+#[derive(Debug)]
+enum Panels {
+    /// `h [.., d]` to `[.., V]`, and `g [.., V]` to `[.., d]`.
+    F32 { forward: Packed, backward: Packed },
+    #[cfg(target_arch = "x86_64")]
+    Bf16 { forward: PackedPairs, backward: PackedPairs },
+    /// On a GPU: the table in `bf16`.
+    Rounded(Tensor<2>),
+}
+
+impl Table {
+    /// A table that stays as it is. Takes twice its memory again where panels are of use: on processors whose vectors
+    /// [`few_row_matmul`] fills with many rows, and only if memory has room for them; in `bf16` as much again.
+    ///
+    /// # Errors
+    /// When the device has no products of the format.
+    pub fn frozen(rows: Tensor<2>, format: TableFormat) -> Result<Self, NoBf16> {
+        let panels = match format {
+            TableFormat::F32 => Panels::wide(&rows),
+            TableFormat::Bf16 => Some(Panels::narrow(&rows)?),
+        };
+        Ok(Self { rows, panels: panels.map(Arc::new) })
+    }
+
+    /// The rows of some tokens, in panels of the same format where this table has them.
+    #[must_use]
+    pub fn of_tokens(&self, tokens: Tensor<1, Int>) -> Self {
+        let rows = self.rows.clone().select(0, tokens);
+        let panels = match self.panels.as_deref() {
+            None => None,
+            Some(Panels::F32 { .. }) => Panels::wide(&rows),
+            // What this table's device and memory had, fewer rows have too; where not, the products are those of 32 bits.
+            Some(_) => Panels::narrow(&rows).ok(),
+        };
+        Self { rows, panels: panels.map(Arc::new) }
+    }
+
+    /// Bytes that its panels take.
+    pub fn panel_bytes(&self) -> usize {
+        match self.panels.as_deref() {
+            None => 0,
+            Some(Panels::F32 { forward, backward }) => forward.bytes() + backward.bytes(),
+            #[cfg(target_arch = "x86_64")]
+            Some(Panels::Bf16 { forward, backward }) => forward.bytes() + backward.bytes(),
+            Some(Panels::Rounded(rows)) => 2 * rows.shape().num_elements(),
+        }
+    }
+
+    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory.
+    pub(crate) fn rows_at_once(&self, most: usize) -> usize {
+        let most = match self.panels.as_deref() {
+            None | Some(Panels::Rounded(_)) => most,
+            Some(_) => most.min(ROWS_AT_ONCE),
+        };
+        most.max(1)
+    }
+
+    /// `h · Wᵀ`.
+    ///
+    /// # Shapes
+    /// `hidden [rows, d]`, result `[rows, V]`.
+    pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
+        match self.panels.as_deref() {
+            None => hidden.matmul(self.rows.clone().transpose()),
+            Some(Panels::F32 { forward, .. }) => on_host(&hidden, |x, rows| few_row_matmul::matrix(x, forward, rows)),
+            #[cfg(target_arch = "x86_64")]
+            Some(Panels::Bf16 { forward, .. }) => {
+                on_host(&hidden, |x, rows| few_row_matmul::matrix_of_pairs(x, forward, rows))
+            }
+            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()).cast(DType::F32),
+        }
+    }
+
+    /// `g · W`.
+    ///
+    /// # Shapes
+    /// `gradient [rows, V]`, result `[rows, d]`.
+    pub fn back(&self, gradient: Tensor<2>) -> Tensor<2> {
+        match self.panels.as_deref() {
+            None => gradient.matmul(self.rows.clone()),
+            Some(Panels::F32 { backward, .. }) => {
+                on_host(&gradient, |x, rows| few_row_matmul::matrix(x, backward, rows))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Some(Panels::Bf16 { backward, .. }) => {
+                on_host(&gradient, |x, rows| few_row_matmul::matrix_of_pairs(x, backward, rows))
+            }
+            Some(Panels::Rounded(rows)) => gradient.cast(DType::BF16).matmul(rows.clone()).cast(DType::F32),
+        }
+    }
+}
+
+impl From<Tensor<2>> for Table {
+    /// A table that may be another one next time.
+    fn from(rows: Tensor<2>) -> Self {
+        Self { rows, panels: None }
+    }
+}
+
+impl Deref for Table {
+    type Target = Tensor<2>;
+
+    fn deref(&self) -> &Tensor<2> {
+        &self.rows
+    }
+}
+
+impl Panels {
+    /// Panels in 32 bits of a table on the CPU, where they are of use and memory has room for them.
+    fn wide(rows: &Tensor<2>) -> Option<Self> {
+        let [vocab, d] = rows.dims();
+        if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) {
+            return None;
+        }
+        let values = host::read(rows)?;
+        let of_rows = (values.as_slice(), d);
+        let forward = Packed::pack(d, vocab, WeightDtype::F32, &of_rows).ok()?;
+        let backward = Packed::pack(vocab, d, WeightDtype::F32, &Transposed(of_rows)).ok()?;
+        Some(Self::F32 { forward, backward })
+    }
+
+    fn narrow(rows: &Tensor<2>) -> Result<Self, NoBf16> {
+        let device = rows.device();
+        if !host::is_host(&device) {
+            return match device.supports_dtype(DType::BF16) {
+                true => Ok(Self::Rounded(rows.clone().cast(DType::BF16))),
+                false => Err(NoBf16(format!("{device:?}"))),
+            };
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(values) = host::read(rows).filter(|_| PackedPairs::are_supported()) {
+            let ([vocab, d], values) = (rows.dims(), values.as_slice());
+            let packed =
+                (PackedPairs::pack(d, vocab, &(values, d)), PackedPairs::pack(vocab, d, &Transposed((values, d))));
+            if let (Ok(forward), Ok(backward)) = packed {
+                return Ok(Self::Bf16 { forward, backward });
+            }
+        }
+        Err(NoBf16("this processor".into()))
+    }
+}
+
+/// The columns of a matrix with its row length, as rows.
+struct Transposed<'a>((&'a [f32], usize));
+
+impl RowSource for Transposed<'_> {
+    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
+        let (values, width) = self.0;
+        let height = values.len() / width;
+        for (k, row) in values.chunks_exact(width).enumerate() {
+            for (i, &value) in row[rows.clone()].iter().enumerate() {
+                out[i * height + k] = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn on_host(x: &Tensor<2>, product: impl FnOnce(&[f32], usize) -> Tensor<2>) -> Tensor<2> {
+    let values = host::read(x).expect("panels multiply CPU tensors only");
+    product(values.as_slice(), x.dims()[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData};
+
+    fn tensor(rows: usize, width: usize, seed: usize) -> Tensor<2> {
+        let value = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0;
+        let values: Vec<f32> = (0..rows * width).map(value).collect();
+        Tensor::from_data(TensorData::new(values, [rows, width]), &Device::flex())
+    }
+
+    /// The largest difference, relative to the largest value.
+    fn apart(a: Tensor<2>, b: Tensor<2>) -> f32 {
+        assert_eq!(a.dims(), b.dims());
+        let size = b.clone().abs().max().into_scalar::<f32>();
+        (a - b).abs().max().into_scalar::<f32>() / size
+    }
+
+    #[test]
+    fn panels_change_nothing_but_roundings() {
+        let (vocab, d) = (333, 50);
+        let fitted = Table::from(tensor(vocab, d, 1));
+        for (format, bound) in [(TableFormat::F32, 1e-6), (TableFormat::Bf16, 1e-2)] {
+            let Ok(frozen) = Table::frozen(tensor(vocab, d, 1), format) else {
+                eprintln!("SKIPPED: no products in {format:?} here");
+                continue;
+            };
+            assert_eq!(frozen.panel_bytes() > 0, Isa::detect().has_tall_tiles());
+            for rows in [1, 5, 9, 40, 300] {
+                let (h, g) = (tensor(rows, d, 2), tensor(rows, vocab, 3));
+                assert!(apart(frozen.logits(h.clone()), fitted.logits(h)) < bound, "{format:?} {rows}");
+                assert!(apart(frozen.back(g.clone()), fitted.back(g)) < bound, "{format:?} {rows}");
+            }
+        }
+    }
+}
