@@ -197,6 +197,24 @@ fn a_limit_on_memory_is_kept_to() {
     assert!(!said.contains("internal error"), "{said}");
 }
 
+/// Products in bf16 train heads where the device has them, and are refused in a line where it has not.
+#[test]
+fn an_lm_head_in_bf16_trains_or_is_refused() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = job.text("train.toml");
+    let output = start(&["train", "-c", &config, "lm_head_format=bf16"], &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        Some(0) => {
+            assert!(String::from_utf8_lossy(&output.stdout).contains("heads in") || said.contains("heads in"), "{said}")
+        }
+        code => assert!(code == Some(2) && said.contains("lm_head_format = bf16: this processor has no"), "{said}"),
+    }
+    let output = start(&["train", "-c", &config, "lm_head_format=f8"], &[]).wait_with_output().unwrap();
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("lm_head_format"));
+}
+
 const CALIBRATED: [&str; 2] = ["calibration.json", "tree.json"];
 
 /// What was cut off, is no text or has one digit changed is named; `shown` draws the stored tree.
