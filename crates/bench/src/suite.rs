@@ -81,7 +81,6 @@ pub fn run(
     observe("probes");
     let peaks: Vec<f64> = (0..options.rounds.max(3)).map(|_| probe::multiply_add_peak()).collect();
     report.add("multiply-add peak, GFLOP/s", "machine", peaks.iter().map(|peak| peak / 1e9).collect(), None);
-    let peak = median(peaks).unwrap_or(f64::NAN);
     for shape in &options.shapes {
         for format in [FloatFormat::F32, FloatFormat::F16] {
             let name = format!("{} {}", shape.name, format.name());
@@ -93,7 +92,7 @@ pub fn run(
             plain(&mut subject, peer.as_mut(), options.rounds, &mut report)?;
             drop(peer);
             observe(&format!("{name}: steps of 1 to 64 nodes"));
-            steps(&mut subject, options.rounds, peak, &mut report)?;
+            steps(&mut subject, options.rounds, &mut report)?;
             observe(&format!("{name}: drafted decoding with an oracle"));
             drafted(&mut subject, options.rounds, &mut report)?;
             let before = allocations();
@@ -147,29 +146,33 @@ fn sizes() -> Vec<usize> {
     (1..=17).chain([24, 32, 48, 64]).collect()
 }
 
-fn steps(subject: &mut Subject, rounds: usize, peak: f64, report: &mut SuiteReport) -> Result<(), BenchError> {
+/// Each size is timed beside a single node, so that what else the machine does in the meantime falls on both.
+fn steps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
     let sizes = sizes();
-    let mut seconds = vec![vec![]; sizes.len()];
+    let mut ratios = vec![vec![]; sizes.len()];
     for round in 0..rounds {
         for (i, &nodes) in sizes.iter().enumerate() {
-            let time = subject.verify_seconds(nodes)?;
-            seconds[i].push(time);
+            let (time, single) = (subject.verify_seconds(nodes)?, subject.verify_seconds(1)?);
+            ratios[i].push(time / single);
             report.rows.push(json!({
                 "what": "step", "subject": subject.name(), "round": round, "nodes": nodes, "seconds": time,
+                "seconds_of_one_node": single,
             }));
         }
     }
     let name = subject.name();
-    let times: Vec<f64> = seconds.iter().filter_map(|times| median(times.clone())).collect();
-    let at = |nodes: usize| sizes.iter().position(|&size| size == nodes).map_or(f64::NAN, |i| times[i]);
+    let of = |nodes: usize| sizes.iter().position(|&size| size == nodes).map_or(vec![], |i| ratios[i].clone());
     for (nodes, target) in [(2, None), (4, None), (8, Some((1.25, false))), (16, None), (32, None), (64, None)] {
-        report.add(&format!("T({nodes})/T(1)"), &name, vec![at(nodes) / at(1)], target);
+        report.add(&format!("T({nodes})/T(1)"), &name, of(nodes), target);
     }
+    let at = |nodes: usize| median(of(nodes)).unwrap_or(f64::NAN);
     let jumps = (1..=16).map(|n| at(n + 1) / at(n) - 1.0).fold(0.0, f64::max);
     report.add("largest jump from n to n + 1, n <= 16", &name, vec![jumps], Some((0.10, false)));
     let (mut shares, flops) = (vec![], 2.0 * subject.weights() as f64 * 64.0);
     for _ in 0..rounds {
-        shares.push(flops / subject.product_seconds(64) / peak);
+        let before = probe::multiply_add_peak();
+        let reached = flops / subject.product_seconds(64);
+        shares.push(reached / before.max(probe::multiply_add_peak()));
     }
     report.add("64-row products over the multiply-add peak", &name, shares, Some((0.70, true)));
     Ok(())

@@ -5,7 +5,7 @@ mod shared;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, MedusaConfig};
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -136,7 +136,7 @@ fn gradients_are_slopes() {
     let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads: false, decay: 0.7 };
     let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 3 };
     let hidden = flat(values(rows * d, 3)).reshape([rows, d]);
-    let lm_head = Table::frozen((flat(values(vocab * d, 4)) * 3.0).reshape([vocab, d]), TableFormat::F32).unwrap();
+    let lm_head = Table::frozen((flat(values(vocab * d, 4)) * 3.0).reshape([vocab, d]), Frozen::default()).unwrap();
     let labels = vec![
         HeadLabels { rows: (0..7).collect(), tokens: vec![1, 2, 3, 4, 5, 6, 7] },
         HeadLabels { rows: vec![0, 2, 5], tokens: vec![9, 8, 7] },

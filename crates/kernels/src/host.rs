@@ -51,7 +51,10 @@ pub(crate) unsafe fn filled<const D: usize>(
 }
 
 /// Values that are there, as a function that writes all of them takes them.
-pub(crate) fn as_unwritten(values: &mut [f32]) -> &mut [MaybeUninit<f32>] {
-    // SAFETY: the same layout. Nothing in this crate writes an uninitialised value, as the functions behind this write numbers.
+///
+/// # Safety
+/// Nothing but numbers is written there.
+pub(crate) unsafe fn as_unwritten(values: &mut [f32]) -> &mut [MaybeUninit<f32>] {
+    // SAFETY: the same layout, and the caller's promise.
     unsafe { &mut *(std::ptr::from_mut(values) as *mut [MaybeUninit<f32>]) }
 }

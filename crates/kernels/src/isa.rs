@@ -47,7 +47,7 @@ impl Isa {
     }
 
     /// Whether [`few_row_matmul`](crate::few_row_matmul) reaches the multiply-add peak with many rows.
-    pub fn has_tall_tiles(self) -> bool {
+    pub(crate) fn has_tall_tiles(self) -> bool {
         self.0 == Kind::Avx512
     }
 

@@ -32,4 +32,4 @@ pub mod tree_attention;
 pub mod unrolled_attention;
 
 pub use isa::Isa;
-pub use table::{NoBf16, Table, TableFormat};
+pub use table::{Frozen, Table, TableError, TableFormat};

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::few_row_matmul::PackedPairs;
-use crate::few_row_matmul::{self, Packed, RowSource, WeightDtype};
+use crate::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use crate::{Isa, host};
 use burn::tensor::{DType, Int, Tensor};
 use std::ops::{Deref, Range};
@@ -22,15 +22,46 @@ pub enum TableFormat {
     /// 32-bit numbers.
     #[default]
     F32,
-    /// Numbers rounded to `bf16`, states and gradients too; sums in 32 bits. Twice as fast where the processor has such
-    /// products, and on GPUs.
+    /// Numbers rounded to `bf16`, states and gradients too; sums in 32 bits on the CPU, results rounded as well on a GPU. Up to
+    /// twice as fast where the processor has such products.
     Bf16,
 }
 
-/// Products in `bf16` on a device that has none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} has no products of bf16 numbers")]
-pub struct NoBf16(String);
+/// How a table that stays as it is is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frozen {
+    /// What products multiply.
+    pub format: TableFormat,
+    /// Whether gradients go back through it: `g · W` is wanted too.
+    pub backward: bool,
+    /// Bytes of memory that panels may take.
+    pub room: u64,
+}
+
+impl Default for Frozen {
+    fn default() -> Self {
+        Self { format: TableFormat::F32, backward: true, room: u64::MAX }
+    }
+}
+
+/// Why products in `bf16` cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The device has none.
+    #[error("{0} has no products of bf16 numbers")]
+    NoBf16(String),
+    /// Memory.
+    #[error("the LM head's {bytes} bytes in bf16 do not fit the {room} that there are")]
+    Room {
+        /// Bytes that they take.
+        bytes: u64,
+        /// Bytes that there are.
+        room: u64,
+    },
+    /// Weights that cannot be packed.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+}
 
 /// Sixteen tiles of fifteen rows.
 const ROWS_AT_ONCE: usize = 240;
@@ -39,23 +70,23 @@ const ROWS_AT_ONCE: usize = 240;
 #[derive(Debug)]
 enum Panels {
     /// `h [.., d]` to `[.., V]`, and `g [.., V]` to `[.., d]`.
-    F32 { forward: Packed, backward: Packed },
+    F32 { forward: Packed, backward: Option<Packed> },
     #[cfg(target_arch = "x86_64")]
-    Bf16 { forward: PackedPairs, backward: PackedPairs },
+    Bf16 { forward: PackedPairs, backward: Option<PackedPairs> },
     /// On a GPU: the table in `bf16`.
     Rounded(Tensor<2>),
 }
 
 impl Table {
-    /// A table that stays as it is. Takes twice its memory again where panels are of use: on processors whose vectors
-    /// [`few_row_matmul`] fills with many rows, and only if memory has room for them; in `bf16` as much again.
+    /// A table that stays as it is. In 32 bits it is held in panels where they are of use (processors whose vectors
+    /// [`few_row_matmul`] fills with many rows) and have room: as many bytes again for each direction; in `bf16` half as many.
     ///
     /// # Errors
-    /// When the device has no products of the format.
-    pub fn frozen(rows: Tensor<2>, format: TableFormat) -> Result<Self, NoBf16> {
-        let panels = match format {
-            TableFormat::F32 => Panels::wide(&rows),
-            TableFormat::Bf16 => Some(Panels::narrow(&rows)?),
+    /// When products in `bf16` are asked for and cannot be had.
+    pub fn frozen(rows: Tensor<2>, held: Frozen) -> Result<Self, TableError> {
+        let panels = match held.format {
+            TableFormat::F32 => Panels::wide(&rows, held),
+            TableFormat::Bf16 => Some(Panels::narrow(&rows, held)?),
         };
         Ok(Self { rows, panels: panels.map(Arc::new) })
     }
@@ -64,11 +95,16 @@ impl Table {
     #[must_use]
     pub fn of_tokens(&self, tokens: Tensor<1, Int>) -> Self {
         let rows = self.rows.clone().select(0, tokens);
+        let held = |format, backward| Frozen { format, backward, room: u64::MAX };
         let panels = match self.panels.as_deref() {
             None => None,
-            Some(Panels::F32 { .. }) => Panels::wide(&rows),
+            Some(Panels::F32 { backward, .. }) => Panels::wide(&rows, held(TableFormat::F32, backward.is_some())),
             // What this table's device and memory had, fewer rows have too; where not, the products are those of 32 bits.
-            Some(_) => Panels::narrow(&rows).ok(),
+            #[cfg(target_arch = "x86_64")]
+            Some(Panels::Bf16 { backward, .. }) => {
+                Panels::narrow(&rows, held(TableFormat::Bf16, backward.is_some())).ok()
+            }
+            Some(Panels::Rounded(_)) => Panels::narrow(&rows, held(TableFormat::Bf16, true)).ok(),
         };
         Self { rows, panels: panels.map(Arc::new) }
     }
@@ -77,15 +113,17 @@ impl Table {
     pub fn panel_bytes(&self) -> usize {
         match self.panels.as_deref() {
             None => 0,
-            Some(Panels::F32 { forward, backward }) => forward.bytes() + backward.bytes(),
+            Some(Panels::F32 { forward, backward }) => forward.bytes() + backward.as_ref().map_or(0, Packed::bytes),
             #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { forward, backward }) => forward.bytes() + backward.bytes(),
+            Some(Panels::Bf16 { forward, backward }) => {
+                forward.bytes() + backward.as_ref().map_or(0, PackedPairs::bytes)
+            }
             Some(Panels::Rounded(rows)) => 2 * rows.shape().num_elements(),
         }
     }
 
     /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory.
-    pub(crate) fn rows_at_once(&self, most: usize) -> usize {
+    pub fn rows_at_once(&self, most: usize) -> usize {
         let most = match self.panels.as_deref() {
             None | Some(Panels::Rounded(_)) => most,
             Some(_) => most.min(ROWS_AT_ONCE),
@@ -115,15 +153,15 @@ impl Table {
     /// `gradient [rows, V]`, result `[rows, d]`.
     pub fn back(&self, gradient: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
-            None => gradient.matmul(self.rows.clone()),
-            Some(Panels::F32 { backward, .. }) => {
+            Some(Panels::F32 { backward: Some(backward), .. }) => {
                 on_host(&gradient, |x, rows| few_row_matmul::matrix(x, backward, rows))
             }
             #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { backward, .. }) => {
+            Some(Panels::Bf16 { backward: Some(backward), .. }) => {
                 on_host(&gradient, |x, rows| few_row_matmul::matrix_of_pairs(x, backward, rows))
             }
             Some(Panels::Rounded(rows)) => gradient.cast(DType::BF16).matmul(rows.clone()).cast(DType::F32),
+            _ => gradient.matmul(self.rows.clone()),
         }
     }
 }
@@ -145,36 +183,42 @@ impl Deref for Table {
 
 impl Panels {
     /// Panels in 32 bits of a table on the CPU, where they are of use and memory has room for them.
-    fn wide(rows: &Tensor<2>) -> Option<Self> {
+    fn wide(rows: &Tensor<2>, held: Frozen) -> Option<Self> {
         let [vocab, d] = rows.dims();
-        if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) {
+        let bytes = 4 * (vocab * d) as u64 * (1 + u64::from(held.backward));
+        if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) || bytes > held.room {
             return None;
         }
         let values = host::read(rows)?;
         let of_rows = (values.as_slice(), d);
         let forward = Packed::pack(d, vocab, WeightDtype::F32, &of_rows).ok()?;
-        let backward = Packed::pack(vocab, d, WeightDtype::F32, &Transposed(of_rows)).ok()?;
+        let columns = Transposed(of_rows);
+        let backward = held.backward.then(|| Packed::pack(vocab, d, WeightDtype::F32, &columns)).transpose().ok()?;
         Some(Self::F32 { forward, backward })
     }
 
-    fn narrow(rows: &Tensor<2>) -> Result<Self, NoBf16> {
+    fn narrow(rows: &Tensor<2>, held: Frozen) -> Result<Self, TableError> {
         let device = rows.device();
         if !host::is_host(&device) {
             return match device.supports_dtype(DType::BF16) {
                 true => Ok(Self::Rounded(rows.clone().cast(DType::BF16))),
-                false => Err(NoBf16(format!("{device:?}"))),
+                false => Err(TableError::NoBf16(format!("{device:?}"))),
             };
         }
         #[cfg(target_arch = "x86_64")]
         if let Some(values) = host::read(rows).filter(|_| PackedPairs::are_supported()) {
             let ([vocab, d], values) = (rows.dims(), values.as_slice());
-            let packed =
-                (PackedPairs::pack(d, vocab, &(values, d)), PackedPairs::pack(vocab, d, &Transposed((values, d))));
-            if let (Ok(forward), Ok(backward)) = packed {
-                return Ok(Self::Bf16 { forward, backward });
+            let bytes = 2 * (vocab * d) as u64 * (1 + u64::from(held.backward));
+            if bytes > held.room {
+                return Err(TableError::Room { bytes, room: held.room });
             }
+            let forward = PackedPairs::pack(d, vocab, &(values, d))?;
+            let columns = Transposed((values, d));
+            let backward = held.backward.then(|| PackedPairs::pack(vocab, d, &columns)).transpose()?;
+            return Ok(Self::Bf16 { forward, backward });
         }
-        Err(NoBf16("this processor".into()))
+        let _ = held;
+        Err(TableError::NoBf16("this processor".into()))
     }
 }
 
@@ -221,8 +265,10 @@ mod tests {
     fn panels_change_nothing_but_roundings() {
         let (vocab, d) = (333, 50);
         let fitted = Table::from(tensor(vocab, d, 1));
-        for (format, bound) in [(TableFormat::F32, 1e-6), (TableFormat::Bf16, 1e-2)] {
-            let Ok(frozen) = Table::frozen(tensor(vocab, d, 1), format) else {
+        let formats = [(TableFormat::F32, 1e-6), (TableFormat::Bf16, 1e-2)];
+        for ((format, bound), backward) in formats.into_iter().flat_map(|f| [(f, true), (f, false)]) {
+            let held = Frozen { format, backward, room: u64::MAX };
+            let Ok(frozen) = Table::frozen(tensor(vocab, d, 1), held) else {
                 eprintln!("SKIPPED: no products in {format:?} here");
                 continue;
             };
@@ -233,5 +279,17 @@ mod tests {
                 assert!(apart(frozen.back(g.clone()), fitted.back(g)) < bound, "{format:?} {rows}");
             }
         }
+    }
+
+    #[test]
+    fn panels_without_room_are_left_out_or_refused() {
+        let rows = || tensor(100, 20, 1);
+        let held = |format| Frozen { format, backward: true, room: 1000 };
+        assert_eq!(Table::frozen(rows(), held(TableFormat::F32)).unwrap().panel_bytes(), 0);
+        let error = Table::frozen(rows(), held(TableFormat::Bf16)).unwrap_err().to_string();
+        assert!(error.contains("8000 bytes in bf16 do not fit the 1000") || error.contains("no products"), "{error}");
+        let part = Table::frozen(rows(), Frozen::default()).unwrap();
+        let some = part.of_tokens(Tensor::from_data(TensorData::new(vec![3i32, 7], [2]), &Device::flex()));
+        assert_eq!((some.dims(), some.panel_bytes() > 0), ([2, 20], part.panel_bytes() > 0));
     }
 }

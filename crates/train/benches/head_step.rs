@@ -4,7 +4,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::medusa::{HeadLabels, Heads, MedusaConfig};
-use gorgon_kernels::{Table, TableFormat, team};
+use gorgon_kernels::{Frozen, Table, TableFormat, team};
 use gorgon_train::optimizer::{Optimizer, clip, global_norm};
 use gorgon_train::parameters::{Parameter, Role};
 use rayon::prelude::*;
@@ -57,7 +57,9 @@ impl Setting {
         let scales = (0..k).map(|head| (config.weight(head) / positions as f64) as f32).collect();
         let bf16 = std::env::args().any(|arg| arg == "--bf16");
         let format = if bf16 { TableFormat::Bf16 } else { TableFormat::F32 };
-        let lm_head = Table::frozen(tensor(values(vocab * d, 1, 0.05), [vocab, d]), format).unwrap();
+        let lm_head =
+            Table::frozen(tensor(values(vocab * d, 1, 0.05), [vocab, d]), Frozen { format, ..Frozen::default() })
+                .unwrap();
         Self { heads, lm_head, batches: (0..parts).map(batch).collect(), scales }
     }
 
@@ -79,7 +81,7 @@ impl Setting {
             .par_iter()
             .map(|(hidden, labels)| {
                 let losses = || self.heads.losses(&weights, &self.lm_head, hidden, labels, Some(&self.scales));
-                team::alone(losses)
+                team::one_of(self.batches.len(), losses)
             })
             .collect();
         let loss = parts

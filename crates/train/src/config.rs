@@ -234,7 +234,7 @@ pub struct TrainConfig {
     /// Their folder; beside the data where none is named. Naming one asks for the cache.
     #[serde(default)]
     pub features: Option<PathBuf>,
-    /// Rows of logits in memory at once.
+    /// Rows of logits in memory at once, at most.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
     /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits.

@@ -36,7 +36,7 @@ use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
-use gorgon_kernels::{Table, TableFormat, team};
+use gorgon_kernels::{Frozen, Table, team};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -121,7 +121,10 @@ impl<S: HeadStack> HeadFitting<S> {
             let positions = self.read_positions(&self.data.held_out[index].example);
             Ok(Measured { positions, labels: batch.labels, outputs })
         };
-        (0..self.data.held_out.len()).into_par_iter().map(|i| team::alone(|| one(i))).collect()
+        (0..self.data.held_out.len())
+            .into_par_iter()
+            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
+            .collect()
     }
 }
 
@@ -211,6 +214,10 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
 }
 
 impl<S: HeadStack> OnBackbone for HeadFitting<S> {
+    fn lm_head(&self) -> &Table {
+        &self.lm_head
+    }
+
     fn data(&self) -> &Conversations {
         &self.data
     }
@@ -233,7 +240,7 @@ impl<S: HeadStack> OnBackbone for HeadFitting<S> {
     }
 
     fn bytes_at_work(&self, rows: usize) -> usize {
-        let logits = self.heads.chunk_rows().min(rows) * self.lm_head.dims()[0] * 2;
+        let logits = self.lm_head.rows_at_once(self.heads.chunk_rows()).min(rows) * self.lm_head.dims()[0] * 2;
         4 * (logits + rows * self.heads.values_per_row())
     }
 }
@@ -266,7 +273,8 @@ impl<S: HeadStack> HeadFitting<S> {
     }
 }
 
-/// Reads the backbone's LM head, or the embedding where the two are one, as a table `[V, d]` that stays as it is.
+/// Reads the backbone's LM head, or the embedding where the two are one, as a table `[V, d]` that stays as it is;
+/// `None` for one that hardly anything is multiplied with.
 ///
 /// # Errors
 /// When it cannot be read, or the device has no products of the format.
@@ -274,7 +282,7 @@ pub fn lm_head(
     checkpoint: &gorgon_model::weights::Checkpoint,
     config: &gorgon_model::config::ModelConfig,
     device: &Device,
-    format: TableFormat,
+    held: Option<Frozen>,
 ) -> Result<Table, TrainError> {
     let name = if config.tied_embeddings { gorgon_model::layout::EMBEDDING } else { "lm_head.weight" };
     let values = checkpoint.read_all(name).map_err(|error| TrainError::Data(error.to_string()))?;
@@ -283,7 +291,8 @@ pub fn lm_head(
         true => gorgon_kernels::host::tensor(values, shape),
         false => Tensor::from_data(TensorData::new(values, shape), device),
     };
-    Table::frozen(rows, format).map_err(|error| TrainError::Setting {
+    let Some(held) = held else { return Ok(rows.into()) };
+    Table::frozen(rows, held).map_err(|error| TrainError::Setting {
         key: "lm_head_format".into(),
         value: "bf16".into(),
         reason: error.to_string(),

@@ -105,7 +105,7 @@ fn gradients_of<O: Objective>(objective: &O, limit: Option<u64>, batches: &[O::B
     let one = |batch: &O::Batch| step.gradients(batch).map(|_| ());
     let all: Result<(), TrainError> = match batches {
         [batch] => one(batch),
-        _ => batches.par_iter().map(|batch| team::alone(|| one(batch))).collect(),
+        _ => batches.par_iter().map(|batch| team::one_of(batches.len(), || one(batch))).collect(),
     };
     match all {
         // What does not fit beside others is told when it is tried alone.

@@ -348,10 +348,9 @@ impl<'a, O: Objective> Fit<'a, O> {
         loop {
             let room = Room::new(self.settings.memory_limit, &self.parameters, share.len(), self.memory)?;
             let step = Step::new(self.objective, &weights, totals, room);
-            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time {
+            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
                 true => share.iter().map(|batch| step.gradients(batch)).collect(),
-                false if share.len() == 1 => vec![step.gradients(share[0])].into_iter().collect(),
-                false => share.par_iter().map(|batch| team::alone(|| step.gradients(batch))).collect(),
+                false => share.par_iter().map(|batch| team::one_of(share.len(), || step.gradients(batch))).collect(),
             };
             if let Some(line) = self.memory.learn(step.found(), room, self.step) {
                 observe(Report::Note(line));

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
-use gorgon_kernels::TableFormat;
+use gorgon_kernels::Frozen;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -75,7 +75,8 @@ fn fitting(config: DistillSpecConfig, tied: bool) -> DistillSpecFitting {
     draft(small.path(), tied);
     let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
     let device = decoder.compute().device().clone();
-    let head = lm_head(&Checkpoint::open(dir.path()).unwrap(), decoder.config(), &device, TableFormat::F32).unwrap();
+    let head =
+        lm_head(&Checkpoint::open(dir.path()).unwrap(), decoder.config(), &device, Some(Frozen::default())).unwrap();
     let llama = Llama::of(&ModelConfig::read(small.path()).unwrap(), 64, device).unwrap();
     let start = llama.load(&Checkpoint::open(small.path()).unwrap()).unwrap();
     assert_eq!(start.last().unwrap().name == "lm_head.weight", !tied);

@@ -5,7 +5,7 @@ mod on_backbone;
 use burn::tensor::{DType, Device, Tensor};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{Heads, MedusaConfig};
-use gorgon_kernels::TableFormat;
+use gorgon_kernels::Frozen;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -34,7 +34,7 @@ fn fitting(dir: &Path, language: LanguageLoss) -> MedusaTwoFitting {
     };
     MedusaTwoFitting {
         heads,
-        lm_head: lm_head(&base, &model, &Device::flex(), TableFormat::F32).unwrap(),
+        lm_head: lm_head(&base, &model, &Device::flex(), Some(Frozen::default())).unwrap(),
         lora: Lora::new(lora.clone(), llama.load(&base).unwrap()),
         llama,
         base,

@@ -12,7 +12,7 @@ use gorgon_draft::eagle::{
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::target::{Target, read};
@@ -220,7 +220,7 @@ fn losses_and_gradients_are_the_references() {
     let scale = 1.0 / (batch.counted.len() as f64 + 1e-5);
     for chunk_rows in [3, 1000] {
         let criterion = Criterion {
-            lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+            lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(),
             cross_entropy: 0.1,
             chunk_rows,
         };

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, losses};
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use gorgon_model::target::read;
 
@@ -43,7 +43,7 @@ fn gradients_are_slopes() {
         let (d, vocab) = (shape.layer.hidden_size, shape.layer.vocab_size);
         let lm_head = &(tensor(values(vocab * d, 5), [vocab, d]) * 2.0);
         let criterion = Criterion {
-            lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+            lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(),
             cross_entropy: 0.7,
             chunk_rows: 2,
         };
@@ -84,7 +84,7 @@ fn sequences_do_not_feel_each_other() {
     let d = shape.layer.hidden_size;
     let lm_head = &tensor(values(shape.layer.vocab_size * d, 5), [shape.layer.vocab_size, d]);
     let criterion = Criterion {
-        lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(),
+        lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(),
         cross_entropy: 0.1,
         chunk_rows: 100,
     };

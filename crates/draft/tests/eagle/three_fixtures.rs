@@ -13,7 +13,7 @@ use gorgon_draft::eagle::three::{
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
@@ -226,7 +226,7 @@ fn unrolled_losses_and_gradients_are_the_references() {
     let network = Eagle3Network::new(shape.clone(), length, steps);
     let scales: Vec<f32> = (0..steps).map(|step| 0.8f32.powi(step as i32) / rows as f32).collect();
     for chunk_rows in [3, 1000] {
-        let criterion = Criterion { lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(), chunk_rows };
+        let criterion = Criterion { lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(), chunk_rows };
         let (outputs, gradients) = losses(&network, &criterion, &weights, &batch, Some(&scales));
         let mut total = 0.0;
         for (step, output) in outputs.iter().enumerate() {

@@ -9,7 +9,7 @@ use gorgon_draft::eagle::three::{
 };
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use gorgon_model::target::read;
 
@@ -59,7 +59,7 @@ fn gradients_are_slopes() {
     let network = Eagle3Network::new(shape.clone(), 8, 3);
     let lm_head = &(tensor(values(VOCAB * 8, 5), [VOCAB, 8]) * 2.0);
     let (batch, criterion) =
-        (batch(), Criterion { lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(), chunk_rows: 2 });
+        (batch(), Criterion { lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(), chunk_rows: 2 });
     let run = |weights: &[Vec<f32>]| {
         let weights: Vec<Tensor<1>> = weights.iter().cloned().map(flat).collect();
         losses(&network, &criterion, &weights, &batch, Some(&scales))
@@ -93,7 +93,7 @@ fn gradients_are_slopes() {
 fn sequences_do_not_feel_each_other() {
     let network = Eagle3Network::new(small(), 8, 3);
     let lm_head = &tensor(values(VOCAB * 8, 5), [VOCAB, 8]);
-    let criterion = Criterion { lm_head: &Table::frozen(lm_head.clone(), TableFormat::F32).unwrap(), chunk_rows: 100 };
+    let criterion = Criterion { lm_head: &Table::frozen(lm_head.clone(), Frozen::default()).unwrap(), chunk_rows: 100 };
     let weights: Vec<Tensor<1>> = start().into_iter().map(flat).collect();
     let of = |batch: &Eagle3Batch| losses(&network, &criterion, &weights, batch, None).0;
     let before = of(&batch());

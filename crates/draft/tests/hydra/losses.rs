@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::hydra::{HydraConfig, HydraHeads, HydraShape};
 use gorgon_draft::medusa::HeadLabels;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
 
@@ -23,7 +23,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
         ("own", HydraConfig { blocks: 2, own_lm_heads: true, ..plain }),
         ("plus", HydraConfig { blocks: 4, prefix_attention: true, teacher: true, ..plain }),
     ];
-    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
     for (case, config) in cases {
         let shape = small(config);
         let weights: Vec<Tensor<1>> =
@@ -48,7 +48,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
 #[test]
 fn tied_blocks_share_their_gradient() {
     let file = File::open("hydra.safetensors");
-    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
     let config = HydraConfig { heads: 3, blocks: 4, prefix_attention: true, teacher: true, ..HydraConfig::default() };
     let gradients = |tied_blocks: bool| {
         let shape = small(HydraConfig { tied_blocks, ..config });
@@ -81,7 +81,7 @@ fn without_labels_nothing_is_learnt() {
         let heads = HydraHeads::new(shape, 8, 16);
         let file = File::open("hydra.safetensors");
         let batch = HeadBatch { labels: vec![HeadLabels::default(); 3], ..file.batch() };
-        let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
+        let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
         let (outputs, gradients) = heads.losses(&weights, &lm_head, &batch, Some(&SCALES));
         assert!(outputs.iter().all(|o| o.losses.is_empty()));
         assert_eq!(gradients.len(), weights.len());

@@ -7,7 +7,7 @@ use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::HeadLabels;
 use gorgon_draft::mtp::{MtpConfig, MtpHeads, MtpShape};
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{Table, TableFormat};
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
@@ -22,7 +22,7 @@ fn small(depths: usize) -> MtpShape {
 #[test]
 fn losses_and_gradients_are_those_of_pytorch() {
     let file = File::open("mtp.safetensors");
-    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
     for (case, depths) in [("one", 1), ("three", 3)] {
         let shape = small(depths);
         let weights: Vec<Tensor<1>> =
@@ -49,7 +49,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
 #[test]
 fn pairs_beyond_the_end_do_not_matter() {
     let file = File::open("mtp.safetensors");
-    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), TableFormat::F32).unwrap();
+    let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
     let weights: Vec<Tensor<1>> = small(3).parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let heads = MtpHeads::new(small(3), 8, 16);
     let batch = file.batch();

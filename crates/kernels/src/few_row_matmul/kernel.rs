@@ -3,7 +3,6 @@
 use super::packed::{Element, Packed, WeightDtype};
 use super::{PAIR, PANEL, TILE_ROWS};
 use crate::Isa;
-use crate::isa::Kind;
 use half::{bf16, f16};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -16,7 +15,8 @@ use std::mem::MaybeUninit;
 /// # Panics
 /// If a length does not fit.
 pub fn few_row_matmul(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [f32]) {
-    write_product(isa, x, w, bias, crate::host::as_unwritten(y));
+    // SAFETY: a product writes numbers only.
+    write_product(isa, x, w, bias, unsafe { crate::host::as_unwritten(y) });
 }
 
 /// [`few_row_matmul`] into memory that may hold nothing yet; all of `y` is written.
@@ -41,7 +41,7 @@ fn multiply<T: Tile>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &
 #[cfg(target_arch = "x86_64")]
 fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
     let (d_in, d_out) = (w.d_in(), w.d_out());
-    if isa.kind() != Kind::Avx512 || x.len() < tall::FROM * d_in {
+    if isa.kind() != crate::isa::Kind::Avx512 || x.len() < tall::FROM * d_in {
         return multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
     }
     let chunk = chunk_rows(x.len() / d_in, d_in);
@@ -50,7 +50,8 @@ fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<
         // What is left over may be less than the lowest tile.
         match rows < tall::FROM {
             true => multiply_low::<T>(isa, x, w, &out),
-            false => multiply_tall::<T>(x, rows, w, &out),
+            // SAFETY: the instruction set was looked at above; these are not pairs.
+            false => unsafe { multiply_tall::<T>(x, rows, w, &out) },
         }
     }
 }
@@ -61,7 +62,7 @@ pub(super) fn chunk_rows(rows: usize, d_in: usize) -> usize {
     rows.div_ceil(rows.div_ceil(tall::chunk_rows(d_in)).max(1)).max(1)
 }
 
-/// Tiles of up to twelve rows, which read rows of `x` as they are.
+/// Tiles of up to six rows, which read rows of `x` as they are.
 fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
     let d_in = w.d_in();
     let rows = x.len() / d_in;
@@ -70,7 +71,7 @@ fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
         with_sums(rows, |sums| {
             let mut row = 0;
             while row < rows {
-                let height = tile_height(rows - row, tallest_tile(rows));
+                let height = tile_height(rows - row);
                 T::multiply(isa, &x[row * d_in..(row + height) * d_in], d_in, weights, &mut sums[row..row + height]);
                 row += height;
             }
@@ -80,17 +81,20 @@ fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
 }
 
 /// Tiles of up to fifteen rows, which read rows side by side. Only the first `rows` rows' results are written.
+///
+/// # Safety
+/// The processor has AVX-512 F and BW, and for pairs BF16.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
+pub(super) unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
     thread_local! {
         /// Rows side by side; kept, so that steps after the first allocate nothing.
         static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
     }
     SPACE.with_borrow_mut(|space| {
-        // SAFETY: the caller has seen that the processor has AVX-512.
+        // SAFETY: the caller's promise.
         let laid = unsafe { tall::SideBySide::new(x, w.d_in(), space) };
         // Pairs are handed out in order, so a thread's next one is probably as many further on as there are threads.
-        let stride = rayon::current_num_threads() * PAIR * w.d_in();
+        let stride = crate::team::threads() * PAIR * w.d_in();
         crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
             let weights = pair_of::<T>(w, pair);
             with_sums(x.len() / w.d_in(), |sums| {
@@ -158,15 +162,9 @@ fn with_sums(rows: usize, work: impl FnOnce(&mut [[f32; PAIR]])) {
     });
 }
 
-/// The tallest tile for `rows` rows. Up to two of [`TILE_ROWS`] are the fewest passes over weights that come from memory; more
-/// rows are bound by arithmetic, which tiles of half the height, two panels wide, do a little faster.
-fn tallest_tile(rows: usize) -> usize {
-    if rows <= 2 * TILE_ROWS { TILE_ROWS } else { TILE_ROWS / 2 }
-}
-
 /// Splits the remaining rows into tiles of nearly equal height, so that no tile wastes a pass on a single row.
-fn tile_height(left: usize, tallest: usize) -> usize {
-    left.div_ceil(left.div_ceil(tallest))
+fn tile_height(left: usize) -> usize {
+    left.div_ceil(left.div_ceil(TILE_ROWS))
 }
 
 /// A tile: up to [`TILE_ROWS`] rows times one or two panels.
@@ -184,9 +182,9 @@ macro_rules! tile {
                 // SAFETY: the features were detected, and the lengths were checked above.
                 unsafe {
                     match isa.kind() {
-                        Kind::Avx512 => return x86::avx512::$name(x, d_in, panels, sums),
-                        Kind::Avx2 => return x86::avx2::$name(x, d_in, panels, sums),
-                        Kind::Portable => {}
+                        crate::isa::Kind::Avx512 => return x86::avx512::$name(x, d_in, panels, sums),
+                        crate::isa::Kind::Avx2 => return x86::avx2::$name(x, d_in, panels, sums),
+                        crate::isa::Kind::Portable => {}
                     }
                 }
                 let _ = isa;
@@ -393,14 +391,14 @@ mod tests {
         let split = |rows: usize| {
             let (mut heights, mut left) = (vec![], rows);
             while left > 0 {
-                let height = tile_height(left, tallest_tile(rows));
+                let height = tile_height(left);
                 heights.push(height);
                 left -= height;
             }
             heights
         };
-        assert_eq!(split(12), [12]);
-        assert_eq!(split(13), [7, 6]);
+        assert_eq!(split(12), [6, 6]);
+        assert_eq!(split(13), [5, 4, 4]);
         assert_eq!(split(25), [5; 5]);
         assert_eq!(split(64), [6, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5]);
         assert_eq!(split(1), [1]);

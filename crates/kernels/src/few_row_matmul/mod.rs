@@ -2,7 +2,7 @@
 //!
 //! A decode step multiplies very few rows by every weight of the model, so it is bound by reading the weights. They are
 //! stored in panels of [`PANEL`] output columns, `[ceil(d_out / PANEL)][d_in][PANEL]`, so that a panel is one contiguous
-//! stream that is read once for a dozen rows, with all accumulators in registers.
+//! stream that is read once for some rows, with all accumulators in registers.
 //!
 //! Each output element is one chain of fused multiply-adds over `d_in` in increasing order, whatever the number of rows,
 //! threads or the instruction set.
@@ -21,11 +21,11 @@ pub(crate) use launch::matrix;
 pub(crate) use launch::matrix_of_pairs;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
 #[cfg(target_arch = "x86_64")]
-pub use pairs::PackedPairs;
+pub(crate) use pairs::PackedPairs;
 
 /// Output columns per panel.
 pub const PANEL: usize = 32;
 /// Output columns that are computed as one piece of work.
 const PAIR: usize = 2 * PANEL;
-/// Rows that share one pass over a panel, where tiles of registers allow it.
-pub const TILE_ROWS: usize = 12;
+/// Rows that share one pass over a panel; where registers are wide, more (`tall.rs`).
+const TILE_ROWS: usize = 6;

@@ -7,6 +7,7 @@ use super::kernel::{self, Output};
 use super::packed::{Bits, Element};
 use super::{PANEL, PackError, Packed, RowSource, WeightDtype};
 use half::bf16;
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -47,9 +48,9 @@ struct PairsOf<'a> {
 impl RowSource for PairsOf<'_> {
     fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
         let width = self.d_in.div_ceil(2);
-        let mut row = vec![0f32; self.d_in];
-        for (r, out) in rows.zip(out.chunks_exact_mut(width)) {
-            self.source.read_rows(r..r + 1, &mut row)?;
+        let mut wide = vec![0f32; rows.len() * self.d_in];
+        self.source.read_rows(rows, &mut wide)?;
+        for (row, out) in wide.chunks_exact(self.d_in).zip(out.chunks_exact_mut(width)) {
             for (out, pair) in out.iter_mut().zip(row.chunks(2)) {
                 *out = f32::from_bits(pair_of(pair[0], pair.get(1).copied().unwrap_or(0.0)));
             }
@@ -102,16 +103,23 @@ impl PackedPairs {
         let (d_in, d_out, width) = (self.d_in, self.d_out(), self.pairs.d_in());
         let rows = x.len() / d_in;
         assert!(x.len() == rows * d_in && y.len() == rows * d_out, "{} values against {self:?}", x.len());
-        let mut paired = vec![];
+        thread_local! {
+            /// Kept, as the rows side by side are.
+            static PAIRED: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+        }
         let chunk = kernel::chunk_rows(rows, width);
         for (x, y) in x.chunks(chunk * d_in).zip(y.chunks_mut(chunk * d_out)) {
-            // SAFETY: packing saw that the processor has the instructions.
-            unsafe { pair_rows(x, d_in, &mut paired) };
-            let rows = x.len() / d_in;
-            // Fewer rows than the lowest tile has are filled up with zeros, whose results nobody reads.
-            paired.resize(rows.max(kernel::tall::FROM) * width, 0.0);
-            let out = Output::new(&self.pairs, None, y);
-            kernel::multiply_tall::<Pair>(&paired, rows, &self.pairs, &out);
+            PAIRED.with_borrow_mut(|paired| {
+                let rows = x.len() / d_in;
+                let out = Output::new(&self.pairs, None, y);
+                // SAFETY: packing saw that the processor has the instructions.
+                unsafe {
+                    pair_rows(x, d_in, paired);
+                    // Fewer rows than the lowest tile has are filled up with zeros, whose results nobody reads.
+                    paired.resize(rows.max(kernel::tall::FROM) * width, 0.0);
+                    kernel::multiply_tall::<Pair>(paired, rows, &self.pairs, &out);
+                }
+            });
         }
     }
 }
@@ -160,7 +168,8 @@ mod tests {
             for rows in [1, 6, 7, 15, 16, 130] {
                 let x: Vec<f32> = (0..rows * d_in).map(|i| value(i * 3 + 1)).collect();
                 let mut y = vec![f32::NAN; rows * d_out];
-                packed.write_product(&x, crate::host::as_unwritten(&mut y));
+                // SAFETY: a product writes numbers only.
+                packed.write_product(&x, unsafe { crate::host::as_unwritten(&mut y) });
                 for (row, y) in x.chunks(d_in).zip(y.chunks(d_out)) {
                     for (w, &y) in w.chunks(d_in).zip(y) {
                         let products = || row.iter().zip(w).map(|(&a, &b)| rounded(a) * rounded(b));
@@ -185,7 +194,8 @@ mod tests {
         let packed = PackedPairs::pack(d_in, d_out, &(&w[..], d_in)).unwrap();
         let product = |x: &[f32]| {
             let mut y = vec![0f32; x.len() / d_in * d_out];
-            packed.write_product(x, crate::host::as_unwritten(&mut y));
+            // SAFETY: a product writes numbers only.
+            packed.write_product(x, unsafe { crate::host::as_unwritten(&mut y) });
             y
         };
         let alone: Vec<f32> = x.chunks(d_in).flat_map(product).collect();

@@ -46,7 +46,7 @@ impl<'a> SideBySide<'a> {
     /// Lays the rows of `x [rows, d_in]` side by side in `space`.
     ///
     /// # Safety
-    /// The processor has AVX-512 F.
+    /// The processor has AVX-512 F and BW, and BF16 if pairs are to be multiplied.
     pub unsafe fn new(x: &[f32], d_in: usize, space: &'a mut Vec<f32>) -> Self {
         let rows = x.len() / d_in;
         let size = rows.div_ceil(TALLEST) * place(d_in);

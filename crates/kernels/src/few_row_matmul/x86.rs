@@ -92,15 +92,7 @@ macro_rules! rows {
                         }
                     }
                 },)*
-                (rows, _) => {
-                    let half = rows / 2;
-                    let (upper, lower) = sums.split_at_mut(half);
-                    // SAFETY: the caller's promise, for each half of the rows.
-                    unsafe {
-                        $name(&x[..half * d_in], d_in, panels, upper);
-                        $name(&x[half * d_in..], d_in, panels, lower);
-                    }
-                }
+                (rows, _) => unreachable!("a tile of {rows} rows"),
             }
         }
     };

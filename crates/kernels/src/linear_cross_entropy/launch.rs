@@ -108,7 +108,7 @@ fn differentiate_on_device(logits: Tensor<2>, labels: Labels<'_>, losses: &mut [
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::TableFormat;
+    use crate::Frozen;
     use burn::tensor::Device;
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(got.len(), want.len());
             got.iter().zip(want).for_each(|(a, b)| assert!((f64::from(*a) - b).abs() < 2e-5, "{a} {b}"));
         };
-        let kinds = [Table::from(weight.clone()), Table::frozen(weight, TableFormat::F32).unwrap()];
+        let kinds = [Table::from(weight.clone()), Table::frozen(weight, Frozen::default()).unwrap()];
         for (weight, chunk) in kinds.iter().flat_map(|kind| [1, 4, 11, 100].map(|chunk| (kind, chunk))) {
             let labels = Labels { tokens: &tokens, scales: &scales };
             let got = linear_cross_entropy(&hidden, weight, labels, chunk, true);

@@ -151,7 +151,7 @@ fn differentiate_on_device(
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::TableFormat;
+    use crate::Frozen;
     use burn::tensor::{Device, TensorData};
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
@@ -172,7 +172,7 @@ mod tests {
             got.iter().zip(want).for_each(|(a, b)| assert!((f64::from(*a) - b).abs() < 2e-5, "{a} {b}"));
         };
         let kinds =
-            [Table::from(tensor(&w, [vocab, d])), Table::frozen(tensor(&w, [vocab, d]), TableFormat::F32).unwrap()];
+            [Table::from(tensor(&w, [vocab, d])), Table::frozen(tensor(&w, [vocab, d]), Frozen::default()).unwrap()];
         for (weight, chunk) in kinds.iter().flat_map(|kind| [1, 4, 11, 100].map(|chunk| (kind, chunk))) {
             let (h, t) = (tensor(&h, [rows, d]), tensor(&t, [rows, d]));
             let got = soft_cross_entropy(&h, &t, weight, 0.3, chunk);
@@ -203,7 +203,7 @@ mod tests {
         let (rows, d, wide, vocab) = (7, 8, 12, 30);
         let (h, w) = (tensor(&values(rows * d, 4), [rows, d]), tensor(&values(vocab * d, 6), [vocab, d]));
         let (t, u) = (tensor(&values(rows * wide, 5), [rows, wide]), tensor(&values(vocab * wide, 7), [vocab, wide]));
-        let table = Table::frozen(u.clone(), TableFormat::F32).unwrap();
+        let table = Table::frozen(u.clone(), Frozen::default()).unwrap();
         let run = |w: &Tensor<2>, chunk| {
             let own = Table::from(w.clone());
             let (guessed, target) = (Projected::new(&h, &own), Projected::new(&t, &table));

@@ -114,7 +114,7 @@ fn through_softmax(q: Tensor<2>, slope: Tensor<2>) -> Tensor<2> {
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::{Table, TableFormat};
+    use crate::{Frozen, Table};
     use burn::tensor::{Device, TensorData};
 
     const ALL: [Divergence; 5] = [
@@ -169,7 +169,7 @@ mod tests {
             for chunk in [1, 3, 100] {
                 let tensors = (tensor(&h, [rows, d]), Table::from(tensor(&w, [vocab, d])));
                 let others =
-                    (tensor(&t, [rows, width]), Table::frozen(tensor(&u, [vocab, width]), TableFormat::F32).unwrap());
+                    (tensor(&t, [rows, width]), Table::frozen(tensor(&u, [vocab, width]), Frozen::default()).unwrap());
                 let draft = Projected::new(&tensors.0, &tensors.1);
                 let target = Projected::new(&others.0, &others.1);
                 let got = linear_divergence(draft, target, kind, Some(0.3), chunk);

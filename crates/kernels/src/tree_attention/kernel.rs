@@ -2,7 +2,7 @@
 
 use super::host_kv::{HostKv, SLOTS};
 use super::{AttentionSpec, Visible};
-use crate::isa::{Kind, per_isa};
+use crate::isa::per_isa;
 use crate::{Isa, lanes};
 use std::cell::RefCell;
 
@@ -158,7 +158,7 @@ fn score(part: &Part<'_>, first_row: usize, views: &[View], scores: &mut Vec<f32
     let keys = &part.kv.keys_of(part.kv_head)[first * d..(first + slots) * d];
     let query = |index: usize| head_slice(part, first_row + index / group, index % group);
     let (mut index, queries) = (0, views.len() * group);
-    // Enough sums at a time that none waits for another.
+    // Several sums at a time, so that few wait for another.
     while index + 4 <= queries {
         let scores = &mut scores[index * slots..(index + 4) * slots];
         score_tiles::<4, 2>(part.isa, [0, 1, 2, 3].map(|i| query(index + i)), keys, scores);
@@ -199,9 +199,9 @@ fn score_tile<const Q: usize, const B: usize>(
     // SAFETY: an `Isa` comes from `Isa::available`, which detected the features.
     unsafe {
         match isa.kind() {
-            Kind::Avx512 => return x86::avx512::score_tile::<Q, B>(queries, keys, scores, stride),
-            Kind::Avx2 => return x86::avx2::score_tile::<Q, B>(queries, keys, scores, stride),
-            Kind::Portable => {}
+            crate::isa::Kind::Avx512 => return x86::avx512::score_tile::<Q, B>(queries, keys, scores, stride),
+            crate::isa::Kind::Avx2 => return x86::avx2::score_tile::<Q, B>(queries, keys, scores, stride),
+            crate::isa::Kind::Portable => {}
         }
     }
     let _ = isa;

@@ -9,6 +9,7 @@ use gorgon_core::Token;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_kernels::Table;
 use gorgon_model::taps::Taps;
 use std::path::Path;
 
@@ -82,6 +83,9 @@ pub trait OnBackbone: Objective {
 
     /// The conversations, to be given a cache.
     fn data_mut(&mut self) -> &mut Conversations;
+
+    /// The backbone's LM head.
+    fn lm_head(&self) -> &Table;
 
     /// Told of the run folder, before the first step.
     fn attach(&mut self, _run: &Path) {}

@@ -296,7 +296,7 @@ impl Objective for DistillSpecFitting {
         };
         let held_out = (0..self.data.held_out.len()).into_par_iter();
         let found: Vec<(f64, f64, usize, usize)> =
-            held_out.map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
+            held_out.map(|i| team::one_of(self.data.held_out.len(), || one(i))).collect::<Result<_, TrainError>>()?;
         let n = found.iter().map(|f| f.3).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
         let mut metrics = Map::new();
@@ -323,6 +323,10 @@ fn sum(values: &[f32]) -> f64 {
 }
 
 impl OnBackbone for DistillSpecFitting {
+    fn lm_head(&self) -> &Table {
+        &self.lm_head
+    }
+
     fn data(&self) -> &Conversations {
         &self.data
     }

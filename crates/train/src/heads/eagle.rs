@@ -167,8 +167,10 @@ impl Objective for EagleFitting {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index], None)?, None).0);
         let held_out = 0..self.data.held_out.len();
-        let outputs: Vec<EagleOutput> =
-            held_out.into_par_iter().map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
+        let outputs: Vec<EagleOutput> = held_out
+            .into_par_iter()
+            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
+            .collect::<Result<_, TrainError>>()?;
         let n = outputs.iter().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
         let mean = |of: fn(&EagleOutput) -> &[f32]| outputs.iter().map(|o| sum(of(o))).sum::<f64>() / n;
         let (regression, cross_entropy) = (mean(|o| &o.regression), mean(|o| &o.cross_entropy));
@@ -193,6 +195,10 @@ impl Objective for EagleFitting {
 }
 
 impl OnBackbone for EagleFitting {
+    fn lm_head(&self) -> &Table {
+        &self.lm_head
+    }
+
     fn data(&self) -> &Conversations {
         &self.data
     }
@@ -218,6 +224,6 @@ impl OnBackbone for EagleFitting {
         let s = &self.network.shape().layer;
         let layer = 10 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
         // Values and their gradients; logits of drafter and backbone, and a product on the way.
-        4 * (2 * tokens * layer + 3 * self.chunk_rows.min(tokens) * s.vocab_size)
+        4 * (2 * tokens * layer + 3 * self.lm_head.rows_at_once(self.chunk_rows).min(tokens) * s.vocab_size)
     }
 }

@@ -278,8 +278,10 @@ impl Objective for Eagle3Fitting {
             Ok((self.losses(&weights, &gathered.batch, None).0, gathered.rows))
         };
         let held_out = 0..self.data.held_out.len();
-        let measured: Vec<(Vec<Eagle3Output>, Vec<usize>)> =
-            held_out.into_par_iter().map(|i| team::alone(|| one(i))).collect::<Result<_, TrainError>>()?;
+        let measured: Vec<(Vec<Eagle3Output>, Vec<usize>)> = held_out
+            .into_par_iter()
+            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
+            .collect::<Result<_, TrainError>>()?;
         let mean = |step: usize, of: &dyn Fn(&Eagle3Output) -> f64| {
             let rows = measured.iter().map(|(_, rows)| rows[step]).sum::<usize>().max(1) as f64;
             measured.iter().map(|(outputs, _)| of(&outputs[step])).sum::<f64>() / rows
@@ -309,6 +311,10 @@ impl Objective for Eagle3Fitting {
 }
 
 impl OnBackbone for Eagle3Fitting {
+    fn lm_head(&self) -> &Table {
+        &self.lm_head
+    }
+
     fn data(&self) -> &Conversations {
         &self.data
     }

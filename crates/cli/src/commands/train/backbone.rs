@@ -12,10 +12,11 @@ use gorgon_data::shard::{self, Row};
 use gorgon_draft::eagle::{EagleNetwork, EagleShape};
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::small_model::SmallModel;
+use gorgon_kernels::Frozen;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
-use gorgon_train::config::TrainConfig;
+use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::heads::{
     self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
     MedusaTwoFitting,
@@ -73,8 +74,7 @@ impl Backbone {
     ) -> Result<Job<HeadFitting<S>>, Failure> {
         let Self { checkpoint, model, data, longest, .. } = self;
         let device = data.features.decoder.compute().device();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
+        let lm_head = heads::lm_head(&checkpoint, &model, device, held_for_heads(config)).map_err(fitting::failure)?;
         Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
     }
 
@@ -87,7 +87,7 @@ impl Backbone {
         let dir = checkpoint.dir().display().to_string();
         let device = data.features.decoder.compute().device().clone();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, &device, config.lm_head_format.into()).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, &device, Some(held(config, true))).map_err(fitting::failure)?;
         let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
         let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(fitting::failure)?);
         let heads = Heads {
@@ -111,7 +111,7 @@ impl Backbone {
         let Self { checkpoint, model, data, longest, .. } = self;
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, true))).map_err(fitting::failure)?;
         let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
         let chunk_rows = config.chunk_rows.max(1);
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
@@ -127,7 +127,7 @@ impl Backbone {
         let Self { checkpoint, model, data, .. } = self;
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, false))).map_err(fitting::failure)?;
         let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
         Job::new(objective.map_err(fitting::failure)?, config)
     }
@@ -154,7 +154,7 @@ impl Backbone {
         }
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, config.lm_head_format.into()).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, false))).map_err(fitting::failure)?;
         let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
         let draft_checkpoint = Checkpoint::open(draft)?;
         draft_checkpoint.check(&small)?;
@@ -251,4 +251,21 @@ pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
     let checkpoint = Checkpoint::open(dir)?;
     let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
     Ok(hash_folder_weights(&files)?)
+}
+
+/// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
+fn held(config: &TrainConfig, backward: bool) -> Frozen {
+    // The rest is for what is at work.
+    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    Frozen { format: config.lm_head_format.into(), backward, room }
+}
+
+/// The same for heads of a kind; none where each head has an LM head of its own.
+fn held_for_heads(config: &TrainConfig) -> Option<Frozen> {
+    let own = match config.method {
+        HeadMethod::Medusa => config.medusa.own_lm_heads,
+        HeadMethod::Hydra => config.hydra.own_lm_heads,
+        _ => false,
+    };
+    (!own).then(|| held(config, true))
 }

@@ -86,7 +86,7 @@ impl<F: OnBackbone> Job<F> {
         let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
         let found = Fitting::measure(objective, 0..steps.max(1), self.fit.memory_limit)?;
         let model = data.features.decoder.config();
-        let lm_head = 4 * (model.vocab_size * model.hidden_size) as u64;
+        let lm_head = (4 * model.vocab_size * model.hidden_size + objective.lm_head().panel_bytes()) as u64;
         let (memory, memory_by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
         let mut disk = Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit);
         disk.rest = 4 * parameters as u64;

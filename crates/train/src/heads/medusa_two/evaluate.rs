@@ -46,7 +46,7 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
     };
     let found: Vec<(Measured, Language)> = (0..fitting.data.held_out.len())
         .into_par_iter()
-        .map(|i| team::alone(|| one(i)))
+        .map(|i| team::one_of(fitting.data.held_out.len(), || one(i)))
         .collect::<Result<_, TrainError>>()?;
     let (measured, language): (Vec<Measured>, Vec<Language>) = found.into_iter().unzip();
     let mut evaluation = of_heads(fitting, &measured);

@@ -242,6 +242,10 @@ fn right(output: &HeadOutput) -> usize {
 }
 
 impl OnBackbone for MedusaTwoFitting {
+    fn lm_head(&self) -> &Table {
+        &self.lm_head
+    }
+
     fn data(&self) -> &Conversations {
         &self.data
     }
@@ -265,7 +269,7 @@ impl OnBackbone for MedusaTwoFitting {
     fn bytes_at_work(&self, tokens: usize) -> usize {
         let shape = self.llama.shape();
         let layer = 8 * shape.hidden_size + 4 * shape.intermediate_size;
-        let logits = self.heads.chunk_rows.min(tokens) * self.heads.vocab_size * 4 * 2;
+        let logits = self.lm_head.rows_at_once(self.heads.chunk_rows).min(tokens) * self.heads.vocab_size * 4 * 2;
         let weights: usize = self.llama.sizes().iter().sum();
         logits + tokens * shape.layers * layer * 4 + 2 * weights * 4
     }
