@@ -122,6 +122,15 @@ impl Table {
         }
     }
 
+    /// Bytes that a thread keeps for its products of `rows` rows with panels: rows laid side by side, as many as are at once.
+    pub fn scratch_bytes(&self, rows: usize) -> usize {
+        let vocab = self.rows.dims()[0];
+        match self.panels.as_deref() {
+            None | Some(Panels::Rounded(_)) => 0,
+            Some(_) => 4 * vocab * rows.min(few_row_matmul::rows_side_by_side(vocab)),
+        }
+    }
+
     /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory.
     pub fn rows_at_once(&self, most: usize) -> usize {
         let most = match self.panels.as_deref() {

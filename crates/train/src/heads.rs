@@ -241,7 +241,7 @@ impl<S: HeadStack> OnBackbone for HeadFitting<S> {
 
     fn bytes_at_work(&self, rows: usize) -> usize {
         let logits = self.lm_head.rows_at_once(self.heads.chunk_rows()).min(rows) * self.lm_head.dims()[0] * 2;
-        4 * (logits + rows * self.heads.values_per_row())
+        4 * (logits + rows * self.heads.values_per_row()) + self.lm_head.scratch_bytes(rows)
     }
 }
 

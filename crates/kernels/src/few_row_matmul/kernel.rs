@@ -59,7 +59,7 @@ fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<
 /// Rows that are computed at once, in chunks of nearly equal size.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn chunk_rows(rows: usize, d_in: usize) -> usize {
-    rows.div_ceil(rows.div_ceil(tall::chunk_rows(d_in)).max(1)).max(1)
+    rows.div_ceil(rows.div_ceil(super::rows_side_by_side(d_in)).max(1)).max(1)
 }
 
 /// Tiles of up to six rows, which read rows of `x` as they are.

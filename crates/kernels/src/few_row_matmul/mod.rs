@@ -23,6 +23,15 @@ pub use packed::{PackError, Packed, RowSource, WeightDtype};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pairs::PackedPairs;
 
+/// Rows of so many inputs that are laid side by side at once, where tiles are tall.
+pub(crate) fn rows_side_by_side(d_in: usize) -> usize {
+    (SIDE_BY_SIDE / d_in.max(1) / TALLEST).clamp(4, 16) * TALLEST
+}
+
+/// Rows of the tallest tile.
+const TALLEST: usize = 15;
+/// Values of `x` that are laid side by side at once: 4 MiB, or some tiles.
+const SIDE_BY_SIDE: usize = 1 << 20;
 /// Output columns per panel.
 pub const PANEL: usize = 32;
 /// Output columns that are computed as one piece of work.

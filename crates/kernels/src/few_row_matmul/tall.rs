@@ -10,23 +10,15 @@
 
 use super::super::packed::Element;
 use super::super::pairs::Pair;
-use super::super::{PAIR, PANEL};
+use super::super::{PAIR, PANEL, TALLEST};
 use crate::team;
 use half::{bf16, f16};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Rows of the tallest tile.
-const TALLEST: usize = 15;
 /// Rows from which these tiles are the faster ones.
 pub const FROM: usize = 7;
-/// Rows that are laid side by side at once: as many as fill [`CHUNK`] values, some tiles at least.
-pub fn chunk_rows(d_in: usize) -> usize {
-    (CHUNK / d_in / TALLEST).clamp(4, 16) * TALLEST
-}
-/// Values of `x` that are laid side by side at once: 4 MiB.
-const CHUNK: usize = 1 << 20;
 /// Inputs that all tiles work through before they go on.
 const BLOCK: usize = 1024;
 /// Bytes between what a lone tile fetches and what it uses.

@@ -224,6 +224,7 @@ impl OnBackbone for EagleFitting {
         let s = &self.network.shape().layer;
         let layer = 10 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
         // Values and their gradients; logits of drafter and backbone, and a product on the way.
-        4 * (2 * tokens * layer + 3 * self.lm_head.rows_at_once(self.chunk_rows).min(tokens) * s.vocab_size)
+        let logits = 3 * self.lm_head.rows_at_once(self.chunk_rows).min(tokens) * s.vocab_size;
+        4 * (2 * tokens * layer + logits) + self.lm_head.scratch_bytes(tokens)
     }
 }

@@ -255,7 +255,7 @@ pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
 
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
 fn held(config: &TrainConfig, backward: bool) -> Frozen {
-    // The rest is for what is at work.
+    // The rest is for what is at work. Without panels sums are rounded in another order, as on another processor.
     let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
     Frozen { format: config.lm_head_format.into(), backward, room }
 }

@@ -7,6 +7,7 @@ use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::shard::Row;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_kernels::team;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::heads::{FeatureCache, OnBackbone, Start};
 use gorgon_train::parameters::Parameter;
@@ -138,7 +139,7 @@ impl<F: OnBackbone> Job<F> {
         // The first of two is a warm-up.
         for _ in 0..2 {
             let started = Instant::now();
-            let read = batches.par_iter().map(|batch| objective.read(batch));
+            let read = batches.par_iter().map(|batch| team::one_of(batches.len(), || objective.read(batch)));
             read.collect::<Result<(), _>>().map_err(fitting::failure)?;
             reading = started.elapsed().as_secs_f64();
         }

@@ -271,7 +271,7 @@ impl OnBackbone for MedusaTwoFitting {
         let layer = 8 * shape.hidden_size + 4 * shape.intermediate_size;
         let logits = self.lm_head.rows_at_once(self.heads.chunk_rows).min(tokens) * self.heads.vocab_size * 4 * 2;
         let weights: usize = self.llama.sizes().iter().sum();
-        logits + tokens * shape.layers * layer * 4 + 2 * weights * 4
+        logits + tokens * shape.layers * layer * 4 + 2 * weights * 4 + self.lm_head.scratch_bytes(tokens)
     }
 
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
