@@ -1,5 +1,7 @@
 # `make` or `make help` lists what there is.
 CARGO ?= cargo
+# Where cargo puts it, also when CARGO_TARGET_DIR is set.
+export GORGON ?= $(abspath $(or $(CARGO_TARGET_DIR),target)/release/gorgon)
 GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
@@ -10,7 +12,7 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## The main job on the model that comes along: distil, train, calibrate, measure, verify
-	target/release/gorgon demo
+	$(GORGON) demo
 
 test: ## All tests (CPU, no network)
 	$(CARGO) test --release --workspace
@@ -34,7 +36,7 @@ test-mpi: ## Data parallel training over two processes against one (needs libope
 	$(CARGO) test --release --workspace --features gorgon-cli/mpi --test mpi
 
 check-exports: build ## Every export loaded strictly in PyTorch and compared with gorgon (PYTHON=… has torch and transformers; some minutes)
-	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon target/release/gorgon \
+	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
 lint: ## Format check, and clippy with warnings denied
