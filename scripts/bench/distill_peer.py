@@ -18,7 +18,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--new-tokens", type=int, default=256)
 parser.add_argument("--sizes", default="1,4,8,16,32,64", help="batch sizes here")
 parser.add_argument("--peer-sizes", default="16,64", help="batch sizes of transformers; empty leaves it out")
-parser.add_argument("--dtypes", default="f32,f16")
+parser.add_argument("--dtypes", default="f32,f16", help="f32, f16, bf16 or bf16-products (--compute-dtype bf16)")
 parser.add_argument("--drafted-sizes", default="1,4,16", help="batch sizes with drafts")
 options = parser.parse_args()
 
@@ -71,7 +71,8 @@ def here(size, dtype, drafted):
     keys = [f"batch_size={size}"] + ([f"model={os.path.join(options.work, 'widened')}"] if dtype == "f32" else [])
     if drafted:
         keys += [f"heads={options.heads}"] + ([f"tree={options.tree}"] if options.tree else [])
-    command = [options.gorgon, "distill", "-c", os.path.join(options.work, "distill.toml"), *keys, "--dtype", dtype]
+    command = [options.gorgon, "distill", "-c", os.path.join(options.work, "distill.toml"), *keys]
+    command += ["--compute-dtype", "bf16"] if dtype == "bf16-products" else ["--dtype", dtype]
     before = child_seconds()
     ran = subprocess.run(
         command + ["--threads", str(options.threads), "--no-progress"], check=True, capture_output=True, text=True

@@ -12,7 +12,7 @@ use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
-use gorgon_model::device::{DeviceChoice, FloatFormat, Int8};
+use gorgon_model::device::{DeviceChoice, FloatFormat, Int8, Products};
 use std::path::PathBuf;
 
 /// Trains Medusa and EAGLE draft heads for a language model and decodes with them, losslessly and fast.
@@ -35,6 +35,9 @@ pub struct Global {
     /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
     #[arg(long, global = true, value_name = "FORMAT")]
     pub dtype: Option<FloatFormat>,
+    /// What the CPU multiplies: f32, or bf16 (weights and activations rounded, sums in f32; for processors with AVX-512 BF16).
+    #[arg(long, global = true, default_value = "f32", value_name = "FORMAT")]
+    pub compute_dtype: Products,
     /// Weights in 8 bits on the CPU: off, drafts (an LM head for drafts alone; the text stays the same) or all.
     #[arg(long, global = true, default_value = "off", value_name = "WHICH")]
     pub int8: Int8,

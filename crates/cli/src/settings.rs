@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::error::Failure;
 use crate::printer::Talk;
-use gorgon_model::device::Compute;
+use gorgon_model::device::{Compute, DeviceError, FloatFormat, Products};
 use gorgon_train::world::World;
 use std::io::IsTerminal;
 
@@ -57,7 +57,15 @@ impl Settings {
     /// # Errors
     /// When this binary or this machine lacks them.
     pub fn compute(&self) -> Result<Compute, Failure> {
-        Ok(Compute::resolve(self.global.device, self.global.dtype)?.with_int8(self.global.int8)?)
+        let global = &self.global;
+        let compute = Compute::resolve(global.device, global.dtype)?.with_int8(global.int8)?;
+        if let Some(dtype) =
+            global.dtype.filter(|dtype| global.compute_dtype == Products::Bf16 && *dtype != FloatFormat::Bf16)
+        {
+            let reason = format!("--dtype {}: weights are in bf16 then", dtype.name());
+            return Err(DeviceError::Products(reason).into());
+        }
+        Ok(compute.with_products(global.compute_dtype)?)
     }
 }
 

@@ -51,6 +51,16 @@ impl Isa {
         self.0 == Kind::Avx512
     }
 
+    /// Whether the processor multiplies pairs of `bf16` numbers.
+    pub fn has_pair_products(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.0 == Kind::Avx512 && is_x86_feature_detected!("avx512bf16")
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     pub(crate) fn kind(self) -> Kind {
         self.0
     }

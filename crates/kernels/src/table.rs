@@ -1,7 +1,5 @@
 //! A linear layer onto a vocabulary.
 
-#[cfg(target_arch = "x86_64")]
-use crate::few_row_matmul::PackedPairs;
 use crate::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use crate::{Isa, host};
 use burn::tensor::{DType, Int, Tensor};
@@ -69,10 +67,8 @@ const ROWS_AT_ONCE: usize = 240;
 /// What products with a table read.
 #[derive(Debug)]
 enum Panels {
-    /// `h [.., d]` to `[.., V]`, and `g [.., V]` to `[.., d]`.
-    F32 { forward: Packed, backward: Option<Packed> },
-    #[cfg(target_arch = "x86_64")]
-    Bf16 { forward: PackedPairs, backward: Option<PackedPairs> },
+    /// On the CPU: `h [.., d]` to `[.., V]`, and `g [.., V]` to `[.., d]`.
+    Packed { forward: Packed, backward: Option<Packed> },
     /// On a GPU: the table in `bf16`.
     Rounded(Tensor<2>),
 }
@@ -98,10 +94,11 @@ impl Table {
         let held = |format, backward| Frozen { format, backward, room: u64::MAX };
         let panels = match self.panels.as_deref() {
             None => None,
-            Some(Panels::F32 { backward, .. }) => Panels::wide(&rows, held(TableFormat::F32, backward.is_some())),
+            Some(Panels::Packed { forward, backward }) if forward.dtype() == WeightDtype::F32 => {
+                Panels::wide(&rows, held(TableFormat::F32, backward.is_some()))
+            }
             // What this table's device and memory had, fewer rows have too; where not, the products are those of 32 bits.
-            #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { backward, .. }) => {
+            Some(Panels::Packed { backward, .. }) => {
                 Panels::narrow(&rows, held(TableFormat::Bf16, backward.is_some())).ok()
             }
             Some(Panels::Rounded(_)) => Panels::narrow(&rows, held(TableFormat::Bf16, true)).ok(),
@@ -113,11 +110,7 @@ impl Table {
     pub fn panel_bytes(&self) -> usize {
         match self.panels.as_deref() {
             None => 0,
-            Some(Panels::F32 { forward, backward }) => forward.bytes() + backward.as_ref().map_or(0, Packed::bytes),
-            #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { forward, backward }) => {
-                forward.bytes() + backward.as_ref().map_or(0, PackedPairs::bytes)
-            }
+            Some(Panels::Packed { forward, backward }) => forward.bytes() + backward.as_ref().map_or(0, Packed::bytes),
             Some(Panels::Rounded(rows)) => 2 * rows.shape().num_elements(),
         }
     }
@@ -147,11 +140,7 @@ impl Table {
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
             None => hidden.matmul(self.rows.clone().transpose()),
-            Some(Panels::F32 { forward, .. }) => on_host(&hidden, |x, rows| few_row_matmul::matrix(x, forward, rows)),
-            #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { forward, .. }) => {
-                on_host(&hidden, |x, rows| few_row_matmul::matrix_of_pairs(x, forward, rows))
-            }
+            Some(Panels::Packed { forward, .. }) => on_host(&hidden, forward),
             Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()).cast(DType::F32),
         }
     }
@@ -162,13 +151,7 @@ impl Table {
     /// `gradient [rows, V]`, result `[rows, d]`.
     pub fn back(&self, gradient: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
-            Some(Panels::F32 { backward: Some(backward), .. }) => {
-                on_host(&gradient, |x, rows| few_row_matmul::matrix(x, backward, rows))
-            }
-            #[cfg(target_arch = "x86_64")]
-            Some(Panels::Bf16 { backward: Some(backward), .. }) => {
-                on_host(&gradient, |x, rows| few_row_matmul::matrix_of_pairs(x, backward, rows))
-            }
+            Some(Panels::Packed { backward: Some(backward), .. }) => on_host(&gradient, backward),
             Some(Panels::Rounded(rows)) => gradient.cast(DType::BF16).matmul(rows.clone()).cast(DType::F32),
             _ => gradient.matmul(self.rows.clone()),
         }
@@ -198,12 +181,17 @@ impl Panels {
         if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) || bytes > held.room {
             return None;
         }
-        let values = host::read(rows)?;
+        Self::packed(rows, WeightDtype::F32, held.backward).ok()
+    }
+
+    /// Panels of a table on the CPU.
+    fn packed(rows: &Tensor<2>, dtype: WeightDtype, both: bool) -> Result<Self, PackError> {
+        let [vocab, d] = rows.dims();
+        let values = host::read(rows).ok_or_else(|| PackError::Source("the table is not on the CPU".into()))?;
         let of_rows = (values.as_slice(), d);
-        let forward = Packed::pack(d, vocab, WeightDtype::F32, &of_rows).ok()?;
-        let columns = Transposed(of_rows);
-        let backward = held.backward.then(|| Packed::pack(vocab, d, WeightDtype::F32, &columns)).transpose().ok()?;
-        Some(Self::F32 { forward, backward })
+        let forward = Packed::pack(d, vocab, dtype, &of_rows)?;
+        let backward = both.then(|| Packed::pack(vocab, d, dtype, &Transposed(of_rows))).transpose()?;
+        Ok(Self::Packed { forward, backward })
     }
 
     fn narrow(rows: &Tensor<2>, held: Frozen) -> Result<Self, TableError> {
@@ -214,20 +202,14 @@ impl Panels {
                 false => Err(TableError::NoBf16(format!("{device:?}"))),
             };
         }
-        #[cfg(target_arch = "x86_64")]
-        if let Some(values) = host::read(rows).filter(|_| PackedPairs::are_supported()) {
-            let ([vocab, d], values) = (rows.dims(), values.as_slice());
-            let bytes = 2 * (vocab * d) as u64 * (1 + u64::from(held.backward));
-            if bytes > held.room {
-                return Err(TableError::Room { bytes, room: held.room });
-            }
-            let forward = PackedPairs::pack(d, vocab, &(values, d))?;
-            let columns = Transposed((values, d));
-            let backward = held.backward.then(|| PackedPairs::pack(vocab, d, &columns)).transpose()?;
-            return Ok(Self::Bf16 { forward, backward });
+        if !WeightDtype::Bf16Pairs.is_supported() {
+            return Err(TableError::NoBf16("this processor".into()));
         }
-        let _ = held;
-        Err(TableError::NoBf16("this processor".into()))
+        let bytes = 2 * rows.shape().num_elements() as u64 * (1 + u64::from(held.backward));
+        if bytes > held.room {
+            return Err(TableError::Room { bytes, room: held.room });
+        }
+        Ok(Self::packed(rows, WeightDtype::Bf16Pairs, held.backward)?)
     }
 }
 
@@ -247,9 +229,9 @@ impl RowSource for Transposed<'_> {
     }
 }
 
-fn on_host(x: &Tensor<2>, product: impl FnOnce(&[f32], usize) -> Tensor<2>) -> Tensor<2> {
+fn on_host(x: &Tensor<2>, panels: &Packed) -> Tensor<2> {
     let values = host::read(x).expect("panels multiply CPU tensors only");
-    product(values.as_slice(), x.dims()[0])
+    few_row_matmul::matrix(values.as_slice(), panels, x.dims()[0])
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Where a model runs and in which number format.
 
 use burn::tensor::{DType, Device};
+use gorgon_kernels::few_row_matmul::WeightDtype;
 use std::str::FromStr;
 
 /// What `--device` names.
@@ -37,6 +38,17 @@ pub enum Int8 {
     All,
 }
 
+/// What `--compute-dtype` names: the numbers that the CPU multiplies. Sums are in 32 bits either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Products {
+    /// Weights as they are stored, activations in 32 bits.
+    #[default]
+    F32,
+    /// Weights and activations rounded to `bf16`: up to twice as fast where the processor has such products, and, as on a
+    /// GPU, another model, slightly.
+    Bf16,
+}
+
 /// Why a device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
@@ -49,6 +61,12 @@ pub enum DeviceError {
     /// No such name.
     #[error("--int8 {0}: expected off, drafts or all")]
     UnknownInt8(String),
+    /// No such name.
+    #[error("--compute-dtype {0}: expected f32 or bf16")]
+    UnknownProducts(String),
+    /// Where products cannot be chosen, or not with the other options.
+    #[error("--compute-dtype bf16 with {0}")]
+    Products(String),
     /// 8-bit weights elsewhere than on the CPU.
     #[error("--int8 with --device {0}: weights in 8 bits are for the CPU")]
     Int8Device(String),
@@ -136,6 +154,18 @@ impl FromStr for Int8 {
     }
 }
 
+impl FromStr for Products {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(DeviceError::UnknownProducts(text.into())),
+        }
+    }
+}
+
 impl FloatFormat {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -166,13 +196,15 @@ impl FloatFormat {
 /// A device with a number format.
 ///
 /// On the CPU activations and products are `f32` and the format is the weights' precision: `f32` takes them as they are
-/// (16-bit checkpoints stay in 16 bits, which is exact), the others round them. Elsewhere it is the format of both.
+/// (16-bit checkpoints stay in 16 bits, which is exact), the others round them; with [`Products::Bf16`] what is multiplied is
+/// rounded too. Elsewhere it is the format of both.
 #[derive(Clone, Debug)]
 pub struct Compute {
     device: Device,
     choice: DeviceChoice,
     format: FloatFormat,
     int8: Int8,
+    products: Products,
 }
 
 impl Compute {
@@ -193,7 +225,7 @@ impl Compute {
             DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
         };
         let format = format.unwrap_or(default);
-        let compute = Self { device, choice, format, int8: Int8::Off };
+        let compute = Self { device, choice, format, int8: Int8::Off, products: Products::F32 };
         if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
             return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
         }
@@ -202,7 +234,8 @@ impl Compute {
 
     /// The CPU.
     pub fn cpu(format: FloatFormat) -> Self {
-        Self { device: Device::flex(), choice: DeviceChoice::Cpu, format, int8: Int8::Off }
+        let (device, choice) = (Device::flex(), DeviceChoice::Cpu);
+        Self { device, choice, format, int8: Int8::Off, products: Products::F32 }
     }
 
     /// The burn device.
@@ -231,6 +264,37 @@ impl Compute {
         Ok(Self { int8, ..self })
     }
 
+    /// The same with other products; those in `bf16` take weights in `bf16` with them.
+    ///
+    /// # Errors
+    /// Elsewhere than on the CPU, on a processor without such products, and with all weights in 8 bits.
+    pub fn with_products(self, products: Products) -> Result<Self, DeviceError> {
+        if products == Products::F32 {
+            return Ok(Self { products, ..self });
+        }
+        let refuse = |reason: String| Err(DeviceError::Products(reason));
+        if !self.is_host() {
+            return refuse(format!("--device {}: a GPU computes in what --dtype names", self.choice));
+        }
+        if self.int8 == Int8::All {
+            return refuse("--int8 all: weights are either in 8 bits or in bf16".into());
+        }
+        if !WeightDtype::Bf16Pairs.is_supported() {
+            return refuse("this processor: it has no products of bf16 numbers (AVX-512 BF16)".into());
+        }
+        Ok(Self { products, format: FloatFormat::Bf16, ..self })
+    }
+
+    /// What is multiplied.
+    pub fn products(&self) -> Products {
+        self.products
+    }
+
+    /// How the CPU stores matrices that are to be multiplied in `bf16`; `None` if they are not.
+    pub(crate) fn pairs(&self) -> Option<WeightDtype> {
+        (self.products == Products::Bf16).then_some(WeightDtype::Bf16Pairs)
+    }
+
     /// The same for a draft model, all of which is there for drafts.
     #[must_use]
     pub fn for_draft_model(&self) -> Self {
@@ -243,11 +307,12 @@ impl Compute {
         self.int8
     }
 
-    /// The name of the precision in which a backbone computes: the number format's, or `int8`.
+    /// The name of the precision in which a backbone computes: the number format's, `int8`, or `bf16-products`.
     pub fn precision(&self) -> &'static str {
-        match self.int8 {
-            Int8::All => "int8",
-            Int8::Off | Int8::Drafts => self.format.name(),
+        match (self.int8, self.products) {
+            (Int8::All, _) => "int8",
+            (_, Products::Bf16) => "bf16-products",
+            _ => self.format.name(),
         }
     }
 
@@ -340,6 +405,23 @@ mod tests {
             assert!(name.parse::<DeviceChoice>().is_err(), "{name}");
         }
         assert!("f64".parse::<FloatFormat>().is_err());
+        assert_eq!(("bf16".parse(), "f32".parse()), (Ok(Products::Bf16), Ok(Products::F32)));
+        assert!("f16".parse::<Products>().is_err());
+    }
+
+    #[test]
+    fn products_in_bf16_take_their_weights_with_them() {
+        let compute = Compute::cpu(FloatFormat::F32);
+        assert_eq!(compute.clone().with_products(Products::F32).unwrap().pairs(), None);
+        let eight = compute.clone().with_int8(Int8::All).unwrap().with_products(Products::Bf16);
+        assert!(eight.unwrap_err().to_string().contains("--int8 all"));
+        match compute.with_products(Products::Bf16) {
+            Ok(compute) => {
+                assert_eq!((compute.format(), compute.precision()), (FloatFormat::Bf16, "bf16-products"));
+                assert_eq!(compute.pairs(), Some(WeightDtype::Bf16Pairs));
+            }
+            Err(error) => assert!(error.to_string().contains("no products of bf16"), "{error}"),
+        }
     }
 
     #[test]

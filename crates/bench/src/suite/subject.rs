@@ -13,7 +13,7 @@ use gorgon_infer::{Generation, Limits, decode};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8};
+use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
@@ -68,7 +68,7 @@ const fn llama(hidden: usize, intermediate: usize, layers: usize, heads: usize, 
 /// A random model of a shape, on the CPU.
 pub struct Subject {
     shape: Shape,
-    format: FloatFormat,
+    compute: Compute,
     dir: PathBuf,
     decoder: Arc<Decoder>,
     target: Target,
@@ -81,19 +81,20 @@ impl Subject {
     ///
     /// # Errors
     /// When the folder cannot be written or the weights not be loaded.
-    pub fn load(shape: Shape, format: FloatFormat, folder: &Path) -> Result<Self, BenchError> {
-        let dir = folder.join(format!("{}-{}", shape.name, format.name()));
-        shape.llama.write(&dir, format, 0).map_err(|error| BenchError::Empty(format!("{}: {error}", dir.display())))?;
-        let decoder = Arc::new(Decoder::load(&dir, &Compute::cpu(format))?);
+    pub fn load(shape: Shape, compute: Compute, folder: &Path) -> Result<Self, BenchError> {
+        let dir = folder.join(format!("{}-{}", shape.name, compute.precision()));
+        let written = shape.llama.write(&dir, compute.format(), 0);
+        written.map_err(|error| BenchError::Empty(format!("{}: {error}", dir.display())))?;
+        let decoder = Arc::new(Decoder::load(&dir, &compute)?);
         let buffer = vec![1u8; decoder.bytes_per_step()];
         let target = Target::with_trees(decoder.clone(), shape.llama.max_positions, 64, Taps::none());
         let prompt = (0..PROMPT as u32).map(|i| (i * 97 + 11) % shape.llama.vocab_size as u32).collect();
-        Ok(Self { shape, format, dir, decoder, target, buffer, prompt })
+        Ok(Self { shape, compute, dir, decoder, target, buffer, prompt })
     }
 
     /// Shape and format.
     pub fn name(&self) -> String {
-        format!("{} {}", self.shape.name, self.format.name())
+        format!("{} {}", self.shape.name, self.compute.precision())
     }
 
     /// The shape.
@@ -119,8 +120,7 @@ impl Subject {
 
     /// Weights that a plain step multiplies with.
     pub fn weights(&self) -> usize {
-        let bytes = if self.format == FloatFormat::F32 { 4 } else { 2 };
-        self.buffer.len() / bytes
+        self.buffer.len() / self.compute.format().bytes()
     }
 
     /// Bytes per second of reading as many bytes as the weights have.
@@ -165,11 +165,21 @@ impl Subject {
         Ok(crate::median(seconds).unwrap_or(f64::NAN))
     }
 
+    /// What its products multiply.
+    pub fn products(&self) -> Products {
+        self.compute.products()
+    }
+
     /// Seconds of all products of a pass over `rows` rows.
     pub fn product_seconds(&self, rows: usize) -> f64 {
         let s = &self.shape.llama;
         let kv = s.hidden_size / s.heads * s.kv_heads;
-        let dtype = if self.format == FloatFormat::F32 { WeightDtype::F32 } else { WeightDtype::F16 };
+        let dtype = match (self.compute.products(), self.compute.format()) {
+            (Products::Bf16, _) => WeightDtype::Bf16Pairs,
+            (_, FloatFormat::F32) => WeightDtype::F32,
+            (_, FloatFormat::F16) => WeightDtype::F16,
+            (_, FloatFormat::Bf16) => WeightDtype::Bf16,
+        };
         let layer = [
             (s.hidden_size, s.hidden_size + 2 * kv),
             (s.hidden_size, s.hidden_size),
@@ -202,7 +212,7 @@ impl Subject {
         let decoder = match int8 {
             Int8::Off => self.decoder.clone(),
             _ => {
-                let compute = Compute::cpu(self.format).with_int8(int8).map_err(|error| empty(&error))?;
+                let compute = self.compute.clone().with_int8(int8).map_err(|error| empty(&error))?;
                 Arc::new(Decoder::load(&self.dir, &compute)?)
             }
         };

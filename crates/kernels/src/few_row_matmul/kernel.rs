@@ -1,7 +1,7 @@
 //! The CPU kernel: panels streamed once, accumulators in registers.
 
-use super::packed::{Element, Packed, WeightDtype};
-use super::{PAIR, PANEL, TILE_ROWS};
+use super::element::Element;
+use super::{PAIR, PANEL, Packed, TILE_ROWS, WeightDtype};
 use crate::Isa;
 use half::{bf16, f16};
 use std::cell::RefCell;
@@ -30,6 +30,10 @@ pub(super) fn write_product(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]
         WeightDtype::F16 => multiply::<f16>(isa, x, w, bias, y),
         WeightDtype::Bf16 => multiply::<bf16>(isa, x, w, bias, y),
         WeightDtype::Int8 => multiply::<i8>(isa, x, w, bias, y),
+        #[cfg(target_arch = "x86_64")]
+        WeightDtype::Bf16Pairs => super::pairs::multiply(isa, x, w, bias, y),
+        #[cfg(not(target_arch = "x86_64"))]
+        WeightDtype::Bf16Pairs => unreachable!("packing refuses them"),
     }
 }
 
@@ -38,9 +42,16 @@ fn multiply<T: Tile>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &
     multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
 }
 
+/// The product in the type of the panels, whose rows are as wide as a panel has lines.
 #[cfg(target_arch = "x86_64")]
-fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
-    let (d_in, d_out) = (w.d_in(), w.d_out());
+pub(super) fn multiply<T: Tile + tall::Tall>(
+    isa: Isa,
+    x: &[f32],
+    w: &Packed,
+    bias: Option<&[f32]>,
+    y: &mut [MaybeUninit<f32>],
+) {
+    let (d_in, d_out) = (w.lines(), w.d_out());
     if isa.kind() != crate::isa::Kind::Avx512 || x.len() < tall::FROM * d_in {
         return multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
     }
@@ -50,7 +61,7 @@ fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<
         // What is left over may be less than the lowest tile.
         match rows < tall::FROM {
             true => multiply_low::<T>(isa, x, w, &out),
-            // SAFETY: the instruction set was looked at above; these are not pairs.
+            // SAFETY: the instruction set was looked at above, and that of pairs when they were packed.
             false => unsafe { multiply_tall::<T>(x, rows, w, &out) },
         }
     }
@@ -64,7 +75,7 @@ pub(super) fn chunk_rows(rows: usize, d_in: usize) -> usize {
 
 /// Tiles of up to six rows, which read rows of `x` as they are.
 fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
-    let d_in = w.d_in();
+    let d_in = w.lines();
     let rows = x.len() / d_in;
     crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
         let weights = pair_of::<T>(w, pair);
@@ -85,19 +96,19 @@ fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
 /// # Safety
 /// The processor has AVX-512 F and BW, and for pairs BF16.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
+unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
     thread_local! {
         /// Rows side by side; kept, so that steps after the first allocate nothing.
         static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
     }
     SPACE.with_borrow_mut(|space| {
         // SAFETY: the caller's promise.
-        let laid = unsafe { tall::SideBySide::new(x, w.d_in(), space) };
+        let laid = unsafe { tall::SideBySide::new(x, w.lines(), space) };
         // Pairs are handed out in order, so a thread's next one is probably as many further on as there are threads.
-        let stride = crate::team::threads() * PAIR * w.d_in();
+        let stride = crate::team::threads() * PAIR * w.lines();
         crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
             let weights = pair_of::<T>(w, pair);
-            with_sums(x.len() / w.d_in(), |sums| {
+            with_sums(x.len() / w.lines(), |sums| {
                 laid.multiply(weights, weights.as_ptr().wrapping_add(stride), sums);
                 out.write(pair, &mut sums[..rows]);
             });
@@ -109,11 +120,11 @@ pub(super) unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Pa
 fn pair_of<T: Element>(w: &Packed, pair: usize) -> &[T] {
     let first = pair * PAIR;
     let columns = PAIR.min(w.d_out() - first);
-    &w.elements::<T>()[first * w.d_in()..][..columns.next_multiple_of(PANEL) * w.d_in()]
+    &w.elements::<T>()[first * w.lines()..][..columns.next_multiple_of(PANEL) * w.lines()]
 }
 
 /// The output, written by one task per pair of panels.
-pub(super) struct Output<'a> {
+struct Output<'a> {
     y: *mut f32,
     d_out: usize,
     scales: &'a [f32],
@@ -123,7 +134,7 @@ pub(super) struct Output<'a> {
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
-    pub fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
+    fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
         Self { y: y.as_mut_ptr().cast(), d_out: w.d_out(), scales: w.scales(), bias }
     }
 
@@ -168,7 +179,7 @@ fn tile_height(left: usize) -> usize {
 }
 
 /// A tile: up to [`TILE_ROWS`] rows times one or two panels.
-trait Tile: Element {
+pub(super) trait Tile: Element {
     fn multiply(isa: Isa, x: &[f32], d_in: usize, panels: &[Self], sums: &mut [[f32; PAIR]]);
 }
 
@@ -198,6 +209,16 @@ tile!(f16, rows_f16);
 tile!(bf16, rows_bf16);
 tile!(i8, rows_i8);
 
+#[cfg(target_arch = "x86_64")]
+impl Tile for super::pairs::Pair {
+    fn multiply(_: Isa, x: &[f32], d_in: usize, panels: &[Self], sums: &mut [[f32; PAIR]]) {
+        let size = d_in * PANEL;
+        assert!(x.len() == sums.len() * d_in && (panels.len() == size || panels.len() == 2 * size));
+        // SAFETY: packing saw that the processor has the instructions, and the lengths were checked above.
+        unsafe { x86::avx512::rows_pairs(x, d_in, panels, sums) }
+    }
+}
+
 /// Any processor: one row at a time, sixteen columns at a time, so that the partial sums stay in registers.
 fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; PAIR]]) {
     const WIDTH: usize = 16;
@@ -218,7 +239,7 @@ fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; 
 
 #[cfg(target_arch = "x86_64")]
 #[path = "tall.rs"]
-pub(super) mod tall;
+mod tall;
 #[cfg(target_arch = "x86_64")]
 #[path = "x86.rs"]
 mod x86;
@@ -246,7 +267,7 @@ mod tests {
             WeightDtype::F32 => w.to_vec(),
             WeightDtype::F16 => w.iter().map(|&v| f16::from_f32(v).to_f32()).collect(),
             WeightDtype::Bf16 => w.iter().map(|&v| bf16::from_f32(v).to_f32()).collect(),
-            WeightDtype::Int8 => unreachable!("8-bit weights have scales"),
+            WeightDtype::Int8 | WeightDtype::Bf16Pairs => unreachable!("tested on their own"),
         }
     }
 

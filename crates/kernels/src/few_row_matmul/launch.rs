@@ -11,13 +11,6 @@ pub(crate) fn matrix(x: &[f32], w: &Packed, rows: usize) -> Tensor<2> {
     unsafe { host::filled([rows, w.d_out()], |y| write_product(Isa::detect(), x, w, None, y)) }
 }
 
-/// The same with pairs of 16-bit numbers.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn matrix_of_pairs(x: &[f32], w: &super::PackedPairs, rows: usize) -> Tensor<2> {
-    // SAFETY: a product writes every row and column.
-    unsafe { host::filled([rows, w.d_out()], |y| w.write_product(x, y)) }
-}
-
 /// `x · W + bias` on the CPU.
 ///
 /// # Shapes

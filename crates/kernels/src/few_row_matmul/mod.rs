@@ -5,23 +5,19 @@
 //! stream that is read once for some rows, with all accumulators in registers.
 //!
 //! Each output element is one chain of fused multiply-adds over `d_in` in increasing order, whatever the number of rows,
-//! threads or the instruction set.
+//! threads or the instruction set. (Pairs of `bf16` exist on some processors only; there too a row does not depend on its company.)
 
+mod element;
 mod kernel;
 mod launch;
 mod packed;
-#[cfg(target_arch = "x86_64")]
 mod pairs;
 pub mod reference;
 
 pub use kernel::few_row_matmul;
 pub use launch::matmul;
 pub(crate) use launch::matrix;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use launch::matrix_of_pairs;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use pairs::PackedPairs;
 
 /// Rows of so many inputs that are laid side by side at once, where tiles are tall.
 pub(crate) fn rows_side_by_side(d_in: usize) -> usize {

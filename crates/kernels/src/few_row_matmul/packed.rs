@@ -1,7 +1,10 @@
 //! Weights in panels.
 
 use super::PANEL;
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+use super::element::{Bits, Element};
+use super::pairs::{Pair, as_pairs};
+use crate::Isa;
+use half::{bf16, f16};
 use memmap2::{MmapMut, MmapOptions};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -19,6 +22,9 @@ pub enum WeightDtype {
     /// 8-bit integers with one `f32` scale per output column: `w[c, k] ≈ scale[c] · q[c, k]`, `q` in -127..=127 and
     /// `scale[c] = max_k |w[c, k]| / 127`.
     Int8,
+    /// [`WeightDtype::Bf16`] with neighbouring inputs side by side, for processors that multiply two numbers at once. What
+    /// is multiplied with them is rounded to `bf16` too.
+    Bf16Pairs,
 }
 
 impl WeightDtype {
@@ -26,9 +32,19 @@ impl WeightDtype {
     pub fn bytes(self) -> usize {
         match self {
             WeightDtype::F32 => 4,
-            WeightDtype::F16 | WeightDtype::Bf16 => 2,
+            WeightDtype::F16 | WeightDtype::Bf16 | WeightDtype::Bf16Pairs => 2,
             WeightDtype::Int8 => 1,
         }
+    }
+
+    /// Whether this processor can multiply with weights stored so.
+    pub fn is_supported(self) -> bool {
+        self != WeightDtype::Bf16Pairs || Isa::detect().has_pair_products()
+    }
+
+    /// Inputs that lie side by side.
+    fn together(self) -> usize {
+        if self == WeightDtype::Bf16Pairs { 2 } else { 1 }
     }
 }
 
@@ -74,6 +90,9 @@ pub enum PackError {
         /// Input width.
         d_in: usize,
     },
+    /// The processor lacks the products.
+    #[error("this processor has no products of bf16 numbers")]
+    NoPairs,
     /// The source failed.
     #[error("{0}")]
     Source(String),
@@ -109,7 +128,8 @@ fn pages(size: usize) -> Result<MmapMut, PackError> {
     Ok(pages)
 }
 
-/// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero.
+/// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero. Pairs are in panels
+/// `[ceil(d_out / PANEL)][ceil(d_in / 2)][PANEL][2]`, and an odd input's partner is zero.
 pub struct Packed {
     panels: MmapMut,
     /// Of 8-bit weights, by output column; empty otherwise.
@@ -125,86 +145,21 @@ impl std::fmt::Debug for Packed {
     }
 }
 
-/// Plain numbers: any bit pattern of their size is a value.
-pub(super) trait Bits: Copy + Send + Sync + 'static {}
-impl Bits for u16 {}
-impl Bits for f32 {}
-impl Bits for f16 {}
-impl Bits for bf16 {}
-impl Bits for i8 {}
-
-/// Element types of panels.
-pub(super) trait Element: Bits {
-    fn widen(self) -> f32;
-    /// Converts a row of a panel; with vector instructions where the processor has them.
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
-    /// Whether a finite value becomes infinite, or has no value of this type.
-    fn clips(value: f32) -> bool;
-}
-impl Element for f32 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self
-    }
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
-        out.copy_from_slice(values);
-    }
-    fn clips(_: f32) -> bool {
-        false
-    }
-}
-impl Element for f16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
-        out.convert_from_f32_slice(values);
-    }
-    fn clips(value: f32) -> bool {
-        // Halfway between the largest finite f16 and the next power of two.
-        value.abs() >= 65_520.0 && value.is_finite()
-    }
-}
-impl Element for bf16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
-        out.convert_from_f32_slice(values);
-    }
-    fn clips(value: f32) -> bool {
-        value.is_finite() && !bf16::from_f32(value).is_finite()
-    }
-}
-/// Of weights that were divided by their column's scale.
-impl Element for i8 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from(self)
-    }
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
-        for (out, value) in out.iter_mut().zip(values) {
-            *out = value.round_ties_even() as i8;
-        }
-    }
-    fn clips(value: f32) -> bool {
-        !value.is_finite()
-    }
-}
-
 impl Packed {
     /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs one panel of `f32` per thread.
     ///
     /// # Errors
-    /// When a size is zero, the source fails, or a finite weight does not fit the storage type.
+    /// When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor cannot multiply
+    /// with it.
     pub fn pack(d_in: usize, d_out: usize, dtype: WeightDtype, source: &dyn RowSource) -> Result<Self, PackError> {
         let size = PackError::Size { d_out, d_in };
         if d_in == 0 || d_out == 0 {
             return Err(size);
         }
-        let panel_bytes = PANEL * dtype.bytes() * d_in;
+        if !dtype.is_supported() {
+            return Err(PackError::NoPairs);
+        }
+        let panel_bytes = PANEL * dtype.bytes() * d_in.next_multiple_of(dtype.together());
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
         let mut panels = pages(total)?;
         let columns = if dtype == WeightDtype::Int8 { d_out } else { 0 };
@@ -222,6 +177,10 @@ impl Packed {
                     WeightDtype::F32 => narrow::<f32>(rows, d_in, panel),
                     WeightDtype::F16 => narrow::<f16>(rows, d_in, panel),
                     WeightDtype::Bf16 => narrow::<bf16>(rows, d_in, panel),
+                    WeightDtype::Bf16Pairs => {
+                        fits::<bf16>(rows)?;
+                        narrow::<Pair>(&as_pairs(rows, d_in), d_in.div_ceil(2), panel)
+                    }
                     WeightDtype::Int8 => {
                         divide_by_scales(rows, d_in, &scales[range]);
                         narrow::<i8>(rows, d_in, panel)
@@ -241,6 +200,11 @@ impl Packed {
     /// Output columns.
     pub fn d_out(&self) -> usize {
         self.d_out
+    }
+
+    /// Lines of a panel: inputs, or pairs of them.
+    pub(super) fn lines(&self) -> usize {
+        self.d_in.div_ceil(self.dtype.together())
     }
 
     /// Storage type.
@@ -263,6 +227,12 @@ impl Packed {
             WeightDtype::F32 => self.gather::<f32>(row, out),
             WeightDtype::F16 => self.gather::<f16>(row, out),
             WeightDtype::Bf16 => self.gather::<bf16>(row, out),
+            WeightDtype::Bf16Pairs => {
+                let panel = &self.elements::<[bf16; 2]>()[row / PANEL * self.lines() * PANEL..];
+                for (k, value) in out.iter_mut().enumerate() {
+                    *value = panel[k / 2 * PANEL + row % PANEL][k % 2].widen();
+                }
+            }
             WeightDtype::Int8 => {
                 self.gather::<i8>(row, out);
                 out.iter_mut().for_each(|value| *value *= self.scales[row]);
@@ -283,8 +253,8 @@ impl Packed {
     }
 
     /// The panels as elements of the storage type.
-    pub(super) fn elements<T: Element>(&self) -> &[T] {
-        assert_eq!(size_of::<T>(), self.dtype.bytes());
+    pub(super) fn elements<T: Bits>(&self) -> &[T] {
+        assert_eq!(size_of::<T>(), self.dtype.bytes() * self.dtype.together());
         let bytes = &self.panels[..];
         // SAFETY: the bytes begin on a cache line, above the alignment of every `T` here, and any bits are a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
@@ -339,7 +309,12 @@ fn divide_by_scales(rows: &mut [f32], d_in: usize, scales: &[AtomicU32]) {
 /// Transposes rows into a panel and converts them to its type.
 fn narrow<T: Element>(rows: &[f32], d_in: usize, panel: &mut [u8]) -> Result<(), PackError> {
     transpose(rows, d_in, cast_mut::<T>(panel), T::narrow_row);
-    // All rows are looked at without leaving early, which vectorises; then, if need be, the culprit is found.
+    fits::<T>(rows)
+}
+
+/// Whether a type has values for these numbers. All are looked at without leaving early, which vectorises; then, if need be,
+/// the culprit is found.
+fn fits<T: Element>(rows: &[f32]) -> Result<(), PackError> {
     if rows.iter().fold(false, |any, &value| any | T::clips(value)) {
         let value = rows.iter().copied().find(|&value| T::clips(value)).unwrap_or(f32::NAN);
         return Err(PackError::Overflow { value });

@@ -8,7 +8,7 @@
 //! all of them, and while they compute on it each fetches its share of the next one, so memory is never idle. Sums wait
 //! in memory between blocks, unrounded: each is still one chain of multiply-adds.
 
-use super::super::packed::Element;
+use super::super::element::Element;
 use super::super::pairs::Pair;
 use super::super::{PAIR, PANEL, TALLEST};
 use crate::team;
@@ -231,7 +231,7 @@ tall! {
         _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
     ));
     i8, tile_i8, "vfmadd231ps", |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast())));
-    // Of rows of pairs too; only `PackedPairs` makes them, on processors that have the instruction.
+    // Of rows of pairs too, which are packed only on processors that have the instruction.
     Pair, tile_pair, "vdpbf16ps", |p: *const Pair| _mm512_load_ps(p.cast());
 }
 

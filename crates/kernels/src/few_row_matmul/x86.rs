@@ -5,6 +5,7 @@
 //! six rows (with 16 registers three, and six in two strips): while weights arrive, the sums are computed for nothing.
 //! More rows have taller tiles where registers are wide (`tall.rs`).
 
+use super::super::pairs::Pair;
 use super::{PAIR, PANEL};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
@@ -103,8 +104,11 @@ pub mod avx512 {
 
     macro_rules! element {
         ($rows:ident, $strip:ident, $element:ty, $load:expr) => {
-            strip!($strip, "avx512f,avx512bw,f16c", 16, $element, $load, _mm512_setzero_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps);
-            rows!($rows, $strip, "avx512f,avx512bw,f16c", 16, $element,
+            element!($rows, $strip, $element, $load, "avx512f,avx512bw,f16c", _mm512_fmadd_ps);
+        };
+        ($rows:ident, $strip:ident, $element:ty, $load:expr, $features:literal, $fma:ident) => {
+            strip!($strip, $features, 16, $element, $load, _mm512_setzero_ps, _mm512_set1_ps, $fma, _mm512_storeu_ps);
+            rows!($rows, $strip, $features, 16, $element,
                 two [1 => 2, 2 => 2, 3 => 2, 4 => 2, 5 => 2, 6 => 2],
                 one [1 => 2, 2 => 2, 3 => 2, 4 => 2, 5 => 2, 6 => 2]);
         };
@@ -115,6 +119,24 @@ pub mod avx512 {
         _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
     )));
     element!(rows_i8, strip_i8, i8, |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast()))));
+    element!(
+        rows_pairs,
+        strip_pairs,
+        Pair,
+        |p: *const Pair| _mm512_load_ps(p.cast()),
+        "avx512f,avx512bw,avx512bf16,f16c",
+        dot_pairs
+    );
+
+    /// `sum + x · w` of pairs in the place of 32-bit numbers.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bf16")]
+    fn dot_pairs(x: __m512, w: __m512, sum: __m512) -> __m512 {
+        // SAFETY: both types are 64 bytes, of any value.
+        let (x, w) =
+            unsafe { (std::mem::transmute::<__m512, __m512bh>(x), std::mem::transmute::<__m512, __m512bh>(w)) };
+        _mm512_dpbf16_ps(sum, x, w)
+    }
 }
 
 pub mod avx2 {
