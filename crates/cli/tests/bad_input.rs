@@ -38,6 +38,12 @@ fn wrong_use() {
     refused(&generate(&model, &["--device", "tpu"]), &["tpu", "wgpu"]);
     refused(&generate(&model, &["--dtype", "f8"]), &["f8"]);
     refused(&generate(&model, &["--int8", "8"]), &["--int8", "8", "drafts"]);
+    refused(&generate(&model, &["--compute-dtype", "f16"]), &["--compute-dtype", "f16", "bf16"]);
+    refused(
+        &generate(&model, &["--compute-dtype", "bf16", "--dtype", "f32"]),
+        &["--compute-dtype bf16", "--dtype f32"],
+    );
+    refused(&generate(&model, &["--compute-dtype", "bf16", "--int8", "all"]), &["--compute-dtype bf16", "--int8 all"]);
     refused(&generate(&model, &["--threads", "0"]), &["0"]);
     refused(&["generate", "--model", name, "--ids", "1", "--max-new-tokens", "0"], &["0"]);
     refused(&["inspect", "/no/such/folder"], &["/no/such/folder"]);

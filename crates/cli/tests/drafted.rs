@@ -116,6 +116,15 @@ fn every_drafter_gives_the_plain_text() {
         assert_eq!(ids(&document), plain, "{case:?}");
         assert_eq!(document["lossless"], true);
     }
+    if gorgon_kernels::Isa::detect().has_pair_products() {
+        let rounded = [&base[..], &["--compute-dtype", "bf16"]].concat();
+        let plain = ids(&json(&gorgon(&rounded)));
+        for case in cases {
+            assert_eq!(ids(&json(&gorgon(&[&rounded[..], case].concat()))), plain, "{case:?} with products in bf16");
+        }
+    } else {
+        eprintln!("SKIPPED: no products in bf16 here");
+    }
 }
 
 /// Random heads are never right; with a stored tree and its cost, decoding soon goes on plainly.

@@ -7,7 +7,7 @@ mod shared;
 
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8};
+use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
@@ -128,7 +128,11 @@ fn check_trees(name: &str, dir: &Path) {
     let exact = compute(FloatFormat::F32).is_host();
     let int8 = || Compute::cpu(FloatFormat::F32).with_int8(Int8::All).unwrap();
     let computes = if exact {
-        vec![compute(FloatFormat::F32), compute(FloatFormat::F16), int8()]
+        let products = Compute::cpu(FloatFormat::F32).with_products(Products::Bf16);
+        if let Err(error) = &products {
+            eprintln!("SKIPPED: {error}");
+        }
+        [compute(FloatFormat::F32), compute(FloatFormat::F16), int8()].into_iter().chain(products).collect()
     } else {
         vec![compute(FloatFormat::F32)]
     };
