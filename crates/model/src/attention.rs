@@ -4,12 +4,14 @@ use crate::cache::{LayerKv, Place};
 use crate::config::ModelConfig;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
+use crate::norm::Norm;
 use crate::rope::RopeTable;
 use crate::weights::WeightsError;
+use crate::workspace::part;
 use burn::tensor::Tensor;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionSpec, Flight, HostKv, Visible};
-use gorgon_kernels::{Isa, host, norm, rope, team};
+use gorgon_kernels::tree_attention::{self, AttentionSpec, Flight, Visible};
+use gorgon_kernels::{Isa, rope, team};
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
@@ -62,6 +64,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Whether this is a pass on the CPU.
+    pub fn is_host(&self) -> bool {
+        matches!(self, Self::Host { .. })
+    }
+
     /// Rows without padding.
     pub fn wanted(&self) -> usize {
         match self {
@@ -100,11 +107,30 @@ pub(crate) fn unpad(x: Tensor<3>, passes: &[Pass<'_>]) -> Tensor<3> {
     }
 }
 
+/// Where attention on the CPU writes what it needs itself.
+pub(crate) struct AttentionSpace<'a> {
+    pub wide: &'a mut Vec<f32>,
+    pub narrow: &'a mut Vec<f32>,
+    pub rotated: &'a mut Vec<f32>,
+}
+
+/// One sequence's rows on the CPU.
+struct Sequence<'a> {
+    pass: &'a Pass<'a>,
+    kv: &'a mut LayerKv,
+    /// `[rows, queries, keys and values]`.
+    qkv: &'a [f32],
+    /// Room for its rotated queries and a row of keys.
+    rotated: &'a mut [f32],
+    /// `[rows, heads · head_dim]`.
+    out: &'a mut [f32],
+}
+
 #[derive(Debug)]
 pub(crate) struct Attention {
     qkv: Linear,
     /// Norms on query and key heads.
-    head_norms: Option<(Tensor<1>, Tensor<1>)>,
+    head_norms: Option<(Norm, Norm)>,
     o: Linear,
     spec: AttentionSpec,
     norm_eps: f32,
@@ -118,7 +144,7 @@ impl Attention {
         layer: usize,
     ) -> Result<Self, WeightsError> {
         let head_norms = match config.qk_norm {
-            true => Some((loader.norm(&names.q_norm, false)?, loader.norm(&names.k_norm, false)?)),
+            true => Some((Norm::load(loader, &names.q_norm, false)?, Norm::load(loader, &names.k_norm, false)?)),
             false => None,
         };
         let spec = AttentionSpec {
@@ -143,84 +169,94 @@ impl Attention {
         self.qkv.bytes() + self.o.bytes()
     }
 
-    /// Attention of the rows in flight, sequence after sequence; their keys and values are written to the caches.
+    /// Attention of the rows in flight, sequence after sequence, on a GPU; their keys and values are written to the caches.
     ///
     /// # Shapes
     /// `x [1, rows, d]` with the rows of all passes, result the same.
     pub fn forward(&self, x: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
         let qkv = self.qkv.forward(x);
-        let mixed = match passes.first() {
-            Some(Pass::Device { .. }) => {
-                let mut start = 0;
-                let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
-                    let part = qkv.clone().narrow(1, start, pass.rows());
-                    start += pass.rows();
-                    self.mix_on_device(&part, pass, kv)
-                });
-                let mut parts: Vec<Tensor<3>> = parts.collect();
-                if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) }
-            }
-            _ => self.mix_on_host(&qkv, passes, kvs),
-        };
+        let mut start = 0;
+        let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
+            let part = qkv.clone().narrow(1, start, pass.rows());
+            start += pass.rows();
+            self.mix_on_device(&part, pass, kv)
+        });
+        let mut parts: Vec<Tensor<3>> = parts.collect();
+        let mixed = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
         self.o.forward(&mixed)
     }
 
-    fn mix_on_host(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        let [batch, rows, width] = qkv.dims();
-        let q_width = self.spec.heads * self.spec.head_dim;
-        let values = host::read(qkv).expect("a CPU cache goes with CPU tensors");
-        let norms = self.head_norms.as_ref().map(|(q, k)| (host::read(q), host::read(k)));
-        let norms = match &norms {
-            Some((Some(q), Some(k))) => Some((q.as_slice(), k.as_slice())),
-            _ => None,
-        };
-        let mut out = vec![0f32; rows * q_width];
-        let (mut qkv, mut left, mut parts) = (values.as_slice(), out.as_mut_slice(), vec![]);
-        for (pass, kv) in passes.iter().zip(kvs) {
-            let rows = pass.rows();
-            let (mine, others) = qkv.split_at(rows * width);
-            let (to, rest) = left.split_at_mut(rows * q_width);
-            (qkv, left) = (others, rest);
-            parts.push((pass, &mut **kv, mine, to));
-        }
-        let mix = |(pass, kv, qkv, out): &mut (&Pass<'_>, &mut LayerKv, &[f32], &mut [f32])| match kv {
-            LayerKv::Host(kv) => self.mix_sequence(qkv, norms, pass, kv, out),
-            LayerKv::Device { .. } => unreachable!("a pass is made for the device its cache lives on"),
-        };
-        match parts.as_mut_slice() {
-            [alone] => mix(alone),
-            // The team is at work for the sequences, so each of them is one thread's.
-            parts => team::each(parts, 2 * q_width * passes.iter().map(Pass::pairs).sum::<usize>(), mix),
-        }
-        host::tensor(out, [batch, rows, q_width])
-    }
-
-    /// One sequence's rows: `qkv [rows, width]`, `out [rows, heads · head_dim]`.
-    fn mix_sequence(
+    /// The same on the CPU.
+    ///
+    /// # Shapes
+    /// `x [rows, width]`, `out [rows, d]`.
+    pub fn rows(
         &self,
-        qkv: &[f32],
-        norms: Option<(&[f32], &[f32])>,
-        pass: &Pass<'_>,
-        kv: &mut HostKv,
+        x: &[f32],
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+        space: AttentionSpace<'_>,
         out: &mut [f32],
     ) {
-        let Pass::Host { prefix, visible, rope: table } = pass else {
+        let rows: usize = passes.iter().map(Pass::rows).sum();
+        let (q_width, kv_width) = (self.spec.heads * self.spec.head_dim, self.spec.kv_heads * self.spec.head_dim);
+        let qkv = part(space.wide, rows * (q_width + 2 * kv_width));
+        self.qkv.rows(x, qkv);
+        let mixed = part(space.narrow, rows * q_width);
+        let rotated = part(space.rotated, rows * q_width + passes.len() * kv_width);
+        match (passes, kvs) {
+            ([pass], [kv]) => self.mix_sequence(Sequence { pass, kv, qkv, rotated, out: mixed }),
+            (passes, kvs) => self.mix_sequences(passes, kvs, qkv, rotated, mixed),
+        }
+        self.o.rows(mixed, out);
+    }
+
+    /// Several sequences' rows, side by side.
+    fn mix_sequences(
+        &self,
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+        qkv: &[f32],
+        rotated: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let (q_width, kv_width) = (self.spec.heads * self.spec.head_dim, self.spec.kv_heads * self.spec.head_dim);
+        let (mut qkv, mut rotated, mut out, mut parts) = (qkv, rotated, out, vec![]);
+        for (pass, kv) in passes.iter().zip(kvs) {
+            let rows = pass.rows();
+            let (mine, space, to);
+            (mine, qkv) = qkv.split_at(rows * (q_width + 2 * kv_width));
+            (space, rotated) = rotated.split_at_mut(rows * q_width + kv_width);
+            (to, out) = out.split_at_mut(rows * q_width);
+            parts.push(Some(Sequence { pass, kv, qkv: mine, rotated: space, out: to }));
+        }
+        // The team is at work for the sequences, so each of them is one thread's.
+        let work = 2 * q_width * passes.iter().map(Pass::pairs).sum::<usize>();
+        team::each(&mut parts, work, |sequence| {
+            if let Some(sequence) = sequence.take() {
+                self.mix_sequence(sequence);
+            }
+        });
+    }
+
+    fn mix_sequence(&self, sequence: Sequence<'_>) {
+        let Sequence { pass, kv, qkv, rotated, out } = sequence;
+        let (Pass::Host { prefix, visible, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let (spec, isa) = (&self.spec, Isa::detect());
         let d = spec.head_dim;
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
-        let mut queries = vec![0f32; out.len()];
-        let mut keys = vec![0f32; kv_width];
+        let (queries, keys) = rotated.split_at_mut(out.len());
         let first = prefix + visible.first();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
             let query = &mut queries[row * q_width..(row + 1) * q_width];
-            match norms {
+            match &self.head_norms {
                 Some((q_norm, k_norm)) => {
-                    norm::rms_norm_rows(isa, q, q_norm, self.norm_eps, query);
-                    norm::rms_norm_rows(isa, k, k_norm, self.norm_eps, &mut keys);
+                    q_norm.rows(q, self.norm_eps, query);
+                    k_norm.rows(k, self.norm_eps, keys);
                 }
                 None => {
                     query.copy_from_slice(q);
@@ -229,10 +265,10 @@ impl Attention {
             }
             let (cos, sin) = table.at(prefix + visible.count(row) - 1);
             rope::rotate_heads(isa, query, d, cos, sin);
-            rope::rotate_heads(isa, &mut keys, d, cos, sin);
-            kv.write(first + row, &keys, v);
+            rope::rotate_heads(isa, keys, d, cos, sin);
+            kv.write(first + row, keys, v);
         }
-        tree_attention::attend_rows(isa, spec, &queries, kv, *prefix, visible, out);
+        tree_attention::attend_rows(isa, spec, queries, kv, *prefix, visible, out);
     }
 
     /// One sequence's rows, padding included.
@@ -240,7 +276,7 @@ impl Attention {
         let (Pass::Device { flight, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
-        let norms = self.head_norms.as_ref().map(|(q, k)| (q, k, self.norm_eps));
+        let norms = self.head_norms.as_ref().map(|(q, k)| (q.weight(), k.weight(), self.norm_eps));
         let placing = Placing { spec: &self.spec, norms, angles };
         let q = cache_rows::place(&placing, qkv, cache, *layer, flight);
         tree_attention::attend_cached(&self.spec, &q, cache, *layer, flight)

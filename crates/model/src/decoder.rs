@@ -7,12 +7,14 @@ use crate::device::{Compute, Int8};
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
+use crate::norm::Norm;
 use crate::taps::Taps;
 use crate::weights::{Checkpoint, WeightsError};
+use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::{Flight, Visible};
-use gorgon_kernels::{activation, norm};
+use gorgon_kernels::{activation, host, norm};
 use std::path::Path;
 
 /// Why a model cannot be loaded or run.
@@ -67,7 +69,7 @@ pub struct Decoder {
     compute: Compute,
     embedding: Embedding,
     layers: Vec<Layer>,
-    final_norm: Tensor<1>,
+    final_norm: Norm,
     lm_head: Linear,
     /// In 8 bits, if drafts are made with that.
     draft_head: Option<Linear>,
@@ -104,7 +106,7 @@ impl Decoder {
         let layers = (0..config.layers)
             .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
             .collect::<Result<_, _>>()?;
-        let final_norm = loader.norm(layout::FINAL_NORM, config.norm_plus_one)?;
+        let final_norm = Norm::load(&loader, layout::FINAL_NORM, config.norm_plus_one)?;
         let draft_head = match compute.int8() {
             Int8::Drafts => lm_head.in_eight_bits().map_err(|error| loader.wrong("lm_head", error))?,
             Int8::Off | Int8::All => None,
@@ -198,16 +200,56 @@ impl Decoder {
             passes.push(Pass::new(&self.config, place, visible, tokens, sizes));
             caches.push(layers.iter_mut());
         }
-        let x = match self.compute.is_host() {
-            true => self.embedding.look_up(&tokens, self.compute.device()),
-            false => self.embedding.select(flight_tokens(&passes)),
-        };
-        let output = self.run(x, &passes, caches, taps);
+        if self.compute.is_host() {
+            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, caches, taps, space)));
+        }
+        let output = self.run(self.embedding.select(flight_tokens(&passes)), &passes, caches, taps);
         let taps = output.taps.into_iter().map(|tap| unpad(tap, &passes)).collect();
         Ok(PassOutput { hidden: unpad(output.hidden, &passes), taps })
     }
 
-    /// All layers on a residual stream of all passes' rows, padding included.
+    /// All layers on the tokens of all passes, on the CPU.
+    fn run_on_host(
+        &self,
+        tokens: &[Token],
+        passes: &[Pass<'_>],
+        mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
+        taps: &Taps,
+        space: &mut Workspace,
+    ) -> PassOutput {
+        let (d, eps) = (self.config.hidden_size, self.config.norm_eps);
+        let shape = [1, tokens.len(), d];
+        let mut kept = std::mem::take(&mut space.stream);
+        let x = part(&mut kept, tokens.len() * d);
+        self.embedding.copy_rows(tokens, x);
+        let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
+        let mut tap = |entering: usize, x: &[f32]| {
+            for (slot, _) in tapped.iter_mut().zip(taps.layers()).filter(|(_, layer)| **layer == entering) {
+                *slot = Some(host::tensor(x.to_vec(), shape));
+            }
+        };
+        for (i, layer) in self.layers.iter().enumerate() {
+            tap(i, x);
+            // One sequence is the common case, and needs no list.
+            match caches.as_mut_slice() {
+                [alone] => {
+                    let Some(kv) = alone.next() else { continue };
+                    layer.forward_rows(None, x, eps, passes, &mut [kv], space);
+                }
+                many => {
+                    let mut kvs: Vec<&mut LayerKv> = many.iter_mut().filter_map(Iterator::next).collect();
+                    layer.forward_rows(None, x, eps, passes, &mut kvs, space);
+                }
+            }
+        }
+        tap(self.layers.len(), x);
+        let mut hidden = vec![0f32; x.len()];
+        self.final_norm.rows(x, eps, &mut hidden);
+        space.stream = kept;
+        PassOutput { hidden: host::tensor(hidden, shape), taps: tapped.into_iter().flatten().collect() }
+    }
+
+    /// All layers on a residual stream of all passes' rows, padding included, elsewhere.
     fn run(
         &self,
         mut x: Tensor<3>,
@@ -228,7 +270,7 @@ impl Decoder {
             x = layer.forward(x, eps, passes, &mut kvs);
         }
         tap(self.layers.len(), &x);
-        let hidden = norm::rms_norm(&x, &self.final_norm, eps);
+        let hidden = norm::rms_norm(&x, self.final_norm.weight(), eps);
         PassOutput { hidden, taps: tapped.into_iter().flatten().collect() }
     }
 

@@ -1,26 +1,29 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
-use crate::attention::{Attention, Pass, pad, unpad};
+use crate::attention::{Attention, AttentionSpace, Pass, pad, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
-use crate::mlp::FeedForward;
+use crate::mlp::{FeedForward, MlpSpace};
+use crate::norm::Norm;
 use crate::weights::{Checkpoint, WeightsError};
+use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
-use gorgon_kernels::norm;
+use gorgon_kernels::host::{self, HostValues};
 use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::{Isa, norm};
 
 #[derive(Debug)]
 pub(crate) struct Layer {
     /// A drafter's layer may have none.
-    input_norm: Option<Tensor<1>>,
+    input_norm: Option<Norm>,
     attention: Attention,
-    post_attention_norm: Option<Tensor<1>>,
-    pre_mlp_norm: Tensor<1>,
+    post_attention_norm: Option<Norm>,
+    pre_mlp_norm: Norm,
     feed_forward: FeedForward,
-    post_mlp_norm: Option<Tensor<1>>,
+    post_mlp_norm: Option<Norm>,
 }
 
 impl Layer {
@@ -57,8 +60,11 @@ impl Layer {
     /// # Shapes
     /// `x [1, rows, d]` with the rows of all passes, result the same.
     pub fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
+        if passes.iter().all(Pass::is_host) {
+            return self.forward_on_host(None, &x, eps, passes, kvs);
+        }
         match &self.input_norm {
-            Some(weight) => self.forward_reading(&norm::rms_norm(&x, weight, eps), x, eps, passes, kvs),
+            Some(norm) => self.forward_reading(&norm::rms_norm(&x, norm.weight(), eps), x, eps, passes, kvs),
             None => self.forward_reading(&x.clone(), x, eps, passes, kvs),
         }
     }
@@ -75,14 +81,66 @@ impl Layer {
         passes: &[Pass<'_>],
         kvs: &mut [&mut LayerKv],
     ) -> Tensor<3> {
-        let post = |y: Tensor<3>, weight: &Option<Tensor<1>>| match weight {
-            Some(weight) => norm::rms_norm(&y, weight, eps),
+        if passes.iter().all(Pass::is_host) {
+            return self.forward_on_host(Some(read), &x, eps, passes, kvs);
+        }
+        let post = |y: Tensor<3>, norm: &Option<Norm>| match norm {
+            Some(norm) => norm::rms_norm(&y, norm.weight(), eps),
             None => y,
         };
-        let attended = self.attention.forward(read, passes, kvs);
-        let (x, normed) = norm::add_rms_norm(x, post(attended, &self.post_attention_norm), &self.pre_mlp_norm, eps);
+        let attended = post(self.attention.forward(read, passes, kvs), &self.post_attention_norm);
+        let (x, normed) = norm::add_rms_norm(x, attended, self.pre_mlp_norm.weight(), eps);
         let fed = self.feed_forward.forward(&normed);
         x + post(fed, &self.post_mlp_norm)
+    }
+
+    /// Tensors on the CPU.
+    fn forward_on_host(
+        &self,
+        read: Option<&Tensor<3>>,
+        x: &Tensor<3>,
+        eps: f32,
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+    ) -> Tensor<3> {
+        let values = |tensor: &Tensor<3>| host::read(tensor).expect("a pass on the CPU goes with tensors there");
+        let (mut stream, read) = (values(x).as_slice().to_vec(), read.map(values));
+        Workspace::lend(|space| {
+            self.forward_rows(read.as_ref().map(HostValues::as_slice), &mut stream, eps, passes, kvs, space);
+        });
+        host::tensor(stream, x.dims())
+    }
+
+    /// On the CPU, in place. `read` is what the attention reads, if that is not the (normed) residual stream.
+    ///
+    /// # Shapes
+    /// `read [rows, width]`, `x [rows, d]` with the rows of all passes.
+    pub fn forward_rows(
+        &self,
+        read: Option<&[f32]>,
+        x: &mut [f32],
+        eps: f32,
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+        space: &mut Workspace,
+    ) {
+        let Workspace { normed, wide, narrow, rotated, out, .. } = space;
+        let (normed, out) = (part(normed, x.len()), part(out, x.len()));
+        let read = match (read, &self.input_norm) {
+            (Some(read), _) => read,
+            (None, Some(norm)) => {
+                norm.rows(x, eps, normed);
+                &*normed
+            }
+            (None, None) => x,
+        };
+        let attention = AttentionSpace { wide: &mut *wide, narrow: &mut *narrow, rotated };
+        self.attention.rows(read, passes, kvs, attention, out);
+        add(x, out, self.post_attention_norm.as_ref(), eps, normed);
+        self.pre_mlp_norm.rows(x, eps, normed);
+        let rows = passes.iter().map(Pass::rows).sum();
+        self.feed_forward.rows(normed, rows, MlpSpace { wide, narrow }, out);
+        add(x, out, self.post_mlp_norm.as_ref(), eps, normed);
     }
 
     /// Bytes of the weights.
@@ -91,8 +149,19 @@ impl Layer {
     }
 }
 
-fn norm_of(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<Tensor<1>, WeightsError> {
-    loader.norm(name, config.norm_plus_one)
+fn norm_of(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<Norm, WeightsError> {
+    Norm::load(loader, name, config.norm_plus_one)
+}
+
+/// `x ← x + y`, with `y` normed first if there is a norm; that goes by way of `space`.
+fn add(x: &mut [f32], y: &[f32], norm: Option<&Norm>, eps: f32, space: &mut [f32]) {
+    match norm {
+        Some(norm) => {
+            norm.rows(y, eps, space);
+            norm::add_rows(Isa::detect(), x, space);
+        }
+        None => norm::add_rows(Isa::detect(), x, y),
+    }
 }
 
 /// A layer outside the decoder, with a cache of its own: what drafters of one layer are made of.

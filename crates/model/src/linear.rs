@@ -3,6 +3,7 @@
 use crate::device::{Compute, FloatFormat, Int8};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
+use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use rayon::prelude::*;
 use safetensors::Dtype;
@@ -23,7 +24,14 @@ pub enum Weight {
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: Weight,
-    bias: Option<Tensor<1>>,
+    bias: Option<Bias>,
+}
+
+#[derive(Clone, Debug)]
+struct Bias {
+    tensor: Tensor<1>,
+    /// The same on the CPU; empty elsewhere.
+    values: Arc<[f32]>,
 }
 
 impl Linear {
@@ -33,14 +41,35 @@ impl Linear {
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.
     pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
         match &self.weight {
-            Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref()),
+            Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref().map(|bias| &bias.tensor)),
             Weight::Dense(weight) => {
                 let y = x.clone().matmul(weight.clone().transpose().unsqueeze());
                 match &self.bias {
-                    Some(bias) => y + bias.clone().unsqueeze(),
+                    Some(bias) => y + bias.tensor.clone().unsqueeze(),
                     None => y,
                 }
             }
+        }
+    }
+
+    /// The layer applied to rows on the CPU.
+    ///
+    /// # Shapes
+    /// `x [rows, in]`, `y [rows, out]`.
+    ///
+    /// # Panics
+    /// If its weights are elsewhere.
+    pub(crate) fn rows(&self, x: &[f32], y: &mut [f32]) {
+        let Weight::Packed(weight) = &self.weight else { unreachable!("rows on the CPU go with weights there") };
+        let bias = self.bias.as_ref().map(|bias| bias.values.as_ref());
+        few_row_matmul::few_row_matmul(Isa::detect(), x, weight, bias, y);
+    }
+
+    /// Output columns.
+    pub(crate) fn width(&self) -> usize {
+        match &self.weight {
+            Weight::Packed(weight) => weight.d_out(),
+            Weight::Dense(weight) => weight.dims()[0],
         }
     }
 
@@ -59,7 +88,7 @@ impl Linear {
 
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
-        let bias = self.bias.as_ref().map_or(0, |bias| bias.dims()[0] * 4);
+        let bias = self.bias.as_ref().map_or(0, |bias| bias.tensor.dims()[0] * 4);
         bias + match &self.weight {
             Weight::Packed(weight) => weight.bytes(),
             Weight::Dense(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
@@ -103,21 +132,35 @@ impl Embedding {
     /// # Panics
     /// If a token is outside the table; callers check ids where they enter.
     pub fn look_up(&self, tokens: &[u32], device: &Device) -> Tensor<3> {
-        let rows = match &self.weight {
+        match &self.weight {
             Weight::Packed(table) => {
                 let d = table.d_in();
                 let mut rows = vec![0f32; tokens.len() * d];
-                for (&token, row) in tokens.iter().zip(rows.chunks_exact_mut(d)) {
-                    table.copy_row(token as usize, row);
-                }
+                self.copy_rows(tokens, &mut rows);
                 gorgon_kernels::host::tensor(rows, [1, tokens.len(), d])
             }
             Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                return self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device));
+                self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device))
             }
-        };
-        self.scaled(rows)
+        }
+    }
+
+    /// The same on the CPU.
+    ///
+    /// # Shapes
+    /// `out [tokens, d]`.
+    ///
+    /// # Panics
+    /// If a token is outside the table, or the table is elsewhere.
+    pub(crate) fn copy_rows(&self, tokens: &[u32], out: &mut [f32]) {
+        let Weight::Packed(table) = &self.weight else { unreachable!("rows on the CPU go with a table there") };
+        for (&token, row) in tokens.iter().zip(out.chunks_exact_mut(table.d_in())) {
+            table.copy_row(token as usize, row);
+        }
+        if self.scale != 1.0 {
+            out.iter_mut().for_each(|value| *value *= self.scale);
+        }
     }
 
     /// The rows of tokens that are on the device.
@@ -160,7 +203,8 @@ impl Loader<'_> {
             for name in names {
                 values.extend(self.read_or(&format!("{name}.bias"), 0.0)?);
             }
-            Some(self.vector(values))
+            let host: Arc<[f32]> = if self.compute.is_host() { values.as_slice().into() } else { [].into() };
+            Some(Bias { tensor: self.vector(values), values: host })
         } else {
             None
         };

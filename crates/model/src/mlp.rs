@@ -5,8 +5,10 @@ use crate::layout::{LayerNames, MlpNames};
 use crate::linear::{Linear, Loader};
 use crate::moe::Mixture;
 use crate::weights::WeightsError;
+use crate::workspace::part;
 use burn::tensor::Tensor;
 use gorgon_kernels::activation::{self, Activation};
+use gorgon_kernels::host;
 
 /// `down(act(gate(x)) · up(x))`.
 #[derive(Debug)]
@@ -31,9 +33,27 @@ impl Mlp {
         self.down.forward(&activation::gate(self.activation, &self.gate_up.forward(x)))
     }
 
+    /// On the CPU.
+    ///
+    /// # Shapes
+    /// `x [rows, d]`, `out` the same.
+    fn rows(&self, x: &[f32], rows: usize, space: MlpSpace<'_>, out: &mut [f32]) {
+        let width = self.gate_up.width();
+        let (up, gated) = (part(space.wide, rows * width), part(space.narrow, rows * width / 2));
+        self.gate_up.rows(x, up);
+        activation::gate_on_team(self.activation, up, width / 2, gated);
+        self.down.rows(gated, out);
+    }
+
     pub fn bytes(&self) -> usize {
         self.gate_up.bytes() + self.down.bytes()
     }
+}
+
+/// Where a feed-forward network on the CPU writes what it needs itself.
+pub(crate) struct MlpSpace<'a> {
+    pub wide: &'a mut Vec<f32>,
+    pub narrow: &'a mut Vec<f32>,
 }
 
 /// What stands after a layer's attention.
@@ -56,6 +76,20 @@ impl FeedForward {
         match self {
             Self::Dense(mlp) => mlp.forward(x),
             Self::Mixture(mixture) => mixture.forward(x),
+        }
+    }
+
+    /// On the CPU.
+    ///
+    /// # Shapes
+    /// `x [rows, d]`, `out` the same.
+    pub fn rows(&self, x: &[f32], rows: usize, space: MlpSpace<'_>, out: &mut [f32]) {
+        match self {
+            Self::Dense(mlp) => mlp.rows(x, rows, space, out),
+            Self::Mixture(mixture) => {
+                let y = mixture.forward(&host::tensor(x.to_vec(), [1, rows, x.len() / rows]));
+                out.copy_from_slice(host::read(&y).expect("a mixture's output lives where its input does").as_slice());
+            }
         }
     }
 

@@ -23,6 +23,11 @@ pub fn file(path: &Path) -> Result<TreeShape, Failure> {
     let bytes = gorgon_model::file::read(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let document = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
     let mut document = sealed::open(document).map_err(|error| wrong(error.to_string()))?;
+    // Of a key that is not known it cannot be told whether it was the hash's.
+    let unknown = document.as_object().and_then(|fields| fields.keys().find(|key| *key != PATHS));
+    if let Some(key) = unknown {
+        return Err(wrong(format!("unknown key \"{key}\"")));
+    }
     let paths = document.get_mut(PATHS).map(Value::take).unwrap_or(document);
     TreeShape::from_json(&paths.to_string()).map_err(|error| wrong(error.to_string()))
 }
@@ -54,5 +59,11 @@ mod tests {
         assert_eq!(file(&path).unwrap().len(), 4);
         std::fs::write(&path, r#"{"trees": []}"#).unwrap();
         assert!(file(&path).is_err());
+        // The lone root, whose name for the hash was damaged.
+        store(dir.path(), &[] as &[Vec<usize>]).unwrap();
+        assert_eq!(file(&path).unwrap().len(), 1);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("sha256", "sha356")).unwrap();
+        assert!(format!("{:?}", file(&path).unwrap_err()).contains("sha356"));
     }
 }

@@ -13,11 +13,7 @@ pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
     let d = width / 2;
     if let Some(values) = host::read(x) {
         let mut y = vec![0f32; batch * rows * d];
-        let (isa, x) = (Isa::detect(), values.as_slice());
-        // An element costs an exponential: some twenty operations.
-        crate::team::chunks(&mut y, d.max(1), 20 * batch * rows * d, |row, y| {
-            super::gate_rows(isa, kind, &x[row * width..(row + 1) * width], d, y);
-        });
+        gate_on_team(kind, values.as_slice(), d, &mut y);
         return host::tensor(y, [batch, rows, d]);
     }
     #[cfg(feature = "gpu")]
@@ -32,6 +28,18 @@ pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
             gate * ((cubic * 0.797_884_560_802_865_4).tanh() + 1.0) * 0.5 * up
         }
     }
+}
+
+/// [`gate`] of rows on the CPU, several at a time.
+///
+/// # Shapes
+/// `x [rows, 2 d]`, `y [rows, d]`.
+pub fn gate_on_team(kind: Activation, x: &[f32], d: usize, y: &mut [f32]) {
+    let isa = Isa::detect();
+    // An element costs an exponential: some twenty operations.
+    crate::team::chunks(y, d.max(1), 10 * x.len(), |row, y| {
+        super::gate_rows(isa, kind, &x[row * 2 * d..(row + 1) * 2 * d], d, y);
+    });
 }
 
 /// `x · sigmoid(x)`.

@@ -9,7 +9,7 @@ pub mod reference;
 
 pub use gradient::silu_gate_tracked;
 pub use kernel::{gate_rows, silu_rows, soft_cap_rows};
-pub use launch::{gate, silu, soft_cap};
+pub use launch::{gate, gate_on_team, silu, soft_cap};
 
 /// The function applied to the gate before it multiplies the up projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

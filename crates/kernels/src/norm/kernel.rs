@@ -15,6 +15,15 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// `x ← x + y`.
+    pub fn add_rows(x: &mut [f32], y: &[f32]) {
+        for (x, y) in x.iter_mut().zip(y) {
+            *x += y;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::reference;

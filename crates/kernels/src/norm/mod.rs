@@ -8,5 +8,5 @@ mod launch;
 pub mod reference;
 
 pub use gradient::rms_norm_tracked;
-pub use kernel::rms_norm as rms_norm_rows;
+pub use kernel::{add_rows, rms_norm as rms_norm_rows};
 pub use launch::{add_rms_norm, rms_norm};

@@ -1,0 +1,68 @@
+//! Memory that the layers of a pass on the CPU work in.
+
+use std::cell::Cell;
+
+/// What a pass writes on its way; kept, so that decode steps after the first allocate next to nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    /// The residual stream.
+    pub stream: Vec<f32>,
+    /// A normed stream.
+    pub normed: Vec<f32>,
+    /// What a projection up yields: queries, keys and values, or gates.
+    pub wide: Vec<f32>,
+    /// What a projection down reads: mixed values, or gated ones.
+    pub narrow: Vec<f32>,
+    /// Rotated queries, and a row of keys for each sequence.
+    pub rotated: Vec<f32>,
+    /// What goes onto the stream.
+    pub out: Vec<f32>,
+}
+
+/// Values that are kept at most: those of a long prompt are not.
+const KEPT: usize = 1 << 21;
+
+impl Workspace {
+    /// Lends this thread's.
+    pub fn lend<R>(work: impl FnOnce(&mut Self) -> R) -> R {
+        thread_local! {
+            static OWN: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+        }
+        // Taken out, so that a pass within a pass would get one of its own.
+        let mut space = OWN.take().unwrap_or_default();
+        let result = work(&mut space);
+        if space.values() <= KEPT {
+            OWN.set(Some(space));
+        }
+        result
+    }
+
+    fn values(&self) -> usize {
+        [&self.stream, &self.normed, &self.wide, &self.narrow, &self.rotated, &self.out].map(Vec::capacity).iter().sum()
+    }
+}
+
+/// The first `size` values of a buffer, which grows if need be. They are what was there before.
+pub(crate) fn part(buffer: &mut Vec<f32>, size: usize) -> &mut [f32] {
+    if buffer.len() < size {
+        buffer.resize(size, 0.0);
+    }
+    &mut buffer[..size]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_one_is_kept_and_a_large_one_is_not() {
+        let write = |size: usize| Workspace::lend(|space| part(&mut space.out, size).fill(1.0));
+        let held = || Workspace::lend(|space| space.out.len());
+        write(100);
+        assert_eq!(held(), 100);
+        // A pass within a pass has another one.
+        Workspace::lend(|_| assert_eq!(held(), 0));
+        write(KEPT + 1);
+        assert_eq!(held(), 0);
+    }
+}
