@@ -20,7 +20,7 @@ use gorgon_infer::batch::{Batch, BatchError, Choosing, Drafts, Turn};
 use gorgon_model::decoder::Decoder;
 use gorgon_runs::RunError;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use talk::{Talk, Work};
@@ -97,10 +97,33 @@ pub struct Answering<'a> {
 /// What is told while distilling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An answer of so many tokens ended.
-    Answer(usize),
+    /// An answer ended.
+    Answer {
+        /// Its conversation.
+        row: u64,
+        /// Its tokens.
+        tokens: usize,
+    },
     /// A conversation is done.
-    Conversation,
+    Conversation {
+        /// Which.
+        row: u64,
+    },
+}
+
+/// The conversations that are answered first: a tenth, and at least eight, drawn by their numbers, so that what they take tells
+/// what all will take. The first ones to end would not: short answers end first.
+pub fn pilots<'a>(left: impl Iterator<Item = &'a Prompt>) -> BTreeSet<u64> {
+    const LEAST: usize = 8;
+    // The bits of a product with the golden ratio are spread evenly over neighbouring numbers and over any stride.
+    let spread = |row: &u64| {
+        let product = row.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+    };
+    let mut rows: Vec<u64> = left.map(|prompt| prompt.row).collect();
+    rows.sort_by_key(spread);
+    rows.truncate(rows.len().div_ceil(10).max(LEAST));
+    rows.into_iter().collect()
 }
 
 /// How an answer ended.
@@ -142,7 +165,7 @@ pub fn distill(
     let (answering, slots) = (&with.answering, with.slots.max(1));
     let capacity = answering.max_tokens.min(with.decoder.config().max_positions);
     let mut batch = Batch::drafted(with.decoder.clone(), slots, capacity, with.drafts);
-    let mut waiting = longest_first(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let mut waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let work = Work { renderer: with.renderer, answering, capacity };
     let choosing = Choosing { rule: answering.rule, end_tokens: with.renderer.end_tokens() };
     let mut active: Vec<Option<Talk<'_>>> = (0..slots).map(|_| None).collect();
@@ -179,11 +202,12 @@ pub fn distill(
     }
 }
 
-/// Long conversations first, by the power of two of their length, those of like length in their order: so the slots stay full
-/// to the end, and what is prefilled and decoded together is of like length.
-fn longest_first<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Prompt> {
+/// The pilots, then the others; long conversations first, by the power of two of their length, those of like length in their
+/// order: so the slots stay full to the end, and what is prefilled and decoded together is of like length.
+fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Prompt> {
     let mut waiting: Vec<&Prompt> = prompts.collect();
-    waiting.sort_by_key(|prompt| Reverse(prompt.bytes().checked_ilog2()));
+    let pilots = pilots(waiting.iter().copied());
+    waiting.sort_by_key(|prompt| (!pilots.contains(&prompt.row), Reverse(prompt.bytes().checked_ilog2())));
     waiting.into()
 }
 

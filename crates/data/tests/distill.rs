@@ -6,7 +6,7 @@ use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, TreeShape};
-use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, rows};
+use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, pilots, rows};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
 use gorgon_draft::drafter::Drafter;
@@ -61,7 +61,7 @@ impl Setting {
         let mut journal = Journal::open(journal).unwrap();
         let (stop, mut answers) = (AtomicBool::new(false), 0);
         let finished = distill(&with, prompts, &mut journal, &stop, &mut |event| {
-            answers += usize::from(matches!(event, Event::Answer(_)));
+            answers += usize::from(matches!(event, Event::Answer { .. }));
             stop.store(answers >= stop_after, Ordering::Relaxed);
         });
         (finished.unwrap(), rows(&self.renderer, prompts, &journal).unwrap().0)
@@ -261,4 +261,19 @@ fn a_model_without_a_template_continues_prompts() {
     let (finished, rows) = setting.run(&prompts, 2, &dir.path().join("j"), usize::MAX);
     assert!(finished);
     assert!(rows.iter().all(|row| row.ends.len() == 1 && row.example.labels() > 0));
+}
+
+#[test]
+fn a_tenth_is_sampled_whatever_the_stride() {
+    for stride in [1, 2, 3, 10, 16, 100] {
+        let all: Vec<Prompt> = prompts(10_000).into_iter().map(|p| Prompt { row: p.row * stride, ..p }).collect();
+        let sample = pilots(all.iter());
+        assert_eq!(sample.len(), 1000);
+        // Every tenth of the rows holds about a tenth of the sample.
+        for tenth in 0..10 {
+            let part = sample.range(tenth * 1000 * stride..(tenth + 1) * 1000 * stride).count();
+            assert!((70..130).contains(&part), "{part} of stride {stride}");
+        }
+    }
+    assert_eq!((pilots(prompts(20).iter()).len(), pilots(prompts(5).iter()).len()), (8, 5));
 }

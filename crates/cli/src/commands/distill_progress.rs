@@ -5,10 +5,8 @@ use crate::printer::count;
 use crate::settings::Settings;
 use gorgon_data::distill::Event;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 use std::time::Instant;
-
-/// How long answers get is known when they are there. What a job takes is told from the first one in so many of them.
-const FIRST_SHARE: usize = 10;
 
 /// What there is to answer.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +15,6 @@ pub struct Work {
     pub conversations: usize,
     /// Those that were answered before.
     pub before: usize,
-    /// Answers to come.
-    pub answers: usize,
     /// Conversations at a time.
     pub slots: usize,
 }
@@ -31,14 +27,15 @@ pub struct Totals {
 }
 
 impl Work {
-    /// What all answers will take when so many took that. The conversations in flight are half an answer ahead, on average.
-    fn extrapolated(&self, answered: usize, so_far: Totals) -> Totals {
-        let in_flight = self.slots.min(self.answers.saturating_sub(answered)) as f64;
-        let all = self.answers as f64;
-        Totals {
-            tokens: so_far.tokens * all / answered.max(1) as f64,
-            seconds: so_far.seconds * all / (answered as f64 + in_flight / 2.0).max(1.0),
-        }
+    /// What all answers will take, when those of so many pilots have so many tokens, and so many conversations took that. Those in flight
+    /// are half done, on average.
+    fn extrapolated(&self, (pilots, of_pilots): (usize, usize), done: usize, so_far: Totals) -> Totals {
+        let all = (self.conversations - self.before) as f64;
+        let tokens = of_pilots as f64 * all / pilots.max(1) as f64;
+        let in_flight = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
+        // Pilots are as long as any; others that are done, or in flight, are the longest.
+        let made = so_far.tokens * (1.0 + in_flight / done.max(1) as f64);
+        Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0) }
     }
 }
 
@@ -48,14 +45,17 @@ pub struct Meter<'a> {
     settings: &'a Settings,
     started: Instant,
     tokens: usize,
-    answers: usize,
     conversations: usize,
+    /// Conversations that are answered first, as a sample of all.
+    pilots: BTreeSet<u64>,
+    /// Those of them that are done, and the tokens of all of them.
+    sample: (usize, usize),
     work: Work,
     expected: Option<Totals>,
 }
 
 impl<'a> Meter<'a> {
-    pub fn new(work: Work, settings: &'a Settings) -> Self {
+    pub fn new(work: Work, pilots: BTreeSet<u64>, settings: &'a Settings) -> Self {
         let Work { conversations: total, before, .. } = work;
         let bar = if settings.progress { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} conversations · {msg} · {eta} left");
@@ -63,17 +63,20 @@ impl<'a> Meter<'a> {
         bar.set_position(before as u64);
         bar.reset_eta();
         let started = Instant::now();
-        Self { bar, settings, started, tokens: 0, answers: 0, conversations: 0, work, expected: None }
+        Self { bar, settings, started, tokens: 0, conversations: 0, pilots, sample: (0, 0), work, expected: None }
     }
 
     pub fn count(&mut self, event: Event) {
         match event {
-            Event::Answer(tokens) => {
+            Event::Answer { row, tokens } => {
                 self.tokens += tokens;
-                self.answers += 1;
+                self.sample.1 += if self.pilots.contains(&row) { tokens } else { 0 };
+            }
+            Event::Conversation { row } => {
+                self.conversations += 1;
+                self.sample.0 += usize::from(self.pilots.contains(&row));
                 self.expect();
             }
-            Event::Conversation => self.conversations += 1,
         }
         let so_far = self.so_far();
         let speed = so_far.tokens / so_far.seconds.max(1e-9);
@@ -82,7 +85,8 @@ impl<'a> Meter<'a> {
         self.bar.set_message(format!("{speed:.0} tokens/s"));
         // A line every tenth where there is no bar.
         let step = (total / 10).max(1);
-        if !self.settings.progress && event == Event::Conversation && self.conversations.is_multiple_of(step) {
+        let ended = matches!(event, Event::Conversation { .. });
+        if !self.settings.progress && ended && self.conversations.is_multiple_of(step) {
             let done = before + self.conversations;
             self.settings.talk.say(format!("{done}/{total} conversations · {speed:.0} tokens/s"));
         }
@@ -94,18 +98,19 @@ impl<'a> Meter<'a> {
 
     /// Tells what the job will take, once.
     fn expect(&mut self) {
-        let enough = (self.work.answers / FIRST_SHARE).max(self.work.slots);
-        if self.expected.is_some() || self.answers < enough || self.answers >= self.work.answers {
+        let done = self.sample.0;
+        let last = self.work.before + self.conversations >= self.work.conversations;
+        if self.expected.is_some() || done < self.pilots.len() || last {
             return;
         }
-        let all = self.work.extrapolated(self.answers, self.so_far());
+        let all = self.work.extrapolated(self.sample, self.conversations, self.so_far());
         let (tokens, time) = (count(all.tokens as u128), duration(all.seconds));
-        let line = format!("by the first {} answers: {tokens} tokens and {time} for all of them", self.answers);
+        let line = format!("by a sample of {done} conversations: {tokens} new tokens and {time} for all of them");
         self.bar.suspend(|| self.settings.talk.say(line));
         self.expected = Some(all);
     }
 
-    /// What the first answers made one expect, if there were enough of them, and what there was.
+    /// What the sample made one expect, if there was one, and what there was.
     pub fn finish(&self) -> (Option<Totals>, Totals) {
         self.bar.finish_and_clear();
         (self.expected, self.so_far())
@@ -117,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_answers_tell_of_all() {
-        let work = Work { conversations: 100, before: 0, answers: 100, slots: 4 };
-        let all = work.extrapolated(10, Totals { tokens: 50.0, seconds: 6.0 });
-        assert_eq!(all, Totals { tokens: 500.0, seconds: 50.0 });
-        assert_eq!(work.extrapolated(100, all), all);
-        assert!(work.extrapolated(0, Totals::default()).seconds == 0.0);
+    fn a_sample_tells_of_all() {
+        let work = Work { conversations: 120, before: 20, slots: 4 };
+        // Ten pilots and two others are done, four in flight.
+        let so_far = Totals { tokens: 60.0, seconds: 7.0 };
+        assert_eq!(work.extrapolated((10, 50), 12, so_far), Totals { tokens: 500.0, seconds: 50.0 });
+        assert_eq!(work.extrapolated((0, 0), 0, Totals::default()).seconds, 0.0);
     }
 }

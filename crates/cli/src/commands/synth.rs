@@ -139,7 +139,7 @@ fn check(model: &str, dialogues: &[Dialogue], settings: &Settings) -> Result<Exi
     let with = Distillation { decoder: &decoder, renderer: &renderer, answering, slots: SLOTS, drafts: None };
     let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);
     distill::distill(&with, &prompts, &mut journal, &AtomicBool::new(false), &mut |event| {
-        bar.inc(u64::from(event == distill::Event::Conversation));
+        bar.inc(u64::from(matches!(event, distill::Event::Conversation { .. })));
     })?;
     bar.finish_and_clear();
     let mut scores: BTreeMap<&str, Score> = BTreeMap::new();

@@ -81,7 +81,7 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Event),
 ) -> Result<bool, DistillError> {
-    let waiting: VecDeque<&Prompt> = prompts.iter().filter(|p| !journal.is_done(p.row)).collect();
+    let waiting = super::in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let workers = servers.slots.clamp(1, waiting.len().max(1));
     let local = servers.urls.iter().all(|url| gorgon_model::hub::is_loopback(url));
     let crew = Crew {
@@ -135,14 +135,14 @@ impl Crew<'_, '_> {
                 Turn::Answered(answer) => {
                     let tokens = answer.ids.len();
                     lock(&self.journal).answer(answer)?;
-                    let _ = events.send(Event::Answer(tokens));
+                    let _ = events.send(Event::Answer { row: prompt.row, tokens });
                     continue;
                 }
                 Turn::Over(why) => why,
                 Turn::Stopped => return Ok(()),
             };
             lock(&self.journal).done(prompt.row, why)?;
-            let _ = events.send(Event::Conversation);
+            let _ = events.send(Event::Conversation { row: prompt.row });
             return Ok(());
         }
     }

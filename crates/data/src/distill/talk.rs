@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
         loop {
             if let Err(why) = self.begin(&mut talk, slot, batch)? {
                 journal.done(talk.prompt.row, why)?;
-                observe(Event::Conversation);
+                observe(Event::Conversation { row: talk.prompt.row });
                 return Ok(None);
             }
             match self.ended(&talk) {
@@ -176,7 +176,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         talk.transcript.answer_ids(&ids).map_err(|error| wrong(talk.prompt, &error))?;
-        observe(Event::Answer(ids.len()));
+        observe(Event::Answer { row: talk.prompt.row, tokens: ids.len() });
         let made_up = talk.turn.checked_sub(talk.prompt.users.len()).and_then(|i| talk.made_up.get(i)).cloned();
         journal.answer(Answer {
             row: talk.prompt.row,

@@ -16,6 +16,7 @@ use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal,
 use gorgon_infer::batch::Drafts;
 use gorgon_model::device::Compute;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 /// What answering took, beside what was said before.
@@ -24,7 +25,7 @@ pub struct Took {
     /// Bytes in memory as planned, and the highest resident size beyond what there was before the model was loaded; none
     /// where servers answer.
     memory: Option<(u64, Option<u64>)>,
-    /// What the first answers made one expect.
+    /// What the sample made one expect.
     expected: Option<Totals>,
     /// What there was.
     measured: Totals,
@@ -71,20 +72,18 @@ impl Job {
             return Ok(Some(Took::default()));
         }
         let to_come = prompts.iter().filter(|prompt| !journal.is_done(prompt.row));
-        let turns = |prompt: &distill::Prompt| prompt.users.len() + self.config.self_talk_turns;
-        let left = |prompt: &distill::Prompt| turns(prompt).saturating_sub(journal.answers(prompt.row).len());
-        let answers = to_come.clone().map(left).sum();
+        let pilots = distill::pilots(to_come.clone());
         let slots = self.slots(settings)?.min(to_come.count());
-        let work = Work { conversations: prompts.len(), before: journal.conversations(), answers, slots };
+        let work = Work { conversations: prompts.len(), before: journal.conversations(), slots };
         let stop = fitting::stop_flag()?;
         let (finished, took) = if self.config.is_served() {
-            let mut meter = Meter::new(work, settings);
+            let mut meter = Meter::new(work, pilots, settings);
             let finished =
                 distill::serve(&self.servers(slots), prompts, journal, &stop, &mut |event| meter.count(event));
             let (expected, measured) = meter.finish();
             (finished, Took { memory: None, expected, measured })
         } else {
-            self.answer_here(prompts, journal, work, &stop, settings)?
+            self.answer_here(prompts, journal, (work, pilots), &stop, settings)?
         };
         let finished = finished.map_err(|error| match error {
             DistillError::Unsound { .. } => Failure::run(error),
@@ -102,7 +101,7 @@ impl Job {
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
-        work: Work,
+        (work, pilots): (Work, BTreeSet<u64>),
         stop: &AtomicBool,
         settings: &Settings,
     ) -> Result<(Result<bool, DistillError>, Took), Failure> {
@@ -122,7 +121,7 @@ impl Job {
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
         let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
-        let mut meter = Meter::new(work, settings);
+        let mut meter = Meter::new(work, pilots, settings);
         let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
         let (expected, measured) = meter.finish();
