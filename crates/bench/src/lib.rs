@@ -1,5 +1,6 @@
 //! Measuring. Whatever is compared runs in one process, in alternating order, on the same prompts.
 
+pub mod allocations;
 pub mod calibrate;
 pub mod distribution;
 pub mod lossless;

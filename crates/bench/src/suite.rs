@@ -95,9 +95,7 @@ pub fn run(
             steps(&mut subject, options.rounds, &mut report)?;
             observe(&format!("{name}: drafted decoding with an oracle"));
             drafted(&mut subject, options.rounds, &mut report)?;
-            let before = allocations();
-            let counted = subject.plain_run()?;
-            let per_step = (allocations() - before) as f64 / counted.accepted.len() as f64;
+            let per_step = subject.allocations_per_step(allocations)?;
             report.add("allocations per plain step", &name, vec![per_step], Some((0.0, false)));
             subject.remove();
         }

@@ -133,7 +133,7 @@ pub struct Watch {
 impl Watch {
     /// From now on.
     pub fn start() -> Self {
-        crate::allocations::hand_back();
+        gorgon_bench::allocations::hand_back();
         // 5 asks the system to forget the peak so far. Where it cannot, there is nothing to compare with.
         let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
         Self { before: resident("VmRSS:").filter(|_| forgotten) }

@@ -1,6 +1,5 @@
 //! `gorgon`: the only crate that prints or exits.
 
-mod allocations;
 mod args;
 mod commands;
 mod config;
@@ -19,10 +18,10 @@ use settings::Settings;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: allocations::Counted = allocations::Counted;
+static ALLOCATOR: gorgon_bench::allocations::Counted = gorgon_bench::allocations::Counted;
 
 fn main() -> ExitCode {
-    allocations::share();
+    gorgon_bench::allocations::share();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

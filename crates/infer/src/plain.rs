@@ -3,11 +3,10 @@
 use crate::event::{Event, Finish, Generation};
 use crate::timing::StepTimes;
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows};
+use gorgon_core::accept::{AcceptanceRule, Draws};
 use gorgon_core::dist::Row;
-use gorgon_core::tree::TokenTree;
 use gorgon_draft::drafter::DraftError;
-use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -79,24 +78,24 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut token = pick(target, prompt[last], output.hidden.narrow(1, last, 1), rule, draws, prompt.len())?;
+    let mut logits = target.logits(&output.hidden.narrow(1, last, 1));
+    let mut token = pick(prompt[last], &logits, rule, draws, prompt.len())?;
     let prefilled = Instant::now();
     let mut generation = Generation {
-        ids: vec![token],
-        accepted: vec![],
+        ids: Vec::with_capacity(limits.max_new_tokens.min(context)),
+        accepted: Vec::with_capacity(limits.max_new_tokens.min(context)),
         finish: Finish::Length,
         decode_time: prefilled.elapsed(),
         prefill_time: prefilled - started,
         times: StepTimes::default(),
         nodes: 0,
     };
+    generation.ids.push(token);
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(token)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
-        let PassOutput { hidden, .. } = target.verify(&TokenTree::root(token))?;
-        let next = pick(target, token, hidden, rule, draws, target.len() + 1)?;
-        target.commit(&[0])?;
-        token = next;
+        target.advance(token, &mut logits)?;
+        token = pick(token, &logits, rule, draws, target.len())?;
         generation.ids.push(token);
         generation.accepted.push(0);
         generation.nodes += 1;
@@ -107,21 +106,19 @@ pub fn decode(
     Ok(generation)
 }
 
-/// The token that a rule emits after a lone root.
+/// The token that a rule emits after `last`.
 pub(crate) fn pick(
-    target: &Target,
-    root: Token,
-    hidden: burn::tensor::Tensor<3>,
+    last: Token,
+    logits: &[f32],
     rule: &dyn AcceptanceRule,
     draws: &mut dyn Draws,
     position: usize,
 ) -> Result<Token, DecodeError> {
-    let logits = target.logits(&hidden);
-    if !Row::Logits(&logits).is_sound() {
-        return Err(DecodeError::Unsound { position });
+    let row = Row::Logits(logits);
+    match row.is_sound() {
+        true => Ok(rule.next(last, row, draws)),
+        false => Err(DecodeError::Unsound { position }),
     }
-    let rows = Rows::Logits { data: &logits, vocab: logits.len() };
-    Ok(rule.accept(&TokenTree::root(root), DraftRows::NONE, rows, draws).bonus)
 }
 
 pub(crate) fn finished(ids: &[Token], limits: &Limits, stopped: bool) -> Option<Finish> {

@@ -72,8 +72,8 @@ fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instan
     let rows: Vec<usize> = (0..prompt.len()).collect();
     with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
     let last = prompt.len() - 1;
-    let hidden = output.hidden.narrow(1, last, 1);
-    let first = pick(with.target, prompt[last], hidden, with.rule, with.draws, prompt.len())?;
+    let logits = with.target.logits(&output.hidden.narrow(1, last, 1));
+    let first = pick(prompt[last], &logits, with.rule, with.draws, prompt.len())?;
     let prefilled = Instant::now();
     Ok((Generation::begun(first, prefilled - started), prefilled))
 }

@@ -14,7 +14,7 @@ use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::{Flight, Visible};
-use gorgon_kernels::{activation, host, norm};
+use gorgon_kernels::{Isa, activation, host, norm};
 use std::path::Path;
 
 /// Why a model cannot be loaded or run.
@@ -247,6 +247,33 @@ impl Decoder {
         self.final_norm.rows(x, eps, &mut hidden);
         space.stream = kept;
         PassOutput { hidden: host::tensor(hidden, shape), taps: tapped.into_iter().flatten().collect() }
+    }
+
+    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it.
+    ///
+    /// # Shapes
+    /// `logits [V]`, after any final soft cap.
+    pub(crate) fn advance_on_host(&self, token: Token, cache: &mut KvCache, logits: &mut Vec<f32>) {
+        let (d, eps, visible) = (self.config.hidden_size, self.config.norm_eps, Visible::Causal { rows: 1 });
+        let sizes = (cache.len(), cache.capacity());
+        let (kvs, place) = cache.parts();
+        let pass = [Pass::new(&self.config, place, &visible, &[], sizes)];
+        logits.resize(self.lm_head.width(), 0.0);
+        Workspace::lend(|space| {
+            let mut kept = std::mem::take(&mut space.stream);
+            let x = part(&mut kept, d);
+            self.embedding.copy_rows(&[token], x);
+            for (layer, kv) in self.layers.iter().zip(kvs) {
+                layer.forward_rows(None, x, eps, &pass, &mut [kv], space);
+            }
+            let normed = part(&mut space.normed, d);
+            self.final_norm.rows(x, eps, normed);
+            self.lm_head.rows(normed, logits);
+            space.stream = kept;
+        });
+        if let Some(cap) = self.config.final_soft_cap {
+            activation::soft_cap_rows(Isa::detect(), logits, cap);
+        }
     }
 
     /// All layers on a residual stream of all passes' rows, padding included, elsewhere.

@@ -93,6 +93,26 @@ impl Target {
         Ok(PassOutput { hidden: join(hidden), taps: taps.into_iter().map(join).collect() })
     }
 
+    /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once `logits`
+    /// has its size.
+    ///
+    /// # Shapes
+    /// `logits` becomes `[V]`: those after the token.
+    ///
+    /// # Errors
+    /// When the token does not fit or is outside the vocabulary; nothing is committed then.
+    pub fn advance(&mut self, token: Token, logits: &mut Vec<f32>) -> Result<(), ModelError> {
+        if !self.decoder.compute().is_host() {
+            let output = self.verify(&TokenTree::root(token))?;
+            *logits = self.logits(&output.hidden);
+            return self.commit(&[0]);
+        }
+        self.decoder.check_tokens(&[token])?;
+        self.cache.reserve(1)?;
+        self.decoder.advance_on_host(token, &mut self.cache, logits);
+        self.commit(&[0])
+    }
+
     /// One forward pass over a tree whose root follows the committed tokens. The rows stay in flight until
     /// [`Self::commit`].
     ///

@@ -9,7 +9,7 @@ use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_infer::{Generation, Limits, decode};
+use gorgon_infer::{Event, Generation, Limits, decode};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
@@ -140,6 +140,25 @@ impl Subject {
         let mut go_on = |_| ControlFlow::Continue(());
         let draws = &mut Seeded::new(0);
         Ok(decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut go_on)?)
+    }
+
+    /// What `allocations` counts in a plain step, from the second one on.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub fn allocations_per_step(&mut self, allocations: &dyn Fn() -> u64) -> Result<f64, BenchError> {
+        let mut counts = Vec::with_capacity(TOKENS + 2);
+        let mut note = |event| {
+            if matches!(event, Event::Token(_)) {
+                counts.push(allocations());
+            }
+            ControlFlow::Continue(())
+        };
+        let draws = &mut Seeded::new(0);
+        decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut note)?;
+        // The first token comes with the prompt, and a buffer may grow in the first step.
+        let (first, last) = (counts.get(1).copied().unwrap_or(0), counts.last().copied().unwrap_or(0));
+        Ok((last - first) as f64 / counts.len().saturating_sub(2).max(1) as f64)
     }
 
     /// Seconds of one pass over a tree of `nodes` nodes after the prompt, logits included: the median of some.

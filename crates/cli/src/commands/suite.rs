@@ -26,7 +26,7 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     let peer = args.python.as_ref().map(|python| peer(python)).transpose()?;
     let folder = suite::scratch_folder().map_err(|error| Failure::run(error.to_string()))?;
     let options = SuiteOptions { shapes, rounds: args.rounds as usize, peer, folder: folder.clone() };
-    let report = suite::run(&options, &crate::allocations::count, &mut |what| settings.talk.say(what));
+    let report = suite::run(&options, &gorgon_bench::allocations::count, &mut |what| settings.talk.say(what));
     // Only random weights are in there.
     let _ = std::fs::remove_dir_all(&folder);
     let report = report?;

@@ -2,7 +2,7 @@
 
 use super::walk::longest_accepted;
 use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
-use crate::{Token, tree::TokenTree};
+use crate::{Token, dist::Row, tree::TokenTree};
 
 /// Follows the child whose token is the target's argmax; the bonus is the argmax at the path's end. The lowest id wins
 /// a tie, on raw rows, whatever the temperature.
@@ -27,5 +27,9 @@ impl AcceptanceRule for Greedy {
         });
         let bonus = best(path[path.len() - 1]);
         Verdict { path, bonus }
+    }
+
+    fn next(&self, _: Token, row: Row<'_>, _: &mut dyn Draws) -> Token {
+        row.argmax() as Token
     }
 }

@@ -153,4 +153,13 @@ pub trait AcceptanceRule {
     /// # Panics
     /// If `target` has no row for a visited node. Whatever `draft` holds causes no panic.
     fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict;
+
+    /// The token after `last` when nothing was drafted: what [`Self::accept`] says of a lone root with the target's `row`.
+    fn next(&self, last: Token, row: Row<'_>, draws: &mut dyn Draws) -> Token {
+        let rows = match row {
+            Row::Logits(data) => Rows::Logits { data, vocab: data.len() },
+            Row::Probabilities(data) => Rows::Probabilities { data, vocab: data.len() },
+        };
+        self.accept(&TokenTree::root(last), DraftRows::NONE, rows, draws).bonus
+    }
 }
