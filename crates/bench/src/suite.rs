@@ -95,8 +95,9 @@ pub fn run(
             steps(&mut subject, options.rounds, &mut report)?;
             observe(&format!("{name}: drafted decoding with an oracle"));
             drafted(&mut subject, options.rounds, &mut report)?;
-            let per_step = subject.allocations_per_step(allocations)?;
-            report.add("allocations per plain step", &name, vec![per_step], Some((0.0, false)));
+            let [plain, drafted] = subject.allocations_per_step(allocations)?;
+            report.add("allocations per plain step", &name, vec![plain], Some((0.0, false)));
+            report.add("allocations per Medusa step", &name, vec![drafted], Some((0.0, false)));
             subject.remove();
         }
     }

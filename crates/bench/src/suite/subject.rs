@@ -9,7 +9,7 @@ use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_infer::{Event, Generation, Limits, decode};
+use gorgon_infer::{Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
@@ -142,11 +142,11 @@ impl Subject {
         Ok(decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut go_on)?)
     }
 
-    /// What `allocations` counts in a plain step, from the second one on.
+    /// What `allocations` counts in a plain step, and in a step of untrained Medusa heads, from the second one on.
     ///
     /// # Errors
-    /// When the model fails.
-    pub fn allocations_per_step(&mut self, allocations: &dyn Fn() -> u64) -> Result<f64, BenchError> {
+    /// When the heads cannot be written or a model fails.
+    pub fn allocations_per_step(&mut self, allocations: &dyn Fn() -> u64) -> Result<[f64; 2], BenchError> {
         let mut counts = Vec::with_capacity(TOKENS + 2);
         let mut note = |event| {
             if matches!(event, Event::Token(_)) {
@@ -156,9 +156,19 @@ impl Subject {
         };
         let draws = &mut Seeded::new(0);
         decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut note)?;
-        // The first token comes with the prompt, and a buffer may grow in the first step.
-        let (first, last) = (counts.get(1).copied().unwrap_or(0), counts.last().copied().unwrap_or(0));
-        Ok((last - first) as f64 / counts.len().saturating_sub(2).max(1) as f64)
+        let plain = counted(&counts, counts.len().saturating_sub(2));
+        let (mut drafter, builder) = (MedusaDrafter::new(self.medusa(self.decoder.clone())?), eight_nodes()?);
+        counts.clear();
+        let mut note = |event| {
+            if matches!(event, Event::Token(_)) {
+                counts.push(allocations());
+            }
+            ControlFlow::Continue(())
+        };
+        let (target, drafter) = (&mut self.target, &mut drafter);
+        let mut stepper = Stepper { target, drafter, builder: &builder, rule: &Greedy, draws };
+        let run = decode_with(&mut stepper, &self.prompt, &Self::limits(), &mut note)?;
+        Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
 
     /// Seconds of one pass over a tree of `nodes` nodes after the prompt, logits included: the median of some.
@@ -221,6 +231,16 @@ impl Subject {
         .sum()
     }
 
+    /// Four untrained Medusa heads that share the LM head.
+    fn medusa(&self, decoder: Arc<Decoder>) -> Result<MedusaModel, BenchError> {
+        let empty = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
+        let heads = self.dir.join("heads");
+        write_heads(&heads, &self.shape.llama)
+            .map_err(|error| BenchError::Empty(format!("{}: {error}", heads.display())))?;
+        let folder = HeadsFolder::open(&heads).map_err(|error| empty(&error))?;
+        MedusaModel::load(&folder, decoder).map_err(|error| empty(&error))
+    }
+
     /// Plain and drafted decoding with four untrained Medusa heads that share the LM head (or a copy of it in 8 bits), eight
     /// nodes, and an oracle's tokens.
     ///
@@ -235,21 +255,15 @@ impl Subject {
                 Arc::new(Decoder::load(&self.dir, &compute)?)
             }
         };
-        let heads = self.dir.join("heads");
-        write_heads(&heads, &self.shape.llama)
-            .map_err(|error| BenchError::Empty(format!("{}: {error}", heads.display())))?;
-        let folder = HeadsFolder::open(&heads).map_err(|error| empty(&error))?;
-        let model = MedusaModel::load(&folder, decoder.clone());
-        let model = model.map_err(|error| empty(&error))?;
+        let model = self.medusa(decoder.clone())?;
         let mut oracle =
             OracleDrafter::new(Box::new(MedusaDrafter::new(model)), RATES.to_vec(), self.shape.llama.vocab_size, 7);
         oracle.reveal(self.plain_run()?.ids);
-        let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0], vec![0, 0, 0, 0]];
-        let shape = TreeShape::new(paths.to_vec()).map_err(|error| empty(&error))?;
+        let builder = eight_nodes()?;
         let mut contest = Contest {
             decoder: &decoder,
             drafter: &mut oracle,
-            builder: &FixedTree::new(shape),
+            builder: &builder,
             rule: &Greedy,
             limits: Self::limits(),
             seed: 0,
@@ -258,6 +272,20 @@ impl Subject {
         let runs = contest.run(&[prompt], rounds, &mut || ())?;
         summarise(&runs).ok_or_else(|| BenchError::Empty("no step was taken".into()))
     }
+}
+
+/// Allocations of each of so many steps, by what was counted at each token. The first token comes with the prompt, and
+/// buffers may grow in the first step.
+fn counted(counts: &[u64], steps: usize) -> f64 {
+    let (first, last) = (counts.get(1).copied().unwrap_or(0), counts.last().copied().unwrap_or(0));
+    (last - first) as f64 / steps.max(1) as f64
+}
+
+/// A tree of eight nodes for four heads.
+fn eight_nodes() -> Result<FixedTree, BenchError> {
+    let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0], vec![0, 0, 0, 0]];
+    let shape = TreeShape::new(paths.to_vec());
+    shape.map(FixedTree::new).map_err(|error| BenchError::Empty(error.to_string()))
 }
 
 /// Medusa heads with zeroed blocks, as training begins with.
