@@ -201,6 +201,27 @@ fn on_devices(together: &[DeviceChoice], asked: &str) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+    use gorgon_train::config::Training;
+
+    /// A panic is contained, told after its device, and ends the world that the replica was in.
+    #[test]
+    fn a_panic_is_told_after_its_device() {
+        let cli = Cli::try_parse_from(["gorgon", "doctor", "--device", "cpu,cpu"]).unwrap();
+        let (settings, stop) = (Settings::new(cli.global).unwrap().divided(), AtomicBool::new(false));
+        let fit = Training::default().settings(4, 7).unwrap();
+        let job = Together { settings: &settings, sums: true, fit, stop: &stop };
+        let results = std::thread::scope(|scope| {
+            let (job, worlds) = (&job, World::divided(2).into_iter().enumerate());
+            let work = |number: usize| if number == 1 { panic!("planned") } else { Err(TrainError::Ended.into()) };
+            let start = |(number, world)| scope.spawn(move || job.replica(number, world, |_| work(number)));
+            let threads: Vec<_> = worlds.map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(matches!(results[0], Ok(None)));
+        assert_eq!(results[1].as_ref().unwrap_err().message(), "device 2 of 2 (cpu): internal error: planned");
+    }
 
     #[test]
     fn devices_sum_where_each_is_there_once() {

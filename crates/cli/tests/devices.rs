@@ -4,7 +4,7 @@
 mod chain;
 mod gorgon;
 
-use chain::stages::{last_step, pretrained, pretraining, read};
+use chain::stages::{pretrained, pretraining, read};
 use chain::{Job, finished, start};
 use gorgon::{json, refused, stderr};
 use std::io::{BufRead, BufReader};
@@ -25,24 +25,11 @@ fn train(job: &Job, devices: &str, more: &[&str]) -> Output {
     finished(&[&["train", "-c", &config, "--device", devices][..], more].concat(), &[])
 }
 
-/// The last checkpoint's parameters and moments, and the finished heads.
-fn weights(job: &Job) -> Vec<Vec<u8>> {
-    let run = job.run().unwrap();
-    let step = last_step(&run);
-    let heads = run.join("heads/model.safetensors");
-    // A draft model is no heads.
-    let heads = heads.is_file().then_some(heads);
-    let files = ["model.safetensors", "optimizer.safetensors"].map(|name| step.join(name));
-    files.iter().chain(&heads).map(|path| read(path)).collect()
-}
-
 fn trained(devices: &str, more: &[&str]) -> Vec<Vec<u8>> {
     let job = job();
     let said = stderr(&train(&job, devices, more));
-    // One of them speaks, and one of them writes.
-    assert_eq!(said.matches("train and serve agree").count(), 1, "{said}");
-    assert_eq!(std::fs::read_dir(job.path("runs")).unwrap().count(), 1);
-    weights(&job)
+    job.check_one_voice(&said);
+    job.weights()
 }
 
 /// Fifty steps of five micro-batches each.
@@ -87,7 +74,7 @@ fn a_killed_job_goes_on_with_another_number_of_replicas() {
     assert!(!output.status.success());
     let run = job.run().unwrap();
     train(&job, "cpu,cpu,cpu", &["--resume", run.to_str().unwrap()]);
-    assert_eq!(weights(&job), one);
+    assert_eq!(job.weights(), one);
     let provenance = String::from_utf8(read(&run.join("provenance.json"))).unwrap();
     assert!(provenance.contains("\"cpu,cpu\"") && provenance.contains("\"cpu,cpu,cpu\""), "{provenance}");
 }
@@ -108,7 +95,7 @@ fn an_interrupted_job_goes_on() {
     assert_eq!(child.wait().unwrap().code(), Some(i32::from(saved)), "{rest:?}");
     let run = job.run().unwrap();
     train(&job, "cpu", &[LONG, &["--resume", run.to_str().unwrap()]].concat());
-    assert_eq!(weights(&job), one);
+    assert_eq!(job.weights(), one);
 }
 
 /// The second replica has nowhere to put what it does not keep. The first one, which waits for it, ends too.
@@ -124,7 +111,7 @@ fn a_replica_that_fails_is_named_and_ends_all() {
     assert!(said.contains("error: device 2 of 2 (cpu): ") && said.contains("/no/such/folder"), "{said}");
     assert_eq!(said.matches("error: ").count(), 1, "{said}");
     train(&job, "cpu,cpu", &["--resume", job.run().unwrap().to_str().unwrap()]);
-    assert_eq!(weights(&job), trained("cpu", &[]));
+    assert_eq!(job.weights(), trained("cpu", &[]));
 }
 
 #[test]
@@ -134,7 +121,7 @@ fn sums_over_devices_fall_back_to_memory() {
     let args = ["train", "-c", &config, "--device", "cpu,cpu"];
     let said = stderr(&finished(&args, &[("GORGON_SUMS", "nccl")]));
     assert_eq!(said.matches("gradients are summed in memory").count(), 1, "{said}");
-    assert_eq!(weights(&job), trained("cpu", &[]));
+    assert_eq!(job.weights(), trained("cpu", &[]));
     let output = start(&args, &[("GORGON_SUMS", "gossip")]).wait_with_output().unwrap();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("GORGON_SUMS=gossip"), "{}", stderr(&output));
     let document = json(&finished(&[&args[..], &["--json"]].concat(), &[]));

@@ -61,7 +61,8 @@ impl World {
     /// # Errors
     /// When another replica is gone.
     pub fn sum_on(&mut self, devices: &[Device]) -> Result<Option<String>, TrainError> {
-        let Some(seat) = &self.seat else { return Ok(None) };
+        // What goes over to other processes is summed in memory.
+        let Some(seat) = self.seat.as_ref().filter(|_| self.processes.size == 1) else { return Ok(None) };
         let (on_devices, reason) = match DeviceSums::tried(devices, seat.number()) {
             Ok(sums) => (Some(sums), None),
             Err(reason) => (None, Some(reason)),
@@ -96,10 +97,9 @@ impl World {
         self.processes.wait();
     }
 
-    /// What gradients are summed with where they are, if anything; tensors in memory are summed by [`Self::together`]. Processes
-    /// exchange what is in memory.
+    /// What gradients are summed with where they are, if anything; else they are summed in memory, by [`Self::together`].
     pub(crate) fn on_devices(&self) -> Option<&DeviceSums> {
-        self.on_devices.as_ref().filter(|_| self.processes.size == 1)
+        self.on_devices.as_ref()
     }
 
     /// What comes of a value of each of this process's replicas, in their order; the same for all of them. One of them makes

@@ -74,6 +74,12 @@ impl Sums {
             let sums = world.together(numbers, |all, _| Self::of(all))?;
             return Ok(Self { gradients, ..Arc::unwrap_or_clone(sums) });
         }
+        // What comes from another device's memory is added up there.
+        let parts = if host::is_host(&device) {
+            parts
+        } else {
+            parts.into_iter().reduce(Gradients::plus).into_iter().collect()
+        };
         let parts = parts.into_iter().map(|part| part.placed(&Device::flex())).collect();
         let lengths: Vec<usize> = parameters.iter().map(Parameter::len).collect();
         let sums = world.together(parts, |all, processes| {
