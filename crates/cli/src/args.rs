@@ -1,9 +1,11 @@
 //! The command line as it is typed.
 
 mod accept;
+mod devices;
 mod measuring;
 
 pub use accept::{Accept, SweepRange};
+pub use devices::Devices;
 pub use measuring::{Bench, Calibrate, Contest, GpuShape, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
 
 use crate::commands::distill_parts::Part;
@@ -12,7 +14,7 @@ use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
-use gorgon_model::device::{DeviceChoice, FloatFormat, Int8, Products};
+use gorgon_model::device::{FloatFormat, Int8, Products};
 use std::path::PathBuf;
 
 /// Trains Medusa and EAGLE draft heads for a language model and decodes with them, losslessly and fast.
@@ -29,9 +31,10 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub struct Global {
-    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu.
+    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain share their work among several devices of one kind:
+    /// cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
     #[arg(long, global = true, default_value = "auto", value_name = "DEVICE")]
-    pub device: DeviceChoice,
+    pub device: Devices,
     /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
     #[arg(long, global = true, value_name = "FORMAT")]
     pub dtype: Option<FloatFormat>,

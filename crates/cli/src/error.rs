@@ -29,6 +29,11 @@ impl Failure {
         &self.message
     }
 
+    /// Of one of several things of a kind, by its name.
+    pub fn of(self, name: &str) -> Self {
+        Self { message: format!("{name}: {}", self.message), ..self }
+    }
+
     /// With something to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

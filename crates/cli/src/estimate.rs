@@ -121,6 +121,26 @@ impl Fitting {
     }
 }
 
+impl Fitting {
+    /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments, a sum of
+    /// gradients and `beside` bytes of its own, and all share the threads; other devices share the work.
+    pub fn divided(self, parameters: usize, beside: u64, settings: &Settings, micro_batches: usize) -> Self {
+        let more = (settings.copies() as u64 - 1) * (4 * 4 * parameters as u64 + beside);
+        Self {
+            by_formula: self.by_formula + more,
+            memory: self.memory + more,
+            step_seconds: self.step_seconds * share_of_time(settings, micro_batches),
+        }
+    }
+}
+
+/// The part of a step's time on one device that it takes on all that fit together.
+pub fn share_of_time(settings: &Settings, micro_batches: usize) -> f64 {
+    let devices = settings.together.len().max(1);
+    let (all, most) = (micro_batches.max(1), micro_batches.max(1).div_ceil(devices));
+    if settings.copies() < devices { most as f64 / all as f64 } else { 1.0 }
+}
+
 /// Steps that are run before a plan is made.
 const STEPS_RUN: u64 = 4;
 

@@ -13,7 +13,6 @@ use gorgon_train::trainer::{FitSettings, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -63,8 +62,7 @@ pub fn run_folder(
     inputs: &[PathBuf],
     settings: &Settings,
 ) -> Result<RunDir, Failure> {
-    let compute = settings.compute()?;
-    let host = Host { device: compute.choice().to_string(), cpu_threads: rayon::current_num_threads() };
+    let host = Host { device: settings.device_name()?, cpu_threads: rayon::current_num_threads() };
     let launch = Launch::new(env!("CARGO_PKG_VERSION"), std::env::args_os(), settings.started, host);
     if let Some(path) = resume {
         let run = RunDir::open(path)?;
@@ -153,7 +151,7 @@ pub struct Progress<'a> {
     log: PathBuf,
     started: Instant,
     /// The seconds that the first steps made one expect.
-    corrected: Cell<Option<f64>>,
+    corrected: OnceLock<f64>,
 }
 
 impl<'a> Progress<'a> {
@@ -164,12 +162,12 @@ impl<'a> Progress<'a> {
         };
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, settings, log: run.log(), started: Instant::now(), corrected: Cell::new(None) }
+        Self { bar, settings, log: run.log(), started: Instant::now(), corrected: OnceLock::new() }
     }
 
     /// The seconds of all steps, as the first of them made one expect.
     pub fn corrected(&self) -> Option<f64> {
-        self.corrected.get()
+        self.corrected.get().copied()
     }
 
     /// The first step warms up, those after it tell how long the rest will take.
@@ -178,7 +176,7 @@ impl<'a> Progress<'a> {
         if let (None, Some(step), Some(left)) = (self.corrected.get(), number("step"), number("eta_seconds"))
             && step > 1.0
         {
-            self.corrected.set(Some(self.started.elapsed().as_secs_f64() + left));
+            let _ = self.corrected.set(self.started.elapsed().as_secs_f64() + left);
             if left >= 60.0 {
                 self.say(&format!("by the first {step} steps: {} left, evaluations apart", duration(left)));
             }

@@ -8,6 +8,7 @@ mod estimate;
 mod fitting;
 mod printer;
 mod progress;
+mod replicas;
 mod settings;
 
 use args::{Cli, Command};
@@ -56,6 +57,9 @@ fn abandoned(code: ExitCode) -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = Settings::new(cli.global)?;
+    if !matches!(cli.command, Command::Train(_) | Command::Pretrain(_)) {
+        settings.check_one_device()?;
+    }
     // From inside the thread pool, work is split without waking and waiting for another thread each time.
     rayon::scope(|_| execute(cli.command, &settings))
 }
@@ -91,6 +95,7 @@ fn usage_error(error: &clap::Error) -> String {
     text[..end.unwrap_or(text.len())].trim_start_matches("error: ").to_owned()
 }
 
+/// What a panic says.
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("unknown").to_owned()

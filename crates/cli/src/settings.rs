@@ -1,9 +1,9 @@
 //! What the typed options mean on this machine.
 
-use crate::args::Global;
+use crate::args::{Devices, Global};
 use crate::error::Failure;
 use crate::printer::Talk;
-use gorgon_model::device::{Compute, DeviceError, FloatFormat, Products};
+use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Products};
 use gorgon_train::world::World;
 use std::io::IsTerminal;
 
@@ -18,6 +18,8 @@ pub struct Settings {
     pub progress: bool,
     /// When the program was started.
     pub started: jiff::Timestamp,
+    /// The devices that fit together, this one among them; one unless made by [`Self::divided`].
+    pub together: Vec<DeviceChoice>,
     global: Global,
 }
 
@@ -41,10 +43,53 @@ impl Settings {
             json: global.json,
             offline: global.offline,
             started: jiff::Timestamp::now(),
+            together: vec![],
             talk: Talk::new(global.quiet, global.verbose),
             progress: !global.no_progress && !global.quiet && !global.json && std::io::stderr().is_terminal(),
             global,
         })
+    }
+
+    /// Settings for each of the devices that `--device` names. The first of them speaks.
+    pub fn divided(&self) -> Vec<Self> {
+        let devices = self.global.device.all();
+        let one = |(number, &device): (usize, &DeviceChoice)| {
+            let speaks = number == 0;
+            Self {
+                json: self.json && speaks,
+                talk: if speaks { self.talk } else { Talk::new(true, false) },
+                progress: self.progress && speaks,
+                together: devices.clone(),
+                global: Global { device: Devices::Named(vec![device]), ..self.global.clone() },
+                ..self.clone()
+            }
+        };
+        devices.iter().enumerate().map(one).collect()
+    }
+
+    /// Copies that this machine's memory holds of everything that is fitted to: one for each replica on the CPU.
+    pub fn copies(&self) -> usize {
+        let on_host = |device: &&DeviceChoice| matches!(device, DeviceChoice::Cpu);
+        self.together.iter().filter(on_host).count().max(1)
+    }
+
+    /// The device, or those that fit together.
+    ///
+    /// # Errors
+    /// As of [`Self::compute`].
+    pub fn device_name(&self) -> Result<String, Failure> {
+        match self.together.len() {
+            0 | 1 => Ok(self.compute()?.choice().to_string()),
+            _ => Ok(Devices::Named(self.together.clone()).to_string()),
+        }
+    }
+
+    /// Fails where several devices are named.
+    ///
+    /// # Errors
+    /// Then.
+    pub fn check_one_device(&self) -> Result<DeviceChoice, DeviceError> {
+        self.global.device.one()
     }
 
     /// The same, but for a job that is a part of another one: what it would print as JSON is left to that.
@@ -55,10 +100,10 @@ impl Settings {
     /// The device and number format asked for.
     ///
     /// # Errors
-    /// When this binary or this machine lacks them.
+    /// When this binary or this machine lacks them, or several devices are named.
     pub fn compute(&self) -> Result<Compute, Failure> {
         let global = &self.global;
-        let compute = Compute::resolve(global.device, global.dtype)?.with_int8(global.int8)?;
+        let compute = Compute::resolve(self.check_one_device()?, global.dtype)?.with_int8(global.int8)?;
         if let Some(dtype) =
             global.dtype.filter(|dtype| global.compute_dtype == Products::Bf16 && *dtype != FloatFormat::Bf16)
         {
@@ -85,4 +130,39 @@ pub fn token_ids(text: &str) -> Result<Vec<u32>, Failure> {
             .ok_or_else(|| Failure::input(format!("--ids: \"{part}\" is no token id")))
     };
     text.split(',').map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use crate::estimate::share_of_time;
+    use clap::Parser;
+
+    fn divided(devices: &str) -> Vec<Settings> {
+        let cli = Cli::try_parse_from(["gorgon", "doctor", "--device", devices]).unwrap();
+        Settings::new(cli.global).unwrap().divided()
+    }
+
+    #[test]
+    fn each_device_has_settings_of_its_own() {
+        let two = divided("cpu,cpu");
+        assert_eq!((two.len(), two[0].copies(), two[1].copies()), (2, 2, 2));
+        assert_eq!(two[1].check_one_device(), Ok(DeviceChoice::Cpu));
+        assert_eq!(two[0].device_name().unwrap(), "cpu,cpu");
+        let gpus = divided("cuda:0,2,5");
+        assert_eq!((gpus.len(), gpus[0].copies()), (3, 1));
+        assert_eq!(gpus[2].check_one_device(), Ok(DeviceChoice::Cuda(5)));
+        assert_eq!(divided("cpu")[0].device_name().unwrap(), "cpu");
+    }
+
+    /// Replicas on the CPU share its threads; GPUs share the micro-batches.
+    #[test]
+    fn devices_share_the_time_that_one_takes() {
+        for (devices, micro_batches, share) in
+            [("cpu", 4, 1.0), ("cpu,cpu", 4, 1.0), ("cuda:0", 4, 1.0), ("cuda:0,1", 4, 0.5), ("cuda:0,1,2", 4, 0.5)]
+        {
+            assert_eq!(share_of_time(&divided(devices)[0], micro_batches), share, "{devices}");
+        }
+    }
 }

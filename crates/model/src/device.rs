@@ -55,6 +55,12 @@ pub enum DeviceError {
     /// No such name.
     #[error("--device {0}: expected auto, cpu, cuda, cuda:INDEX or wgpu")]
     UnknownDevice(String),
+    /// Several devices for what runs on one.
+    #[error("--device {0}: only train and pretrain compute on several devices; name one")]
+    Several(String),
+    /// Devices of several kinds.
+    #[error("--device {0}: several devices have to be named and of one kind")]
+    Mixed(String),
     /// No such name.
     #[error("--dtype {0}: expected f32, f16 or bf16")]
     UnknownFormat(String),

@@ -60,6 +60,9 @@ pub enum TrainError {
         /// What does not fit.
         reason: String,
     },
+    /// Another one of the replicas that fit together failed, so that this one cannot go on.
+    #[error("another device or process that fits along failed")]
+    Ended,
     /// Anything about the data or the model that is not as it has to be.
     #[error("{0}")]
     Data(String),

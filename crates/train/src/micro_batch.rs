@@ -254,7 +254,8 @@ fn is_about_memory(message: &str) -> bool {
         .any(|words| message.contains(words))
 }
 
-fn message(panic: &(dyn Any + Send)) -> Option<String> {
+/// What a panic says.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> Option<String> {
     panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
 }
 

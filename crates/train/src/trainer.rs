@@ -5,7 +5,7 @@
 
 mod sums;
 
-use self::sums::{Sums, from_root};
+use self::sums::{Sums, finite, from_root};
 use crate::checkpoint;
 use crate::error::TrainError;
 use crate::micro_batch::{Known, Room, Size, Step};
@@ -201,15 +201,31 @@ pub fn fit<O: Objective>(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Report),
 ) -> Result<Outcome, TrainError> {
-    let mut fit = Fit::start(objective, run, settings)?;
+    fit_in(&World::current(), objective, run, settings, stop, observe)
+}
+
+/// The same as one of several replicas. Only the first reads and writes checkpoints; the folder of another is for nothing but
+/// its log of steps.
+///
+/// # Errors
+/// As of [`fit`]; [`TrainError::Ended`] when another replica is gone.
+pub fn fit_in<O: Objective>(
+    world: &World,
+    objective: &O,
+    run: &RunDir,
+    settings: &FitSettings,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Report),
+) -> Result<Outcome, TrainError> {
+    let mut fit = Fit::start(world, objective, run, settings)?;
     while fit.step < settings.schedule.steps {
         let started = Instant::now();
         fit.train_step(observe)?;
         fit.spent.fitting += started.elapsed().as_secs_f64();
         let last = fit.step == settings.schedule.steps;
-        let stopping = fit.world.any(stop.load(Ordering::Relaxed));
-        // Process 0 evaluates and writes; the next step waits for it.
-        if fit.world.is_root() {
+        let stopping = world.any(stop.load(Ordering::Relaxed))?;
+        // Replica 0 evaluates and writes; the next step waits for it.
+        if world.is_root() {
             if last || due(fit.step, settings.eval_every) {
                 fit.evaluate(observe)?;
             }
@@ -241,7 +257,7 @@ struct Fit<'a, O> {
     /// Whether the last evaluation was the best so far, and its checkpoint is still to be written.
     is_best: bool,
     since: Since,
-    world: World,
+    world: &'a World,
     /// What did not fit into memory so far.
     memory: Known,
     spent: Spent,
@@ -255,8 +271,12 @@ struct Since {
 }
 
 impl<'a, O: Objective> Fit<'a, O> {
-    fn start(objective: &'a O, run: &'a RunDir, settings: &'a FitSettings) -> Result<Self, TrainError> {
-        let world = World::current();
+    fn start(
+        world: &'a World,
+        objective: &'a O,
+        run: &'a RunDir,
+        settings: &'a FitSettings,
+    ) -> Result<Self, TrainError> {
         let mut parameters = objective.parameters(settings.seed);
         let mut moments = settings.optimizer.start(&parameters);
         let mut metrics = Metrics::append(&run.metrics())?;
@@ -274,7 +294,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         metrics.truncate_after(state.step)?;
         let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
         let State { mut step, best_objective, memory, .. } = state;
-        step = from_root(world, step, &mut parameters, &mut moments);
+        step = from_root(world, step, &mut parameters, &mut moments)?;
         let is_best = false;
         Ok(Self {
             objective,
@@ -299,7 +319,7 @@ impl<'a, O: Objective> Fit<'a, O> {
 
     /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
     fn train_step(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
-        self.objective.prepare(self.step, &self.parameters)?;
+        self.world.in_turn(|| self.objective.prepare(self.step, &self.parameters))?;
         let batches = self.objective.batches(self.step)?;
         let mut totals: Vec<f64> = vec![];
         for batch in &batches {
@@ -307,9 +327,8 @@ impl<'a, O: Objective> Fit<'a, O> {
             totals.resize(weights.len().max(totals.len()), 0.0);
             totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
         }
-        let sums = self.sums(&batches, &totals, observe);
-        let mut sums = self.world.all_or_none(sums)?;
-        sums.exchange(self.world, &self.parameters);
+        let parts = self.parts(&batches, &totals, observe);
+        let sums = Sums::of_all(self.world.all_or_none(parts)?, self.world, &self.parameters)?;
         let norm = global_norm(&sums.gradients);
         if !norm.is_finite() {
             return Err(TrainError::Overflow { step: self.step });
@@ -336,13 +355,13 @@ impl<'a, O: Objective> Fit<'a, O> {
         Ok(())
     }
 
-    /// Gradients of this process's micro-batches, side by side, or one after another where two at once do not fit.
-    fn sums(
+    /// Gradients of this replica's micro-batches, side by side, or one after another where two at once do not fit.
+    fn parts(
         &mut self,
         batches: &[O::Batch],
         totals: &[f64],
         observe: &mut dyn FnMut(Report),
-    ) -> Result<Sums, TrainError> {
+    ) -> Result<Vec<Gradients>, TrainError> {
         let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
         let share: Vec<&O::Batch> = self.world.share(batches.len()).map(|i| &batches[i]).collect();
         loop {
@@ -361,7 +380,7 @@ impl<'a, O: Objective> Fit<'a, O> {
                     let line = "two micro-batches at once do not fit: they are computed one after another from here on";
                     observe(Report::Note(format!("step {}: {line}", self.step + 1)));
                 }
-                parts => return parts.and_then(|parts| Sums::of(parts, self.step)),
+                parts => return parts.and_then(|parts| finite(parts, self.step)),
             }
         }
     }

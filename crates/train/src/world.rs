@@ -1,140 +1,187 @@
-//! The processes that fit together: data parallel training through MPI.
+//! Who fits together: data parallel training.
 //!
-//! Every process has all parameters and all data, and computes the gradients of its share of a step's micro-batches:
-//! process `r` of `n` those whose number is `r` modulo `n`. The sums are exchanged, and every process takes the same
-//! step. Which micro-batches a step has, and what their losses are divided by, does not depend on `n`; only the order
-//! of the sums does. Process 0 alone evaluates and writes.
+//! A world is made of **replicas**: threads of one process with a device each, processes under MPI, or processes with several
+//! replicas each. Every replica has all parameters, all data and a backbone of its own, and computes the gradients of its
+//! share of a step's micro-batches: replica `r` of `n` those whose number is `r` modulo `n`. The sums are exchanged, and
+//! every replica takes the same step. Which micro-batches a step has, and what their losses are divided by, does not depend
+//! on `n`; only the order of sums does, and within one process on the CPU not even that. Replica 0 alone evaluates and writes.
 //!
-//! Without the feature `mpi`, or when not started by `mpirun`, a process is alone and nothing is exchanged.
+//! Sums are taken within each process first (on the devices themselves where burn can, else in memory and in the order of
+//! micro-batches), then over processes.
 
+mod device_sums;
+mod group;
+mod processes;
+
+pub use processes::{Membership, join};
+
+pub(crate) use processes::Processes;
+
+use self::device_sums::DeviceSums;
+use self::group::Seat;
 use crate::error::TrainError;
-use std::sync::OnceLock;
+use burn::tensor::Device;
+use std::sync::Arc;
 
-/// A process's place among those that fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A replica's place among those that fit together. Dropping it ends what its process's other replicas do together.
 pub struct World {
     rank: usize,
     size: usize,
-}
-
-static WORLD: OnceLock<World> = OnceLock::new();
-
-/// Keeps the connection to the other processes until it is dropped.
-#[must_use]
-pub struct Membership {
-    #[cfg(feature = "mpi")]
-    _universe: Option<mpi::environment::Universe>,
-}
-
-/// Joins the other processes, if `mpirun` started this one with any. To be called once, first.
-pub fn join() -> Membership {
-    #[cfg(feature = "mpi")]
-    {
-        use mpi::traits::Communicator;
-        // What the launchers of Open MPI and of MPICH tell a process.
-        let launched = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().any(|name| std::env::var_os(name).is_some());
-        // Work runs on a pool's thread, one call at a time.
-        let universe = launched.then(|| mpi::initialize_with_threading(mpi::Threading::Serialized)).flatten();
-        if let Some((universe, _)) = &universe {
-            let world = universe.world();
-            let _ = WORLD.set(World { rank: world.rank() as usize, size: world.size() as usize });
-        }
-        Membership { _universe: universe.map(|(universe, _)| universe) }
-    }
-    #[cfg(not(feature = "mpi"))]
-    Membership {}
+    processes: Processes,
+    /// Its seat among the replicas of this process, if there are several.
+    seat: Option<Seat>,
+    on_devices: Option<DeviceSums>,
 }
 
 impl World {
-    /// The one that this process is in.
+    /// That of this process as a whole.
     pub fn current() -> Self {
-        WORLD.get().copied().unwrap_or(Self { rank: 0, size: 1 })
+        let processes = Processes::current();
+        let Processes { rank, size } = processes;
+        Self { rank, size, processes, seat: None, on_devices: None }
     }
 
-    /// Processes in it.
-    pub fn size(self) -> usize {
+    /// Those of `replicas` replicas of this process. Every process has to call it at once.
+    pub fn divided(replicas: usize) -> Vec<Self> {
+        let processes = Processes::current();
+        let mut counts = vec![0.0; processes.size];
+        counts[processes.rank] = replicas as f64;
+        processes.sum_f64(&mut counts);
+        let before = counts[..processes.rank].iter().sum::<f64>() as usize;
+        let size = counts.iter().sum::<f64>() as usize;
+        let seats = Seat::group_of(replicas).into_iter();
+        seats
+            .map(|seat| Self { rank: before + seat.number(), size, processes, seat: Some(seat), on_devices: None })
+            .collect()
+    }
+
+    /// Lets burn sum gradients on the devices of this process's replicas, if it can do so for all of them. All of its
+    /// replicas have to call it at once. Returns why it cannot.
+    ///
+    /// # Errors
+    /// When another replica is gone.
+    pub fn sum_on(&mut self, devices: &[Device]) -> Result<Option<String>, TrainError> {
+        // What goes over to other processes is summed in memory.
+        let Some(seat) = self.seat.as_ref().filter(|_| self.processes.size == 1) else { return Ok(None) };
+        let (on_devices, reason) = match DeviceSums::tried(devices, seat.number()) {
+            Ok(sums) => (Some(sums), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let first = seat.meet(reason, |reasons| reasons.into_iter().flatten().next())?;
+        self.on_devices = on_devices.filter(|_| first.is_none());
+        Ok((*first).clone())
+    }
+
+    /// Replicas in it.
+    pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether this process evaluates and writes.
-    pub fn is_root(self) -> bool {
+    /// Whether this replica evaluates and writes.
+    pub fn is_root(&self) -> bool {
         self.rank == 0
     }
 
-    /// The numbers of a step's micro-batches that are this process's.
-    pub(crate) fn share(self, batches: usize) -> impl Iterator<Item = usize> {
+    /// The numbers of a step's micro-batches that are this replica's.
+    pub(crate) fn share(&self, batches: usize) -> impl Iterator<Item = usize> + use<> {
         (self.rank..batches).step_by(self.size)
     }
 
     /// Ends all processes: one of them failed, and the others would wait for it.
-    pub fn abort(self) {
-        #[cfg(feature = "mpi")]
-        if self.size > 1 {
-            use mpi::traits::Communicator;
-            mpi::topology::SimpleCommunicator::world().abort(1);
-        }
+    pub fn abort(&self) {
+        self.processes.abort();
     }
 
     /// Waits until all processes are here.
-    pub fn wait(self) {
-        #[cfg(feature = "mpi")]
-        if self.size > 1 {
-            use mpi::traits::CommunicatorCollectives;
-            mpi::topology::SimpleCommunicator::world().barrier();
-        }
+    pub fn wait(&self) {
+        self.processes.wait();
     }
 
-    /// Whether it is so in any process.
-    pub(crate) fn any(self, here: bool) -> bool {
-        let mut sum = [f64::from(u8::from(here))];
-        self.sum_f64(&mut sum);
-        sum[0] > 0.0
+    /// What gradients are summed with where they are, if anything; else they are summed in memory, by [`Self::together`].
+    pub(crate) fn on_devices(&self) -> Option<&DeviceSums> {
+        self.on_devices.as_ref()
     }
 
-    /// Sums over all processes, in place.
-    pub(crate) fn sum_f64(self, values: &mut [f64]) {
-        #[cfg(feature = "mpi")]
-        if self.size > 1 {
-            use mpi::collective::SystemOperation;
-            use mpi::traits::CommunicatorCollectives;
-            let own = values.to_vec();
-            mpi::topology::SimpleCommunicator::world().all_reduce_into(&own[..], values, SystemOperation::sum());
-        }
-        let _ = values;
-    }
-
-    /// Sums over all processes, in place.
-    pub(crate) fn sum_f32(self, values: &mut [f32]) {
-        #[cfg(feature = "mpi")]
-        if self.size > 1 {
-            use mpi::collective::SystemOperation;
-            use mpi::traits::CommunicatorCollectives;
-            let own = values.to_vec();
-            mpi::topology::SimpleCommunicator::world().all_reduce_into(&own[..], values, SystemOperation::sum());
-        }
-        let _ = values;
-    }
-
-    /// Process 0's values, in every process.
-    pub(crate) fn copy_from_root(self, values: &mut [f32]) {
-        #[cfg(feature = "mpi")]
-        if self.size > 1 {
-            use mpi::traits::{Communicator, Root};
-            mpi::topology::SimpleCommunicator::world().process_at_rank(0).broadcast_into(values);
-        }
-        let _ = values;
-    }
-
-    /// This process's result, if all processes have one; so that none goes on alone.
+    /// What comes of a value of each of this process's replicas, in their order; the same for all of them. One of them makes
+    /// it and may meanwhile speak to other processes.
     ///
     /// # Errors
-    /// This process's own error, or that another one has one.
-    pub(crate) fn all_or_none<T>(self, own: Result<T, TrainError>) -> Result<T, TrainError> {
-        let failed = self.any(own.is_err());
-        match own {
-            Ok(_) if failed => Err(TrainError::Data("another process failed".into())),
-            own => own,
+    /// When another replica is gone.
+    pub(crate) fn together<T, R>(
+        &self,
+        value: T,
+        combine: impl FnOnce(Vec<T>, Processes) -> R,
+    ) -> Result<Arc<R>, TrainError>
+    where
+        T: Send + 'static,
+        R: Send + Sync + 'static,
+    {
+        let combine = |values| combine(values, self.processes);
+        match &self.seat {
+            Some(seat) => seat.meet(value, combine),
+            None => Ok(Arc::new(combine(vec![value]))),
         }
+    }
+
+    /// Work by which the first replica of a process leaves something to its others: it goes first.
+    ///
+    /// # Errors
+    /// Those of the work; when another replica is gone.
+    pub(crate) fn in_turn(&self, work: impl FnOnce() -> Result<(), TrainError>) -> Result<(), TrainError> {
+        let Some(seat) = &self.seat else { return work() };
+        let (first, mut work) = (seat.number() == 0, Some(work));
+        let mut do_it = || work.take().map_or(Ok(()), |work| work());
+        let done = if first { do_it() } else { Ok(()) };
+        let failed = seat.meet(done.is_err(), |failed| failed.contains(&true));
+        done?;
+        match *failed? {
+            true => Err(TrainError::Ended),
+            false => do_it(),
+        }
+    }
+
+    /// Whether it is so in any replica.
+    pub(crate) fn any(&self, here: bool) -> Result<bool, TrainError> {
+        let mut sum = [f64::from(u8::from(here))];
+        self.sum_f64(&mut sum)?;
+        Ok(sum[0] > 0.0)
+    }
+
+    /// Sums over all replicas, in place.
+    pub(crate) fn sum_f64(&self, values: &mut [f64]) -> Result<(), TrainError> {
+        let sums = self.together(values.to_vec(), |all, processes| {
+            let mut sums = vec![0.0; all[0].len()];
+            for own in all {
+                sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
+            }
+            processes.sum_f64(&mut sums);
+            sums
+        })?;
+        values.copy_from_slice(&sums);
+        Ok(())
+    }
+
+    /// Replica 0's values, in every replica.
+    pub(crate) fn copy_from_root(&self, values: &mut [f32]) -> Result<(), TrainError> {
+        let first = self.seat.as_ref().is_none_or(|seat| seat.number() == 0);
+        let own = if first { values.to_vec() } else { vec![] };
+        let copied = self.together(own, |mut all, processes| {
+            let mut first = all.swap_remove(0);
+            processes.copy_from_root(&mut first);
+            first
+        })?;
+        values.copy_from_slice(&copied);
+        Ok(())
+    }
+
+    /// This replica's result, if all replicas have one; so that none goes on alone.
+    ///
+    /// # Errors
+    /// This replica's own error, or that another one has one.
+    pub(crate) fn all_or_none<T>(&self, own: Result<T, TrainError>) -> Result<T, TrainError> {
+        let failed = self.any(own.is_err());
+        let own = own?;
+        if failed? { Err(TrainError::Ended) } else { Ok(own) }
     }
 }
 
@@ -145,7 +192,7 @@ mod tests {
     #[test]
     fn every_batch_is_someones() {
         for size in 1..5 {
-            let mut all: Vec<usize> = (0..size).flat_map(|rank| World { rank, size }.share(7)).collect();
+            let mut all: Vec<usize> = World::divided(size).iter().flat_map(|world| world.share(7)).collect();
             all.sort_unstable();
             assert_eq!(all, (0..7).collect::<Vec<_>>());
         }
@@ -154,9 +201,50 @@ mod tests {
     #[test]
     fn alone_nothing_is_exchanged() {
         let world = World::current();
-        assert!(world.is_root() && world.size() == 1 && world.any(true) && !world.any(false));
+        assert!(world.is_root() && world.size() == 1 && world.any(true).unwrap() && !world.any(false).unwrap());
         let mut values = [1.0, 2.0];
-        world.sum_f64(&mut values);
+        world.sum_f64(&mut values).unwrap();
         assert_eq!(values, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn replicas_sum_copy_and_take_turns() {
+        let order = std::sync::Mutex::new(vec![]);
+        std::thread::scope(|scope| {
+            for (number, world) in World::divided(3).into_iter().enumerate() {
+                let order = &order;
+                scope.spawn(move || {
+                    assert_eq!((world.size(), world.is_root()), (3, number == 0));
+                    let mut values = [1.0, number as f64];
+                    world.sum_f64(&mut values).unwrap();
+                    assert_eq!(values, [3.0, 3.0]);
+                    let mut values = [number as f32 + 5.0; 2];
+                    world.copy_from_root(&mut values).unwrap();
+                    assert_eq!(values, [5.0; 2]);
+                    assert!(world.any(number == 2).unwrap());
+                    let turn = || {
+                        order.lock().unwrap().push(number);
+                        Ok(())
+                    };
+                    world.in_turn(turn).unwrap();
+                    let own = if number == 1 { Err(TrainError::Data("own".into())) } else { Ok(()) };
+                    let error = world.all_or_none(own).unwrap_err();
+                    assert_eq!(matches!(error, TrainError::Ended), number != 1, "{error}");
+                });
+            }
+        });
+        assert_eq!(order.into_inner().unwrap()[0], 0);
+    }
+
+    #[test]
+    fn devices_without_sums_leave_them_to_memory() {
+        std::thread::scope(|scope| {
+            for mut world in World::divided(2) {
+                scope.spawn(move || {
+                    let reason = world.sum_on(&[Device::flex(), Device::flex()]).unwrap();
+                    assert!(reason.is_some() && world.on_devices().is_none());
+                });
+            }
+        });
     }
 }

@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::estimate::{self, Disk, Fitting, Plan, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::printer::{bytes, count};
+use crate::replicas::{self, Lead};
 use crate::settings::Settings;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::{Example, Renderer};
@@ -19,19 +20,14 @@ use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
 use gorgon_train::schedule::Restart;
-use gorgon_train::trainer::{FitSettings, Objective, fit};
+use gorgon_train::trainer::{FitSettings, Objective};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
-    let config = config::load::<PretrainConfig>(&args.config, &args.overrides)?.resolved();
-    config.training.check()?;
-    if let Some(finish) = &config.finish {
-        let kinds: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
-        finish.check().map_err(|error| Failure::input(error).hint(format!("kinds: {}", kinds.join(" "))))?;
-    }
-    config.model.with_vocabulary(config.tokenizer.size)?;
-    fitting::check_resume(args.resume.as_deref())?;
+    let config = checked(args)?;
+    let replicas = settings.divided();
+    let settings = &replicas[0];
     let corpus = Corpus::read(&config, settings)?;
     if args.dry_run {
         let folder = tempfile::tempdir().map_err(Failure::run)?;
@@ -46,11 +42,12 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
     let Prepared { objective, fit: fit_settings, mut plan, watch } = prepare(&config, &corpus, &tokenizer, settings)?;
     plan.disk.rest = estimate::folder_bytes(run.path());
-    let stop = fitting::stop_flag()?;
     let progress = Progress::new(&run, &fit_settings, settings);
-    let outcome = fit(&objective, &run, &fit_settings, &stop, &mut |report| progress.show(&report));
+    let lead = Lead { objective: &objective, run: &run, fit: &fit_settings };
+    let copy = |settings: &Settings| Ok(make(&config, &corpus, &tokenizer, settings)?.0);
+    let outcome = replicas::fit(&lead, &copy, &replicas, &mut |report| progress.show(&report));
     progress.finish();
-    let outcome = outcome.map_err(fitting::failure)?;
+    let outcome = outcome?;
     let memory = watch.peak();
     fitting::plots(&run, PLOTS)?;
     if !outcome.finished {
@@ -64,6 +61,19 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     plan.close(&Took { memory, disk, checkpoints, spent, corrected, whole }, run.path(), settings)?;
     settings.talk.say(format!("wrote {}", config.out.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The config, as far as it can be checked before anything is read.
+fn checked(args: &Fit) -> Result<PretrainConfig, Failure> {
+    let config = config::load::<PretrainConfig>(&args.config, &args.overrides)?.resolved();
+    config.training.check()?;
+    if let Some(finish) = &config.finish {
+        let kinds: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
+        finish.check().map_err(|error| Failure::input(error).hint(format!("kinds: {}", kinds.join(" "))))?;
+    }
+    config.model.with_vocabulary(config.tokenizer.size)?;
+    fitting::check_resume(args.resume.as_deref())?;
+    Ok(config)
 }
 
 /// Writes the model with its tokenizer.
@@ -130,6 +140,19 @@ fn prepare(
     tokenizer: &Path,
     settings: &Settings,
 ) -> Result<Prepared, Failure> {
+    let (objective, fit) = make(config, corpus, tokenizer, settings)?;
+    let watch = Watch::start();
+    let plan = plan(&objective, &fit, settings, config.training.batches_per_step)?;
+    Ok(Prepared { objective, fit, plan, watch })
+}
+
+/// What is fitted on the device of `settings`, and how.
+fn make(
+    config: &PretrainConfig,
+    corpus: &Corpus,
+    tokenizer: &Path,
+    settings: &Settings,
+) -> Result<(Pretraining, FitSettings), Failure> {
     let compute = settings.compute()?;
     let renderer = Renderer::load(tokenizer)?;
     // A model can have more rows than its tokenizer has tokens; one that drafts for it needs as many.
@@ -168,9 +191,7 @@ fn prepare(
     if let Some(Finishing { packing, examples, .. }) = finish {
         objective = objective.finishing(last_part, examples, packing);
     }
-    let watch = Watch::start();
-    let plan = plan(&objective, &fit_settings, settings)?;
-    Ok(Prepared { objective, fit: fit_settings, plan, watch })
+    Ok((objective, fit_settings))
 }
 
 /// The last part of a training.
@@ -205,10 +226,11 @@ struct Prepared {
 }
 
 /// Memory and disk by formula, time by a step.
-fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings) -> Result<Plan, Failure> {
+fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings, at_once: usize) -> Result<Plan, Failure> {
     let all = objective.parameters(0);
     let parameters: usize = all.iter().map(Parameter::len).sum();
     let found = Fitting::measure(objective, objective.one_pass(fit.schedule.steps), fit.memory_limit)?;
+    let found = found.divided(parameters, 0, settings, at_once);
     let (memory, seconds) = (found.memory, found.step_seconds * objective.in_first_steps(fit.schedule.steps));
     let disk = Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit);
     settings.talk.say(format!(

@@ -4,6 +4,7 @@ mod backbone;
 mod features;
 mod job;
 mod parity;
+mod together;
 
 use self::backbone::{Backbone, backbone_hash};
 use self::job::Job;
@@ -26,7 +27,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::heads::OnBackbone;
-use gorgon_train::trainer::{Outcome, fit};
+use gorgon_train::trainer::Outcome;
 use gorgon_train::world::World;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -115,30 +116,41 @@ fn launch(
     let config = &config.clone().resolved();
     config.check().map_err(fitting::failure)?;
     fitting::check_resume(resume)?;
+    let replicas = &settings.divided();
+    let settings = &replicas[0];
+    if only_features {
+        settings.check_one_device()?;
+    }
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let (before, watch) = (backbone.hash.clone(), Watch::start());
-    let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, settings };
+    let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, settings, replicas };
     let chunk_rows = config.chunk_rows.max(1);
     match config.method {
-        HeadMethod::Medusa => launch.fit(backbone.heads(config, |model, _| Heads {
-            config: config.medusa,
-            hidden_size: model.hidden_size,
-            vocab_size: model.vocab_size,
-            chunk_rows,
-        })?),
-        HeadMethod::MedusaTwo => launch.fit(backbone.medusa_two(config)?),
-        HeadMethod::Eagle => launch.fit(backbone.eagle(config)?),
-        HeadMethod::Eagle3 => launch.fit(backbone.eagle3(config)?),
-        HeadMethod::Hydra => launch.fit(backbone.heads(config, |model, longest| {
-            let shape = HydraShape { config: config.hydra, layer: LayerShape::of(model) };
-            HydraHeads::new(shape, longest, chunk_rows)
-        })?),
-        HeadMethod::Mtp => launch.fit(backbone.heads(config, |model, longest| {
-            let shape = MtpShape { config: config.mtp, layer: LayerShape::of(model), first_layer: model.layers };
-            MtpHeads::new(shape, longest, chunk_rows)
-        })?),
-        HeadMethod::DistillSpec => launch.fit(backbone.distill_spec(config, &dir)?),
+        HeadMethod::Medusa => launch.fit(backbone, |backbone| {
+            backbone.heads(config, |model, _| Heads {
+                config: config.medusa,
+                hidden_size: model.hidden_size,
+                vocab_size: model.vocab_size,
+                chunk_rows,
+            })
+        }),
+        HeadMethod::MedusaTwo => launch.fit(backbone, |backbone| backbone.medusa_two(config)),
+        HeadMethod::Eagle => launch.fit(backbone, |backbone| backbone.eagle(config)),
+        HeadMethod::Eagle3 => launch.fit(backbone, |backbone| backbone.eagle3(config)),
+        HeadMethod::Hydra => launch.fit(backbone, |backbone| {
+            backbone.heads(config, |model, longest| {
+                let shape = HydraShape { config: config.hydra, layer: LayerShape::of(model) };
+                HydraHeads::new(shape, longest, chunk_rows)
+            })
+        }),
+        HeadMethod::Mtp => launch.fit(backbone, |backbone| {
+            backbone.heads(config, |model, longest| {
+                let shape = MtpShape { config: config.mtp, layer: LayerShape::of(model), first_layer: model.layers };
+                MtpHeads::new(shape, longest, chunk_rows)
+            })
+        }),
+        HeadMethod::DistillSpec => launch.fit(backbone, |backbone| backbone.distill_spec(config, &dir)),
     }
 }
 
@@ -155,11 +167,19 @@ struct Launch<'a> {
     /// Memory since the backbone was loaded.
     watch: Watch,
     settings: &'a Settings,
+    /// Those of every device that fits along, the first one's first.
+    replicas: &'a [Settings],
 }
 
 impl Launch<'_> {
-    fn fit<F: OnBackbone>(&self, mut job: Job<F>) -> Result<Done, Failure> {
+    /// `make` makes a job of a backbone, on whatever device that is.
+    fn fit<F: OnBackbone>(
+        &self,
+        backbone: Backbone,
+        make: impl Fn(Backbone) -> Result<Job<F>, Failure> + Sync,
+    ) -> Result<Done, Failure> {
         let Self { config, dir, resume, settings, .. } = *self;
+        let mut job = make(backbone)?;
         job.check(config, settings)?;
         if self.only_features {
             return self.keep_features(&mut job);
@@ -172,20 +192,19 @@ impl Launch<'_> {
         let inputs = shard::files(&config.data)?;
         let world = World::current();
         if world.is_root() && config.caches_features() {
-            job.cache(&job.cache_request(config, &self.before), settings)?;
+            job.cache(&job.cache_request(config, &self.before), true, settings)?;
         }
         world.wait();
         if !world.is_root() {
-            return self.assist(job);
+            return self.assist(job, &make);
         }
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
         settings.talk.say(format!("run folder {}", run.path().display()));
         job.objective.attach(run.path());
-        let stop = fitting::stop_flag()?;
         let progress = Progress::new(&run, &job.fit, settings);
-        let outcome = fit(&job.objective, &run, &job.fit, &stop, &mut |report| progress.show(&report));
+        let outcome = self.fit_on_all(&job, &run, Some(run.path()), &make, &mut |report| progress.show(&report));
         progress.finish();
-        let outcome = outcome.map_err(fitting::failure)?;
+        let outcome = outcome?;
         let took = Took {
             memory: self.watch.peak(),
             corrected: progress.corrected(),
@@ -223,19 +242,6 @@ impl Launch<'_> {
 }
 
 impl Launch<'_> {
-    /// The part of a process other than the first: it computes gradients and writes nothing.
-    fn assist<F: OnBackbone>(&self, mut job: Job<F>) -> Result<Done, Failure> {
-        let Self { config, settings, .. } = *self;
-        if config.caches_features() {
-            job.cache(&job.cache_request(config, &self.before), settings)?;
-        }
-        let scratch = tempfile::tempdir().map_err(Failure::run)?;
-        let run = RunDir::create(scratch.path(), "assistant")?;
-        let stop = fitting::stop_flag()?;
-        fit(&job.objective, &run, &job.fit, &stop, &mut |_| ()).map_err(fitting::failure)?;
-        Ok(Done::Planned)
-    }
-
     /// Computes hidden states ahead and says where they are.
     fn keep_features<F: OnBackbone>(&self, job: &mut Job<F>) -> Result<Done, Failure> {
         let Self { config, settings, .. } = *self;
@@ -245,7 +251,7 @@ impl Launch<'_> {
             return Ok(Done::Planned);
         }
         let started = Instant::now();
-        job.cache(&request, settings)?;
+        job.cache(&request, true, settings)?;
         let (disk, took) = (estimate::folder_bytes(&request.folder), started.elapsed().as_secs_f64());
         let mut said = format!("planned / measured: disk {} / {}", bytes(size), bytes(disk));
         if let Some(seconds) = seconds {

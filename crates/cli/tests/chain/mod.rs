@@ -117,11 +117,19 @@ impl Job {
         inside.find(|path| path.join("index.json").is_file())
     }
 
-    /// The last checkpoint's parameters and moments, and the finished heads.
+    /// The last checkpoint's parameters and moments, and the finished heads if that is what was fitted.
     pub fn weights(&self) -> Vec<Vec<u8>> {
         let run = self.run().unwrap();
-        let files = ["step-000012/model.safetensors", "step-000012/optimizer.safetensors", "heads/model.safetensors"];
-        files.iter().map(|name| std::fs::read(run.join(name)).unwrap()).collect()
+        let step = stages::last_step(&run);
+        let heads = Some(run.join("heads/model.safetensors")).filter(|path| path.is_file());
+        let files = ["model.safetensors", "optimizer.safetensors"].map(|name| step.join(name));
+        files.iter().chain(&heads).map(|path| stages::read(path)).collect()
+    }
+
+    /// Of those that fitted together one spoke, and one wrote.
+    pub fn check_one_voice(&self, said: &str) {
+        assert_eq!(said.matches("train and serve agree").count(), 1, "{said}");
+        assert_eq!(std::fs::read_dir(self.path("runs")).unwrap().count(), 1);
     }
 }
 

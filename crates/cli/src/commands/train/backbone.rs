@@ -28,12 +28,14 @@ use std::path::{Path, PathBuf};
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
 pub struct Backbone {
-    /// Hash of its files.
+    /// Hash of its files; empty in a copy.
     pub hash: String,
     checkpoint: Checkpoint,
     model: ModelConfig,
     data: Conversations,
     longest: usize,
+    /// Copies of it that this machine's memory holds.
+    copies: usize,
 }
 
 impl Backbone {
@@ -42,7 +44,23 @@ impl Backbone {
     /// # Errors
     /// When one of them is missing or wrong, or they do not belong together.
     pub fn load(config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
-        let (rows, held_out, hash) = conversations(config, dir, settings)?;
+        Self::under(conversations(config, dir, settings)?, config, dir, settings)
+    }
+
+    /// The same on another device, for conversations that were read before.
+    ///
+    /// # Errors
+    /// When the model cannot be loaded there.
+    pub fn copy(data: &Conversations, config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
+        Self::under((data.rows.clone(), data.held_out.clone(), String::new()), config, dir, settings)
+    }
+
+    fn under(
+        (rows, held_out, hash): (Vec<Row>, Vec<Row>, String),
+        config: &TrainConfig,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
         let longest = rows.iter().chain(&held_out).map(|row| row.example.ids.len()).max().unwrap_or(0);
         let decoder = load::decoder(dir, longest, settings)?;
         let model = decoder.config().clone();
@@ -60,7 +78,7 @@ impl Backbone {
             decoded_tokens: config.eval_decoded_tokens,
             start: None,
         };
-        Ok(Self { hash, checkpoint, model, data, longest })
+        Ok(Self { hash, checkpoint, model, data, longest, copies: settings.copies() })
     }
 
     /// Heads with a loss each on it; `heads` makes them of its config and the longest conversation's length.
@@ -72,9 +90,10 @@ impl Backbone {
         config: &TrainConfig,
         heads: impl FnOnce(&ModelConfig, usize) -> S,
     ) -> Result<Job<HeadFitting<S>>, Failure> {
-        let Self { checkpoint, model, data, longest, .. } = self;
+        let Self { checkpoint, model, data, longest, copies, .. } = self;
         let device = data.features.decoder.compute().device();
-        let lm_head = heads::lm_head(&checkpoint, &model, device, held_for_heads(config)).map_err(fitting::failure)?;
+        let lm_head =
+            heads::lm_head(&checkpoint, &model, device, held_for_heads(config, copies)).map_err(fitting::failure)?;
         Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
     }
 
@@ -83,11 +102,11 @@ impl Backbone {
     /// # Errors
     /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
     pub fn medusa_two(self, config: &TrainConfig) -> Result<Job<MedusaTwoFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, .. } = self;
+        let Self { checkpoint, model, data, longest, copies, .. } = self;
         let dir = checkpoint.dir().display().to_string();
         let device = data.features.decoder.compute().device().clone();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, &device, Some(held(config, true))).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, &device, Some(held(config, true, copies))).map_err(fitting::failure)?;
         let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
         let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(fitting::failure)?);
         let heads = Heads {
@@ -108,10 +127,10 @@ impl Backbone {
     /// # Errors
     /// When the LM head cannot be read or the settings of the training are wrong.
     pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, .. } = self;
+        let Self { checkpoint, model, data, longest, copies, .. } = self;
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, true))).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, true, copies))).map_err(fitting::failure)?;
         let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
         let chunk_rows = config.chunk_rows.max(1);
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
@@ -124,10 +143,10 @@ impl Backbone {
     /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of the training are
     /// wrong.
     pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
-        let Self { checkpoint, model, data, .. } = self;
+        let Self { checkpoint, model, data, copies, .. } = self;
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, false))).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, false, copies))).map_err(fitting::failure)?;
         let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
         Job::new(objective.map_err(fitting::failure)?, config)
     }
@@ -139,7 +158,7 @@ impl Backbone {
     /// # Errors
     /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training are wrong.
     pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, .. } = self;
+        let Self { checkpoint, model, data, longest, copies, .. } = self;
         let draft = &config.distill_spec.draft;
         let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let small = ModelConfig::read(draft)?;
@@ -154,7 +173,7 @@ impl Backbone {
         }
         let device = data.features.decoder.compute().device();
         let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, false))).map_err(fitting::failure)?;
+            heads::lm_head(&checkpoint, &model, device, Some(held(config, false, copies))).map_err(fitting::failure)?;
         let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
         let draft_checkpoint = Checkpoint::open(draft)?;
         draft_checkpoint.check(&small)?;
@@ -254,18 +273,18 @@ pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
 }
 
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
-fn held(config: &TrainConfig, backward: bool) -> Frozen {
+fn held(config: &TrainConfig, backward: bool, copies: usize) -> Frozen {
     // The rest is for what is at work. Without panels sums are rounded in another order, as on another processor.
-    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2 / copies as u64);
     Frozen { format: config.lm_head_format.into(), backward, room }
 }
 
 /// The same for heads of a kind; none where each head has an LM head of its own.
-fn held_for_heads(config: &TrainConfig) -> Option<Frozen> {
+fn held_for_heads(config: &TrainConfig, copies: usize) -> Option<Frozen> {
     let own = match config.method {
         HeadMethod::Medusa => config.medusa.own_lm_heads,
         HeadMethod::Hydra => config.hydra.own_lm_heads,
         _ => false,
     };
-    (!own).then(|| held(config, true))
+    (!own).then(|| held(config, true, copies))
 }

@@ -10,7 +10,6 @@ use gorgon_runs::provenance::hash_bytes;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::heads::{CacheRequest, FeatureCache, OnBackbone, digest};
-use gorgon_train::world::World;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -93,15 +92,15 @@ impl<F: OnBackbone> Job<F> {
         Ok(seconds * all as f64 / tokens.max(1) as f64)
     }
 
-    /// Computes all hidden states that are not there yet.
+    /// Computes all hidden states that are not there yet. Without `alone` it is relied on that they are there: the others
+    /// of a training read what the first one has made.
     ///
     /// # Errors
     /// When the backbone fails, the folder holds something else or is in use, or a file cannot be written.
-    pub fn cache(&mut self, request: &CacheRequest, settings: &Settings) -> Result<(), Failure> {
+    pub fn cache(&mut self, request: &CacheRequest, alone: bool, settings: &Settings) -> Result<(), Failure> {
         let folder = &request.folder;
         std::fs::create_dir_all(folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
-        // The other processes of a training only read what the first one has made.
-        let _lock = World::current().is_root().then(|| RunDir::open(folder)).transpose()?;
+        let _lock = alone.then(|| RunDir::open(folder)).transpose()?;
         let data = self.objective.data();
         let of = |row: &Row| self.objective.positions(&row.example);
         let total = self.count_in(&data.rows) + self.count_in(&data.held_out);

@@ -1,7 +1,7 @@
 //! One training: what is fitted, how, and what it will take.
 
 use crate::error::Failure;
-use crate::estimate::{Disk, Fitting, Plan};
+use crate::estimate::{self, Disk, Fitting, Plan};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -83,12 +83,7 @@ impl<F: OnBackbone> Job<F> {
             count(data.held_out.len() as u128),
             count(measured as u128)
         ));
-        let reading = self.time_reading()?;
-        let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
-        let found = Fitting::measure(objective, 0..steps.max(1), self.fit.memory_limit)?;
-        let model = data.features.decoder.config();
-        let lm_head = (4 * model.vocab_size * model.hidden_size + objective.lm_head().panel_bytes()) as u64;
-        let (memory, memory_by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
+        let (reading, found) = self.measure(config, parameters, settings)?;
         let mut disk = Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit);
         disk.rest = 4 * parameters as u64;
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
@@ -98,12 +93,28 @@ impl<F: OnBackbone> Job<F> {
             objective.title(),
             count(parameters as u128),
             self.fit.schedule.steps,
-            bytes(memory),
+            bytes(found.memory),
             disk.words()
         ));
         let fitting_them = (found.step_seconds - reading).max(0.0);
         let seconds = Some(self.say_time(config, (reading, fitting_them), settings));
-        Ok(Plan { memory, memory_by_formula, disk, seconds })
+        Ok(Plan { memory: found.memory, memory_by_formula: found.by_formula, disk, seconds })
+    }
+
+    /// What a step takes on all devices together: seconds that it reads, and the whole of it with the LM head.
+    fn measure(&self, config: &TrainConfig, parameters: usize, settings: &Settings) -> Result<(f64, Fitting), Failure> {
+        let (objective, data) = (&self.objective, self.objective.data());
+        let at_once = config.training.batches_per_step;
+        let reading = self.time_reading()? * estimate::share_of_time(settings, at_once);
+        let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
+        let found = Fitting::measure(objective, 0..steps.max(1), self.fit.memory_limit)?;
+        let decoder = &data.features.decoder;
+        let values = decoder.config().vocab_size * decoder.config().hidden_size;
+        let lm_head = (4 * values + objective.lm_head().panel_bytes()) as u64;
+        let backbone = (decoder.bytes_per_step() + decoder.compute().format().bytes() * values) as u64;
+        let found = found.divided(parameters, lm_head + backbone, settings, at_once);
+        let (memory, by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
+        Ok((reading, Fitting { memory, by_formula, ..found }))
     }
 
     /// Bytes of hidden states at so many positions.

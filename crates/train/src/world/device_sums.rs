@@ -1,0 +1,56 @@
+//! Sums over the devices of this process that never leave them: burn's own, which are NCCL's.
+//!
+//! burn 0.22 has them for CUDA devices. A call only queues the sum; every device has to make the same calls in the same
+//! order, and each has to be a device of its own. Where the library is missing the first call panics, so they are tried
+//! before anything depends on them.
+
+use crate::error::TrainError;
+use crate::micro_batch::message;
+use burn::tensor::distributed::{ReduceOperation, all_reduce};
+use burn::tensor::{Device, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How one device takes part.
+pub(crate) struct DeviceSums {
+    /// All devices, in the same order for each.
+    devices: Vec<Device>,
+    own: Device,
+}
+
+impl DeviceSums {
+    /// Device `number` of these, if sums over them come out right; the reason otherwise. All of them have to call it at once.
+    pub fn tried(devices: &[Device], number: usize) -> Result<Self, String> {
+        let sums = Self { devices: devices.to_vec(), own: devices[number].clone() };
+        let attempt = || {
+            let one = Tensor::<1>::from_floats([number as f32 + 1.0], &sums.own);
+            let sum = sums.sum(vec![one]).map_err(|error| error.to_string())?.remove(0);
+            sum.into_data().convert::<f32>().try_into_vec::<f32>().map_err(|error| format!("{error:?}"))
+        };
+        let found = catch_unwind(AssertUnwindSafe(attempt));
+        let found = found.unwrap_or_else(|panic| Err(message(&*panic).unwrap_or_else(|| "it panicked".into())))?;
+        let expected = (devices.len() * (devices.len() + 1) / 2) as f32;
+        if found == [expected] { Ok(sums) } else { Err(format!("the sum is {found:?} instead of {expected}")) }
+    }
+
+    /// The sum of each tensor with those of the other devices, which bring as many of the same sizes.
+    pub fn sum(&self, tensors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, TrainError> {
+        let queue = |tensor| all_reduce(tensor, ReduceOperation::Sum, self.devices.clone());
+        let queued: Vec<_> = tensors.into_iter().map(queue).collect();
+        let sums = queued.into_iter().map(|queued| queued.resolve()).collect();
+        // From here on other threads, whose queues know nothing of these sums, may read them.
+        self.own.sync().map_err(|error| TrainError::Data(error.to_string()))?;
+        Ok(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The CPU has no such sums: burn panics, and that is a reason like any other.
+    #[test]
+    fn a_device_without_them_says_so() {
+        let reason = DeviceSums::tried(&[Device::flex(), Device::flex()], 0).err().unwrap();
+        assert!(!reason.is_empty());
+    }
+}
