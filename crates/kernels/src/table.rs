@@ -66,6 +66,9 @@ pub enum TableError {
 /// Sixteen tiles of fifteen rows.
 const ROWS_AT_ONCE: usize = 240;
 
+/// Rows of a launch with a group of units each.
+const ROWS_OF_A_LAUNCH: usize = 32_768;
+
 /// What products with a table read.
 #[derive(Debug)]
 enum Panels {
@@ -131,10 +134,11 @@ impl Table {
         }
     }
 
-    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory.
+    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory. On a GPU as many as
+    /// one launch can have.
     pub fn rows_at_once(&self, most: usize) -> usize {
         let most = match self.panels.as_deref() {
-            None | Some(Panels::Rounded(_)) => most,
+            None | Some(Panels::Rounded(_)) => most.min(ROWS_OF_A_LAUNCH),
             Some(_) => most.min(ROWS_AT_ONCE),
         };
         most.max(1)
@@ -146,13 +150,21 @@ impl Table {
     /// `hidden [rows, d]`, result `[rows, V]`.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
+            Some(Panels::Rounded(_)) => self.scores(hidden).cast(DType::F32),
+            _ => self.scores(hidden),
+        }
+    }
+
+    /// The same as products yield them: in `bf16` where they are rounded to it.
+    pub(crate) fn scores(&self, hidden: Tensor<2>) -> Tensor<2> {
+        match self.panels.as_deref() {
             None => hidden.matmul(self.rows.clone().transpose()),
             Some(Panels::F32 { forward, .. }) => on_host(&hidden, |x, rows| few_row_matmul::matrix(x, forward, rows)),
             #[cfg(target_arch = "x86_64")]
             Some(Panels::Bf16 { forward, .. }) => {
                 on_host(&hidden, |x, rows| few_row_matmul::matrix_of_pairs(x, forward, rows))
             }
-            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()).cast(DType::F32),
+            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The speed of recorded steps on a GPU: random weights of real shapes, drawn on the device.
 
+use super::gpu_eagle::Eagle;
+use super::gpu_training::training;
 use super::{Shape, SuiteReport};
 use crate::BenchError;
 use gorgon_core::Token;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 /// Sizes of trees whose steps are timed.
 const SIZES: [usize; 8] = [1, 8, 16, 32, 48, 64, 96, 128];
 /// Medusa heads of the drafted step.
-const HEADS: usize = 4;
+pub(super) const HEADS: usize = 4;
 
 impl Shape {
     /// Small enough for any device: what the suite itself is tried with.
@@ -73,12 +75,14 @@ pub fn run_gpu(options: &GpuOptions, observe: &mut dyn FnMut(&str)) -> Result<Su
     let decoder = Arc::new(Decoder::from_checkpoint(config, &checkpoint, &options.compute)?);
     observe("steps");
     steps(options, &decoder, &mut report)?;
+    observe("training");
+    training(options, &decoder, &mut report)?;
     Ok(report)
 }
 
 /// Copying and multiplying: what the device can do at most.
 fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchError> {
-    let large = options.shape.llama.hidden_size >= 2048;
+    let large = options.shape.is_large();
     let (floats, side) = if large { (1usize << 28, 8192usize) } else { (1 << 20, 256) };
     let probe = Probe::new(options.compute.device(), floats, side, options.compute.activation());
     let failed = |error: gorgon_kernels::probe::ProbeError| BenchError::Empty(error.to_string());
@@ -107,6 +111,8 @@ struct Kind {
     recorded: Recorded,
     seconds: Vec<f64>,
     tokens_per_step: f64,
+    /// What was decoded last.
+    ids: Vec<Token>,
 }
 
 fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
@@ -120,6 +126,7 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
         "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
     let heads = MedusaModel::untrained(decoder.clone(), HEADS);
     kinds.push(Kind::new("Medusa step".into(), options, decoder, Some(heads), published.shape())?);
+    let mut eagle = Eagle::new(options, decoder)?;
     let mut counts = StepCounts::default();
     for round in 0..options.rounds + 1 {
         let order: Vec<usize> =
@@ -128,10 +135,12 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
             let kind = &mut kinds[index];
             kind.run(options, &prompt, round, &mut counts, report)?;
         }
+        // An oracle says what plain decoding said.
+        eagle.run(options, (&prompt, &kinds[0].ids), round, report)?;
     }
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
     let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
-    let known = options.shape.llama.hidden_size >= 2048;
+    let known = options.shape.is_large();
     let plain = kinds[0].seconds.iter().map(|seconds| 1.0 / seconds).collect();
     let plain_target = (options.shape.name == Shape::VICUNA_7B.name).then_some((270.0, true));
     report.add("plain decoding, tokens/s", &name, plain, plain_target);
@@ -148,6 +157,7 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
     report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
     report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
     report.add("recordings that fell back", &name, vec![counts.fallbacks as f64], Some((0.0, false)));
+    eagle.figures(&name, one, known, report);
     Ok(())
 }
 
@@ -169,7 +179,7 @@ impl Kind {
         let target =
             Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none());
         let recorded = Recorded::new(target, heads, shape)?;
-        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN })
+        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN, ids: vec![] })
     }
 
     /// One generation. The first round compiles and records; it does not count.
@@ -203,6 +213,7 @@ impl Kind {
             "reads": counted.reads, "replays": counted.replays, "recordings": counted.recordings,
             "fallbacks": counted.fallbacks, "bytes_reserved_before": before, "bytes_reserved_after": after,
         }));
+        self.ids = run.ids;
         Ok(())
     }
 }
