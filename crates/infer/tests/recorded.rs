@@ -100,6 +100,36 @@ fn recorded_steps_give_the_cpus_text() {
     }
 }
 
+/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is nothing; the
+/// text stays plain decoding's.
+#[test]
+fn an_oracle_decides_what_is_accepted() {
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    write_heads(heads.path());
+    let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
+    if decoder.compute().is_host() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+        return;
+    }
+    let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [0, 0, 0]]").unwrap();
+    let folder = HeadsFolder::open(heads.path()).unwrap();
+    let model_heads = MedusaModel::load(&folder, decoder.clone()).unwrap();
+    let target = Target::with_trees(decoder.clone(), 640, 16, Taps::none());
+    let mut recorded = Recorded::guided(target, model_heads, &shape).unwrap();
+    let prompt = [256, 72, 105];
+    let plain = plain(model.path(), &prompt);
+    for (rates, accepted) in [(vec![1.0; 3], 3), (vec![1.0], 1), (vec![0.0], 0)] {
+        recorded.reveal(&[&prompt[..], &plain].concat(), &rates, 5);
+        let run = recorded.decode(&prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(run.ids, plain);
+        let known = &run.accepted[..(NEW_TOKENS - 4) / (accepted + 1)];
+        assert!(known.iter().all(|&n| n == accepted), "{rates:?}: {:?}", run.accepted);
+        let counts = recorded.take_counts();
+        assert_eq!((counts.reads, counts.replays), (counts.steps, counts.steps));
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let model = tempfile::tempdir().unwrap();

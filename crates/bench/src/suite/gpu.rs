@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Sizes of trees whose steps are timed.
 const SIZES: [usize; 8] = [1, 8, 16, 32, 48, 64, 96, 128];
+/// How often an oracle in place of trained heads is right, by depth.
+const RATES: [f64; 4] = [0.7, 0.6, 0.5, 0.4];
 /// Medusa heads of the drafted step.
 pub(super) const HEADS: usize = 4;
 
@@ -124,18 +126,22 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
     }
     let published: PublishedTree =
         "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
-    let heads = MedusaModel::untrained(decoder.clone(), HEADS);
-    kinds.push(Kind::new("Medusa step".into(), options, decoder, Some(heads), published.shape())?);
+    let heads = || MedusaModel::untrained(decoder.clone(), HEADS);
+    kinds.push(Kind::new("Medusa step".into(), options, decoder, Some((heads(), false)), published.shape())?);
+    let oracle = Some((heads(), true));
+    kinds.push(Kind::new("Medusa step with an oracle".into(), options, decoder, oracle, published.shape())?);
     let mut eagle = Eagle::new(options, decoder)?;
     let mut counts = StepCounts::default();
     for round in 0..options.rounds + 1 {
         let order: Vec<usize> =
             if round % 2 == 0 { (0..kinds.len()).collect() } else { (0..kinds.len()).rev().collect() };
         for index in order {
+            // An oracle says what plain decoding said.
+            let text = [&prompt[..], &kinds[0].ids].concat();
             let kind = &mut kinds[index];
+            kind.recorded.reveal(&text, &RATES, round as u64);
             kind.run(options, &prompt, round, &mut counts, report)?;
         }
-        // An oracle says what plain decoding said.
         eagle.run(options, (&prompt, &kinds[0].ids), round, report)?;
     }
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
@@ -149,10 +155,14 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
         let ratios = kind.seconds.iter().map(|seconds| seconds / one).collect();
         report.add(&format!("{}/T(1)", kind.name), &name, ratios, target);
     }
-    let medusa = &kinds[SIZES.len()];
-    let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
-    report.add(&format!("Medusa, eta at {} nodes", medusa.nodes), &name, eta, known.then_some((0.87, true)));
-    report.add("Medusa, tokens per step (untrained heads)", &name, vec![medusa.tokens_per_step], None);
+    let listed = RATES.map(|rate| rate.to_string()).join(", ");
+    let told = format!("oracle {listed}");
+    for (medusa, says) in kinds[SIZES.len()..].iter().zip(["untrained heads", &told]) {
+        let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
+        let what = format!("Medusa, eta at {} nodes ({says})", medusa.nodes);
+        report.add(&what, &name, eta, known.then_some((0.87, true)));
+        report.add(&format!("Medusa, tokens per step ({says})"), &name, vec![medusa.tokens_per_step], None);
+    }
     let per_step = |count: usize| vec![count as f64 / counts.steps.max(1) as f64];
     report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
     report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
@@ -172,13 +182,16 @@ impl Kind {
         name: String,
         options: &GpuOptions,
         decoder: &Arc<Decoder>,
-        heads: Option<MedusaModel>,
+        heads: Option<(MedusaModel, bool)>,
         shape: &TreeShape,
     ) -> Result<Self, BenchError> {
         let nodes = shape.len();
         let target =
             Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none());
-        let recorded = Recorded::new(target, heads, shape)?;
+        let recorded = match heads {
+            Some((heads, true)) => Recorded::guided(target, heads, shape)?,
+            heads => Recorded::new(target, heads.map(|(heads, _)| heads), shape)?,
+        };
         Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN, ids: vec![] })
     }
 
