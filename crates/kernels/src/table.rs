@@ -112,6 +112,14 @@ impl Table {
         Self { rows, panels: panels.map(Arc::new) }
     }
 
+    /// What products beside it on its device should multiply: `bf16` on a GPU where its own are rounded to it, else 32 bits.
+    pub fn product_dtype(&self) -> DType {
+        match self.panels.as_deref() {
+            Some(Panels::Rounded(_)) => DType::BF16,
+            _ => DType::F32,
+        }
+    }
+
     /// Bytes that its panels take.
     pub fn panel_bytes(&self) -> usize {
         match self.panels.as_deref() {

@@ -264,6 +264,7 @@ impl Compute {
 
 /// Number of CUDA devices that this binary can use.
 pub fn cuda_devices() -> usize {
+    crate::tuning::begin();
     #[cfg(feature = "cuda")]
     {
         Device::enumerate(burn::tensor::DeviceType::Cuda).len()
@@ -274,6 +275,7 @@ pub fn cuda_devices() -> usize {
 
 /// Number of wgpu adapters that this binary can use.
 pub fn wgpu_devices() -> usize {
+    crate::tuning::begin();
     #[cfg(feature = "wgpu")]
     {
         Device::enumerate(burn::tensor::DeviceType::Wgpu).len()

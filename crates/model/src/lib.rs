@@ -19,4 +19,5 @@ pub mod taps;
 pub mod target;
 pub mod template;
 pub mod text;
+pub mod tuning;
 pub mod weights;

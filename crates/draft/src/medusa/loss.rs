@@ -1,7 +1,7 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::{Table, host};
@@ -46,14 +46,16 @@ impl Heads {
         2 * self.config.blocks + usize::from(self.config.own_lm_heads)
     }
 
-    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`.
+    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`. What is multiplied is rounded to `product`, everything else stays as it
+    /// is, and so do the weights that are fitted.
     ///
     /// # Shapes
     /// `weights` flat, as in [`MedusaConfig::parameters`] for one head; `hidden [rows, d]`, result the same.
-    pub fn blocks(&self, weights: &[Tensor<1>], hidden: Tensor<2>) -> Tensor<2> {
+    pub fn blocks(&self, weights: &[Tensor<1>], hidden: Tensor<2>, product: DType) -> Tensor<2> {
         let d = self.hidden_size;
         weights[..2 * self.config.blocks].chunks_exact(2).fold(hidden, |h, block| {
-            let inner = h.clone().matmul(block[0].clone().reshape([d, d]).transpose()) + block[1].clone().unsqueeze();
+            let matrix = block[0].clone().reshape([d, d]).cast(product).transpose();
+            let inner = h.clone().cast(product).matmul(matrix).cast(h.dtype()) + block[1].clone().unsqueeze();
             h + activation::silu(inner)
         })
     }
@@ -119,7 +121,8 @@ impl Heads {
     ) -> Vec<OfHead> {
         let heads = labels.iter().enumerate().map(|(head, labels)| {
             let own = &weights[head * self.per_head()..][..self.per_head()];
-            self.begin(own, hidden, labels, scales.map(|scales| scales[head]))
+            let product = if self.config.own_lm_heads { DType::F32 } else { lm_head.product_dtype() };
+            self.begin(own, hidden, labels, scales.map(|scales| scales[head]), product)
         });
         if self.config.own_lm_heads || host::is_host(&hidden.device()) {
             return heads.map(|head| self.alone(head, lm_head)).collect();
@@ -134,6 +137,7 @@ impl Heads {
         hidden: &Tensor<2>,
         labels: &'a HeadLabels,
         scale: Option<HeadScale>,
+        product: DType,
     ) -> Begun<'a> {
         let blocks = &weights[..2 * self.config.blocks];
         let tracked = |w: &Tensor<1>| if scale.is_some() { w.clone().autodiff().require_grad() } else { w.clone() };
@@ -144,7 +148,7 @@ impl Heads {
             };
             let leaves: Vec<Tensor<1>> = blocks.iter().map(tracked).collect();
             let rows = if scale.is_some() { rows.autodiff().require_grad() } else { rows };
-            let top = self.blocks(&leaves, rows.clone());
+            let top = self.blocks(&leaves, rows.clone(), product);
             States { leaves, rows, top }
         });
         Begun { weights, labels, scale, states }
@@ -253,6 +257,37 @@ mod tests {
         x.clone().into_data().try_into_vec().unwrap()
     }
 
+    /// Products in `bf16` with weights, states and gradients in 32 bits.
+    #[test]
+    fn rounded_products_are_near_those_in_32_bits() {
+        let (d, rows) = (8, 4);
+        let config = MedusaConfig { heads: 1, blocks: 2, own_lm_heads: false, ..MedusaConfig::default() };
+        let heads = Heads { config, hidden_size: d, vocab_size: 9, chunk_rows: 4 };
+        let flat = |n: usize, seed| {
+            let tensor = Tensor::<1>::from_data(TensorData::new(values(n, seed), [n]), &Device::flex());
+            tensor.autodiff().require_grad()
+        };
+        let run = |product| {
+            let weights = [flat(d * d, 1), flat(d, 2), flat(d * d, 3), flat(d, 4)];
+            let hidden = flat(rows * d, 5);
+            let top = heads.blocks(&weights, hidden.clone().reshape([rows, d]), product);
+            assert_eq!(top.dtype(), DType::F32);
+            let mut grads = top.clone().powi_scalar(2).sum().backward();
+            let mut found = vec![read(&top.inner())];
+            for leaf in weights.iter().chain([&hidden]) {
+                let gradient = leaf.grad_remove(&mut grads).unwrap();
+                assert_eq!(gradient.dtype(), DType::F32);
+                found.push(read(&gradient));
+            }
+            found
+        };
+        for (narrow, wide) in run(DType::BF16).iter().zip(run(DType::F32)) {
+            let most = wide.iter().fold(0f32, |most, x| most.max(x.abs()));
+            assert_ne!(*narrow, wide);
+            narrow.iter().zip(&wide).for_each(|(a, b)| assert!((a - b).abs() < 2e-2 * most, "{a} {b}"));
+        }
+    }
+
     /// Side by side as on a GPU, and one after another as on the CPU: a head without labels is among them.
     #[test]
     fn heads_together_are_heads_alone() {
@@ -271,7 +306,8 @@ mod tests {
         for scales in [None, Some([0.5f32, 0.25, 0.125])] {
             let begun = || -> Vec<Begun<'_>> {
                 let scale = |k: usize| scales.map(|scales| scales[k]);
-                (0..3).map(|k| heads.begin(&weights[2 * k..2 * k + 2], &hidden, &labels[k], scale(k))).collect()
+                let own = |k: usize| &weights[2 * k..2 * k + 2];
+                (0..3).map(|k| heads.begin(own(k), &hidden, &labels[k], scale(k), DType::F32)).collect()
             };
             let alone: Vec<OfHead> = begun().into_iter().map(|head| heads.alone(head, &lm_head)).collect();
             for (a, b) in alone.iter().zip(heads.together(begun(), &lm_head)) {

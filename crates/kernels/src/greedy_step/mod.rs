@@ -124,6 +124,16 @@ impl Guide {
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table
     }
+
+    /// Positions of roots that it knows paths for.
+    pub fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// Size of the vocabulary: a true token off the first path becomes the one after it, round about.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab as usize
+    }
 }
 
 /// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞, or has
