@@ -120,16 +120,7 @@ struct Kind {
 fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
     let vocab = options.shape.llama.vocab_size as u32;
     let prompt: Vec<Token> = (0..options.context as u32).map(|i| (i * 97 + 11) % vocab).collect();
-    let mut kinds = vec![];
-    for nodes in SIZES {
-        kinds.push(Kind::new(format!("T({nodes})"), options, decoder, None, &chains(nodes)?)?);
-    }
-    let published: PublishedTree =
-        "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
-    let heads = || MedusaModel::untrained(decoder.clone(), HEADS);
-    kinds.push(Kind::new("Medusa step".into(), options, decoder, Some((heads(), false)), published.shape())?);
-    let oracle = Some((heads(), true));
-    kinds.push(Kind::new("Medusa step with an oracle".into(), options, decoder, oracle, published.shape())?);
+    let mut kinds = kinds(options, decoder)?;
     let mut eagle = Eagle::new(options, decoder)?;
     let mut counts = StepCounts::default();
     for round in 0..options.rounds + 1 {
@@ -144,8 +135,31 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
         }
         eagle.run(options, (&prompt, &kinds[0].ids), round, report)?;
     }
-    let name = format!("{} {}", options.shape.name, options.compute.format().name());
     let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
+    figures(options, &kinds, counts, one, report);
+    let name = format!("{} {}", options.shape.name, options.compute.format().name());
+    eagle.figures(&name, one, options.shape.is_large(), report);
+    Ok(())
+}
+
+/// Steps that are recorded: those of all sizes, and Medusa's without and with an oracle.
+fn kinds(options: &GpuOptions, decoder: &Arc<Decoder>) -> Result<Vec<Kind>, BenchError> {
+    let mut kinds = vec![];
+    for nodes in SIZES {
+        kinds.push(Kind::new(format!("T({nodes})"), options, decoder, None, &chains(nodes)?)?);
+    }
+    let published: PublishedTree =
+        "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
+    for (name, oracle) in [("Medusa step", false), ("Medusa step with an oracle", true)] {
+        let heads = MedusaModel::untrained(decoder.clone(), HEADS);
+        kinds.push(Kind::new(name.into(), options, decoder, Some((heads, oracle)), published.shape())?);
+    }
+    Ok(kinds)
+}
+
+/// Adds what recorded steps took, given the time of a plain one.
+fn figures(options: &GpuOptions, kinds: &[Kind], counts: StepCounts, one: f64, report: &mut SuiteReport) {
+    let name = format!("{} {}", options.shape.name, options.compute.format().name());
     let known = options.shape.is_large();
     let plain = kinds[0].seconds.iter().map(|seconds| 1.0 / seconds).collect();
     let plain_target = (options.shape.name == Shape::VICUNA_7B.name).then_some((270.0, true));
@@ -167,8 +181,6 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
     report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
     report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
     report.add("recordings that fell back", &name, vec![counts.fallbacks as f64], Some((0.0, false)));
-    eagle.figures(&name, one, known, report);
-    Ok(())
 }
 
 /// Chains below a root, as even as can be: the shape of a tree costs nothing, its number of nodes does.

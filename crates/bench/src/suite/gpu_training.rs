@@ -22,6 +22,23 @@ fn sizes(options: &GpuOptions) -> (usize, usize) {
     if options.shape.is_large() { (8192, 2048) } else { (256, 128) }
 }
 
+fn setting(options: &GpuOptions) -> HeadStepOptions {
+    let format = match options.compute.format() {
+        FloatFormat::Bf16 => TableFormat::Bf16,
+        FloatFormat::F32 | FloatFormat::F16 => TableFormat::F32,
+    };
+    HeadStepOptions {
+        hidden: options.shape.llama.hidden_size,
+        vocab: options.shape.llama.vocab_size,
+        heads: HEADS,
+        positions: sizes(options).0,
+        parts: 1,
+        chunk_rows: CHUNK_ROWS,
+        format,
+        device: options.compute.device().clone(),
+    }
+}
+
 /// Adds tokens per second of fitting four heads that share the LM head; the last loss goes into the rows.
 pub(super) fn training(
     options: &GpuOptions,
@@ -30,21 +47,8 @@ pub(super) fn training(
 ) -> Result<(), BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError::Empty(format!("training: {error}"));
     let (positions, length) = sizes(options);
-    let format = match options.compute.format() {
-        FloatFormat::Bf16 => TableFormat::Bf16,
-        FloatFormat::F32 | FloatFormat::F16 => TableFormat::F32,
-    };
-    let device = options.compute.device();
-    let setting = HeadStepOptions {
-        hidden: options.shape.llama.hidden_size,
-        vocab: options.shape.llama.vocab_size,
-        heads: HEADS,
-        positions,
-        parts: 1,
-        chunk_rows: CHUNK_ROWS,
-        format,
-        device: device.clone(),
-    };
+    let (setting, device) = (setting(options), options.compute.device());
+    let format = setting.format;
     let features = Features { decoder: decoder.clone(), cache: None };
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
     // 27,000 tokens a second are asked for of the whole step on 7B parameters.

@@ -12,8 +12,8 @@ pub fn depths(parents: &[usize]) -> Vec<usize> {
 /// The nodes on the way from the root on to the first child each time, without the root.
 pub fn first_path(parents: &[usize]) -> Vec<usize> {
     let mut path = vec![];
-    for node in 1..parents.len() {
-        if parents[node] == path.last().copied().unwrap_or(0) {
+    for (node, &parent) in parents.iter().enumerate().skip(1) {
+        if parent == path.last().copied().unwrap_or(0) {
             path.push(node);
         }
     }
