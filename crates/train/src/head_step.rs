@@ -110,8 +110,8 @@ impl HeadStep {
         loss
     }
 
-    /// The same after a backbone's pass over conversations of `length` tokens, as when no states were kept: its states take
-    /// the place of those of the first micro-batches.
+    /// The same after a backbone's pass over conversations of `length` tokens, as when no states were kept: its states take the
+    /// place of the made-up ones.
     ///
     /// # Errors
     /// When the backbone fails.
