@@ -6,24 +6,18 @@ cache and CUDA graphs. SHAPE tiny also runs on the CPU, in f32, to try the scrip
 """
 import json, sys, time
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 from transformers.cache_utils import StaticCache
 
-SHAPES = {
-    "tiny": (64, 160, 2, 4, 2, 512, 1024),
-    "vicuna-7b": (4096, 11008, 32, 32, 32, 32000, 4096),
-    "llama-3-8b": (4096, 14336, 32, 32, 8, 128256, 8192),
-}
+import shapes
+
 shape, context, tokens, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-hidden, intermediate, layers, heads, kv_heads, vocab, positions = SHAPES[shape]
 device = "cuda" if torch.cuda.is_available() else "cpu"
 if device == "cpu" and shape != "tiny":
     sys.exit("gpu_peer.py: no CUDA device")
 torch.set_default_dtype(torch.bfloat16 if device == "cuda" else torch.float32)
-config = LlamaConfig(
-    hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers, num_attention_heads=heads,
-    num_key_value_heads=kv_heads, vocab_size=vocab, max_position_embeddings=positions, tie_word_embeddings=False,
-)
+config = shapes.config(shape)
+vocab = config.vocab_size
 with torch.device(device):
     model = LlamaForCausalLM(config).eval()
 prompt = torch.tensor([[(i * 97 + 11) % vocab for i in range(context)]], device=device)

@@ -1,6 +1,8 @@
 //! The speed of the engine on a machine: random weights of real shapes, beside what the machine can do at most.
 
 mod gpu;
+mod gpu_eagle;
+mod gpu_training;
 mod peer;
 mod probe;
 mod subject;

@@ -40,6 +40,9 @@ fn main() -> ExitCode {
     // since files appear by renaming.
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = std::panic::catch_unwind(|| run(cli));
+    if outcome.is_ok() {
+        gorgon_model::tuning::seal();
+    }
     let code = match outcome {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => abandoned(failure.report(json)),

@@ -7,9 +7,10 @@ use crate::session::go_on;
 use crate::step::StepOutcome;
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_kernels::greedy_step::{self, Outcome, TreeTable};
+use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
@@ -47,6 +48,8 @@ struct Buffers {
     outcome: Outcome,
     /// Guesses of each head that the tree uses.
     width: usize,
+    /// An oracle's tokens, put over the heads'.
+    guide: Option<Guide>,
 }
 
 /// A sequence whose greedy steps are recorded. Without heads a step is one of plain decoding.
@@ -54,6 +57,7 @@ pub struct Recorded {
     buffers: Rc<Buffers>,
     device: Device,
     visible: Visible,
+    parents: Vec<usize>,
     graph: Option<(usize, Graph<Tensor<1, Int>, Step>)>,
     counts: StepCounts,
 }
@@ -71,6 +75,18 @@ impl Recorded {
     /// # Errors
     /// When the target is on the CPU: there is nothing to record there.
     pub fn new(target: Target, heads: Option<MedusaModel>, shape: &TreeShape) -> Result<Self, DecodeError> {
+        Self::made(target, heads, shape, false)
+    }
+
+    /// The same with an oracle, which overrides what the heads said at full cost: see [`Self::reveal`].
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn guided(target: Target, heads: MedusaModel, shape: &TreeShape) -> Result<Self, DecodeError> {
+        Self::made(target, Some(heads), shape, true)
+    }
+
+    fn made(target: Target, heads: Option<MedusaModel>, shape: &TreeShape, guided: bool) -> Result<Self, DecodeError> {
         let compute = target.decoder().compute().clone();
         if compute.is_host() {
             return Err(DecodeError::NotRecorded { device: compute.choice().to_string() });
@@ -86,8 +102,20 @@ impl Recorded {
         let outcome = Outcome::new(&tree, &device);
         let width = ranks.iter().max().map_or(1, |rank| rank + 1);
         let heads = heads.filter(|_| parents.len() > 1);
-        let buffers = Rc::new(Buffers { target: RefCell::new(target), heads, tree, flight, outcome, width });
-        Ok(Self { buffers, device, visible, graph: None, counts: StepCounts::default() })
+        let nothing = |target: &Target| oracle(&parents, target, &[], &[], 0, &device);
+        let guide = guided.then(|| nothing(&target));
+        let buffers = Rc::new(Buffers { target: RefCell::new(target), heads, tree, flight, outcome, width, guide });
+        Ok(Self { buffers, device, visible, parents, graph: None, counts: StepCounts::default() })
+    }
+
+    /// Tells an oracle what text to draft: `text` is a prompt with its plain continuation. At depth `d` the first path holds the true
+    /// token with probability `rates[d - 1]`, given that its parent was right, and a wrong one otherwise; depths beyond the rates
+    /// are wrong, and so is every node off the first path.
+    pub fn reveal(&mut self, text: &[Token], rates: &[f64], seed: u64) {
+        if let Some(guide) = &self.buffers.guide {
+            let told = oracle(&self.parents, &self.buffers.target.borrow(), text, rates, seed, &self.device);
+            greedy_step::overwrite(guide.table(), told.table());
+        }
     }
 
     /// What was counted since the last call.
@@ -196,6 +224,9 @@ impl Buffers {
             let guesses = greedy_step::top_rows(&heads.head_logits(hidden, self.tree.longest() - 1), self.width);
             greedy_step::fill(&guesses, &self.tree, &self.flight);
         }
+        if let Some(guide) = &self.guide {
+            greedy_step::guide(guide, &self.tree, &self.flight);
+        }
     }
 }
 
@@ -221,6 +252,26 @@ fn paths(parents: &[usize]) -> Vec<Vec<usize>> {
         paths.push(path);
     }
     paths
+}
+
+/// What an oracle that knows `text` puts below a root at each position that `target` has room for.
+fn oracle(parents: &[usize], target: &Target, text: &[Token], rates: &[f64], seed: u64, device: &Device) -> Guide {
+    let vocab = target.decoder().config().vocab_size;
+    let depths = paths(parents).iter().map(|path| path.len() - 1).max().unwrap_or(0);
+    let mut draws = Seeded::new(seed);
+    let truths: Vec<Option<Token>> = (0..target.capacity()).map(|position| text.get(position).copied()).collect();
+    let below = |root: usize| -> Vec<Token> {
+        let mut right = true;
+        let token = |depth: usize| {
+            let truth = truths.get(root + depth + 1).copied().flatten();
+            right = right && truth.is_some() && draws.uniform() < rates.get(depth).copied().unwrap_or(0.0);
+            let token = truth.unwrap_or(0);
+            if right { token } else { (token + 1) % vocab as Token }
+        };
+        (0..depths).map(token).collect()
+    };
+    let chosen: Vec<Vec<Token>> = (0..truths.len()).map(below).collect();
+    Guide::new(parents, &truths, &chosen, vocab, device)
 }
 
 /// The bucket that `slots` slots fall into.

@@ -1,6 +1,9 @@
 //! Recorded steps on a GPU against the CPU's decoding, token for token. `GORGON_TEST_DEVICE` names the device; without one
 //! there is nothing to record, which is an error that is checked instead.
 
+mod random_medusa;
+
+use burn::tensor::{Tensor, TensorData};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::dist::Transform;
@@ -97,6 +100,57 @@ fn recorded_steps_give_the_cpus_text() {
             assert_eq!(counts.recordings, recordings, "{counts:?}");
             assert!(generation.accepted.iter().all(|&accepted| accepted <= if drafted { 3 } else { 0 }));
         }
+    }
+}
+
+/// Heads that read one state say on a GPU, where their first blocks are one product, what they say on the CPU.
+#[test]
+fn heads_say_the_same_in_one_product() {
+    let model = tempfile::tempdir().unwrap();
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    let said = |compute: &Compute, own_lm_heads: bool| -> Vec<Vec<f32>> {
+        let decoder = Arc::new(Decoder::load(model.path(), compute).unwrap());
+        let heads = random_medusa::model(&decoder, own_lm_heads, None);
+        let values: Vec<f32> = (0..32).map(|i| (i as f32 * 0.7).sin()).collect();
+        let hidden = Tensor::from_data(TensorData::new(values, [1, 1, 32]), decoder.compute().device());
+        (1..=4).map(|count| heads.logits(&hidden, count)).collect()
+    };
+    for own_lm_heads in [false, true] {
+        let (here, there) = (said(&Compute::cpu(FloatFormat::F32), own_lm_heads), said(&compute(), own_lm_heads));
+        for (a, b) in here.iter().flatten().zip(there.iter().flatten()) {
+            assert!((a - b).abs() < 1e-4, "{a} {b}");
+        }
+        assert_eq!(there[3].len(), 4 * 300);
+    }
+}
+
+/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is nothing; the
+/// text stays plain decoding's.
+#[test]
+fn an_oracle_decides_what_is_accepted() {
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    write_heads(heads.path());
+    let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
+    if decoder.compute().is_host() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+        return;
+    }
+    let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [0, 0, 0]]").unwrap();
+    let folder = HeadsFolder::open(heads.path()).unwrap();
+    let model_heads = MedusaModel::load(&folder, decoder.clone()).unwrap();
+    let target = Target::with_trees(decoder.clone(), 640, 16, Taps::none());
+    let mut recorded = Recorded::guided(target, model_heads, &shape).unwrap();
+    let prompt = [256, 72, 105];
+    let plain = plain(model.path(), &prompt);
+    for (rates, accepted) in [(vec![1.0; 3], 3), (vec![1.0], 1), (vec![0.0], 0)] {
+        recorded.reveal(&[&prompt[..], &plain].concat(), &rates, 5);
+        let run = recorded.decode(&prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(run.ids, plain);
+        let known = &run.accepted[..(NEW_TOKENS - 4) / (accepted + 1)];
+        assert!(known.iter().all(|&n| n == accepted), "{rates:?}: {:?}", run.accepted);
+        let counts = recorded.take_counts();
+        assert_eq!((counts.reads, counts.replays), (counts.steps, counts.steps));
     }
 }
 

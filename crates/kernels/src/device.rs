@@ -37,6 +37,30 @@ mod gpu {
         contiguous(tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU"))
     }
 
+    /// The handle of a float tensor whose rows are read one by one; there may be padding between them.
+    pub fn rows(tensor: Tensor<2>) -> CubeTensor {
+        let tensor = tensor.try_into_primitive::<CubeBackend>().expect("a tensor on a GPU");
+        let [of_rows, within] = [0, 1].map(|dim| tensor.meta.strides()[dim]);
+        if within == 1 && of_rows >= tensor.meta.shape()[1] { tensor } else { into_contiguous(tensor) }
+    }
+
+    /// The same for a kernel that overwrites the rows: a copy, unless nobody else sees them.
+    pub fn owned(tensor: Tensor<2>) -> CubeTensor {
+        let tensor = rows(tensor);
+        if tensor.can_mut() { tensor } else { tensor.copy() }
+    }
+
+    /// How many neighbours within a row are read at once.
+    pub fn vector_width(tensor: &CubeTensor) -> usize {
+        let sizes = tensor.client.io_optimized_vector_sizes(tensor.dtype.size());
+        cubecl::tensor_vector_size_parallel(sizes, tensor.meta.shape(), tensor.meta.strides(), 1)
+    }
+
+    /// A flat result in `f32`, read from the device.
+    pub fn values(tensor: CubeTensor) -> Vec<f32> {
+        float_tensor::<1>(tensor).into_data().try_into_vec().expect("a table of f32")
+    }
+
     fn contiguous(tensor: CubeTensor) -> CubeTensor {
         if tensor.is_contiguous() { tensor } else { into_contiguous(tensor) }
     }

@@ -29,6 +29,7 @@ mod table;
 pub mod team;
 pub mod top_rows;
 pub mod tree_attention;
+pub mod tuning;
 pub mod unrolled_attention;
 
 pub use isa::Isa;

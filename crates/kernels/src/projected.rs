@@ -23,10 +23,9 @@ impl<'a> Projected<'a> {
 
     fn logits(&self, rows: &Range<usize>) -> Tensor<2> {
         let hidden = self.hidden.clone().narrow(0, rows.start, rows.len());
-        let logits = self.weight.logits(hidden);
         match self.soft_cap {
-            Some(cap) => (logits / cap).tanh() * cap,
-            None => logits,
+            Some(cap) => (self.weight.logits(hidden) / cap).tanh() * cap,
+            None => self.weight.scores(hidden),
         }
     }
 }
@@ -62,7 +61,8 @@ pub(crate) fn in_chunks(
         let (logits, targets) = (of.logits(&part), target.logits(&part));
         let gradient = each(part.clone(), logits, targets);
         let hidden = || of.hidden.clone().narrow(0, part.start, part.len());
-        d_weight = d_weight.map(|sum: Tensor<2>| sum + gradient.clone().transpose().matmul(hidden()));
+        d_weight =
+            d_weight.map(|sum: Tensor<2>| sum + gradient.clone().cast(of.hidden.dtype()).transpose().matmul(hidden()));
         if wanted.hidden {
             parts.push(of.weight.back(gradient));
         }

@@ -64,6 +64,9 @@ pub enum TableError {
 /// Sixteen tiles of fifteen rows.
 const ROWS_AT_ONCE: usize = 240;
 
+/// Rows of a launch with a group of units each.
+const ROWS_OF_A_LAUNCH: usize = 32_768;
+
 /// What products with a table read.
 #[derive(Debug)]
 enum Panels {
@@ -106,6 +109,14 @@ impl Table {
         Self { rows, panels: panels.map(Arc::new) }
     }
 
+    /// What products beside it on its device should multiply: `bf16` on a GPU where its own are rounded to it, else 32 bits.
+    pub fn product_dtype(&self) -> DType {
+        match self.panels.as_deref() {
+            Some(Panels::Rounded(_)) => DType::BF16,
+            _ => DType::F32,
+        }
+    }
+
     /// Bytes that its panels take.
     pub fn panel_bytes(&self) -> usize {
         match self.panels.as_deref() {
@@ -124,10 +135,11 @@ impl Table {
         }
     }
 
-    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory.
+    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory. On a GPU as many as
+    /// one launch can have.
     pub fn rows_at_once(&self, most: usize) -> usize {
         let most = match self.panels.as_deref() {
-            None | Some(Panels::Rounded(_)) => most,
+            None | Some(Panels::Rounded(_)) => most.min(ROWS_OF_A_LAUNCH),
             Some(_) => most.min(ROWS_AT_ONCE),
         };
         most.max(1)
@@ -139,9 +151,17 @@ impl Table {
     /// `hidden [rows, d]`, result `[rows, V]`.
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
+            Some(Panels::Rounded(_)) => self.scores(hidden).cast(DType::F32),
+            _ => self.scores(hidden),
+        }
+    }
+
+    /// The same as products yield them: in `bf16` where they are rounded to it.
+    pub(crate) fn scores(&self, hidden: Tensor<2>) -> Tensor<2> {
+        match self.panels.as_deref() {
             None => hidden.matmul(self.rows.clone().transpose()),
             Some(Panels::Packed { forward, .. }) => on_host(&hidden, forward),
-            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()).cast(DType::F32),
+            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()),
         }
     }
 

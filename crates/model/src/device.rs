@@ -335,6 +335,7 @@ impl Compute {
 
 /// Number of CUDA devices that this binary can use.
 pub fn cuda_devices() -> usize {
+    crate::tuning::begin();
     #[cfg(feature = "cuda")]
     {
         Device::enumerate(burn::tensor::DeviceType::Cuda).len()
@@ -345,6 +346,7 @@ pub fn cuda_devices() -> usize {
 
 /// Number of wgpu adapters that this binary can use.
 pub fn wgpu_devices() -> usize {
+    crate::tuning::begin();
     #[cfg(feature = "wgpu")]
     {
         Device::enumerate(burn::tensor::DeviceType::Wgpu).len()

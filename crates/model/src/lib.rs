@@ -20,5 +20,6 @@ pub mod taps;
 pub mod target;
 pub mod template;
 pub mod text;
+pub mod tuning;
 pub mod weights;
 mod workspace;

@@ -5,8 +5,10 @@ use crate::decoder::{Decoder, ModelError, PassOutput};
 use crate::taps::Taps;
 use burn::tensor::{DType, Int, Tensor};
 use gorgon_core::{Token, tree::TokenTree};
+use gorgon_kernels::host;
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
 const PREFILL_CHUNK: usize = 256;
@@ -182,8 +184,19 @@ pub fn visible_in(tree: &TokenTree) -> Visible {
     Visible::from_paths(paths.iter().map(Vec::as_slice))
 }
 
+/// Reads from devices other than the CPU so far.
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// How often [`read`] has read from a device other than the CPU in this process.
+pub fn reads() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
 /// A tensor's values in `f32` on the host, row-major.
 pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    if !host::is_host(&tensor.device()) {
+        READS.fetch_add(1, Ordering::Relaxed);
+    }
     let data = tensor.cast(DType::F32).into_data();
     data.try_into_vec().expect("the tensor was cast to f32")
 }

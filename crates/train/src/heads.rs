@@ -36,7 +36,7 @@ use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
-use gorgon_kernels::{Frozen, Table, team};
+use gorgon_kernels::{Frozen, Table, host, team};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -241,7 +241,8 @@ impl<S: HeadStack> OnBackbone for HeadFitting<S> {
 
     fn bytes_at_work(&self, rows: usize) -> usize {
         let logits = self.lm_head.rows_at_once(self.heads.chunk_rows()).min(rows) * self.lm_head.dims()[0] * 2;
-        4 * (logits + rows * self.heads.values_per_row()) + self.lm_head.scratch_bytes(rows)
+        let values = self.heads.values_per_row(host::is_host(&self.lm_head.device()));
+        4 * (logits + rows * values) + self.lm_head.scratch_bytes(rows)
     }
 }
 
@@ -287,8 +288,8 @@ pub fn lm_head(
     let name = if config.tied_embeddings { gorgon_model::layout::EMBEDDING } else { "lm_head.weight" };
     let values = checkpoint.read_all(name).map_err(|error| TrainError::Data(error.to_string()))?;
     let shape = [config.vocab_size, config.hidden_size];
-    let rows = match gorgon_kernels::host::is_host(device) {
-        true => gorgon_kernels::host::tensor(values, shape),
+    let rows = match host::is_host(device) {
+        true => host::tensor(values, shape),
         false => Tensor::from_data(TensorData::new(values, shape), device),
     };
     let Some(held) = held else { return Ok(rows.into()) };

@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod config;
 pub mod error;
+pub mod head_step;
 pub mod heads;
 pub mod llama;
 pub mod lora;

@@ -171,12 +171,19 @@ impl AdamW {
 
 /// `√Σ g²` over all gradients: the norm that clipping bounds.
 pub fn global_norm(gradients: &[Tensor<1>]) -> f64 {
-    let square = |g: &Tensor<1>| match host::read(g) {
-        Some(values) => values.as_slice().iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>(),
-        None => f64::from((g.clone() * g.clone()).sum().into_scalar::<f32>()),
+    let square = |g: &Tensor<1>| {
+        let values = host::read(g)?;
+        Some(values.as_slice().iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>())
     };
     // Each gradient's own sum has a fixed order, and so has the sum of sums.
-    gradients.par_iter().map(square).collect::<Vec<f64>>().iter().sum::<f64>().sqrt()
+    let squares: Option<Vec<f64>> = gradients.par_iter().map(square).collect();
+    let squares = squares.unwrap_or_else(|| {
+        // Elsewhere all sums are read at once.
+        let sums = gradients.iter().map(|g| (g.clone() * g.clone()).sum()).collect();
+        let sums = Tensor::cat(sums, 0).into_data().convert::<f32>();
+        sums.try_into_vec::<f32>().expect("sums of f32").into_iter().map(f64::from).collect()
+    });
+    squares.iter().sum::<f64>().sqrt()
 }
 
 /// Scales all gradients by one factor so that their global norm is at most `limit`; the factor is

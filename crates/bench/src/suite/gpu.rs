@@ -1,5 +1,7 @@
 //! The speed of recorded steps on a GPU: random weights of real shapes, drawn on the device.
 
+use super::gpu_eagle::Eagle;
+use super::gpu_training::training;
 use super::{Shape, SuiteReport};
 use crate::BenchError;
 use gorgon_core::Token;
@@ -20,8 +22,10 @@ use std::sync::Arc;
 
 /// Sizes of trees whose steps are timed.
 const SIZES: [usize; 8] = [1, 8, 16, 32, 48, 64, 96, 128];
+/// How often an oracle in place of trained heads is right, by depth.
+const RATES: [f64; 4] = [0.7, 0.6, 0.5, 0.4];
 /// Medusa heads of the drafted step.
-const HEADS: usize = 4;
+pub(super) const HEADS: usize = 4;
 
 impl Shape {
     /// Small enough for any device: what the suite itself is tried with.
@@ -73,12 +77,14 @@ pub fn run_gpu(options: &GpuOptions, observe: &mut dyn FnMut(&str)) -> Result<Su
     let decoder = Arc::new(Decoder::from_checkpoint(config, &checkpoint, &options.compute)?);
     observe("steps");
     steps(options, &decoder, &mut report)?;
+    observe("training");
+    training(options, &decoder, &mut report)?;
     Ok(report)
 }
 
 /// Copying and multiplying: what the device can do at most.
 fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchError> {
-    let large = options.shape.llama.hidden_size >= 2048;
+    let large = options.shape.is_large();
     let (floats, side) = if large { (1usize << 28, 8192usize) } else { (1 << 20, 256) };
     let probe = Probe::new(options.compute.device(), floats, side, options.compute.activation());
     let failed = |error: gorgon_kernels::probe::ProbeError| BenchError::Empty(error.to_string());
@@ -107,31 +113,54 @@ struct Kind {
     recorded: Recorded,
     seconds: Vec<f64>,
     tokens_per_step: f64,
+    /// What was decoded last.
+    ids: Vec<Token>,
 }
 
 fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
     let vocab = options.shape.llama.vocab_size as u32;
     let prompt: Vec<Token> = (0..options.context as u32).map(|i| (i * 97 + 11) % vocab).collect();
+    let mut kinds = kinds(options, decoder)?;
+    let mut eagle = Eagle::new(options, decoder)?;
+    let mut counts = StepCounts::default();
+    for round in 0..options.rounds + 1 {
+        let order: Vec<usize> =
+            if round % 2 == 0 { (0..kinds.len()).collect() } else { (0..kinds.len()).rev().collect() };
+        for index in order {
+            // An oracle says what plain decoding said.
+            let text = [&prompt[..], &kinds[0].ids].concat();
+            let kind = &mut kinds[index];
+            kind.recorded.reveal(&text, &RATES, round as u64);
+            kind.run(options, &prompt, round, &mut counts, report)?;
+        }
+        eagle.run(options, (&prompt, &kinds[0].ids), round, report)?;
+    }
+    let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
+    figures(options, &kinds, counts, one, report);
+    let name = format!("{} {}", options.shape.name, options.compute.format().name());
+    eagle.figures(&name, one, options.shape.is_large(), report);
+    Ok(())
+}
+
+/// Steps that are recorded: those of all sizes, and Medusa's without and with an oracle.
+fn kinds(options: &GpuOptions, decoder: &Arc<Decoder>) -> Result<Vec<Kind>, BenchError> {
     let mut kinds = vec![];
     for nodes in SIZES {
         kinds.push(Kind::new(format!("T({nodes})"), options, decoder, None, &chains(nodes)?)?);
     }
     let published: PublishedTree =
         "mc_sim_7b_63".parse().map_err(|error| BenchError::Empty(format!("the published tree: {error}")))?;
-    let heads = MedusaModel::untrained(decoder.clone(), HEADS);
-    kinds.push(Kind::new("Medusa step".into(), options, decoder, Some(heads), published.shape())?);
-    let mut counts = StepCounts::default();
-    for round in 0..options.rounds + 1 {
-        let order: Vec<usize> =
-            if round % 2 == 0 { (0..kinds.len()).collect() } else { (0..kinds.len()).rev().collect() };
-        for index in order {
-            let kind = &mut kinds[index];
-            kind.run(options, &prompt, round, &mut counts, report)?;
-        }
+    for (name, oracle) in [("Medusa step", false), ("Medusa step with an oracle", true)] {
+        let heads = MedusaModel::untrained(decoder.clone(), HEADS);
+        kinds.push(Kind::new(name.into(), options, decoder, Some((heads, oracle)), published.shape())?);
     }
+    Ok(kinds)
+}
+
+/// Adds what recorded steps took, given the time of a plain one.
+fn figures(options: &GpuOptions, kinds: &[Kind], counts: StepCounts, one: f64, report: &mut SuiteReport) {
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
-    let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
-    let known = options.shape.llama.hidden_size >= 2048;
+    let known = options.shape.is_large();
     let plain = kinds[0].seconds.iter().map(|seconds| 1.0 / seconds).collect();
     let plain_target = (options.shape.name == Shape::VICUNA_7B.name).then_some((270.0, true));
     report.add("plain decoding, tokens/s", &name, plain, plain_target);
@@ -140,15 +169,18 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
         let ratios = kind.seconds.iter().map(|seconds| seconds / one).collect();
         report.add(&format!("{}/T(1)", kind.name), &name, ratios, target);
     }
-    let medusa = &kinds[SIZES.len()];
-    let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
-    report.add(&format!("Medusa, eta at {} nodes", medusa.nodes), &name, eta, known.then_some((0.87, true)));
-    report.add("Medusa, tokens per step (untrained heads)", &name, vec![medusa.tokens_per_step], None);
+    let listed = RATES.map(|rate| rate.to_string()).join(", ");
+    let told = format!("oracle {listed}");
+    for (medusa, says) in kinds[SIZES.len()..].iter().zip(["untrained heads", &told]) {
+        let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
+        let what = format!("Medusa, eta at {} nodes ({says})", medusa.nodes);
+        report.add(&what, &name, eta, known.then_some((0.87, true)));
+        report.add(&format!("Medusa, tokens per step ({says})"), &name, vec![medusa.tokens_per_step], None);
+    }
     let per_step = |count: usize| vec![count as f64 / counts.steps.max(1) as f64];
     report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
     report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
     report.add("recordings that fell back", &name, vec![counts.fallbacks as f64], Some((0.0, false)));
-    Ok(())
 }
 
 /// Chains below a root, as even as can be: the shape of a tree costs nothing, its number of nodes does.
@@ -162,14 +194,17 @@ impl Kind {
         name: String,
         options: &GpuOptions,
         decoder: &Arc<Decoder>,
-        heads: Option<MedusaModel>,
+        heads: Option<(MedusaModel, bool)>,
         shape: &TreeShape,
     ) -> Result<Self, BenchError> {
         let nodes = shape.len();
         let target =
             Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none());
-        let recorded = Recorded::new(target, heads, shape)?;
-        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN })
+        let recorded = match heads {
+            Some((heads, true)) => Recorded::guided(target, heads, shape)?,
+            heads => Recorded::new(target, heads.map(|(heads, _)| heads), shape)?,
+        };
+        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN, ids: vec![] })
     }
 
     /// One generation. The first round compiles and records; it does not count.
@@ -203,6 +238,7 @@ impl Kind {
             "reads": counted.reads, "replays": counted.replays, "recordings": counted.recordings,
             "fallbacks": counted.fallbacks, "bytes_reserved_before": before, "bytes_reserved_after": after,
         }));
+        self.ids = run.ids;
         Ok(())
     }
 }

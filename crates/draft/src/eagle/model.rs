@@ -5,15 +5,16 @@ use super::propose::{DraftLayer, select};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
-use burn::tensor::Tensor;
+use burn::tensor::{Distribution, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
-use gorgon_model::linear::{Embedding, Linear, Loader};
+use gorgon_model::linear::{Embedding, Linear, Loader, Weight};
 use gorgon_model::target::read;
+use gorgon_model::weights::{Checkpoint, WeightsError};
 use std::sync::Arc;
 
 /// A draft layer on a device, beside its backbone.
@@ -46,6 +47,23 @@ impl EagleModel {
         let fc = loader.linear(&["fc".to_owned()], facts.fc_bias)?;
         let layer = LoneLayer::load_without_input_norm(&folder.checkpoint, config, "layers.0.", &compute)?;
         Ok(Self { decoder, embedding, fc, layer })
+    }
+
+    /// A layer of the backbone's sizes with random weights beside a decoder on a GPU: for measuring, since what it costs does not
+    /// depend on what it says.
+    ///
+    /// # Errors
+    /// When the decoder is on the CPU.
+    pub fn drawn(decoder: Arc<Decoder>) -> Result<Self, WeightsError> {
+        let compute = decoder.compute().clone();
+        let config = decoder.config().clone();
+        let checkpoint = Checkpoint::drawn(&config);
+        let layer = LoneLayer::load_without_input_norm(&checkpoint, config, "model.layers.0.", &compute)?;
+        let d = decoder.config().hidden_size;
+        let bound = (1.5 / d as f64).sqrt();
+        let place = (compute.device(), compute.activation());
+        let fc = Tensor::random([d, 2 * d], Distribution::Uniform(-bound, bound), place);
+        Ok(Self { decoder, embedding: None, fc: Linear::new(Weight::Dense(fc)), layer })
     }
 
     /// Size of the vocabulary.

@@ -1,10 +1,10 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use gorgon_core::Token;
-use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
+use gorgon_kernels::{Table, host};
 
 /// The labels of one head: a row of hidden states and the token to guess there, rows increasing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,14 +46,16 @@ impl Heads {
         2 * self.config.blocks + usize::from(self.config.own_lm_heads)
     }
 
-    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`.
+    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`. What is multiplied is rounded to `product`, everything else stays as it
+    /// is, and so do the weights that are fitted.
     ///
     /// # Shapes
     /// `weights` flat, as in [`MedusaConfig::parameters`] for one head; `hidden [rows, d]`, result the same.
-    pub fn blocks(&self, weights: &[Tensor<1>], hidden: Tensor<2>) -> Tensor<2> {
+    pub fn blocks(&self, weights: &[Tensor<1>], hidden: Tensor<2>, product: DType) -> Tensor<2> {
         let d = self.hidden_size;
         weights[..2 * self.config.blocks].chunks_exact(2).fold(hidden, |h, block| {
-            let inner = h.clone().matmul(block[0].clone().reshape([d, d]).transpose()) + block[1].clone().unsqueeze();
+            let matrix = block[0].clone().reshape([d, d]).cast(product).transpose();
+            let inner = h.clone().cast(product).matmul(matrix).cast(h.dtype()) + block[1].clone().unsqueeze();
             h + activation::silu(inner)
         })
     }
@@ -75,10 +77,7 @@ impl Heads {
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {
         let (mut outputs, mut gradients) = (vec![], vec![]);
-        for (head, labels) in labels.iter().enumerate() {
-            let own = &weights[head * self.per_head()..][..self.per_head()];
-            let scale = scales.map(|scales| scales[head]);
-            let (output, gradient, _) = self.one_head(own, lm_head, hidden, labels, scale);
+        for (output, gradient, _) in self.all_heads(weights, lm_head, hidden, labels, scales) {
             outputs.push(output);
             gradients.extend(gradient);
         }
@@ -98,9 +97,8 @@ impl Heads {
         scales: &[HeadScale],
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>, Tensor<2>) {
         let (mut outputs, mut gradients, mut states) = (vec![], vec![], hidden.zeros_like());
-        for (head, labels) in labels.iter().enumerate() {
-            let own = &weights[head * self.per_head()..][..self.per_head()];
-            let (output, gradient, d_rows) = self.one_head(own, lm_head, hidden, labels, Some(scales[head]));
+        let all = self.all_heads(weights, lm_head, hidden, labels, Some(scales));
+        for ((output, gradient, d_rows), labels) in all.into_iter().zip(labels) {
             outputs.push(output);
             gradients.extend(gradient);
             if let Some(d_rows) = d_rows {
@@ -111,45 +109,132 @@ impl Heads {
         (outputs, gradients, states)
     }
 
-    fn one_head(
+    /// Every head. On a GPU heads with a shared LM head are rows of the same products, and their losses are read together; on
+    /// the CPU one head after another takes less memory.
+    fn all_heads(
         &self,
         weights: &[Tensor<1>],
         lm_head: &Table,
         hidden: &Tensor<2>,
-        labels: &HeadLabels,
-        scale: Option<HeadScale>,
-    ) -> (HeadOutput, Vec<Tensor<1>>, Option<Tensor<2>>) {
-        let n = labels.rows.len();
-        if n == 0 {
-            let zeros = if scale.is_some() { weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
-            return (HeadOutput::default(), zeros, None);
+        labels: &[HeadLabels],
+        scales: Option<&[HeadScale]>,
+    ) -> Vec<OfHead> {
+        let heads = labels.iter().enumerate().map(|(head, labels)| {
+            let own = &weights[head * self.per_head()..][..self.per_head()];
+            let product = if self.config.own_lm_heads { DType::F32 } else { lm_head.product_dtype() };
+            self.begin(own, hidden, labels, scales.map(|scales| scales[head]), product)
+        });
+        if self.config.own_lm_heads || host::is_host(&hidden.device()) {
+            return heads.map(|head| self.alone(head, lm_head)).collect();
         }
-        let rows = match n == hidden.dims()[0] {
-            true => hidden.clone(),
-            false => hidden.clone().select(0, rows(labels, &hidden.device())),
-        };
-        let table = match weights.get(2 * self.config.blocks) {
+        self.together(heads.collect(), lm_head)
+    }
+
+    /// A head's states, ready for its LM head.
+    fn begin<'a>(
+        &self,
+        weights: &'a [Tensor<1>],
+        hidden: &Tensor<2>,
+        labels: &'a HeadLabels,
+        scale: Option<HeadScale>,
+        product: DType,
+    ) -> Begun<'a> {
+        let blocks = &weights[..2 * self.config.blocks];
+        let tracked = |w: &Tensor<1>| if scale.is_some() { w.clone().autodiff().require_grad() } else { w.clone() };
+        let states = (!labels.rows.is_empty()).then(|| {
+            let rows = match labels.rows.len() == hidden.dims()[0] {
+                true => hidden.clone(),
+                false => hidden.clone().select(0, rows(labels, &hidden.device())),
+            };
+            let leaves: Vec<Tensor<1>> = blocks.iter().map(tracked).collect();
+            let rows = if scale.is_some() { rows.autodiff().require_grad() } else { rows };
+            let top = self.blocks(&leaves, rows.clone(), product);
+            States { leaves, rows, top }
+        });
+        Begun { weights, labels, scale, states }
+    }
+
+    fn alone(&self, mut head: Begun<'_>, lm_head: &Table) -> OfHead {
+        let table = match head.weights.get(2 * self.config.blocks) {
             Some(own) => own.clone().reshape([self.vocab_size, self.hidden_size]).into(),
             None => lm_head.clone(),
         };
-        let scales = vec![scale.unwrap_or(0.0); n];
-        let labels = Labels { tokens: &labels.tokens, scales: &scales };
-        let tracked = |w: &Tensor<1>| if scale.is_some() { w.clone().autodiff().require_grad() } else { w.clone() };
-        let leaves: Vec<Tensor<1>> = weights[..2 * self.config.blocks].iter().map(tracked).collect();
-        let rows = if scale.is_some() { rows.autodiff().require_grad() } else { rows };
-        let top = self.blocks(&leaves, rows.clone());
-        let own_table = scale.is_some() && self.config.own_lm_heads;
-        let found = linear_cross_entropy(&top.clone().inner(), &table, labels, self.chunk_rows, own_table);
+        let own_table = head.scale.is_some() && self.config.own_lm_heads;
+        let Some(states) = head.states.take() else { return head.empty() };
+        let scales = vec![head.scale.unwrap_or(0.0); head.labels.rows.len()];
+        let labels = Labels { tokens: &head.labels.tokens, scales: &scales };
+        let found = linear_cross_entropy(&states.top.clone().inner(), &table, labels, self.chunk_rows, own_table);
         let output = HeadOutput { losses: found.losses, ranks: found.ranks };
-        if scale.is_none() {
-            return (output, vec![], None);
+        let (mut gradients, d_rows) = head.gradients(states, found.d_hidden);
+        gradients.extend(found.d_weight.map(|g| g.reshape([-1])));
+        (output, gradients, d_rows)
+    }
+
+    fn together(&self, heads: Vec<Begun<'_>>, lm_head: &Table) -> Vec<OfHead> {
+        let tops: Vec<Tensor<2>> = heads.iter().filter_map(Begun::top).collect();
+        if tops.is_empty() {
+            return heads.into_iter().map(Begun::empty).collect();
+        }
+        let tokens: Vec<Token> = heads.iter().flat_map(|head| head.labels.tokens.iter().copied()).collect();
+        let scale = |head: &Begun<'_>| vec![head.scale.unwrap_or(0.0); head.labels.rows.len()];
+        let scales: Vec<f32> = heads.iter().flat_map(scale).collect();
+        let labels = Labels { tokens: &tokens, scales: &scales };
+        let found = linear_cross_entropy(&Tensor::cat(tops, 0), lm_head, labels, self.chunk_rows, false);
+        let mut first = 0;
+        let one = |mut head: Begun<'_>| {
+            let Some(states) = head.states.take() else { return head.empty() };
+            let part = first..first + head.labels.rows.len();
+            first = part.end;
+            let (losses, ranks) = (found.losses[part.clone()].to_vec(), found.ranks[part.clone()].to_vec());
+            let d_top = found.d_hidden.clone().narrow(0, part.start, part.len());
+            let (gradients, d_rows) = head.gradients(states, d_top);
+            (HeadOutput { losses, ranks }, gradients, d_rows)
+        };
+        heads.into_iter().map(one).collect()
+    }
+}
+
+/// What a head yields: losses and ranks, gradients of its parameters, and the gradient of the states that it read.
+type OfHead = (HeadOutput, Vec<Tensor<1>>, Option<Tensor<2>>);
+
+/// A head on its way to its loss.
+struct Begun<'a> {
+    weights: &'a [Tensor<1>],
+    labels: &'a HeadLabels,
+    scale: Option<HeadScale>,
+    /// `None` without labels.
+    states: Option<States>,
+}
+
+struct States {
+    leaves: Vec<Tensor<1>>,
+    /// `[labels, d]`: what the blocks read.
+    rows: Tensor<2>,
+    /// `[labels, d]`: what the LM head reads.
+    top: Tensor<2>,
+}
+
+impl Begun<'_> {
+    fn top(&self) -> Option<Tensor<2>> {
+        self.states.as_ref().map(|states| states.top.clone().inner())
+    }
+
+    /// What a head without labels yields.
+    fn empty(self) -> OfHead {
+        let zeros = if self.scale.is_some() { self.weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
+        (HeadOutput::default(), zeros, None)
+    }
+
+    /// Gradients of the blocks' weights and of the states, given that of what the LM head read.
+    fn gradients(&self, states: States, d_top: Tensor<2>) -> (Vec<Tensor<1>>, Option<Tensor<2>>) {
+        if self.scale.is_none() {
+            return (vec![], None);
         }
         // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
-        let mut grads = (top * found.d_hidden.autodiff()).sum().backward();
+        let mut grads = (states.top * d_top.autodiff()).sum().backward();
         let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
-        gradients.extend(found.d_weight.map(|g| g.reshape([-1])));
-        (output, gradients, rows.grad_remove(&mut grads))
+        let gradients = states.leaves.iter().zip(self.weights).map(of).collect();
+        (gradients, states.rows.grad_remove(&mut grads))
     }
 }
 
@@ -158,4 +243,78 @@ fn rows(labels: &HeadLabels, device: &Device) -> Tensor<1, Int> {
     let index: Vec<i32> = labels.rows.iter().map(|&row| row as i32).collect();
     let n = index.len();
     Tensor::from_data(TensorData::new(index, [n]), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(n: usize, seed: usize) -> Vec<f32> {
+        (0..n).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+    }
+
+    fn read<const D: usize>(x: &Tensor<D>) -> Vec<f32> {
+        x.clone().into_data().try_into_vec().unwrap()
+    }
+
+    /// Products in `bf16` with weights, states and gradients in 32 bits.
+    #[test]
+    fn rounded_products_are_near_those_in_32_bits() {
+        let (d, rows) = (8, 4);
+        let config = MedusaConfig { heads: 1, blocks: 2, own_lm_heads: false, ..MedusaConfig::default() };
+        let heads = Heads { config, hidden_size: d, vocab_size: 9, chunk_rows: 4 };
+        let flat = |n: usize, seed| {
+            let tensor = Tensor::<1>::from_data(TensorData::new(values(n, seed), [n]), &Device::flex());
+            tensor.autodiff().require_grad()
+        };
+        let run = |product| {
+            let weights = [flat(d * d, 1), flat(d, 2), flat(d * d, 3), flat(d, 4)];
+            let hidden = flat(rows * d, 5);
+            let top = heads.blocks(&weights, hidden.clone().reshape([rows, d]), product);
+            assert_eq!(top.dtype(), DType::F32);
+            let mut grads = top.clone().powi_scalar(2).sum().backward();
+            let mut found = vec![read(&top.inner())];
+            for leaf in weights.iter().chain([&hidden]) {
+                let gradient = leaf.grad_remove(&mut grads).unwrap();
+                assert_eq!(gradient.dtype(), DType::F32);
+                found.push(read(&gradient));
+            }
+            found
+        };
+        for (narrow, wide) in run(DType::BF16).iter().zip(run(DType::F32)) {
+            let most = wide.iter().fold(0f32, |most, x| most.max(x.abs()));
+            assert_ne!(*narrow, wide);
+            narrow.iter().zip(&wide).for_each(|(a, b)| assert!((a - b).abs() < 2e-2 * most, "{a} {b}"));
+        }
+    }
+
+    /// Side by side as on a GPU, and one after another as on the CPU: a head without labels is among them.
+    #[test]
+    fn heads_together_are_heads_alone() {
+        let (d, vocab, rows) = (6, 20, 5);
+        let config = MedusaConfig { heads: 3, blocks: 1, own_lm_heads: false, ..MedusaConfig::default() };
+        let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 4 };
+        let device = Device::flex();
+        let flat = |n: usize, seed| Tensor::<1>::from_data(TensorData::new(values(n, seed), [n]), &device);
+        let weights: Vec<Tensor<1>> = (0..3).flat_map(|k| [flat(d * d, k), flat(d, k + 9)]).collect();
+        let lm_head = Table::from(flat(vocab * d, 4).reshape([vocab, d]));
+        let hidden = flat(rows * d, 5).reshape([rows, d]);
+        let labels = [vec![0, 1, 2, 3, 4], vec![], vec![1, 4]].map(|rows: Vec<u32>| {
+            let tokens = rows.iter().map(|row| (row * 7 + 3) % 20).collect();
+            HeadLabels { rows, tokens }
+        });
+        for scales in [None, Some([0.5f32, 0.25, 0.125])] {
+            let begun = || -> Vec<Begun<'_>> {
+                let scale = |k: usize| scales.map(|scales| scales[k]);
+                let own = |k: usize| &weights[2 * k..2 * k + 2];
+                (0..3).map(|k| heads.begin(own(k), &hidden, &labels[k], scale(k), DType::F32)).collect()
+            };
+            let alone: Vec<OfHead> = begun().into_iter().map(|head| heads.alone(head, &lm_head)).collect();
+            for (a, b) in alone.iter().zip(heads.together(begun(), &lm_head)) {
+                assert_eq!((&a.0.losses, &a.0.ranks, a.1.len()), (&b.0.losses, &b.0.ranks, b.1.len()));
+                a.1.iter().zip(&b.1).for_each(|(x, y)| assert_eq!(read(x), read(y)));
+                assert_eq!(a.2.as_ref().map(read), b.2.as_ref().map(read));
+            }
+        }
+    }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct MedusaModel {
     decoder: Arc<Decoder>,
-    /// Residual blocks by head.
+    /// On a GPU: the first block of every head, one below the other, since all of them read the same state.
+    first: Option<Linear>,
+    /// Residual blocks by head; without the first one where that is above.
     blocks: Vec<Vec<Linear>>,
     lm_heads: Projection,
     format: HeadsFormat,
@@ -56,8 +58,11 @@ impl MedusaModel {
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let block = |head, block| loader.linear(&[facts.naming.linear(head, block)], facts.bias);
+        let together = !compute.is_host() && facts.blocks > 0;
+        let names: Vec<String> = (0..facts.heads).map(|head| facts.naming.linear(head, 0)).collect();
+        let first = together.then(|| loader.linear(&names, facts.bias)).transpose()?;
         let blocks = (0..facts.heads)
-            .map(|head| (0..facts.blocks).map(|b| block(head, b)).collect())
+            .map(|head| (usize::from(together)..facts.blocks).map(|b| block(head, b)).collect())
             .collect::<Result<Vec<Vec<Linear>>, WeightsError>>()?;
         let projection = |name: String| Ok::<_, WeightsError>(Linear::new(loader.weight(&[name])?));
         let lm_heads = match &facts.lm_heads {
@@ -68,7 +73,7 @@ impl MedusaModel {
             LmHeads::Shared { tensor } => Projection::Shared(Box::new(projection(tensor.clone())?)),
             LmHeads::Target => Projection::Backbone,
         };
-        Ok(Self { decoder, blocks, lm_heads, format: folder.detected.format })
+        Ok(Self { decoder, first, blocks, lm_heads, format: folder.detected.format })
     }
 
     /// Heads as training begins with, one block of zeros each and the backbone's LM head, beside a decoder on a GPU: for
@@ -76,9 +81,14 @@ impl MedusaModel {
     pub fn untrained(decoder: Arc<Decoder>, heads: usize) -> Self {
         let d = decoder.config().hidden_size;
         let (device, format) = (decoder.compute().device().clone(), decoder.compute().activation());
-        let block = || vec![Linear::new(Weight::Dense(Tensor::zeros([d, d], (&device, format))))];
-        let blocks = (0..heads).map(|_| block()).collect();
-        Self { decoder, blocks, lm_heads: Projection::Backbone, format: HeadsFormat::MedusaV2 }
+        let first = Some(Linear::new(Weight::Dense(Tensor::zeros([heads * d, d], (&device, format)))));
+        Self {
+            decoder,
+            first,
+            blocks: vec![vec![]; heads],
+            lm_heads: Projection::Backbone,
+            format: HeadsFormat::MedusaV2,
+        }
     }
 
     /// Number of heads.
@@ -109,7 +119,11 @@ impl MedusaModel {
     /// # Shapes
     /// `hidden [1, 1, d]`, result `[1, heads, V]`.
     pub fn head_logits(&self, hidden: &Tensor<3>, heads: usize) -> Tensor<3> {
-        self.projected(self.states(hidden, heads))
+        match &self.lm_heads {
+            Projection::Backbone => self.decoder.draft_logits(&self.rows(hidden, heads)),
+            Projection::Shared(lm_head) => lm_head.forward(&self.rows(hidden, heads)),
+            Projection::PerHead(_) => self.projected(self.states(hidden, heads)),
+        }
     }
 
     /// What the first `heads` heads' LM heads read, head by head.
@@ -117,9 +131,28 @@ impl MedusaModel {
     /// # Shapes
     /// `hidden [1, 1, d]`, each result the same.
     pub fn states(&self, hidden: &Tensor<3>, heads: usize) -> Vec<Tensor<3>> {
-        let state =
-            |blocks: &Vec<Linear>| blocks.iter().fold(hidden.clone(), |h, block| h.clone() + silu(block.forward(&h)));
-        self.blocks[..heads.min(self.blocks.len())].iter().map(state).collect()
+        let heads = heads.min(self.blocks.len());
+        let after =
+            |h: Tensor<3>, blocks: &Vec<Linear>| blocks.iter().fold(h, |h, block| h.clone() + silu(block.forward(&h)));
+        match self.first_states(hidden) {
+            None => self.blocks[..heads].iter().map(|blocks| after(hidden.clone(), blocks)).collect(),
+            Some(first) => (0..heads).map(|k| after(first.clone().narrow(1, k, 1), &self.blocks[k])).collect(),
+        }
+    }
+
+    /// What all heads' first blocks make of a state, where they are one product: `[1, heads, d]`.
+    fn first_states(&self, hidden: &Tensor<3>) -> Option<Tensor<3>> {
+        let [_, _, d] = hidden.dims();
+        let inner = silu(self.first.as_ref()?.forward(hidden)).reshape([1, self.blocks.len(), d]);
+        Some(hidden.clone() + inner)
+    }
+
+    /// The states of the first `heads` heads as rows.
+    fn rows(&self, hidden: &Tensor<3>, heads: usize) -> Tensor<3> {
+        match self.first_states(hidden).filter(|_| self.blocks.iter().all(Vec::is_empty)) {
+            Some(all) => all.narrow(1, 0, heads.min(self.blocks.len())),
+            None => Tensor::cat(self.states(hidden, heads), 1),
+        }
     }
 
     /// Logits of the first heads' states.

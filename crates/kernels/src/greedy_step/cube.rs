@@ -1,6 +1,6 @@
 //! A greedy step's decisions on a GPU.
 
-use super::{Outcome, TreeTable};
+use super::{Guide, Outcome, TreeTable};
 use crate::device;
 use crate::tree_attention::Flight;
 use burn::tensor::{DType, Int, Tensor as Burn};
@@ -207,6 +207,36 @@ fn fill_tokens(
     }
 }
 
+/// One unit per node.
+#[cube(launch_unchecked)]
+fn guide_tokens(
+    guide: &Tensor<i32>,
+    tree: &Tensor<i32>,
+    flight: &mut Tensor<i32>,
+    nodes: usize,
+    positions: usize,
+    depths: usize,
+    vocab: i32,
+    #[comptime] rows: usize,
+) {
+    let node = ABSOLUTE_POS;
+    if node > 0 && node < nodes {
+        let depth = usize::cast_from(tree[rows + node]);
+        let root = usize::cast_from(flight[0]);
+        if root + depth < positions {
+            let truth = guide[rows + root + depth];
+            let mut token = flight[4 + node];
+            if token == truth {
+                token = (token + 1i32) % vocab;
+            }
+            if guide[node] == 1i32 {
+                token = guide[rows + positions + root * depths + depth - 1];
+            }
+            flight[4 + node] = token;
+        }
+    }
+}
+
 /// One unit per entry.
 #[cube(launch_unchecked)]
 fn copy_entries(from: &Tensor<i32>, to: &mut Tensor<i32>, size: usize) {
@@ -289,6 +319,27 @@ pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, flight: &Flight) {
             device::arg(&table),
             tree.nodes,
             width,
+            tree.padded,
+        );
+    }
+}
+
+/// See [`super::guide`].
+pub(super) fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
+    let (said, shape, table) = (device::ints(&guide.table), device::ints(&tree.table), device::ints(flight.table()));
+    // SAFETY: the guide was made for this tree, and positions beyond its own are left alone.
+    unsafe {
+        guide_tokens::launch_unchecked(
+            &said.client,
+            CubeCount::Static(tree.padded.div_ceil(64) as u32, 1, 1),
+            CubeDim::new_1d(64),
+            device::arg(&said),
+            device::arg(&shape),
+            device::arg(&table),
+            tree.nodes,
+            guide.positions,
+            tree.longest - 1,
+            guide.vocab,
             tree.padded,
         );
     }

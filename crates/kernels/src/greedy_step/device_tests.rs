@@ -118,3 +118,21 @@ fn trees_are_filled_and_tables_copied() {
     overwrite(before.table(), &kept);
     assert_eq!(ints_of(flight.tokens())[..9], [9; 9]);
 }
+
+/// The first path is [1, 3, 6, 7]; the others keep their tokens unless they are the true ones.
+#[test]
+fn trees_are_guided() {
+    let Some(device) = device() else { return };
+    let tree = TreeTable::new(&PARENTS, &[0; 9], &device);
+    let truths: Vec<Option<u32>> = (0..12).map(|position| (position != 9).then_some(position + 100)).collect();
+    let chosen: Vec<Vec<u32>> = (0..12).map(|root| (0..4).map(|depth| root * 10 + depth).collect()).collect();
+    let guide_of = Guide::new(&PARENTS, &truths, &chosen, 108, &device);
+    let tokens = [5, 1, 107, 3, 107, 107, 6, 7, 107];
+    let flight = Flight::new(&tokens, &visible(), 6, 64, &[None], &device);
+    guide(&guide_of, &tree, &flight);
+    // Depths: nodes 1 and 2 one, 3 to 5 two, 6 and 8 three, 7 four. At depth one 107 is true, at two 108.
+    assert_eq!(ints_of(flight.tokens())[..9], [5, 60, 0, 61, 107, 107, 62, 63, 107]);
+    let far = Flight::new(&tokens, &visible(), 11, 64, &[None], &device);
+    guide(&guide_of, &tree, &far);
+    assert_eq!(ints_of(far.tokens())[..9], tokens.map(|token| token as i32));
+}

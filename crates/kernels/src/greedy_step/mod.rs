@@ -91,6 +91,51 @@ impl Outcome {
     }
 }
 
+/// What an oracle puts into trees of a fixed shape, on a device: the first path (from each node on to its first child) gets tokens
+/// that were chosen beforehand for each place of the root, and no other node the true token.
+#[derive(Clone, Debug)]
+pub struct Guide {
+    /// `[R + P + P · depths]`: whether a node is on the first path, the true token of each position (-1 if it is not known), and the
+    /// first path's tokens for a root at each position.
+    table: Tensor<1, Int>,
+    positions: usize,
+    vocab: i32,
+}
+
+impl Guide {
+    /// A guide for roots at as many positions as there are `truths`; `chosen[p]` is the first path below a root at position `p`.
+    ///
+    /// # Panics
+    /// If a path is not as long as the tree is deep.
+    pub fn new(parents: &[usize], truths: &[Option<u32>], chosen: &[Vec<u32>], vocab: usize, device: &Device) -> Self {
+        let depths = reference::depths(parents).into_iter().max().unwrap_or(0);
+        assert!(chosen.len() == truths.len() && chosen.iter().all(|path| path.len() == depths), "a path for each root");
+        let first = reference::first_path(parents);
+        let mut values: Vec<i32> = (0..parents.len()).map(|node| i32::from(first.contains(&node))).collect();
+        values.resize(Flight::padded(parents.len()), 0);
+        values.extend(truths.iter().map(|truth| truth.map_or(-1, |token| token as i32)));
+        values.extend(chosen.iter().flatten().map(|&token| token as i32));
+        let size = values.len();
+        let table = Tensor::from_data(TensorData::new(values, [size]), device);
+        Self { table, positions: truths.len(), vocab: vocab as i32 }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Tensor<1, Int> {
+        &self.table
+    }
+
+    /// Positions of roots that it knows paths for.
+    pub fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// Size of the vocabulary: a true token off the first path becomes the one after it, round about.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab as usize
+    }
+}
+
 /// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞, or has
 /// nothing finite.
 ///
@@ -166,6 +211,22 @@ pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
     #[cfg(not(feature = "gpu"))]
     {
         let _ = (guesses, tree, flight);
+        crate::device::absent()
+    }
+}
+
+/// Overrides the tree's drafted tokens as a [`Guide`] for its shape says; below roots beyond its positions they stay.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::guide(guide, tree, flight);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (guide, tree, flight);
         crate::device::absent()
     }
 }

@@ -9,6 +9,17 @@ pub fn depths(parents: &[usize]) -> Vec<usize> {
     depths
 }
 
+/// The nodes on the way from the root on to the first child each time, without the root.
+pub fn first_path(parents: &[usize]) -> Vec<usize> {
+    let mut path = vec![];
+    for (node, &parent) in parents.iter().enumerate().skip(1) {
+        if parent == path.last().copied().unwrap_or(0) {
+            path.push(node);
+        }
+    }
+    path
+}
+
 /// The path to the deepest node all of whose path are their parents' argmaxes, the first of the deepest.
 pub fn accept(parents: &[usize], tokens: &[i32], argmax: &[i32]) -> Vec<usize> {
     let (depths, mut sound) = (depths(parents), vec![true; parents.len()]);
@@ -31,7 +42,14 @@ pub fn accept(parents: &[usize], tokens: &[i32], argmax: &[i32]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::accept;
+    use super::{accept, first_path};
+
+    #[test]
+    fn the_first_path_goes_on_at_first_children() {
+        assert_eq!(first_path(&[0, 0, 0, 1, 1, 3, 2]), [1, 3, 5]);
+        assert_eq!(first_path(&[0, 0, 0, 2]), [1]);
+        assert!(first_path(&[0]).is_empty());
+    }
 
     #[test]
     fn the_deepest_path_of_argmaxes_is_accepted() {

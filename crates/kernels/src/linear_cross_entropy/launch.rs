@@ -1,8 +1,11 @@
 //! Linear cross-entropy of burn tensors.
 
 use super::cross_entropy_rows;
+#[cfg(feature = "gpu")]
+use super::cube;
 use crate::{Isa, Table, host};
-use burn::tensor::{Int, Tensor, TensorData, activation};
+use burn::tensor::{Device, Tensor};
+use std::ops::Range;
 
 /// What the rows should have said.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,8 @@ pub struct LinearCrossEntropy {
     pub d_weight: Option<Tensor<2>>,
 }
 
-/// Cross-entropy of `hidden · weightᵀ` against labels with its gradients, `chunk` rows of logits at a time.
+/// Cross-entropy of `hidden · weightᵀ` against labels with its gradients, `chunk` rows of logits at a time. On a GPU losses and
+/// ranks are read once, after all chunks.
 ///
 /// # Shapes
 /// `hidden [rows, d]`, `weight [V, d]`, one label and one scale per row.
@@ -42,17 +46,15 @@ pub fn linear_cross_entropy(
 ) -> LinearCrossEntropy {
     let [rows, d] = hidden.dims();
     assert!(rows == labels.tokens.len() && rows == labels.scales.len(), "one label and one scale per row");
-    let (mut losses, mut ranks) = (vec![0f32; rows], vec![0u32; rows]);
+    let mut found = Found::new(labels, &weight.device());
     let (mut d_hidden, mut d_weight) = (vec![], None::<Tensor<2>>);
     let chunk = weight.rows_at_once(chunk);
     for start in (0..rows).step_by(chunk) {
         let part = start..rows.min(start + chunk);
         let h = hidden.clone().narrow(0, start, part.len());
-        let logits = weight.logits(h.clone());
-        let labels = Labels { tokens: &labels.tokens[part.clone()], scales: &labels.scales[part.clone()] };
-        let gradient = differentiate(logits, labels, &mut losses[part.clone()], &mut ranks[part]);
+        let gradient = found.differentiate(weight.scores(h.clone()), part);
         if with_weight_gradient {
-            let here = gradient.clone().transpose().matmul(h);
+            let here = gradient.clone().cast(h.dtype()).transpose().matmul(h);
             d_weight = Some(match d_weight {
                 Some(sum) => sum + here,
                 None => here,
@@ -65,43 +67,57 @@ pub fn linear_cross_entropy(
         1 => d_hidden.remove(0),
         _ => Tensor::cat(d_hidden, 0),
     };
+    let (losses, ranks) = found.read();
     LinearCrossEntropy { losses, ranks, d_hidden, d_weight }
 }
 
-/// Logits become the gradient of the scaled loss with respect to them.
-fn differentiate(logits: Tensor<2>, labels: Labels<'_>, losses: &mut [f32], ranks: &mut [u32]) -> Tensor<2> {
-    let device = logits.device();
-    if !host::is_host(&device) {
-        return differentiate_on_device(logits, labels, losses, ranks);
-    }
-    let shape = logits.dims();
-    // The only owner's buffer is handed over, not copied.
-    let mut values: Vec<f32> = logits.into_data().try_into_vec().expect("CPU logits are f32");
-    cross_entropy_rows(Isa::detect(), &mut values, labels.tokens, labels.scales, losses, ranks);
-    host::tensor(values, shape)
+/// Losses and ranks, where the logits are.
+enum Found<'a> {
+    Host {
+        labels: Labels<'a>,
+        losses: Vec<f32>,
+        ranks: Vec<u32>,
+    },
+    #[cfg(feature = "gpu")]
+    Device(cube::Rows),
 }
 
-fn differentiate_on_device(logits: Tensor<2>, labels: Labels<'_>, losses: &mut [f32], ranks: &mut [u32]) -> Tensor<2> {
-    let device = logits.device();
-    let [rows, vocab] = logits.dims();
-    let tokens: Vec<i32> = labels.tokens.iter().map(|&token| token as i32).collect();
-    let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, [rows, 1]), &device);
-    let scales = Tensor::<2>::from_data(TensorData::new(labels.scales.to_vec(), [rows, 1]), &device);
-    let own = logits.clone().gather(1, tokens.clone());
-    let tokens = tokens.expand([rows, vocab]);
-    let columns = Tensor::<1, Int>::arange(0..vocab as i64, &device).unsqueeze::<2>().expand([rows, vocab]);
-    let own_wide = own.clone().expand([rows, vocab]);
-    let tied_below = logits.clone().equal(own_wide.clone()).float() * columns.clone().lower(tokens.clone()).float();
-    let above = (logits.clone().greater(own_wide).float() + tied_below).sum_dim(1);
-    let log_probabilities = activation::log_softmax(logits, 1);
-    let hit = columns.equal(tokens).float();
-    let loss = (log_probabilities.clone() * hit.clone()).sum_dim(1).neg();
-    // One read for both: losses in the first column, ranks in the second.
-    let read: Vec<f32> = Tensor::cat(vec![loss, above], 1).into_data().convert::<f32>().try_into_vec().expect("f32");
-    for (i, pair) in read.chunks_exact(2).enumerate() {
-        (losses[i], ranks[i]) = (pair[0], pair[1] as u32);
+impl<'a> Found<'a> {
+    fn new(labels: Labels<'a>, device: &Device) -> Self {
+        let rows = labels.tokens.len();
+        // What is on a GPU has rows: there is nothing to be had of none.
+        #[cfg(feature = "gpu")]
+        if rows > 0 && !host::is_host(device) {
+            return Self::Device(cube::Rows::new(labels, device));
+        }
+        let _ = device;
+        Self::Host { labels, losses: vec![0f32; rows], ranks: vec![0u32; rows] }
     }
-    (log_probabilities.exp() - hit) * scales
+
+    /// The logits of some rows become the gradient of the scaled loss with respect to them.
+    fn differentiate(&mut self, logits: Tensor<2>, part: Range<usize>) -> Tensor<2> {
+        match self {
+            Self::Host { labels, losses, ranks } => {
+                let shape = logits.dims();
+                // The only owner's buffer is handed over, not copied.
+                let mut values: Vec<f32> = logits.into_data().try_into_vec().expect("CPU logits are f32");
+                let (tokens, scales) = (&labels.tokens[part.clone()], &labels.scales[part.clone()]);
+                let (losses, ranks) = (&mut losses[part.clone()], &mut ranks[part]);
+                cross_entropy_rows(Isa::detect(), &mut values, tokens, scales, losses, ranks);
+                host::tensor(values, shape)
+            }
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => rows.differentiate(logits, part.start),
+        }
+    }
+
+    fn read(self) -> (Vec<f32>, Vec<u32>) {
+        match self {
+            Self::Host { losses, ranks, .. } => (losses, ranks),
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => rows.read(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +125,7 @@ mod tests {
     use super::super::reference;
     use super::*;
     use crate::Frozen;
-    use burn::tensor::Device;
+    use burn::tensor::TensorData;
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
         (0..n).map(|i| (((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0) * 1.5).collect()
@@ -140,29 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn the_device_path_says_the_same() {
-        let (rows, vocab) = (9, 33);
-        let mut logits = values(rows * vocab, 3);
-        logits[5] = logits[7];
-        let tokens: Vec<u32> = (0..rows as u32).map(|i| (i * 5 + 7) % 33).collect();
-        let scales = vec![0.25f32; rows];
-        let labels = Labels { tokens: &tokens, scales: &scales };
-        let tensor = Tensor::<2>::from_data(TensorData::new(logits, [rows, vocab]), &Device::flex());
-        let (mut a, mut b) = ((vec![0f32; rows], vec![0u32; rows]), (vec![0f32; rows], vec![0u32; rows]));
-        let on_host = differentiate(tensor.clone(), labels, &mut a.0, &mut a.1);
-        let on_device = differentiate_on_device(tensor, labels, &mut b.0, &mut b.1);
-        assert_eq!(a.1, b.1);
-        a.0.iter().zip(&b.0).for_each(|(x, y)| assert!((x - y).abs() < 1e-5));
-        assert!((on_host - on_device).abs().max().into_scalar::<f32>() < 1e-6);
-    }
-
-    #[test]
     fn a_row_that_is_not_a_number_is_told() {
         let mut logits = vec![0f32; 8];
         logits[3] = f32::NAN;
         let tensor = Tensor::<2>::from_data(TensorData::new(logits, [1, 8]), &Device::flex());
-        let (mut losses, mut ranks) = ([0f32], [0u32]);
-        differentiate(tensor, Labels { tokens: &[1], scales: &[1.0] }, &mut losses, &mut ranks);
-        assert!(losses[0].is_nan());
+        let mut found = Found::new(Labels { tokens: &[1], scales: &[1.0] }, &Device::flex());
+        found.differentiate(tensor, 0..1);
+        assert!(found.read().0[0].is_nan());
     }
 }

@@ -5,6 +5,10 @@
 //! for one chunk of rows at a time: the whole `rows × V` matrix is never in memory. [`soft_cross_entropy`] has another network's
 //! distribution in place of labels.
 
+#[cfg(feature = "gpu")]
+mod cube;
+#[cfg(all(test, feature = "wgpu"))]
+mod device_tests;
 mod kernel;
 mod launch;
 pub mod reference;

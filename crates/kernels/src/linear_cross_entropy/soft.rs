@@ -4,10 +4,13 @@
 //! `q_i = softmax(W h_i)`, `L = Σ_i s · (−Σ_v p_i(v) log q_i(v))`, `∂L/∂h_i = s · (q_i − p_i) W` and
 //! `∂L/∂W = Σ_i s · (q_i − p_i) h_iᵀ`. Logits exist for one chunk of rows at a time.
 
+#[cfg(feature = "gpu")]
+use crate::linear_divergence::{Compared, Measure};
 use crate::projected::{Projected, Wanted, in_chunks};
 use crate::{Isa, Table, host, isa::per_isa, lanes};
-use burn::tensor::{Int, Tensor, activation};
+use burn::tensor::{Device, Tensor};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Losses and the gradient.
 #[derive(Debug)]
@@ -41,7 +44,8 @@ pub fn soft_cross_entropy(
     soft_cross_entropy_between(of(hidden), of(target), scale, chunk, false)
 }
 
-/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for.
+/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for. On a GPU losses and
+/// ranks are read once, after all chunks.
 ///
 /// # Shapes
 /// `guessed` of width `d`, `target` of any, both of the same rows and vocabulary.
@@ -56,26 +60,62 @@ pub fn soft_cross_entropy_between(
     with_weight_gradient: bool,
 ) -> SoftCrossEntropy {
     let [rows, d] = guessed.hidden.dims();
-    let (mut losses, mut ranks) = (vec![0f32; rows], vec![0u32; rows]);
+    let mut found = Found::new(rows, &guessed.weight.device());
     let wanted = Wanted { hidden: true, weight: with_weight_gradient };
     let (d_hidden, d_weight) = in_chunks(guessed, target, chunk, wanted, |part, logits, targets| {
-        differentiate(logits, targets, scale, &mut losses[part.clone()], &mut ranks[part])
+        found.differentiate(logits, targets, part, scale)
     });
     let d_hidden = d_hidden.unwrap_or_else(|| Tensor::zeros([0, d], &guessed.weight.device()));
+    let (losses, ranks) = found.read();
     SoftCrossEntropy { losses, ranks, d_hidden, d_weight }
 }
 
-/// Logits become the gradient of the scaled loss with respect to them.
-fn differentiate(
-    logits: Tensor<2>,
-    targets: Tensor<2>,
-    scale: f32,
-    losses: &mut [f32],
-    ranks: &mut [u32],
-) -> Tensor<2> {
-    if !host::is_host(&logits.device()) {
-        return differentiate_on_device(logits, targets, scale, losses, ranks);
+/// Losses and ranks, where the logits are.
+enum Found {
+    Host {
+        losses: Vec<f32>,
+        ranks: Vec<u32>,
+    },
+    #[cfg(feature = "gpu")]
+    Device(Compared),
+}
+
+impl Found {
+    fn new(rows: usize, device: &Device) -> Self {
+        #[cfg(feature = "gpu")]
+        if rows > 0 && !host::is_host(device) {
+            return Self::Device(Compared::new(rows, device));
+        }
+        let _ = device;
+        Self::Host { losses: vec![0f32; rows], ranks: vec![0u32; rows] }
     }
+
+    /// The logits of some rows become the gradient of the scaled loss with respect to them.
+    fn differentiate(&mut self, logits: Tensor<2>, targets: Tensor<2>, part: Range<usize>, scale: f32) -> Tensor<2> {
+        match self {
+            Self::Host { losses, ranks } => {
+                on_host(logits, targets, scale, &mut losses[part.clone()], &mut ranks[part])
+            }
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => {
+                rows.differentiate([logits, targets], part.start, (Measure::CrossEntropy, 0.0), scale)
+            }
+        }
+    }
+
+    fn read(self) -> (Vec<f32>, Vec<u32>) {
+        match self {
+            Self::Host { losses, ranks } => (losses, ranks),
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => {
+                let [losses, _, ranks] = rows.read();
+                (losses, ranks.into_iter().map(|rank| rank as u32).collect())
+            }
+        }
+    }
+}
+
+fn on_host(logits: Tensor<2>, targets: Tensor<2>, scale: f32, losses: &mut [f32], ranks: &mut [u32]) -> Tensor<2> {
     let shape = logits.dims();
     // The only owner's buffer is handed over, not copied.
     let own = |x: Tensor<2>| -> Vec<f32> { x.into_data().try_into_vec().expect("CPU logits are f32") };
@@ -123,36 +163,12 @@ per_isa! {
     }
 }
 
-fn differentiate_on_device(
-    logits: Tensor<2>,
-    targets: Tensor<2>,
-    scale: f32,
-    losses: &mut [f32],
-    ranks: &mut [u32],
-) -> Tensor<2> {
-    let device = logits.device();
-    let [rows, vocab] = logits.dims();
-    let best = targets.clone().argmax(1);
-    let columns = Tensor::<1, Int>::arange(0..vocab as i64, &device).unsqueeze::<2>().expand([rows, vocab]);
-    let own = logits.clone().gather(1, best.clone()).expand([rows, vocab]);
-    let tied_below = logits.clone().equal(own.clone()).float() * columns.lower(best.expand([rows, vocab])).float();
-    let above = (logits.clone().greater(own).float() + tied_below).sum_dim(1);
-    let (log_q, p) = (activation::log_softmax(logits, 1), activation::softmax(targets, 1));
-    let loss = (log_q.clone() * p.clone()).sum_dim(1).neg();
-    // One read for both.
-    let read: Vec<f32> = Tensor::cat(vec![loss, above], 1).into_data().convert::<f32>().try_into_vec().expect("f32");
-    for (i, pair) in read.chunks_exact(2).enumerate() {
-        (losses[i], ranks[i]) = (pair[0], pair[1] as u32);
-    }
-    (log_q.exp() - p) * scale
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::reference;
     use super::*;
     use crate::Frozen;
-    use burn::tensor::{Device, TensorData};
+    use burn::tensor::{TensorData, activation};
 
     fn values(n: usize, seed: usize) -> Vec<f32> {
         (0..n).map(|i| (((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0) * 1.5).collect()
@@ -179,22 +195,6 @@ mod tests {
             close(&got.losses, &losses);
             close(&got.d_hidden.into_data().try_into_vec::<f32>().unwrap(), &d_hidden);
         }
-    }
-
-    #[test]
-    fn the_device_path_says_the_same() {
-        let (rows, vocab) = (9, 33);
-        let (mut logits, targets) = (values(rows * vocab, 3), values(rows * vocab, 8));
-        logits[5] = logits[7];
-        let pair = || (tensor(&logits, [rows, vocab]), tensor(&targets, [rows, vocab]));
-        let (mut a, mut b) = ((vec![0f32; rows], vec![0u32; rows]), (vec![0f32; rows], vec![0u32; rows]));
-        let (x, t) = pair();
-        let on_host = differentiate(x, t, 0.5, &mut a.0, &mut a.1);
-        let (x, t) = pair();
-        let on_device = differentiate_on_device(x, t, 0.5, &mut b.0, &mut b.1);
-        assert_eq!(a.1, b.1);
-        a.0.iter().zip(&b.0).for_each(|(x, y)| assert!((x - y).abs() < 1e-5));
-        assert!((on_host - on_device).abs().max().into_scalar::<f32>() < 1e-6);
     }
 
     /// With a projection of its own: as the cross-entropy of rows that were projected before.

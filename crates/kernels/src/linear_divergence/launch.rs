@@ -1,11 +1,14 @@
 //! Linear divergence of burn tensors.
 
 use super::Divergence;
+#[cfg(feature = "gpu")]
+use super::cube::{Compared, Measure};
 use super::row::one_row;
 use crate::projected::{Projected, Wanted, in_chunks};
 use crate::{Isa, host};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::{Device, Tensor};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Divergences and gradients.
 #[derive(Debug)]
@@ -21,7 +24,8 @@ pub struct LinearDivergence {
 }
 
 /// Divergence of the draft model's distributions from the target's, `chunk` rows of logits at a time. With a `scale`, which
-/// every row's loss counts, also the gradients of the draft model's states and LM head.
+/// every row's loss counts, also the gradients of the draft model's states and LM head. On a GPU what is found about rows is read
+/// once, after all chunks.
 ///
 /// # Shapes
 /// As many rows and the same V in both; widths may differ.
@@ -35,28 +39,86 @@ pub fn linear_divergence(
     scale: Option<f32>,
     chunk: usize,
 ) -> LinearDivergence {
-    let (mut losses, mut overlaps, mut agrees) = (vec![], vec![], vec![]);
+    let mut found = Found::new(draft.hidden.dims()[0], &draft.weight.device());
     let wanted = Wanted { hidden: scale.is_some(), weight: scale.is_some() };
-    let gradients = in_chunks(draft, target, chunk, wanted, |_, logits, targets| {
-        let (found, gradient) = differentiate(logits, targets, divergence, scale.unwrap_or(0.0));
-        for (loss, overlap, same) in found {
-            losses.push(loss);
-            overlaps.push(overlap);
-            agrees.push(same);
-        }
-        gradient
+    let gradients = in_chunks(draft, target, chunk, wanted, |part, logits, targets| {
+        found.differentiate(logits, targets, part, divergence, scale.unwrap_or(0.0))
     });
+    let (losses, overlaps, agrees) = found.read();
     LinearDivergence { losses, overlaps, agrees, gradients: gradients.0.zip(gradients.1) }
 }
 
-/// Loss, overlap and agreement of each row.
-type Found = Vec<(f32, f32, bool)>;
+/// Losses, overlaps and agreements, where the logits are.
+enum Found {
+    Host(Vec<(f32, f32, bool)>),
+    #[cfg(feature = "gpu")]
+    Device(Compared),
+}
 
-/// What rows yield, and the gradient of the scaled loss with respect to the draft model's logits.
-fn differentiate(logits: Tensor<2>, targets: Tensor<2>, divergence: Divergence, scale: f32) -> (Found, Tensor<2>) {
-    if !host::is_host(&logits.device()) {
-        return differentiate_on_device(logits, targets, divergence, scale);
+impl Found {
+    fn new(rows: usize, device: &Device) -> Self {
+        #[cfg(feature = "gpu")]
+        if rows > 0 && !host::is_host(device) {
+            return Self::Device(Compared::new(rows, device));
+        }
+        let _ = device;
+        Self::Host(Vec::with_capacity(rows))
     }
+
+    /// The gradient of the scaled loss with respect to the draft model's logits; rows come in their order.
+    fn differentiate(
+        &mut self,
+        logits: Tensor<2>,
+        targets: Tensor<2>,
+        part: Range<usize>,
+        divergence: Divergence,
+        scale: f32,
+    ) -> Tensor<2> {
+        match self {
+            Self::Host(found) => {
+                let (more, gradient) = on_host(logits, targets, divergence, scale);
+                found.extend(more);
+                let _ = part;
+                gradient
+            }
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => rows.differentiate([logits, targets], part.start, measure(divergence), scale),
+        }
+    }
+
+    fn read(self) -> (Vec<f32>, Vec<f32>, Vec<bool>) {
+        match self {
+            Self::Host(found) => {
+                let agrees = found.iter().map(|row| row.2).collect();
+                let (losses, overlaps) = found.into_iter().map(|row| (row.0, row.1)).unzip();
+                (losses, overlaps, agrees)
+            }
+            #[cfg(feature = "gpu")]
+            Self::Device(rows) => {
+                // Both agree where nothing beats the target's likeliest token.
+                let [losses, overlaps, ranks] = rows.read();
+                (losses, overlaps, ranks.into_iter().map(|rank| rank == 0.0).collect())
+            }
+        }
+    }
+}
+
+#[cfg(feature = "gpu")]
+fn measure(divergence: Divergence) -> (Measure, f32) {
+    match divergence {
+        Divergence::ForwardKl => (Measure::ForwardKl, 0.0),
+        Divergence::ReverseKl => (Measure::ReverseKl, 0.0),
+        Divergence::JensenShannon(beta) => (Measure::JensenShannon, beta),
+        Divergence::TotalVariation => (Measure::TotalVariation, 0.0),
+    }
+}
+
+fn on_host(
+    logits: Tensor<2>,
+    targets: Tensor<2>,
+    divergence: Divergence,
+    scale: f32,
+) -> (Vec<(f32, f32, bool)>, Tensor<2>) {
     let shape = logits.dims();
     // The only owner's buffer is handed over, not copied.
     let own = |x: Tensor<2>| -> Vec<f32> { x.into_data().try_into_vec().expect("CPU logits are f32") };
@@ -69,45 +131,6 @@ fn differentiate(logits: Tensor<2>, targets: Tensor<2>, divergence: Divergence, 
     };
     let found = rows.map(one).collect();
     (found, host::tensor(logits, shape))
-}
-
-fn differentiate_on_device(
-    logits: Tensor<2>,
-    targets: Tensor<2>,
-    divergence: Divergence,
-    scale: f32,
-) -> (Found, Tensor<2>) {
-    let agrees = logits.clone().argmax(1).equal(targets.clone().argmax(1)).float();
-    let (log_q, log_p) = (activation::log_softmax(logits, 1), activation::log_softmax(targets, 1));
-    let (q, p) = (log_q.clone().exp(), log_p.clone().exp());
-    let overlap = q.clone().min_pair(p.clone()).sum_dim(1);
-    let (loss, gradient) = match divergence {
-        Divergence::ForwardKl => (p.clone() * (log_p - log_q), q - p),
-        Divergence::ReverseKl => {
-            let slope = log_q - log_p;
-            (q.clone() * slope.clone(), through_softmax(q, slope))
-        }
-        Divergence::JensenShannon(beta) => {
-            let log_m = (p.clone() * beta + q.clone() * (1.0 - beta)).clamp_min(f32::MIN_POSITIVE).log();
-            let slope = (log_q - log_m.clone()) * (1.0 - beta);
-            (p * (log_p - log_m) * beta + q.clone() * slope.clone(), through_softmax(q, slope))
-        }
-        Divergence::TotalVariation => {
-            let difference = q.clone() - p;
-            (difference.clone().abs() * 0.5, through_softmax(q, difference.sign() * 0.5))
-        }
-    };
-    // One read for all.
-    let columns = Tensor::cat(vec![loss.sum_dim(1), overlap, agrees], 1);
-    let read: Vec<f32> = columns.into_data().convert::<f32>().try_into_vec().expect("f32");
-    let found = read.chunks_exact(3).map(|row| (row[0], row[1], row[2] > 0.5)).collect();
-    (found, gradient * scale)
-}
-
-/// `q ∘ (g − Σ q g)`.
-fn through_softmax(q: Tensor<2>, slope: Tensor<2>) -> Tensor<2> {
-    let mean = (q.clone() * slope.clone()).sum_dim(1);
-    q * (slope - mean)
 }
 
 #[cfg(test)]
@@ -205,28 +228,6 @@ mod tests {
             assert!(own.losses.iter().all(|loss| loss.abs() < 1e-6), "{kind:?}");
             assert_eq!(own.agrees, [true; 9]);
             assert!(own.gradients.unwrap().0.abs().max().into_scalar::<f32>() < 1e-5, "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn the_device_path_says_the_same() {
-        let (rows, vocab) = (9, 33);
-        // One token of which one network is certain, and one that neither ever says.
-        let (mut logits, mut targets) = (values(rows * vocab, 3), values(rows * vocab, 8));
-        logits[0] = 200.0;
-        (logits[vocab + 4], targets[vocab + 4]) = (-300.0, -300.0);
-        for kind in ALL {
-            let pair = || (tensor(&logits, [rows, vocab]), tensor(&targets, [rows, vocab]));
-            let (x, t) = pair();
-            let (found, on_host) = differentiate(x, t, kind, 0.5);
-            let (x, t) = pair();
-            let (other, on_device) = differentiate_on_device(x, t, kind, 0.5);
-            for (a, b) in found.iter().zip(&other) {
-                assert!((a.0 - b.0).abs() < 2e-5 * (1.0 + b.0) && (a.1 - b.1).abs() < 1e-5, "{kind:?}: {a:?} {b:?}");
-                assert_eq!(a.2, b.2);
-            }
-            let most = on_device.clone().abs().max().into_scalar::<f32>();
-            assert!(most.is_finite() && (on_host - on_device).abs().max().into_scalar::<f32>() < 1e-5 * (1.0 + most));
         }
     }
 

@@ -14,10 +14,16 @@
 //! Total variation is the share of drafts that speculative sampling rejects: `1 − Σ min(p, q)`. Logits exist for one chunk
 //! of rows at a time.
 
+#[cfg(feature = "gpu")]
+mod cube;
+#[cfg(all(test, feature = "wgpu"))]
+mod device_tests;
 mod launch;
 pub mod reference;
 mod row;
 
+#[cfg(feature = "gpu")]
+pub(crate) use cube::{Compared, Measure};
 pub use launch::{LinearDivergence, linear_divergence};
 
 /// How far the draft model's `q` is from the target's `p`, in nats (total variation: as a share).

@@ -71,7 +71,7 @@ impl Features {
     }
 
     /// As [`Self::tapped`], of any tokens.
-    pub(super) fn compute(&self, ids: &[Token], positions: &[usize], taps: &Taps) -> Result<Tensor<2>, TrainError> {
+    pub(crate) fn compute(&self, ids: &[Token], positions: &[usize], taps: &Taps) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);

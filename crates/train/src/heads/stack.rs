@@ -42,8 +42,8 @@ pub trait HeadStack: Send + Sync {
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>);
 
-    /// Values that each row has at work, roughly.
-    fn values_per_row(&self) -> usize;
+    /// Values that each row has at work, roughly; where heads are computed side by side (not `on_host`), those of all.
+    fn values_per_row(&self, on_host: bool) -> usize;
 
     /// Rows of logits in memory at once.
     fn chunk_rows(&self) -> usize;
@@ -96,8 +96,9 @@ impl HeadStack for Heads {
         Heads::losses(self, weights, lm_head, &batch.states, &batch.labels, scales)
     }
 
-    fn values_per_row(&self) -> usize {
-        self.hidden_size * (3 + 6 * self.config.blocks)
+    fn values_per_row(&self, on_host: bool) -> usize {
+        let heads = if on_host || self.config.own_lm_heads { 1 } else { self.config.heads };
+        self.hidden_size * (3 + 6 * self.config.blocks) * heads
     }
 
     fn chunk_rows(&self) -> usize {
@@ -144,7 +145,7 @@ impl HeadStack for HydraHeads {
         HydraHeads::losses(self, weights, lm_head, batch, scales)
     }
 
-    fn values_per_row(&self) -> usize {
+    fn values_per_row(&self, _on_host: bool) -> usize {
         let (config, layer) = (&self.shape.config, &self.shape.layer);
         let of_layer = 10 * layer.hidden_size + 4 * layer.intermediate_size;
         let inputs = layer.hidden_size * (config.heads + 3 * (config.heads + 1) + 6 * config.blocks);
@@ -195,7 +196,7 @@ impl HeadStack for MtpHeads {
         MtpHeads::losses(self, weights, lm_head, batch, scales)
     }
 
-    fn values_per_row(&self) -> usize {
+    fn values_per_row(&self, _on_host: bool) -> usize {
         let layer = &self.shape.layer;
         self.shape.config.depths * 2 * (16 * layer.hidden_size + 4 * layer.intermediate_size)
     }

@@ -1,0 +1,31 @@
+//! Which way of a product is the fastest on a GPU.
+//!
+//! Products are timed in several ways when their shape is first met, which takes seconds; kept on disk, the next run begins where
+//! this one ended. What is kept is a database of cubecl's, by its version, the ways there are and the device.
+
+use std::path::PathBuf;
+
+/// Has results kept in this folder, or not at all. A user's own `cubecl.toml`, `burn.toml` or `CUBECL_…` variable that says where they
+/// go is followed instead. To be called before the first use of a GPU; after it, or in a build whose products are not timed,
+/// nothing is changed.
+pub fn keep_in(folder: Option<PathBuf>) {
+    #[cfg(feature = "tuned")]
+    {
+        use cubecl::config::cache::CacheConfig;
+        use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+        let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+        if matches!(config.environment.path, CacheConfig::Target) {
+            match folder {
+                Some(folder) => config.environment.path = CacheConfig::Directory(folder),
+                None => {
+                    config.autotune.disable_cache = true;
+                    config.throughput.disable_cache = true;
+                }
+            }
+        }
+        // A configuration that was read before stays.
+        let _ = CubeClRuntimeConfig::try_set(config);
+    }
+    #[cfg(not(feature = "tuned"))]
+    let _ = folder;
+}
