@@ -122,10 +122,10 @@ impl Fitting {
 }
 
 impl Fitting {
-    /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments, a sum of
-    /// gradients and `beside` bytes of its own, and all share the threads; other devices share the work.
-    pub fn divided(self, parameters: usize, beside: u64, settings: &Settings, micro_batches: usize) -> Self {
-        let more = (settings.copies() as u64 - 1) * (4 * 4 * parameters as u64 + beside);
+    /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments and a sum of
+    /// gradients of its own, and all share the threads and what stays as it is; other devices share the work.
+    pub fn divided(self, parameters: usize, settings: &Settings, micro_batches: usize) -> Self {
+        let more = (settings.copies() as u64 - 1) * 4 * 4 * parameters as u64;
         Self {
             by_formula: self.by_formula + more,
             memory: self.memory + more,

@@ -61,6 +61,9 @@ pub enum DeviceError {
     /// Devices of several kinds.
     #[error("--device {0}: several devices have to be named and of one kind")]
     Mixed(String),
+    /// A GPU that is named more than once.
+    #[error("--device {0}: a GPU is named twice")]
+    Twice(String),
     /// No such name.
     #[error("--dtype {0}: expected f32, f16 or bf16")]
     UnknownFormat(String),

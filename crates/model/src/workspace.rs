@@ -19,8 +19,8 @@ pub(crate) struct Workspace {
     pub out: Vec<f32>,
 }
 
-/// Values that are kept at most: those of a long prompt are not.
-const KEPT: usize = 1 << 21;
+/// Values that are kept at most: those of 64 rows of a 7B model, and not those of its prompts.
+const KEPT: usize = 1 << 22;
 
 impl Workspace {
     /// Lends this thread's.

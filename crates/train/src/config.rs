@@ -237,7 +237,7 @@ pub struct TrainConfig {
     /// Rows of logits in memory at once, at most.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
-    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits.
+    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits. On a GPU, those of Medusa's blocks too.
     #[serde(default)]
     pub lm_head_format: LmHeadFormat,
     /// Medusa heads.

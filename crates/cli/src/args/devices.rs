@@ -33,6 +33,11 @@ impl FromStr for Devices {
         if devices.len() > 1 && (!alike || devices[0] == DeviceChoice::Auto) {
             return Err(DeviceError::Mixed(text.into()));
         }
+        // Replicas on the CPU are for trying; a GPU twice would hold everything twice and be no faster.
+        let again = devices.iter().enumerate().any(|(i, device)| devices[..i].contains(device));
+        if again && devices[0] != DeviceChoice::Cpu {
+            return Err(DeviceError::Twice(text.into()));
+        }
         Ok(Self::Named(devices))
     }
 }
@@ -91,6 +96,9 @@ mod tests {
         {
             let error = text.parse::<Devices>().unwrap_err().to_string();
             assert!(error.contains(&format!("--device {text}: ")), "{error}");
+        }
+        for text in ["cuda:0,0", "cuda,cuda:0", "wgpu,wgpu"] {
+            assert_eq!(text.parse::<Devices>(), Err(DeviceError::Twice(text.into())));
         }
     }
 

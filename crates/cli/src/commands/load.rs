@@ -75,7 +75,7 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     check_context(&config, tokens)?;
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;
-    check_memory(&config, &checkpoint, &compute, (tokens, settings.copies()))?;
+    check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = progress::spinner(settings.progress, format!("loading {}", dir.display()));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
     spinner.finish_and_clear();
@@ -100,7 +100,7 @@ pub fn beside(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
     checkpoint.check(&config)?;
     let tokens = config.max_positions.min(loaded.config().max_positions).min(BESIDE_TOKENS);
     let compute = loaded.compute().for_draft_model();
-    check_memory(&config, &checkpoint, &compute, (tokens, 1))?;
+    check_memory(&config, &checkpoint, &compute, tokens)?;
     Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, &compute)?))
 }
 
@@ -120,16 +120,15 @@ pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure>
     Err(Failure::input(message).hint("shorten the prompt"))
 }
 
-/// Fails before the system does: an allocation that cannot be met ends the program without a word. Replicas on the CPU load
-/// the model once each.
+/// Fails before the system does: an allocation that cannot be met ends the program without a word.
 fn check_memory(
     config: &ModelConfig,
     checkpoint: &Checkpoint,
     compute: &Compute,
-    (tokens, copies): (usize, usize),
+    tokens: usize,
 ) -> Result<(), Failure> {
-    let weights = (checkpoint.loaded_bytes(compute) * copies) as u128;
-    let cache = KvCache::bytes(config, compute, tokens) * copies as u128;
+    let weights = checkpoint.loaded_bytes(compute) as u128;
+    let cache = KvCache::bytes(config, compute, tokens);
     let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(()) };
     if weights + cache <= u128::from(available) {
         return Ok(());

@@ -230,7 +230,7 @@ fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings, at_once
     let all = objective.parameters(0);
     let parameters: usize = all.iter().map(Parameter::len).sum();
     let found = Fitting::measure(objective, objective.one_pass(fit.schedule.steps), fit.memory_limit)?;
-    let found = found.divided(parameters, 0, settings, at_once);
+    let found = found.divided(parameters, settings, at_once);
     let (memory, seconds) = (found.memory, found.step_seconds * objective.in_first_steps(fit.schedule.steps));
     let disk = Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit);
     settings.talk.say(format!(

@@ -118,9 +118,6 @@ fn launch(
     fitting::check_resume(resume)?;
     let replicas = &settings.divided();
     let settings = &replicas[0];
-    if only_features {
-        settings.check_one_device()?;
-    }
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let (before, watch) = (backbone.hash.clone(), Watch::start());

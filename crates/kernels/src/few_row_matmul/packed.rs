@@ -146,7 +146,7 @@ impl std::fmt::Debug for Packed {
 }
 
 impl Packed {
-    /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs one panel of `f32` per thread.
+    /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs a panel or two of `f32` per thread.
     ///
     /// # Errors
     /// When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor cannot multiply

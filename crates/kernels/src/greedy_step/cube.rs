@@ -327,7 +327,7 @@ pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, flight: &Flight) {
 /// See [`super::guide`].
 pub(super) fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
     let (said, shape, table) = (device::ints(&guide.table), device::ints(&tree.table), device::ints(flight.table()));
-    // SAFETY: the guide was made for this tree, and positions beyond its own are left alone.
+    // SAFETY: the guide has this tree's nodes and depths, as `super::guide` asserts, and positions beyond its own are left alone.
     unsafe {
         guide_tokens::launch_unchecked(
             &said.client,

@@ -99,6 +99,9 @@ pub struct Guide {
     /// first path's tokens for a root at each position.
     table: Tensor<1, Int>,
     positions: usize,
+    /// Nodes of its tree, and how deep that is.
+    tree: (usize, usize),
+    /// Size of the vocabulary: a true token off the first path becomes the one after it, round about.
     vocab: i32,
 }
 
@@ -117,22 +120,12 @@ impl Guide {
         values.extend(chosen.iter().flatten().map(|&token| token as i32));
         let size = values.len();
         let table = Tensor::from_data(TensorData::new(values, [size]), device);
-        Self { table, positions: truths.len(), vocab: vocab as i32 }
+        Self { table, positions: truths.len(), tree: (parents.len(), depths), vocab: vocab as i32 }
     }
 
     /// The table.
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table
-    }
-
-    /// Positions of roots that it knows paths for.
-    pub fn positions(&self) -> usize {
-        self.positions
-    }
-
-    /// Size of the vocabulary: a true token off the first path becomes the one after it, round about.
-    pub fn vocab_size(&self) -> usize {
-        self.vocab as usize
     }
 }
 
@@ -218,15 +211,16 @@ pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
 /// Overrides the tree's drafted tokens as a [`Guide`] for its shape says; below roots beyond its positions they stay.
 ///
 /// # Panics
-/// If the tensors are not on a GPU.
+/// If the tensors are not on a GPU, or the guide is for a tree of another size.
 pub fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
+    assert!(guide.tree == (tree.nodes, tree.longest - 1), "a guide for another tree");
     #[cfg(feature = "gpu")]
     {
         cube::guide(guide, tree, flight);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (guide, tree, flight);
+        let _ = (guide.positions, guide.vocab, flight);
         crate::device::absent()
     }
 }

@@ -36,7 +36,7 @@ pub struct LinearCrossEntropy {
 /// `hidden [rows, d]`, `weight [V, d]`, one label and one scale per row.
 ///
 /// # Panics
-/// If the numbers of rows, labels and scales differ.
+/// If the numbers of rows, labels and scales differ, or a label is outside the table.
 pub fn linear_cross_entropy(
     hidden: &Tensor<2>,
     weight: &Table,
@@ -46,6 +46,8 @@ pub fn linear_cross_entropy(
 ) -> LinearCrossEntropy {
     let [rows, d] = hidden.dims();
     assert!(rows == labels.tokens.len() && rows == labels.scales.len(), "one label and one scale per row");
+    let vocab = weight.dims()[0];
+    assert!(labels.tokens.iter().all(|&token| (token as usize) < vocab), "a label outside the {vocab} of the table");
     let mut found = Found::new(labels, &weight.device());
     let (mut d_hidden, mut d_weight) = (vec![], None::<Tensor<2>>);
     let chunk = weight.rows_at_once(chunk);

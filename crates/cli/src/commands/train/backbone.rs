@@ -12,8 +12,9 @@ use gorgon_data::shard::{self, Row};
 use gorgon_draft::eagle::{EagleNetwork, EagleShape};
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::small_model::SmallModel;
-use gorgon_kernels::Frozen;
+use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::{HeadMethod, TrainConfig};
@@ -25,6 +26,7 @@ use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
 pub struct Backbone {
@@ -34,8 +36,8 @@ pub struct Backbone {
     model: ModelConfig,
     data: Conversations,
     longest: usize,
-    /// Copies of it that this machine's memory holds.
-    copies: usize,
+    /// The first replica's LM head, where all share it.
+    lm_head: Option<Table>,
 }
 
 impl Backbone {
@@ -44,25 +46,37 @@ impl Backbone {
     /// # Errors
     /// When one of them is missing or wrong, or they do not belong together.
     pub fn load(config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
-        Self::under(conversations(config, dir, settings)?, config, dir, settings)
+        Self::under(conversations(config, dir, settings)?, None, config, dir, settings)
     }
 
-    /// The same on another device, for conversations that were read before.
+    /// The same on another device, for conversations that were read before. Replicas on the CPU share what stays as it is.
     ///
     /// # Errors
     /// When the model cannot be loaded there.
-    pub fn copy(data: &Conversations, config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
-        Self::under((data.rows.clone(), data.held_out.clone(), String::new()), config, dir, settings)
+    pub fn copy(
+        data: &Conversations,
+        lm_head: &Table,
+        config: &TrainConfig,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let decoder = &data.features.decoder;
+        let shared = decoder.compute().is_host().then(|| (decoder.clone(), lm_head.clone()));
+        Self::under((data.rows.clone(), data.held_out.clone(), String::new()), shared, config, dir, settings)
     }
 
     fn under(
         (rows, held_out, hash): (Vec<Row>, Vec<Row>, String),
+        shared: Option<(Arc<Decoder>, Table)>,
         config: &TrainConfig,
         dir: &Path,
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let longest = rows.iter().chain(&held_out).map(|row| row.example.ids.len()).max().unwrap_or(0);
-        let decoder = load::decoder(dir, longest, settings)?;
+        let (decoder, lm_head) = match shared {
+            Some((decoder, lm_head)) => (decoder, Some(lm_head)),
+            None => (load::decoder(dir, longest, settings)?, None),
+        };
         let model = decoder.config().clone();
         let checkpoint = Checkpoint::open(dir)?;
         let training = &config.training;
@@ -78,7 +92,16 @@ impl Backbone {
             decoded_tokens: config.eval_decoded_tokens,
             start: None,
         };
-        Ok(Self { hash, checkpoint, model, data, longest, copies: settings.copies() })
+        Ok(Self { hash, checkpoint, model, data, longest, lm_head })
+    }
+
+    /// The LM head, held so.
+    fn lm_head(&self, held: Option<Frozen>) -> Result<Table, Failure> {
+        let device = self.data.features.decoder.compute().device();
+        match &self.lm_head {
+            Some(shared) => Ok(shared.clone()),
+            None => heads::lm_head(&self.checkpoint, &self.model, device, held).map_err(fitting::failure),
+        }
     }
 
     /// Heads with a loss each on it; `heads` makes them of its config and the longest conversation's length.
@@ -90,10 +113,8 @@ impl Backbone {
         config: &TrainConfig,
         heads: impl FnOnce(&ModelConfig, usize) -> S,
     ) -> Result<Job<HeadFitting<S>>, Failure> {
-        let Self { checkpoint, model, data, longest, copies, .. } = self;
-        let device = data.features.decoder.compute().device();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, device, held_for_heads(config, copies)).map_err(fitting::failure)?;
+        let lm_head = self.lm_head(held_for_heads(config))?;
+        let Self { model, data, longest, .. } = self;
         Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
     }
 
@@ -102,11 +123,10 @@ impl Backbone {
     /// # Errors
     /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
     pub fn medusa_two(self, config: &TrainConfig) -> Result<Job<MedusaTwoFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, copies, .. } = self;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
         let dir = checkpoint.dir().display().to_string();
         let device = data.features.decoder.compute().device().clone();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, &device, Some(held(config, true, copies))).map_err(fitting::failure)?;
         let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
         let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(fitting::failure)?);
         let heads = Heads {
@@ -127,10 +147,8 @@ impl Backbone {
     /// # Errors
     /// When the LM head cannot be read or the settings of the training are wrong.
     pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, copies, .. } = self;
-        let device = data.features.decoder.compute().device();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, true, copies))).map_err(fitting::failure)?;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { model, data, longest, .. } = self;
         let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
         let chunk_rows = config.chunk_rows.max(1);
         let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
@@ -143,10 +161,8 @@ impl Backbone {
     /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of the training are
     /// wrong.
     pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
-        let Self { checkpoint, model, data, copies, .. } = self;
-        let device = data.features.decoder.compute().device();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, false, copies))).map_err(fitting::failure)?;
+        let lm_head = self.lm_head(Some(held(config, false)))?;
+        let Self { data, .. } = self;
         let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
         Job::new(objective.map_err(fitting::failure)?, config)
     }
@@ -158,7 +174,8 @@ impl Backbone {
     /// # Errors
     /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training are wrong.
     pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
-        let Self { checkpoint, model, data, longest, copies, .. } = self;
+        let lm_head = self.lm_head(Some(held(config, false)))?;
+        let Self { model, data, longest, .. } = self;
         let draft = &config.distill_spec.draft;
         let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let small = ModelConfig::read(draft)?;
@@ -172,8 +189,6 @@ impl Backbone {
             return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
         }
         let device = data.features.decoder.compute().device();
-        let lm_head =
-            heads::lm_head(&checkpoint, &model, device, Some(held(config, false, copies))).map_err(fitting::failure)?;
         let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
         let draft_checkpoint = Checkpoint::open(draft)?;
         draft_checkpoint.check(&small)?;
@@ -273,18 +288,18 @@ pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
 }
 
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
-fn held(config: &TrainConfig, backward: bool, copies: usize) -> Frozen {
+fn held(config: &TrainConfig, backward: bool) -> Frozen {
     // The rest is for what is at work. Without panels sums are rounded in another order, as on another processor.
-    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2 / copies as u64);
+    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
     Frozen { format: config.lm_head_format.into(), backward, room }
 }
 
 /// The same for heads of a kind; none where each head has an LM head of its own.
-fn held_for_heads(config: &TrainConfig, copies: usize) -> Option<Frozen> {
+fn held_for_heads(config: &TrainConfig) -> Option<Frozen> {
     let own = match config.method {
         HeadMethod::Medusa => config.medusa.own_lm_heads,
         HeadMethod::Hydra => config.hydra.own_lm_heads,
         _ => false,
     };
-    (!own).then(|| held(config, true, copies))
+    (!own).then(|| held(config, true))
 }

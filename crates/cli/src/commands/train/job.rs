@@ -111,8 +111,7 @@ impl<F: OnBackbone> Job<F> {
         let decoder = &data.features.decoder;
         let values = decoder.config().vocab_size * decoder.config().hidden_size;
         let lm_head = (4 * values + objective.lm_head().panel_bytes()) as u64;
-        let backbone = (decoder.bytes_per_step() + decoder.compute().format().bytes() * values) as u64;
-        let found = found.divided(parameters, lm_head + backbone, settings, at_once);
+        let found = found.divided(parameters, settings, at_once);
         let (memory, by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
         Ok((reading, Fitting { memory, by_formula, ..found }))
     }

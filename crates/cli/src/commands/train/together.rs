@@ -40,7 +40,7 @@ impl Launch<'_> {
         let data = job.objective.data();
         let request = config.caches_features().then(|| job.cache_request(config, &self.before));
         let copy = |settings: &Settings| {
-            let mut copy = make(Backbone::copy(data, config, dir, settings)?)?;
+            let mut copy = make(Backbone::copy(data, job.objective.lm_head(), config, dir, settings)?)?;
             copy.check(config, settings)?;
             if let Some(request) = &request {
                 copy.cache(request, false, settings)?;
