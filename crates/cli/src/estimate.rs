@@ -77,6 +77,8 @@ pub struct Fitting {
     pub by_formula: u64,
     /// Bytes, as a step takes them; by formula where the system does not tell.
     pub memory: u64,
+    /// Bytes of a micro-batch at work.
+    pub at_work: u64,
     /// Seconds that a step's gradients take.
     pub step_seconds: f64,
 }
@@ -117,18 +119,21 @@ impl Fitting {
         let together = scaled(&watch, at_once.min(rayon::current_num_threads()) as u64, largest_run);
         let by_formula = fixed + largest;
         let memory = alone.max(together).map_or(by_formula, |work| fixed + work);
-        Ok(Self { by_formula, memory, step_seconds })
+        let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
+        Ok(Self { by_formula, memory, at_work, step_seconds })
     }
 }
 
 impl Fitting {
     /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments and a sum of
-    /// gradients of its own, and all share the threads and what stays as it is; other devices share the work.
+    /// gradients of its own, and threads whose buffers hold as much as a micro-batch at work; all share what stays as it is.
+    /// Other devices share the work.
     pub fn divided(self, parameters: usize, settings: &Settings, micro_batches: usize) -> Self {
-        let more = (settings.copies() as u64 - 1) * 4 * 4 * parameters as u64;
+        let more = (settings.copies() as u64 - 1) * (4 * 4 * parameters as u64 + self.at_work);
         Self {
             by_formula: self.by_formula + more,
             memory: self.memory + more,
+            at_work: self.at_work,
             step_seconds: self.step_seconds * share_of_time(settings, micro_batches),
         }
     }

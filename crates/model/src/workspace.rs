@@ -19,8 +19,9 @@ pub(crate) struct Workspace {
     pub out: Vec<f32>,
 }
 
-/// Values that are kept at most: those of 64 rows of a 7B model, and not those of its prompts.
-const KEPT: usize = 1 << 22;
+/// Values that are kept at most, by each thread: those of 64 rows of a 110M model. Prompts and larger models need more, and take so
+/// long that fresh memory is nothing beside it.
+const KEPT: usize = 1 << 20;
 
 impl Workspace {
     /// Lends this thread's.
