@@ -1,6 +1,7 @@
 //! The cache of one layer on the CPU.
 
 use crate::lanes;
+use std::ops::{Deref, DerefMut};
 
 /// Slots whose keys lie together, dimension by dimension, so that their scores are computed side by side.
 pub(super) const SLOTS: usize = lanes::LANES;
@@ -9,10 +10,41 @@ pub(super) const SLOTS: usize = lanes::LANES;
 /// `[kv_heads][capacity / 16][head_dim][16]`.
 #[derive(Clone, Debug)]
 pub struct HostKv {
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    keys: Lines,
+    values: Lines,
     capacity: usize,
     head_dim: usize,
+}
+
+/// Numbers that begin on a cache line, so that no vector of a slot lies across two.
+#[derive(Clone, Debug)]
+struct Lines(Vec<Line>);
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([f32; SLOTS]);
+
+impl Lines {
+    /// So many zeros, a multiple of [`SLOTS`].
+    fn zeros(size: usize) -> Self {
+        Self(vec![Line([0.0; SLOTS]); size / SLOTS])
+    }
+}
+
+impl Deref for Lines {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: a line is sixteen numbers and nothing else.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * SLOTS) }
+    }
+}
+
+impl DerefMut for Lines {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * SLOTS) }
+    }
 }
 
 impl HostKv {
@@ -20,7 +52,7 @@ impl HostKv {
     pub fn new(kv_heads: usize, capacity: usize, head_dim: usize) -> Self {
         let capacity = capacity.next_multiple_of(SLOTS);
         let size = kv_heads * capacity * head_dim;
-        Self { keys: vec![0.0; size], values: vec![0.0; size], capacity, head_dim }
+        Self { keys: Lines::zeros(size), values: Lines::zeros(size), capacity, head_dim }
     }
 
     /// Where a slot's value begins.
