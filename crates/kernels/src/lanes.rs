@@ -69,6 +69,20 @@ pub fn max(a: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
 }
 
+/// The greatest magnitude in `a`, NaN left out; 0 of nothing.
+#[inline(always)]
+pub fn max_abs(a: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for x in chunks {
+        for i in 0..LANES {
+            lanes[i] = lanes[i].max(x[i].abs());
+        }
+    }
+    lanes.iter().chain(rest).fold(0f32, |a, b| a.max(b.abs()))
+}
+
 /// `e^x`, within 2 units in the last place between -87 and 88; 0 below, infinity above, NaN for NaN.
 ///
 /// Cody-Waite reduction by multiples of ln 2, then a polynomial of degree 6 (minimax coefficients of the Cephes
@@ -89,7 +103,7 @@ pub fn exp(x: f32) -> f32 {
     p = p.mul_add(r, 0.5);
     let y = p.mul_add(r * r, r) + 1.0;
     // 2^n by its exponent bits; n lies in [-126, 127] after the clamp. A NaN's bits do not matter: y is NaN too.
-    let scale = f32::from_bits(((n as i32 + 127) << 23) as u32);
+    let scale = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     let e = y * scale;
     if x < -87.0 {
         0.0
