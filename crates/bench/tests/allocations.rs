@@ -16,6 +16,11 @@ static COUNTED: Counted = Counted;
 
 #[test]
 fn a_plain_step_allocates_nothing() {
+    // With the larger vocabulary likeliest tokens are found without all logits, where the processor can.
+    [1000, 8200].into_iter().for_each(plain_steps);
+}
+
+fn plain_steps(vocab_size: usize) {
     let (dir, tokens) = (tempfile::tempdir().unwrap(), 40);
     let shape = LlamaShape {
         hidden_size: 128,
@@ -23,7 +28,7 @@ fn a_plain_step_allocates_nothing() {
         layers: 3,
         heads: 8,
         kv_heads: 2,
-        vocab_size: 1000,
+        vocab_size,
         max_positions: 256,
     };
     shape.write(dir.path(), FloatFormat::F32, 1).unwrap();
@@ -32,8 +37,7 @@ fn a_plain_step_allocates_nothing() {
     let prompt: Vec<u32> = (0..50).collect();
     let limits = Limits { max_new_tokens: tokens, end_tokens: vec![] };
     let mut counts = Vec::with_capacity(tokens);
-    // Buffers may grow in the first run.
-    for _ in 0..2 {
+    let mut run = || {
         counts.clear();
         decode(&mut target, &prompt, &Greedy, &mut Seeded::new(0), &limits, &mut |event| {
             if matches!(event, Event::Token(_)) {
@@ -42,7 +46,9 @@ fn a_plain_step_allocates_nothing() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    }
-    assert_eq!(counts.len(), tokens);
-    assert_eq!(counts[tokens - 1] - counts[1], 0, "{counts:?}");
+        assert_eq!(counts.len(), tokens);
+        counts[tokens - 1] - counts[1]
+    };
+    // Buffers grow in the first run, and a thread's own when it first takes part, which on a busy machine may be later.
+    assert!((0..10).any(|_| run() == 0), "{counts:?}");
 }

@@ -76,7 +76,7 @@ impl Subject {
             bytes / 1_000_000,
             bytes as f64 / seconds / 1e9
         );
-        let buffer = probe_buffer(decoder.bytes_per_step());
+        let buffer = probe_buffer(decoder.bytes_per_greedy_step());
         Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Taps::none()), buffer }
     }
 

@@ -155,6 +155,10 @@ impl<'a> Batch<'a> {
         draws: &mut dyn Draws,
     ) -> Result<Token, BatchError> {
         let hidden = self.read(slot, tokens)?;
+        let likeliest = rule.as_greedy().and_then(|_| self.decoder.likeliest(&hidden, &[1])?.first().copied());
+        if let Some((token, _)) = likeliest {
+            return Ok(token);
+        }
         let last = Proposal::root(tokens.last().copied().unwrap_or_default());
         let logits = read(self.decoder.logits(&hidden));
         let scores = Scores::Logits { data: &logits, vocab: logits.len() };
@@ -247,6 +251,24 @@ impl<'a> Batch<'a> {
         Ok(self.decoder.forward_batch(&mut batch, &self.taps)?)
     }
 
+    /// The same for a greedy rule, where each row's likeliest token can be told without all logits.
+    fn accept_greedily(
+        &self,
+        proposals: &[Proposal],
+        output: &PassOutput,
+        rule: &dyn AcceptanceRule,
+    ) -> Option<Vec<Verdict>> {
+        let greedy = rule.as_greedy()?;
+        let found = self.decoder.likeliest(&output.hidden, &vec![1; output.hidden.dims()[1]])?;
+        let mut left = found.into_iter().map(|(token, _)| token);
+        let verdict = |proposal: &Proposal| {
+            let tree = proposal.draft.tree();
+            let likeliest: Vec<Token> = left.by_ref().take(tree.len()).collect();
+            greedy.accept_likeliest(tree, &likeliest)
+        };
+        Some(proposals.iter().map(verdict).collect())
+    }
+
     /// A path of each tree.
     fn accept(
         &self,
@@ -255,6 +277,9 @@ impl<'a> Batch<'a> {
         output: &PassOutput,
         rule: &(dyn AcceptanceRule + Sync),
     ) -> Result<Vec<Verdict>, BatchError> {
+        if let Some(verdicts) = self.accept_greedily(proposals, output, rule) {
+            return Ok(verdicts);
+        }
         let vocab = self.decoder.config().vocab_size;
         let (mut verdicts, mut first_row) = (vec![], 0);
         while verdicts.len() < turns.len() {

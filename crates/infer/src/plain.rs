@@ -2,6 +2,7 @@
 
 use crate::event::{Event, Finish, Generation};
 use crate::timing::StepTimes;
+use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws};
 use gorgon_core::dist::Row;
@@ -78,8 +79,8 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut logits = target.logits(&output.hidden.narrow(1, last, 1));
-    let mut token = pick(prompt[last], &logits, rule, draws, prompt.len())?;
+    let mut token = first(prompt[last], target, &output.hidden.narrow(1, last, 1), rule, draws)?;
+    let mut logits = vec![];
     let prefilled = Instant::now();
     let mut generation = Generation {
         ids: Vec::with_capacity(limits.max_new_tokens.min(context)),
@@ -94,8 +95,7 @@ pub fn decode(
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(token)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
-        target.advance(token, &mut logits)?;
-        token = pick(token, &logits, rule, draws, target.len())?;
+        token = after(token, target, rule, draws, &mut logits)?;
         generation.ids.push(token);
         generation.accepted.push(0);
         generation.nodes += 1;
@@ -106,8 +106,39 @@ pub fn decode(
     Ok(generation)
 }
 
+/// The token after a prompt that was just read and ends with `last`, where `hidden [1, 1, d]` is.
+pub(crate) fn first(
+    last: Token,
+    target: &Target,
+    hidden: &Tensor<3>,
+    rule: &dyn AcceptanceRule,
+    draws: &mut dyn Draws,
+) -> Result<Token, DecodeError> {
+    let likeliest = rule.as_greedy().and_then(|_| target.likeliest(hidden)?.first().copied());
+    match likeliest {
+        Some(token) => Ok(token),
+        None => pick(last, &target.logits(hidden), rule, draws, target.len()),
+    }
+}
+
+/// Reads `last` and picks the next token. `logits` is room to work in.
+fn after(
+    last: Token,
+    target: &mut Target,
+    rule: &dyn AcceptanceRule,
+    draws: &mut dyn Draws,
+    logits: &mut Vec<f32>,
+) -> Result<Token, DecodeError> {
+    if rule.as_greedy().is_none() {
+        target.advance(last, logits)?;
+    } else if let Some(likeliest) = target.advance_greedily(last, logits)? {
+        return Ok(likeliest);
+    }
+    pick(last, logits, rule, draws, target.len())
+}
+
 /// The token that a rule emits after `last`.
-pub(crate) fn pick(
+fn pick(
     last: Token,
     logits: &[f32],
     rule: &dyn AcceptanceRule,

@@ -1,7 +1,7 @@
 //! A generation with a drafter.
 
 use crate::event::{Event, Finish, Generation};
-use crate::plain::{DecodeError, Limits, finished, pick};
+use crate::plain::{DecodeError, Limits, finished, first};
 use crate::step::{StepOutcome, Stepper};
 use crate::timing::StepTimes;
 use gorgon_core::Token;
@@ -72,8 +72,8 @@ fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instan
     let rows: Vec<usize> = (0..prompt.len()).collect();
     with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
     let last = prompt.len() - 1;
-    let logits = with.target.logits(&output.hidden.narrow(1, last, 1));
-    let first = pick(prompt[last], &logits, with.rule, with.draws, prompt.len())?;
+    let hidden = output.hidden.narrow(1, last, 1);
+    let first = first(prompt[last], with.target, &hidden, with.rule, with.draws)?;
     let prefilled = Instant::now();
     Ok((Generation::begun(first, prefilled - started), prefilled))
 }

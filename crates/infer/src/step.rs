@@ -7,6 +7,7 @@ use gorgon_core::accept::{AcceptanceRule, Draws, Rows, Verdict};
 use gorgon_core::dist::Row;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::{Committed, Drafter, Proposal};
+use gorgon_model::decoder::PassOutput;
 use gorgon_model::target::Target;
 
 /// What takes part in every step of a generation.
@@ -40,13 +41,19 @@ impl Stepper<'_> {
     pub fn step(&mut self, root: Token, times: &mut StepTimes) -> Result<StepOutcome, DecodeError> {
         let proposal = times.draft.measure(|| self.drafter.propose_drawn(root, self.builder, self.draws))?;
         let tree = proposal.draft.tree();
-        let (output, logits) = times.verify.measure(|| {
+        let (output, said) = times.verify.measure(|| {
             let output = self.target.verify(tree)?;
-            let logits = self.target.logits(&output.hidden);
-            Ok::<_, DecodeError>((output, logits))
+            let said = Said::by(self.target, &output, self.rule);
+            Ok::<_, DecodeError>((output, said))
         })?;
-        let rows = Rows::Logits { data: &logits, vocab: logits.len() / tree.len() };
-        let verdict = times.accept.measure(|| sound_verdict(self.rule, &proposal, rows, self.draws));
+        let verdict = times.accept.measure(|| match (&said, self.rule.as_greedy()) {
+            (Said::Likeliest(tokens), Some(greedy)) => Some(greedy.accept_likeliest(tree, tokens)),
+            (Said::Likeliest(_), None) => None,
+            (Said::Logits(data), _) => {
+                let rows = Rows::Logits { data, vocab: data.len() / tree.len() };
+                sound_verdict(self.rule, &proposal, rows, self.draws)
+            }
+        });
         let verdict = verdict.ok_or_else(|| DecodeError::Unsound { position: self.target.len() + 1 })?;
         times.commit.measure(|| {
             self.target.commit(&verdict.path)?;
@@ -56,6 +63,21 @@ impl Stepper<'_> {
         })?;
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
         Ok(StepOutcome { tokens: accepted.chain([verdict.bonus]).collect(), nodes: tree.len() })
+    }
+}
+
+/// What the target said at the nodes of a tree, as far as a rule asks.
+enum Said {
+    /// The likeliest token of each.
+    Likeliest(Vec<Token>),
+    /// All logits, `[nodes · V]`.
+    Logits(Vec<f32>),
+}
+
+impl Said {
+    fn by(target: &Target, output: &PassOutput, rule: &dyn AcceptanceRule) -> Self {
+        let likeliest = rule.as_greedy().and_then(|_| target.likeliest(&output.hidden));
+        likeliest.map_or_else(|| Self::Logits(target.logits(&output.hidden)), Self::Likeliest)
     }
 }
 

@@ -61,6 +61,16 @@ impl Isa {
         false
     }
 
+    /// Whether the processor multiplies bytes four at a time.
+    pub fn has_byte_products(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.0 == Kind::Avx512 && is_x86_feature_detected!("avx512vnni")
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     pub(crate) fn kind(self) -> Kind {
         self.0
     }

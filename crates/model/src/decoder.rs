@@ -7,6 +7,7 @@ use crate::device::{Compute, Int8};
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
+use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::taps::Taps;
 use crate::weights::{Checkpoint, WeightsError};
@@ -70,7 +71,7 @@ pub struct Decoder {
     embedding: Embedding,
     layers: Vec<Layer>,
     final_norm: Norm,
-    lm_head: Linear,
+    lm_head: LmHead,
     /// In 8 bits, if drafts are made with that.
     draft_head: Option<Linear>,
 }
@@ -106,6 +107,8 @@ impl Decoder {
         let layers = (0..config.layers)
             .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
             .collect::<Result<_, _>>()?;
+        // A soft cap makes ties of what a screen tells apart.
+        let lm_head = if config.final_soft_cap.is_some() { LmHead::whole(lm_head) } else { LmHead::new(lm_head) };
         let final_norm = Norm::load(&loader, layout::FINAL_NORM, config.norm_plus_one)?;
         let draft_head = match compute.int8() {
             Int8::Drafts => lm_head.in_eight_bits().map_err(|error| loader.wrong("lm_head", error))?,
@@ -127,6 +130,11 @@ impl Decoder {
     /// Bytes of weights that one decode step reads: all but the embedding rows it does not look up.
     pub fn bytes_per_step(&self) -> usize {
         self.lm_head.bytes() + self.layers.iter().map(Layer::bytes).sum::<usize>()
+    }
+
+    /// The same of a greedy step, which wants nothing but the likeliest token ([`Self::likeliest`]).
+    pub fn bytes_per_greedy_step(&self) -> usize {
+        self.lm_head.bytes_for_likeliest() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
     /// A cache for one sequence of at most `capacity` tokens.
@@ -249,16 +257,22 @@ impl Decoder {
         PassOutput { hidden: host::tensor(hidden, shape), taps: tapped.into_iter().flatten().collect() }
     }
 
-    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it.
+    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that is what is
+    /// wanted and a screen can tell, the likeliest token alone.
     ///
     /// # Shapes
     /// `logits [V]`, after any final soft cap.
-    pub(crate) fn advance_on_host(&self, token: Token, cache: &mut KvCache, logits: &mut Vec<f32>) {
+    pub(crate) fn advance_on_host(
+        &self,
+        token: Token,
+        cache: &mut KvCache,
+        greedily: bool,
+        logits: &mut Vec<f32>,
+    ) -> Option<Token> {
         let (d, eps, visible) = (self.config.hidden_size, self.config.norm_eps, Visible::Causal { rows: 1 });
         let sizes = (cache.len(), cache.capacity());
         let (kvs, place) = cache.parts();
         let pass = [Pass::new(&self.config, place, &visible, &[], sizes)];
-        logits.resize(self.lm_head.width(), 0.0);
         Workspace::lend(|space| {
             let mut kept = std::mem::take(&mut space.stream);
             let x = part(&mut kept, d);
@@ -268,12 +282,17 @@ impl Decoder {
             }
             let normed = part(&mut space.normed, d);
             self.final_norm.rows(x, eps, normed);
-            self.lm_head.rows(normed, logits);
             space.stream = kept;
-        });
-        if let Some(cap) = self.config.final_soft_cap {
-            activation::soft_cap_rows(Isa::detect(), logits, cap);
-        }
+            let likeliest = if greedily { self.lm_head.best(normed, &mut space.found) } else { None };
+            if likeliest.is_none() {
+                logits.resize(self.lm_head.width(), 0.0);
+                self.lm_head.rows(normed, logits);
+                if let Some(cap) = self.config.final_soft_cap {
+                    activation::soft_cap_rows(Isa::detect(), logits, cap);
+                }
+            }
+            likeliest
+        })
     }
 
     /// All layers on a residual stream of all passes' rows, padding included, elsewhere.
@@ -321,6 +340,19 @@ impl Decoder {
     /// `hidden [1, rows, d]` after the final norm, result `[1, rows, V]`.
     pub fn logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
         self.capped(self.lm_head.forward(hidden))
+    }
+
+    /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::likeliest`].
+    ///
+    /// # Shapes
+    /// `hidden [1, rows, d]` after the final norm, `counts [rows]`.
+    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
+        self.lm_head.likeliest(hidden, counts)
+    }
+
+    /// The same of [`Self::draft_logits`].
+    pub fn likeliest_drafts(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
+        if self.draft_head.is_some() { None } else { self.lm_head.likeliest(hidden, counts) }
     }
 
     /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the reading.

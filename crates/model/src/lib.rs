@@ -11,6 +11,7 @@ pub mod hub;
 pub mod layer;
 pub mod layout;
 pub mod linear;
+pub mod lm_head;
 mod mlp;
 mod moe;
 mod norm;

@@ -65,6 +65,14 @@ impl Linear {
         few_row_matmul::few_row_matmul(Isa::detect(), x, weight, bias, y);
     }
 
+    pub(crate) fn weight(&self) -> &Weight {
+        &self.weight
+    }
+
+    pub(crate) fn has_bias(&self) -> bool {
+        self.bias.is_some()
+    }
+
     /// Output columns.
     pub(crate) fn width(&self) -> usize {
         match &self.weight {

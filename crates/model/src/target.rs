@@ -104,15 +104,33 @@ impl Target {
     /// # Errors
     /// When the token does not fit or is outside the vocabulary; nothing is committed then.
     pub fn advance(&mut self, token: Token, logits: &mut Vec<f32>) -> Result<(), ModelError> {
+        self.advance_for(token, false, logits).map(|_| ())
+    }
+
+    /// The same where only the likeliest token after it is wanted: that token, or `None` where all logits had to be computed, which are
+    /// in `logits` then.
+    ///
+    /// # Errors
+    /// As [`Self::advance`].
+    pub fn advance_greedily(&mut self, token: Token, logits: &mut Vec<f32>) -> Result<Option<Token>, ModelError> {
+        self.advance_for(token, true, logits)
+    }
+
+    fn advance_for(
+        &mut self,
+        token: Token,
+        greedily: bool,
+        logits: &mut Vec<f32>,
+    ) -> Result<Option<Token>, ModelError> {
         if !self.decoder.compute().is_host() {
             let output = self.verify(&TokenTree::root(token))?;
             *logits = self.logits(&output.hidden);
-            return self.commit(&[0]);
+            return self.commit(&[0]).map(|()| None);
         }
         self.decoder.check_tokens(&[token])?;
         self.cache.reserve(1)?;
-        self.decoder.advance_on_host(token, &mut self.cache, logits);
-        self.commit(&[0])
+        let likeliest = self.decoder.advance_on_host(token, &mut self.cache, greedily, logits);
+        self.commit(&[0]).map(|()| likeliest)
     }
 
     /// One forward pass over a tree whose root follows the committed tokens. The rows stay in flight until
@@ -167,6 +185,15 @@ impl Target {
     /// When there are more than fit.
     pub fn adopt(&mut self, committed: usize) -> Result<(), ModelError> {
         Ok(self.cache.adopt(committed)?)
+    }
+
+    /// The likeliest token after each row, if that can be told without all logits; see [`Decoder::likeliest`].
+    ///
+    /// # Shapes
+    /// `hidden [1, rows, d]`, result `[rows]`.
+    pub fn likeliest(&self, hidden: &Tensor<3>) -> Option<Vec<Token>> {
+        let found = self.decoder.likeliest(hidden, &vec![1; hidden.dims()[1]])?;
+        Some(found.into_iter().map(|(token, _)| token).collect())
     }
 
     /// The logits of hidden states as rows on the host: the step's one read from the device.

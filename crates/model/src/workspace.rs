@@ -1,5 +1,6 @@
 //! Memory that the layers of a pass on the CPU work in.
 
+use gorgon_core::Token;
 use std::cell::Cell;
 
 /// What a pass writes on its way; kept, so that decode steps after the first allocate next to nothing.
@@ -17,6 +18,8 @@ pub(crate) struct Workspace {
     pub rotated: Vec<f32>,
     /// What goes onto the stream.
     pub out: Vec<f32>,
+    /// The likeliest tokens.
+    pub found: Vec<(Token, f32)>,
 }
 
 /// Values that are kept at most, by each thread: those of 64 rows of a 110M model. Prompts and larger models need more, and take so

@@ -13,20 +13,38 @@ use crate::{Token, dist::Row, tree::TokenTree};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Greedy;
 
+impl Greedy {
+    /// [`AcceptanceRule::accept`] for a target of which nothing but each node's likeliest token is known.
+    ///
+    /// # Shapes
+    /// `likeliest` has one token per node of `tree`.
+    pub fn accept_likeliest(&self, tree: &TokenTree, likeliest: &[Token]) -> Verdict {
+        along(tree, |node| likeliest[node])
+    }
+}
+
+/// The path along the target's likeliest tokens.
+fn along(tree: &TokenTree, best: impl Fn(usize) -> Token) -> Verdict {
+    // Siblings may repeat a token; the longest of the equal paths is then the one to take.
+    let path = longest_accepted(tree, |node| {
+        let argmax = best(node);
+        move |token| (token == argmax).then_some(0.0)
+    });
+    let bonus = best(path[path.len() - 1]);
+    Verdict { path, bonus }
+}
+
 impl AcceptanceRule for Greedy {
     fn is_lossless(&self) -> bool {
         true
     }
 
     fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
-        let best = |node: usize| target.verified(node).argmax() as Token;
-        // Siblings may repeat a token; the longest of the equal paths is then the one to take.
-        let path = longest_accepted(tree, |node| {
-            let argmax = best(node);
-            move |token| (token == argmax).then_some(0.0)
-        });
-        let bonus = best(path[path.len() - 1]);
-        Verdict { path, bonus }
+        along(tree, |node| target.verified(node).argmax() as Token)
+    }
+
+    fn as_greedy(&self) -> Option<&Greedy> {
+        Some(self)
     }
 
     fn next(&self, _: Token, row: Row<'_>, _: &mut dyn Draws) -> Token {

@@ -154,6 +154,11 @@ pub trait AcceptanceRule {
     /// If `target` has no row for a visited node. Whatever `draft` holds causes no panic.
     fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict;
 
+    /// The rule if it is [`Greedy`], which asks for nothing but each node's likeliest token.
+    fn as_greedy(&self) -> Option<&Greedy> {
+        None
+    }
+
     /// The token after `last` when nothing was drafted: what [`Self::accept`] says of a lone root with the target's `row`.
     fn next(&self, last: Token, row: Row<'_>, draws: &mut dyn Draws) -> Token {
         let rows = match row {

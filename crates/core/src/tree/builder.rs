@@ -8,7 +8,8 @@ use crate::Token;
 pub struct Candidate {
     /// The proposed token.
     pub token: Token,
-    /// The drafter's probability of `token` given the path to its parent, in `[0, 1]`.
+    /// The drafter's probability of `token` given the path to its parent, in `[0, 1]`; 1 where nobody asked
+    /// ([`TreeBuilder::ranks_at`]) and it was not computed.
     pub probability: f64,
 }
 
@@ -67,6 +68,12 @@ pub trait TreeBuilder: Sync {
         false
     }
 
+    /// Candidates that are asked for at most after a node of depth `depth`, if their order is all that the builder looks at. `None` if it
+    /// looks at probabilities too: a drafter then has to compute them.
+    fn ranks_at(&self, _depth: usize) -> Option<usize> {
+        None
+    }
+
     /// Builds one tree on `root`, the last emitted token.
     ///
     /// # Errors
@@ -98,7 +105,7 @@ impl DraftTree {
         self.tree
     }
 
-    /// The drafter's probability `q(node | parent)` by node, in `[0, 1]`; 1 for the root.
+    /// The drafter's probability `q(node | parent)` by node, in `[0, 1]`; 1 for the root, and where it was not computed.
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
     }

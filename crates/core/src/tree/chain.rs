@@ -45,6 +45,10 @@ impl TreeBuilder for ChainTree {
         true
     }
 
+    fn ranks_at(&self, depth: usize) -> Option<usize> {
+        Some(usize::from(depth < self.drafts))
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut chain = DraftTree::root(root);
         for last in 0..self.drafts {

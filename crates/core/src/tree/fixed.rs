@@ -53,6 +53,13 @@ impl TreeBuilder for FixedTree {
         children == self.widths
     }
 
+    fn ranks_at(&self, depth: usize) -> Option<usize> {
+        let start =
+            depth.checked_sub(1).map_or(0, |above| self.level_ends.get(above).copied().unwrap_or(self.shape.len()));
+        let end = self.level_ends.get(depth).copied().unwrap_or(self.shape.len());
+        Some(self.widths[start..end].iter().copied().max().unwrap_or(0))
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut drafted = DraftTree::root(root);
         // Where a node of the shape went; `None` if the drafter had no candidate for it.

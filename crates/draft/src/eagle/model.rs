@@ -137,4 +137,8 @@ impl DraftLayer for EagleModel {
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
         top_rows(&self.logits(states), self.vocab_size(), widths)
     }
+
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+        self.decoder.likeliest_drafts(states, widths)
+    }
 }

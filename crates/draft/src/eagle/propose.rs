@@ -1,6 +1,7 @@
 //! EAGLE as a drafter, of any generation: the cache of committed pairs, and trees drafted level by level.
 
 use super::model::EagleModel;
+use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
 use crate::trace::{Guessed, Network, Trace, follow};
@@ -64,6 +65,9 @@ pub trait DraftLayer: Send + Sync {
     /// # Shapes
     /// `states [1, rows, d]`, `widths [rows]`.
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>>;
+
+    /// The same without probabilities, row by row, if that can be told without all logits.
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>>;
 }
 
 /// Drafts with guessed features, level by level.
@@ -190,7 +194,8 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let level = Level { nodes: vec![0], guessed };
-        let mut levels = Levels { model: &*self.model, cache: &mut self.cache, level, rows: InFlight::default() };
+        let (cache, ranked) = (&mut self.cache, builder.ranks_at(0).is_some());
+        let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked };
         let draft = builder.build(root, &mut levels);
         self.cache.roll_back();
         // Children are the likeliest tokens, not draws: rules treat them as a list.
@@ -203,7 +208,8 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
             return Ok(None);
         };
         let level = Level { nodes: vec![0], guessed };
-        let mut levels = Levels { model: &*self.model, cache: &mut self.cache, level, rows: InFlight::default() };
+        let cache = &mut self.cache;
+        let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked: false };
         let guesses = follow(&mut levels, root, drafts);
         self.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))
@@ -224,6 +230,8 @@ struct Levels<'a, M> {
     level: Level,
     /// Rows in flight; the root's pair is committed.
     rows: InFlight,
+    /// Whether only the order of candidates is asked for.
+    ranked: bool,
 }
 
 impl<M: DraftLayer> Levels<'_, M> {
@@ -262,9 +270,11 @@ impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
         if nodes != [0] {
             self.descend(tree, nodes)?;
         }
-        let candidate = |(token, p): (Token, f32)| Candidate { token, probability: f64::from(p) };
-        let rows = self.model.likeliest(&self.level.guessed, widths);
-        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+        let ranked = if self.ranked { self.model.ranked(&self.level.guessed, widths) } else { None };
+        Ok(match ranked {
+            Some(found) => candidates::ranked(found, widths),
+            None => candidates::likely(self.model.likeliest(&self.level.guessed, widths)),
+        })
     }
 }
 

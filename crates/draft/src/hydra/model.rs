@@ -12,6 +12,7 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Linear, Loader};
+use gorgon_model::lm_head::LmHead;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ struct Head {
     residual: Option<Linear>,
     rest: Vec<Linear>,
     /// Its own LM head; the backbone's serves where there is none.
-    lm_head: Option<Linear>,
+    lm_head: Option<LmHead>,
 }
 
 /// The prefix-attention layer of Hydra++ with the norm after it.
@@ -58,7 +59,7 @@ impl Head {
         let residual = facts.grounded.then(|| linear(naming.residual(head))).transpose()?;
         let rest = (1..facts.blocks).map(|block| linear(naming.block(head, block))).collect::<Result<_, _>>()?;
         let own = facts.lm_heads == LmHeads::PerHead;
-        let lm_head = own.then(|| linear(naming.lm_head(head))).transpose()?;
+        let lm_head = own.then(|| linear(naming.lm_head(head)).map(LmHead::new)).transpose()?;
         Ok(Self { first: linear(naming.block(head, 0))?, residual, rest, lm_head })
     }
 
@@ -184,6 +185,15 @@ impl HydraModel {
             false => states,
         };
         Ok(self.heads[head].forward(&z))
+    }
+
+    /// The `widths[i]` likeliest tokens after state `i` of head `head`, if they can be told without all logits; see
+    /// [`LmHead::likeliest`].
+    pub fn likeliest(&self, head: usize, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+        match &self.heads[head].lm_head {
+            Some(lm_head) => lm_head.likeliest(states, widths),
+            None => self.decoder.likeliest_drafts(states, widths),
+        }
     }
 
     /// Logits of states of head `head`.

@@ -1,6 +1,7 @@
 //! Hydra heads as a drafter.
 
 use super::model::HydraModel;
+use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::eagle::{join, select};
 use crate::trace::{Guessed, Network, Trace, follow};
@@ -88,14 +89,15 @@ impl Drafter for HydraDrafter {
             return Ok(Proposal::root(root));
         }
         let Some(state) = self.catch_up()? else { return Ok(Proposal::root(root)) };
-        let draft = builder.build(root, &mut Levels { model: &self.model, state })?;
+        let draft =
+            builder.build(root, &mut Levels { model: &self.model, state, ranked: builder.ranks_at(0).is_some() })?;
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(state) = self.catch_up()? else { return Ok(None) };
-        let mut levels = Levels { model: &self.model, state: state.clone() };
+        let mut levels = Levels { model: &self.model, state: state.clone(), ranked: false };
         Ok(Some(Trace { input: read(state), guesses: follow(&mut levels, root, drafts)? }))
     }
 }
@@ -104,17 +106,26 @@ impl Drafter for HydraDrafter {
 struct Levels<'a> {
     model: &'a HydraModel,
     state: Tensor<3>,
+    /// Whether only the order of candidates is asked for.
+    ranked: bool,
 }
 
-impl Network for Levels<'_> {
-    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+impl Levels<'_> {
+    /// What the LM head of the nodes' head reads, and which head that is.
+    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, Tensor<3>)>, SourceError> {
         let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
         if head >= self.model.heads() {
             return Ok(None);
         }
         let path = |&node: &usize| tree.path(node).into_iter().map(|node| tree.token(node));
         let paths: Vec<Token> = nodes.iter().flat_map(path).collect();
-        let states = self.model.states(&self.state, head, &paths)?;
+        Ok(Some((head, self.model.states(&self.state, head, &paths)?)))
+    }
+}
+
+impl Network for Levels<'_> {
+    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(None) };
         let logits = self.model.project(head, &states);
         Ok(Some(Guessed { states, logits }))
     }
@@ -127,10 +138,11 @@ impl CandidateSource for Levels<'_> {
         nodes: &[usize],
         widths: &[usize],
     ) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        let Some(Guessed { logits, .. }) = self.guess(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
-        // Heads are untrusted: a probability that is no number counts as 0 to the builder.
-        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
-        let rows = top_rows(&logits, self.model.vocab_size(), widths);
-        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
+        let ranked = if self.ranked { self.model.likeliest(head, &states, widths) } else { None };
+        Ok(match ranked {
+            Some(found) => candidates::ranked(found, widths),
+            None => candidates::likely(top_rows(&self.model.project(head, &states), self.model.vocab_size(), widths)),
+        })
     }
 }

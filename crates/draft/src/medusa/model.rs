@@ -3,9 +3,11 @@
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat, LmHeads};
 use burn::tensor::Tensor;
+use gorgon_core::Token;
 use gorgon_kernels::activation::silu;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::linear::{Linear, Loader, Weight};
+use gorgon_model::lm_head::LmHead;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ enum Projection {
     /// The backbone's LM head.
     Backbone,
     /// One of the heads' own file, for all of them.
-    Shared(Box<Linear>),
+    Shared(Box<LmHead>),
     /// One per head.
     PerHead(Vec<Linear>),
 }
@@ -70,7 +72,7 @@ impl MedusaModel {
                 let heads = (0..facts.heads).map(|head| projection(facts.naming.lm_head(head, facts.blocks)));
                 Projection::PerHead(heads.collect::<Result<_, WeightsError>>()?)
             }
-            LmHeads::Shared { tensor } => Projection::Shared(Box::new(projection(tensor.clone())?)),
+            LmHeads::Shared { tensor } => Projection::Shared(Box::new(LmHead::new(projection(tensor.clone())?))),
             LmHeads::Target => Projection::Backbone,
         };
         Ok(Self { decoder, first, blocks, lm_heads, format: folder.detected.format })
@@ -123,6 +125,20 @@ impl MedusaModel {
             Projection::Backbone => self.decoder.draft_logits(&self.rows(hidden, heads)),
             Projection::Shared(lm_head) => lm_head.forward(&self.rows(hidden, heads)),
             Projection::PerHead(_) => self.projected(self.states(hidden, heads)),
+        }
+    }
+
+    /// The `counts[k]` likeliest tokens of each head `k` with their logits, head by head, if they can be told without all logits; see
+    /// [`LmHead::likeliest`].
+    ///
+    /// # Shapes
+    /// `hidden [1, 1, d]`.
+    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
+        let states = || self.rows(hidden, counts.len());
+        match &self.lm_heads {
+            Projection::Backbone => self.decoder.likeliest_drafts(&states(), counts),
+            Projection::Shared(lm_head) => lm_head.likeliest(&states(), counts),
+            Projection::PerHead(_) => None,
         }
     }
 

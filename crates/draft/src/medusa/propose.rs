@@ -1,6 +1,7 @@
 //! Medusa heads as a drafter.
 
 use super::model::MedusaModel;
+use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::trace::{Guess, Trace};
 use burn::tensor::Tensor;
@@ -53,9 +54,16 @@ impl Drafter for MedusaDrafter {
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
         let heads = builder.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
-        let logits = self.model.logits(hidden, heads);
-        let mut guesses = Guesses { logits: &logits, vocab: self.model.vocab_size() };
-        let draft = builder.build(root, &mut guesses)?;
+        let counts: Option<Vec<usize>> = (0..heads).map(|depth| builder.ranks_at(depth)).collect();
+        let ranked =
+            counts.and_then(|counts| Some(candidates::ranked(self.model.likeliest(hidden, &counts)?, &counts)));
+        let draft = match ranked {
+            Some(rows) => builder.build(root, &mut Ranked(rows))?,
+            None => {
+                let logits = self.model.logits(hidden, heads);
+                builder.build(root, &mut Guesses { logits: &logits, vocab: self.model.vocab_size() })?
+            }
+        };
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
     }
@@ -67,6 +75,22 @@ impl Drafter for MedusaDrafter {
         let rows = states.into_iter().zip(logits.chunks_exact(self.model.vocab_size()));
         let guesses = rows.map(|(state, row)| Guess { state: read(state), logits: row.to_vec() }).collect();
         Ok(Some(Trace { input: read(hidden.clone()), guesses }))
+    }
+}
+
+/// The likeliest tokens of each head as candidates.
+struct Ranked(Vec<Vec<Candidate>>);
+
+impl CandidateSource for Ranked {
+    fn expand(
+        &mut self,
+        tree: &TokenTree,
+        nodes: &[usize],
+        widths: &[usize],
+    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        let row = self.0.get(depth).map_or(&[][..], Vec::as_slice);
+        Ok(widths.iter().map(|&width| row[..width.min(row.len())].to_vec()).collect())
     }
 }
 

@@ -117,6 +117,11 @@ impl MtpModel {
         Ok(rms_norm(&layer.forward(x, visible, cache)?, last_norm, self.eps))
     }
 
+    /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
+    pub fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+        self.decoder.likeliest_drafts(states, widths)
+    }
+
     /// The LM head's logits of a module's output.
     ///
     /// # Shapes

@@ -1,6 +1,7 @@
 //! Multi-token prediction as a drafter.
 
 use super::model::MtpModel;
+use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::eagle::{join, select};
 use crate::in_flight::InFlight;
@@ -127,7 +128,8 @@ impl Drafter for MtpDrafter {
         let modules = self.chains.len().min(builder.max_depth());
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
-        let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows });
+        let ranked = builder.ranks_at(0).is_some();
+        let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows, ranked });
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         // Children are the likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
@@ -140,7 +142,7 @@ impl Drafter for MtpDrafter {
         let modules = self.chains.len().min(drafts.len() + 1);
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
-        let guesses = follow(&mut Levels { model: &self.model, chains, level, rows }, root, drafts);
+        let guesses = follow(&mut Levels { model: &self.model, chains, level, rows, ranked: false }, root, drafts);
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         Ok(Some(Trace { input, guesses: guesses? }))
     }
@@ -160,6 +162,8 @@ struct Levels<'a> {
     level: Level,
     /// Rows in flight of each module; the root's are among them.
     rows: Vec<InFlight>,
+    /// Whether only the order of candidates is asked for.
+    ranked: bool,
 }
 
 impl Levels<'_> {
@@ -192,12 +196,19 @@ impl Levels<'_> {
     }
 }
 
-impl Network for Levels<'_> {
-    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+impl Levels<'_> {
+    /// Reads `nodes` and says what the LM head reads at them.
+    fn states(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Tensor<3>, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
         self.descend(tree, nodes, depth)?;
         let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
-        let states = guess.ok_or("a module was not asked")?.clone();
+        Ok(guess.ok_or("a module was not asked")?.clone())
+    }
+}
+
+impl Network for Levels<'_> {
+    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+        let states = self.states(tree, nodes)?;
         let logits = self.model.logits(&states);
         Ok(Some(Guessed { states, logits }))
     }
@@ -210,9 +221,11 @@ impl CandidateSource for Levels<'_> {
         nodes: &[usize],
         widths: &[usize],
     ) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        let Some(Guessed { logits, .. }) = self.guess(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
-        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
-        let rows = top_rows(&logits, self.model.vocab_size(), widths);
-        Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+        let states = self.states(tree, nodes)?;
+        let ranked = if self.ranked { self.model.likeliest(&states, widths) } else { None };
+        Ok(match ranked {
+            Some(found) => candidates::ranked(found, widths),
+            None => candidates::likely(top_rows(&self.model.logits(&states), self.model.vocab_size(), widths)),
+        })
     }
 }

@@ -6,6 +6,8 @@ use crate::Isa;
 use half::{bf16, f16};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `y = x · W + bias`.
 ///
@@ -97,23 +99,99 @@ fn multiply_low<T: Tile>(isa: Isa, x: &[f32], w: &Packed, out: &Output<'_>) {
 /// The processor has AVX-512 F and BW, and for pairs BF16.
 #[cfg(target_arch = "x86_64")]
 unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: &Output<'_>) {
-    thread_local! {
-        /// Rows side by side; kept, so that steps after the first allocate nothing.
-        static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+    let (count, d_in) = (x.len() / w.lines(), w.lines());
+    // Pairs are handed out in order, so a thread's next one is probably as many further on as there are threads.
+    let stride = crate::team::threads() * PAIR * d_in;
+    let multiply = |laid: &tall::SideBySide<'_>, pair: usize| {
+        let weights = pair_of::<T>(w, pair);
+        with_sums(count, |sums| {
+            laid.multiply(weights, weights.as_ptr().wrapping_add(stride), sums);
+            out.write(pair, &mut sums[..rows]);
+        });
+    };
+    let (tasks, work) = (w.d_out().div_ceil(PAIR), x.len() * w.d_out());
+    if count <= super::TALLEST {
+        // Few rows are laid by each thread for itself: memory that others have read lately is slow to write.
+        let product = PRODUCTS.fetch_add(1, Ordering::Relaxed);
+        return crate::team::run(tasks, work, |pair| {
+            OWN.with_borrow_mut(|(of, space)| {
+                if *of != product {
+                    // SAFETY: the caller's promise.
+                    unsafe { tall::SideBySide::new(x, d_in, space) };
+                    *of = product;
+                }
+                multiply(&tall::SideBySide::again(count, d_in, space), pair);
+            });
+        });
     }
     SPACE.with_borrow_mut(|space| {
         // SAFETY: the caller's promise.
-        let laid = unsafe { tall::SideBySide::new(x, w.lines(), space) };
-        // Pairs are handed out in order, so a thread's next one is probably as many further on as there are threads.
-        let stride = crate::team::threads() * PAIR * w.lines();
-        crate::team::run(w.d_out().div_ceil(PAIR), x.len() * w.d_out(), |pair| {
-            let weights = pair_of::<T>(w, pair);
-            with_sums(x.len() / w.lines(), |sums| {
-                laid.multiply(weights, weights.as_ptr().wrapping_add(stride), sums);
-                out.write(pair, &mut sums[..rows]);
-            });
-        });
+        let laid = unsafe { tall::SideBySide::new(x, d_in, space) };
+        crate::team::run(tasks, work, |pair| multiply(&laid, pair));
     });
+}
+
+#[cfg(target_arch = "x86_64")]
+thread_local! {
+    /// Rows side by side; kept, so that steps after the first allocate nothing.
+    static SPACE: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+    /// A thread's own copy of few rows, and the product that they are of.
+    static OWN: RefCell<(u64, Vec<f32>)> = const { RefCell::new((0, vec![])) };
+}
+/// Products of few rows so far, and one.
+#[cfg(target_arch = "x86_64")]
+static PRODUCTS: AtomicU64 = AtomicU64::new(1);
+
+/// Rows as a product's panels are multiplied with them.
+pub(super) struct Read<'a> {
+    /// Rows in the panels' lines: numbers, or pairs of them.
+    lines: &'a [f32],
+    width: usize,
+    /// The numbers that are multiplied, `[rows, d_in]`.
+    pub numbers: &'a [f32],
+}
+
+impl<'a> Read<'a> {
+    /// A row's lines.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        &self.lines[row * self.width..(row + 1) * self.width]
+    }
+}
+
+/// What a product with `w` makes of `x [rows, d_in]` before it multiplies, in `paired` and `rounded` if it is something else.
+pub(super) fn as_read<'a>(x: &'a [f32], w: &Packed, paired: &'a mut Vec<f32>, rounded: &'a mut Vec<f32>) -> Read<'a> {
+    if w.dtype() != WeightDtype::Bf16Pairs {
+        return Read { lines: x, width: w.d_in(), numbers: x };
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: packing saw that the processor has the instructions.
+    unsafe {
+        super::pairs::pair_rows(x, w.d_in(), paired);
+    }
+    rounded.clear();
+    rounded.extend(x.iter().map(|&value| bf16::from_f32(value).to_f32()));
+    Read { lines: paired, width: w.lines(), numbers: rounded }
+}
+
+/// One row times one panel, `out = x · panel`: the same bits as in a product of all panels. `x` is a row of [`Read`].
+pub(super) fn panel(isa: Isa, x: &[f32], w: &Packed, panel: usize, out: &mut [f32; PANEL]) {
+    fn one<T: Tile>(isa: Isa, x: &[f32], w: &Packed, panel: usize) -> [f32; PAIR] {
+        let size = PANEL * w.lines();
+        let mut sums = [[0f32; PAIR]];
+        T::multiply(isa, x, w.lines(), &w.elements::<T>()[panel * size..][..size], &mut sums);
+        sums[0]
+    }
+    let sums = match w.dtype() {
+        WeightDtype::F32 => one::<f32>(isa, x, w, panel),
+        WeightDtype::F16 => one::<f16>(isa, x, w, panel),
+        WeightDtype::Bf16 => one::<bf16>(isa, x, w, panel),
+        WeightDtype::Int8 => one::<i8>(isa, x, w, panel),
+        #[cfg(target_arch = "x86_64")]
+        WeightDtype::Bf16Pairs => one::<super::pairs::Pair>(isa, x, w, panel),
+        #[cfg(not(target_arch = "x86_64"))]
+        WeightDtype::Bf16Pairs => unreachable!("packing refuses them"),
+    };
+    out.copy_from_slice(&sums[..PANEL]);
 }
 
 /// One or two panels.

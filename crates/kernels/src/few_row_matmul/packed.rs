@@ -117,7 +117,7 @@ const ALIGN: usize = 64;
 
 /// Zeroed pages. The system hands them out when they are first touched, so the threads that fill the panels also fault
 /// them in; and where it can, it hands out large ones, which spares a decode step most of its address translation.
-fn pages(size: usize) -> Result<MmapMut, PackError> {
+pub(super) fn pages(size: usize) -> Result<MmapMut, PackError> {
     let pages = MmapOptions::new().len(size).map_anon();
     let pages = pages.map_err(|error| PackError::Memory { bytes: size, reason: error.to_string() })?;
     #[cfg(target_os = "linux")]
@@ -236,6 +236,34 @@ impl Packed {
             WeightDtype::Int8 => {
                 self.gather::<i8>(row, out);
                 out.iter_mut().for_each(|value| *value *= self.scales[row]);
+            }
+        }
+    }
+
+    /// A panel's weights in `f32`; columns beyond the last are zero.
+    ///
+    /// # Shapes
+    /// `lines [d_in, PANEL]`.
+    pub(super) fn widen_panel(&self, panel: usize, lines: &mut [f32]) {
+        fn widen<T: Element>(panel: &[T], lines: &mut [f32]) {
+            lines.iter_mut().zip(panel).for_each(|(to, from)| *to = from.widen());
+        }
+        let first = panel * self.lines() * PANEL;
+        match self.dtype {
+            WeightDtype::F32 => widen(&self.elements::<f32>()[first..], lines),
+            WeightDtype::F16 => widen(&self.elements::<f16>()[first..], lines),
+            WeightDtype::Bf16 => widen(&self.elements::<bf16>()[first..], lines),
+            WeightDtype::Int8 => {
+                widen(&self.elements::<i8>()[first..], lines);
+                let scales = &self.scales[panel * PANEL..];
+                lines.chunks_exact_mut(PANEL).for_each(|line| line.iter_mut().zip(scales).for_each(|(w, s)| *w *= s));
+            }
+            WeightDtype::Bf16Pairs => {
+                let pairs = &self.elements::<[bf16; 2]>()[first..];
+                for (k, line) in lines.chunks_exact_mut(PANEL).enumerate() {
+                    let pairs = &pairs[k / 2 * PANEL..][..PANEL];
+                    line.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[k % 2].widen());
+                }
             }
         }
     }

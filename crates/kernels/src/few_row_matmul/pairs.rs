@@ -74,7 +74,7 @@ pub(super) fn multiply(
 /// The processor has AVX-512 F and BF16.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn pair_rows(x: &[f32], d_in: usize, out: &mut Vec<f32>) {
+pub(super) unsafe fn pair_rows(x: &[f32], d_in: usize, out: &mut Vec<f32>) {
     use std::arch::x86_64::*;
     let width = d_in.div_ceil(2);
     let size = x.len() / d_in * width;

@@ -46,7 +46,7 @@ impl<'a> SideBySide<'a> {
             space.resize(size, 0.0);
         }
         // A move of a value is worth some multiply-adds.
-        team::chunks(&mut space[..size], place(d_in), 4 * x.len(), |tile, out| {
+        let lay = |tile: usize, out: &mut [f32]| {
             let (row, height) = tile_of(tile, rows);
             let x = &x[row * d_in..(row + height) * d_in];
             // SAFETY: the caller's promise about the processor.
@@ -57,7 +57,17 @@ impl<'a> SideBySide<'a> {
                     _ => transpose::<4>(x, d_in, out),
                 }
             }
-        });
+        };
+        match rows <= TALLEST {
+            true => lay(0, &mut space[..size]),
+            false => team::chunks(&mut space[..size], place(d_in), 4 * x.len(), lay),
+        }
+        Self { values: space, rows, d_in }
+    }
+
+    /// Rows that were laid in `space` before.
+    pub fn again(rows: usize, d_in: usize, space: &'a [f32]) -> Self {
+        assert!(space.len() >= rows.div_ceil(TALLEST) * place(d_in));
         Self { values: space, rows, d_in }
     }
 

@@ -17,7 +17,7 @@ pub fn top_row(isa: Isa, row: &[f32], count: usize) -> Vec<(u32, f32)> {
 
 per_isa! {
     /// Entries, greatest first.
-    fn greatest(row: &[f32], count: usize) -> Vec<(u32, f32)> {
+    pub(crate) fn greatest(row: &[f32], count: usize) -> Vec<(u32, f32)> {
         let mut top: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
         for (block, values) in row.chunks(BLOCK).enumerate() {
             // Most blocks hold nothing that is wanted, which their greatest value tells.

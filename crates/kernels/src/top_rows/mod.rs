@@ -3,6 +3,7 @@
 mod kernel;
 pub mod reference;
 
+pub(crate) use kernel::greatest;
 pub use kernel::top_row;
 
 use crate::Isa;

@@ -17,6 +17,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
+use gorgon_model::lm_head::LmHead;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
@@ -39,7 +40,7 @@ pub struct Eagle3Model {
     /// Whether the next step reads normed outputs.
     norm_output: bool,
     /// The file's own; the backbone's serves where there is none.
-    lm_head: Option<Linear>,
+    lm_head: Option<LmHead>,
     vocabulary: DraftVocabulary,
 }
 
@@ -95,7 +96,7 @@ impl Eagle3Model {
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let norm = |name: String| loader.norm(&name, false);
         let lm_head = match facts.draft_vocab_size {
-            Some(_) => Some(loader.linear(&["lm_head".to_owned()], false)?),
+            Some(_) => Some(LmHead::new(loader.linear(&["lm_head".to_owned()], false)?)),
             None => None,
         };
         Ok(Self {
@@ -124,7 +125,7 @@ impl Eagle3Model {
 
     /// Bytes that one draft step reads: the layer and its LM head; the backbone's, where that serves, apart.
     pub fn bytes(&self) -> usize {
-        self.layer.bytes() + self.lm_head.as_ref().map_or(0, Linear::bytes)
+        self.layer.bytes() + self.lm_head.as_ref().map_or(0, |head| head.bytes())
     }
 
     /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each tap first, some writers all of
@@ -141,11 +142,15 @@ impl Eagle3Model {
     /// # Shapes
     /// `states [1, rows, d]`, result `[rows · D]`, row-major.
     pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        let normed = if self.norm_output { states.clone() } else { self.normed(states) };
+        let normed = self.read_by_lm_head(states);
         match &self.lm_head {
             Some(own) => read(own.forward(&normed)),
             None => read(self.decoder.draft_logits(&normed)),
         }
+    }
+
+    fn read_by_lm_head(&self, states: &Tensor<3>) -> Tensor<3> {
+        if self.norm_output { states.clone() } else { self.normed(states) }
     }
 
     fn normed(&self, states: &Tensor<3>) -> Tensor<3> {
@@ -199,6 +204,16 @@ impl DraftLayer for Eagle3Model {
             *id = self.vocabulary.tokens()[*id as usize];
         }
         rows
+    }
+
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+        let normed = self.read_by_lm_head(states);
+        let mut found = match &self.lm_head {
+            Some(own) => own.likeliest(&normed, widths)?,
+            None => self.decoder.likeliest_drafts(&normed, widths)?,
+        };
+        found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
+        Some(found)
     }
 }
 

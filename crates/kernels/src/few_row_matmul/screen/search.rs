@@ -1,0 +1,214 @@
+//! From bounds to the greatest outputs.
+
+use super::super::{PANEL, Packed, kernel as product};
+use super::{GROUP, Rows, Screen, TILE, tile_of, tile_of_row};
+use crate::{Isa, lanes};
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// Panels that are screened as one piece of work.
+const PIECE: usize = 4;
+/// Computing more than one panel in so many after all is no gain.
+const TOO_MANY: usize = 8;
+
+/// What a search needs room for; kept by its thread, so that steps after the first allocate nothing.
+#[derive(Default)]
+struct Scratch {
+    rows: Rows,
+    /// The greatest lower and upper bounds, `[rows][panels]` each.
+    bounds: [Vec<f32>; 2],
+    /// The same of open panels, for rows in 16 bits.
+    close: [Vec<f32>; 2],
+    /// Panels that may hold one of a row's greatest outputs: row and panel, by row.
+    open: Vec<(u32, u32)>,
+    /// Their outputs.
+    outputs: Vec<[f32; PANEL]>,
+    /// Rows as pairs or as they round to pairs, for weights in pairs.
+    paired: [Vec<f32>; 2],
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Screen {
+    /// The `counts[i]` greatest outputs of each row `i` of `x · W`, greatest first, the lower column first on ties, one row after
+    /// the other in `found` as `(column, output)`; of rows with fewer columns all. False, and nothing of use in `found`, where screening is of no use either: a row is not
+    /// finite, or too much would have to be computed after all.
+    ///
+    /// # Shapes
+    /// `x [rows, d_in]`, `counts [rows]`.
+    ///
+    /// # Panics
+    /// If `w` is of another size than the copied matrix, or a length does not fit.
+    pub fn greatest(&self, isa: Isa, x: &[f32], w: &Packed, counts: &[usize], found: &mut Vec<(u32, f32)>) -> bool {
+        let rows = counts.len();
+        assert!((w.d_in(), w.d_out()) == (self.d_in, self.d_out) && x.len() == rows * self.d_in, "{self:?} for {w:?}");
+        found.clear();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { rows: set, bounds, close, open, outputs, paired: [paired, rounded] } = scratch;
+            // What the product reads, and the numbers that it means.
+            let read = product::as_read(x, w, paired, rounded);
+            if !set.set(read.numbers, self) {
+                return false;
+            }
+            self.screen(set, bounds);
+            let panels = self.d_out.div_ceil(PANEL);
+            open.clear();
+            for (row, &count) in counts.iter().enumerate() {
+                let [low, high] = bounds.each_ref().map(|bounds| &bounds[row * panels..(row + 1) * panels]);
+                let Some(least) = nth_greatest(isa, low, count) else { return false };
+                let may = high.iter().enumerate().filter(|(_, high)| **high >= least && count > 0);
+                open.extend(may.map(|(panel, _)| (row as u32, panel as u32)));
+            }
+            self.look_closer(isa, set, counts, open, close);
+            if open.len() * TOO_MANY > rows * panels {
+                return false;
+            }
+            outputs.resize(open.len(), [0.0; PANEL]);
+            crate::team::chunks(outputs, 1, open.len() * PANEL * self.d_in, |i, out| {
+                let (row, panel) = open[i];
+                product::panel(isa, read.row(row as usize), w, panel as usize, &mut out[0]);
+            });
+            choose(open, outputs, counts, self.d_out, found);
+            true
+        })
+    }
+
+    /// Leaves those of the open panels that are open by bounds of rows in 16 bits too, which are in `close` then.
+    fn look_closer(
+        &self,
+        isa: Isa,
+        rows: &Rows,
+        counts: &[usize],
+        open: &mut Vec<(u32, u32)>,
+        close: &mut [Vec<f32>; 2],
+    ) {
+        let [low, high] = close;
+        low.resize(open.len().max(low.len()), 0.0);
+        high.resize(open.len().max(high.len()), 0.0);
+        let out = Bounds { low: low.as_mut_ptr(), high: high.as_mut_ptr(), panels: 0 };
+        crate::team::run(open.len(), 2 * open.len() * PANEL * self.d_in / GROUP, |i| {
+            let (row, panel) = open[i];
+            // SAFETY: each place is written by one task, within the bounds' size.
+            unsafe { out.write(0, i, self.fine(panel as usize, rows, row as usize)) };
+        });
+        let (mut start, mut kept) = (0, 0);
+        for (row, &count) in counts.iter().enumerate() {
+            let end = start + open[start..].iter().take_while(|(of, _)| *of as usize == row).count();
+            let least = nth_greatest(isa, &low[start..end], count).unwrap_or(f32::NEG_INFINITY);
+            for i in start..end {
+                if high[i] >= least {
+                    open[kept] = open[i];
+                    kept += 1;
+                }
+            }
+            start = end;
+        }
+        open.truncate(kept);
+    }
+
+    /// Bounds of one panel for one row in 16 bits.
+    fn fine(&self, panel: usize, rows: &Rows, row: usize) -> [f32; 2] {
+        let tile = tile_of_row(row, rows.facts.len());
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a screen is made only where the processor has the instructions.
+        unsafe {
+            super::kernel::fine(self, panel, rows, tile, row)
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("screens are made elsewhere: {panel} {tile:?}")
+    }
+
+    /// Bounds of all panels for all rows in 8 bits.
+    fn screen(&self, rows: &Rows, bounds: &mut [Vec<f32>; 2]) {
+        let (count, panels) = (rows.facts.len(), self.d_out.div_ceil(PANEL));
+        bounds.iter_mut().for_each(|bounds| bounds.resize((count * panels).max(bounds.len()), 0.0));
+        let [low, high] = bounds;
+        let out = Bounds { low: low.as_mut_ptr(), high: high.as_mut_ptr(), panels };
+        crate::team::run(panels.div_ceil(PIECE), count * self.d_out * self.d_in, |piece| {
+            for panel in piece * PIECE..((piece + 1) * PIECE).min(panels) {
+                for tile in 0..count.div_ceil(TILE) {
+                    self.tile(panel, rows, tile_of(tile, count), &out);
+                }
+            }
+        });
+    }
+
+    /// Bounds of a panel for the rows of a tile.
+    fn tile(&self, panel: usize, rows: &Rows, tile: Range<usize>, out: &Bounds) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            macro_rules! tiles {
+                ($($height:literal),*) => {
+                    match tile.len() {
+                        $($height => {
+                            // SAFETY: a screen is made only where the processor has the instructions.
+                            let bounds = unsafe { super::kernel::coarse::<$height>(self, panel, rows, tile.clone()) };
+                            for (row, bounds) in tile.zip(bounds) {
+                                // SAFETY: each row and panel is written by one task, within the bounds' size.
+                                unsafe { out.write(row, panel, bounds) };
+                            }
+                        })*
+                        height => unreachable!("a tile of {height} rows"),
+                    }
+                };
+            }
+            tiles!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("screens are made elsewhere: {panel} {tile:?} {} {}", rows.facts.len(), out.panels)
+    }
+}
+
+/// The bounds, written by one task per panel.
+struct Bounds {
+    low: *mut f32,
+    high: *mut f32,
+    panels: usize,
+}
+// SAFETY: tasks write disjoint parts.
+unsafe impl Sync for Bounds {}
+
+impl Bounds {
+    /// # Safety
+    /// The place lies within the bounds and is written by no other task.
+    unsafe fn write(&self, row: usize, panel: usize, [low, high]: [f32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            *self.low.add(row * self.panels + panel) = low;
+            *self.high.add(row * self.panels + panel) = high;
+        }
+    }
+}
+
+/// The `count`-th greatest value; `None` if there are not so many.
+fn nth_greatest(isa: Isa, values: &[f32], count: usize) -> Option<f32> {
+    match count {
+        0 | 1 => Some(lanes::max(values)),
+        _ if count > values.len() => None,
+        _ => crate::top_rows::greatest(isa, values, count).last().map(|&(_, value)| value),
+    }
+}
+
+/// The greatest of the outputs of open panels, row by row.
+fn choose(open: &[(u32, u32)], outputs: &[[f32; PANEL]], counts: &[usize], d_out: usize, found: &mut Vec<(u32, f32)>) {
+    let mut next = 0;
+    for (row, &count) in counts.iter().enumerate() {
+        let start = found.len();
+        while let Some(&(_, panel)) = open.get(next).filter(|(of, _)| *of as usize == row) {
+            let first = panel as usize * PANEL;
+            for (column, &value) in (first..d_out).zip(&outputs[next]) {
+                let full = found.len() - start == count;
+                if full && found.last().is_none_or(|least| value <= least.1) {
+                    continue;
+                }
+                // Columns come in increasing order, so an equal one goes behind.
+                let place = start + found[start..].partition_point(|&(_, other)| other >= value);
+                found.insert(place, (column as u32, value));
+                found.truncate(start + count);
+            }
+            next += 1;
+        }
+    }
+}
