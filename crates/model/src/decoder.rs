@@ -350,9 +350,14 @@ impl Decoder {
         self.lm_head.likeliest(hidden, counts)
     }
 
-    /// The same of [`Self::draft_logits`].
-    pub fn likeliest_drafts(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
-        if self.draft_head.is_some() { None } else { self.lm_head.likeliest(hidden, counts) }
+    /// Computes all logits from now on, whatever is wanted of them: there is no memory for a copy of the LM head.
+    pub fn compute_all_logits(&self) {
+        self.lm_head.compute_all();
+    }
+
+    /// Bytes of the copy that [`Self::likeliest`] works with.
+    pub fn screen_bytes(config: &ModelConfig) -> u128 {
+        config.vocab_size as u128 * (config.hidden_size as u128 + 12)
     }
 
     /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the reading.

@@ -50,6 +50,11 @@ impl LmHead {
         found.first().filter(|_| told).map(|&(token, _)| token)
     }
 
+    /// Makes no copy, if there is none yet.
+    pub(crate) fn compute_all(&self) {
+        let _ = self.screen.set(None);
+    }
+
     /// Bytes that are read where only the likeliest tokens are wanted.
     pub fn bytes_for_likeliest(&self) -> usize {
         self.screen().map_or_else(|| self.linear.bytes(), |(_, screen)| screen.bytes())

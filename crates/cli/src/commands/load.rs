@@ -75,9 +75,13 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     check_context(&config, tokens)?;
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;
-    check_memory(&config, &checkpoint, &compute, tokens)?;
+    let left = check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = progress::spinner(settings.progress, format!("loading {}", dir.display()));
+    let screen = Decoder::screen_bytes(&config);
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
+    if screen > left {
+        decoder.compute_all_logits();
+    }
     spinner.finish_and_clear();
     settings.talk.detail(format!(
         "{}: {} loaded in {:.2} s as {} on {}",
@@ -120,18 +124,18 @@ pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure>
     Err(Failure::input(message).hint("shorten the prompt"))
 }
 
-/// Fails before the system does: an allocation that cannot be met ends the program without a word.
+/// Fails before the system does: an allocation that cannot be met ends the program without a word. Returns how many bytes are left.
 fn check_memory(
     config: &ModelConfig,
     checkpoint: &Checkpoint,
     compute: &Compute,
     tokens: usize,
-) -> Result<(), Failure> {
+) -> Result<u128, Failure> {
     let weights = checkpoint.loaded_bytes(compute) as u128;
     let cache = KvCache::bytes(config, compute, tokens);
-    let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(()) };
-    if weights + cache <= u128::from(available) {
-        return Ok(());
+    let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(u128::MAX) };
+    if let Some(left) = u128::from(available).checked_sub(weights + cache) {
+        return Ok(left);
     }
     let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
     Err(Failure::input(format!(

@@ -139,6 +139,6 @@ impl DraftLayer for EagleModel {
     }
 
     fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
-        self.decoder.likeliest_drafts(states, widths)
+        self.decoder.likeliest(states, widths)
     }
 }

@@ -192,7 +192,7 @@ impl HydraModel {
     pub fn likeliest(&self, head: usize, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
         match &self.heads[head].lm_head {
             Some(lm_head) => lm_head.likeliest(states, widths),
-            None => self.decoder.likeliest_drafts(states, widths),
+            None => self.decoder.likeliest(states, widths),
         }
     }
 

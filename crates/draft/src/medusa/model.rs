@@ -136,7 +136,7 @@ impl MedusaModel {
     pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
         let states = || self.rows(hidden, counts.len());
         match &self.lm_heads {
-            Projection::Backbone => self.decoder.likeliest_drafts(&states(), counts),
+            Projection::Backbone => self.decoder.likeliest(&states(), counts),
             Projection::Shared(lm_head) => lm_head.likeliest(&states(), counts),
             Projection::PerHead(_) => None,
         }

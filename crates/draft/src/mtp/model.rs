@@ -119,7 +119,7 @@ impl MtpModel {
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
     pub fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
-        self.decoder.likeliest_drafts(states, widths)
+        self.decoder.likeliest(states, widths)
     }
 
     /// The LM head's logits of a module's output.

@@ -54,14 +54,15 @@ pub(super) fn multiply<T: Tile + tall::Tall>(
     y: &mut [MaybeUninit<f32>],
 ) {
     let (d_in, d_out) = (w.lines(), w.d_out());
-    if isa.kind() != crate::isa::Kind::Avx512 || x.len() < tall::FROM * d_in {
+    let from = if w.bytes() > tall::IN_CACHE { tall::FROM } else { tall::FROM_IN_CACHE };
+    if isa.kind() != crate::isa::Kind::Avx512 || x.len() < from * d_in {
         return multiply_low::<T>(isa, x, w, &Output::new(w, bias, y));
     }
     let chunk = chunk_rows(x.len() / d_in, d_in);
     for (x, y) in x.chunks(chunk * d_in).zip(y.chunks_mut(chunk * d_out)) {
         let (rows, out) = (x.len() / d_in, Output::new(w, bias, y));
         // What is left over may be less than the lowest tile.
-        match rows < tall::FROM {
+        match rows < from {
             true => multiply_low::<T>(isa, x, w, &out),
             // SAFETY: the instruction set was looked at above, and that of pairs when they were packed.
             false => unsafe { multiply_tall::<T>(x, rows, w, &out) },

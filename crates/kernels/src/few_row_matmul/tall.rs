@@ -17,12 +17,16 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Rows from which these tiles are the faster ones.
-pub const FROM: usize = 7;
+/// Rows from which these tiles are the faster ones where weights come from memory: they fetch further ahead.
+pub const FROM: usize = 3;
+/// The same where weights are in a cache, of so many bytes at most.
+pub const FROM_IN_CACHE: usize = 7;
+/// Bytes of such a matrix.
+pub const IN_CACHE: usize = 1 << 19;
 /// Inputs that all tiles work through before they go on.
 const BLOCK: usize = 1024;
-/// Bytes between what a lone tile fetches and what it uses.
-const AHEAD: usize = 3072;
+/// Bytes between what a lone tile fetches and what it uses: a thread has to have this many on their way for as long as memory takes.
+const AHEAD: usize = 8192;
 /// Floats in a vector.
 const LANES: usize = 16;
 
@@ -231,7 +235,7 @@ macro_rules! tall {
         }
     };
     ($($element:ty, $tile:ident, $operation:literal, $load:expr;)*) => {
-        $(tall!($element, $tile, $operation, $load, [7, 8, 9, 10, 11, 12, 13, 14, 15]);)*
+        $(tall!($element, $tile, $operation, $load, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);)*
     };
 }
 tall! {

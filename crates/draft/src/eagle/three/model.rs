@@ -210,7 +210,7 @@ impl DraftLayer for Eagle3Model {
         let normed = self.read_by_lm_head(states);
         let mut found = match &self.lm_head {
             Some(own) => own.likeliest(&normed, widths)?,
-            None => self.decoder.likeliest_drafts(&normed, widths)?,
+            None => self.decoder.likeliest(&normed, widths)?,
         };
         found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
         Some(found)

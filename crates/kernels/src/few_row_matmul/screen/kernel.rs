@@ -1,11 +1,15 @@
 //! Bounds of outputs by products of bytes (AVX-512 VNNI).
 
+#![expect(clippy::needless_range_loop, reason = "what is indexed by rows and vectors stays in registers")]
+
 use super::super::PANEL;
 use super::{Coarse, GROUP, RowFacts, Rows, Screen};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+/// Bytes between what is fetched and what is used.
+const AHEAD: usize = 8192;
 /// Columns of a vector.
 const LANES: usize = 16;
 
@@ -34,7 +38,9 @@ pub unsafe fn coarse<const R: usize>(screen: &Screen, panel: usize, rows: &Rows,
         for v in 0..2 {
             // SAFETY: `group` counts the groups of the panel, which has two vectors for each, and those of each row.
             unsafe {
-                let w = _mm512_load_si512(weights.add((group * 2 + v) * LANES * GROUP).cast());
+                let w = weights.add((group * 2 + v) * LANES * GROUP);
+                _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(AHEAD).cast());
+                let w = _mm512_load_si512(w.cast());
                 for r in 0..R {
                     add_products!(sums[v][r], w, values.add(group * R + r));
                 }

@@ -213,7 +213,8 @@ impl Rows {
         for (i, row) in x.chunks_exact(d_in).enumerate() {
             let tile = tile_of_row(i, rows);
             let Some(mut facts) = sixteen_bits(row, &mut self.whole) else { return false };
-            if !(facts.on_lost * screen.longest < 1e30) {
+            let reach = facts.on_lost * screen.longest;
+            if reach.is_nan() || reach >= 1e30 {
                 return false;
             }
             let upper = &mut self.upper[tile.start * groups + i - tile.start..];
