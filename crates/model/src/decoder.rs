@@ -350,6 +350,11 @@ impl Decoder {
         self.lm_head.likeliest(hidden, counts)
     }
 
+    /// The LM head.
+    pub fn lm_head(&self) -> &LmHead {
+        &self.lm_head
+    }
+
     /// Computes all logits from now on, whatever is wanted of them: there is no memory for a copy of the LM head.
     pub fn compute_all_logits(&self) {
         self.lm_head.compute_all();

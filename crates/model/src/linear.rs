@@ -59,7 +59,7 @@ impl Linear {
     ///
     /// # Panics
     /// If its weights are elsewhere.
-    pub(crate) fn rows(&self, x: &[f32], y: &mut [f32]) {
+    pub fn rows(&self, x: &[f32], y: &mut [f32]) {
         let Weight::Packed(weight) = &self.weight else { unreachable!("rows on the CPU go with weights there") };
         let bias = self.bias.as_ref().map(|bias| bias.values.as_ref());
         few_row_matmul::few_row_matmul(Isa::detect(), x, weight, bias, y);

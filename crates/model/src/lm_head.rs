@@ -34,10 +34,18 @@ impl LmHead {
     /// # Shapes
     /// `hidden [1, rows, d]`, `counts [rows]`.
     pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
-        let (weight, screen) = self.screen()?;
         let mut found = vec![];
         let hidden = host::read(hidden)?;
-        screen.greatest(Isa::detect(), hidden.as_slice(), weight, counts, &mut found).then_some(found)
+        self.likeliest_of(hidden.as_slice(), counts, &mut found).then_some(found)
+    }
+
+    /// The same of rows on the CPU, in `found`; false where all logits have to be computed.
+    ///
+    /// # Shapes
+    /// `hidden [rows, d]`, `counts [rows]`.
+    pub fn likeliest_of(&self, hidden: &[f32], counts: &[usize], found: &mut Vec<(Token, f32)>) -> bool {
+        let Some((weight, screen)) = self.screen() else { return false };
+        screen.greatest(Isa::detect(), hidden, weight, counts, found)
     }
 
     /// The likeliest token of one row; as [`Self::likeliest`]. `found` is room to work in.
@@ -45,8 +53,7 @@ impl LmHead {
     /// # Shapes
     /// `hidden [d]`.
     pub(crate) fn best(&self, hidden: &[f32], found: &mut Vec<(Token, f32)>) -> Option<Token> {
-        let (weight, screen) = self.screen()?;
-        let told = screen.greatest(Isa::detect(), hidden, weight, &[1], found);
+        let told = self.likeliest_of(hidden, &[1], found);
         found.first().filter(|_| told).map(|&(token, _)| token)
     }
 

@@ -19,13 +19,15 @@ pub struct Target {
     decoder: Arc<Decoder>,
     cache: KvCache,
     taps: Taps,
+    /// What nodes of the last tree saw: its memory serves the next one.
+    visible: Visible,
 }
 
 impl Target {
     /// A target for one sequence of at most `capacity` tokens, drafts in flight included.
     pub fn new(decoder: Arc<Decoder>, capacity: usize, taps: Taps) -> Self {
         let cache = decoder.new_cache(capacity);
-        Self { decoder, cache, taps }
+        Self { decoder, cache, taps, visible: Visible::Causal { rows: 0 } }
     }
 
     /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond the
@@ -33,7 +35,7 @@ impl Target {
     pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, taps: Taps) -> Self {
         let capacity = tokens.min(decoder.config().max_positions) + nodes;
         let cache = KvCache::new(decoder.config(), decoder.compute(), capacity);
-        Self { decoder, cache, taps }
+        Self { decoder, cache, taps, visible: Visible::Causal { rows: 0 } }
     }
 
     /// The decoder.
@@ -143,8 +145,8 @@ impl Target {
     /// When the tree does not fit or a token is outside the vocabulary; nothing stays in flight then.
     pub fn verify(&mut self, tree: &TokenTree) -> Result<PassOutput, ModelError> {
         self.cache.reserve(tree.len())?;
-        let visible = visible_in(tree);
-        let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.taps);
+        self.visible.set_tree(tree.parents());
+        let output = self.decoder.forward(tree.tokens(), &self.visible, &mut self.cache, &self.taps);
         if output.is_err() {
             self.cache.roll_back();
         }
@@ -207,8 +209,9 @@ impl Target {
 
 /// Which nodes of a tree each of them sees: its path from the root.
 pub fn visible_in(tree: &TokenTree) -> Visible {
-    let paths: Vec<Vec<usize>> = (0..tree.len()).map(|node| tree.path(node)).collect();
-    Visible::from_paths(paths.iter().map(Vec::as_slice))
+    let mut visible = Visible::Causal { rows: 0 };
+    visible.set_tree(tree.parents());
+    visible
 }
 
 /// Reads from devices other than the CPU so far.

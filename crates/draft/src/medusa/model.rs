@@ -4,12 +4,14 @@ use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat, LmHeads};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_kernels::activation::silu;
+use gorgon_kernels::activation::{silu, silu_rows};
+use gorgon_kernels::{Isa, host};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::linear::{Linear, Loader, Weight};
 use gorgon_model::lm_head::LmHead;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Heads on a device, beside their backbone.
@@ -134,11 +136,41 @@ impl MedusaModel {
     /// # Shapes
     /// `hidden [1, 1, d]`.
     pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
-        let states = || self.rows(hidden, counts.len());
-        match &self.lm_heads {
-            Projection::Backbone => self.decoder.likeliest(&states(), counts),
-            Projection::Shared(lm_head) => lm_head.likeliest(&states(), counts),
-            Projection::PerHead(_) => None,
+        let lm_head = match &self.lm_heads {
+            Projection::Backbone => self.decoder.lm_head(),
+            Projection::Shared(lm_head) => lm_head,
+            Projection::PerHead(_) => return None,
+        };
+        thread_local! {
+            /// States, and a block's output; kept, so that steps after the first allocate little.
+            static SPACE: RefCell<[Vec<f32>; 2]> = const { RefCell::new([vec![], vec![]]) };
+        }
+        let hidden = host::read(hidden)?;
+        let mut found = vec![];
+        SPACE
+            .with_borrow_mut(|[states, block]| {
+                self.states_on_host(hidden.as_slice(), counts.len(), states, block);
+                lm_head.likeliest_of(states, counts, &mut found)
+            })
+            .then_some(found)
+    }
+
+    /// [`Self::states`] on the CPU, as rows.
+    ///
+    /// # Shapes
+    /// `hidden [d]`, `states [heads, d]`.
+    fn states_on_host(&self, hidden: &[f32], heads: usize, states: &mut Vec<f32>, inner: &mut Vec<f32>) {
+        states.clear();
+        inner.resize(hidden.len(), 0.0);
+        for blocks in &self.blocks[..heads.min(self.blocks.len())] {
+            states.extend_from_slice(hidden);
+            let start = states.len() - hidden.len();
+            for block in blocks {
+                let state = &mut states[start..];
+                block.rows(state, inner);
+                silu_rows(Isa::detect(), inner);
+                state.iter_mut().zip(&*inner).for_each(|(sum, value)| *sum += value);
+            }
         }
     }
 

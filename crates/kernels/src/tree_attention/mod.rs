@@ -71,6 +71,29 @@ impl Visible {
         Visible::Paths { first, nodes, starts }
     }
 
+    /// Becomes the visibility in a tree, whose root sees itself and whose other nodes see what their parents see and themselves. Memory is
+    /// kept.
+    ///
+    /// # Shapes
+    /// `parents [nodes]`, each less than its node; the root's is not looked at.
+    pub fn set_tree(&mut self, parents: &[usize]) {
+        let (mut nodes, mut starts) = match std::mem::replace(self, Visible::Causal { rows: 0 }) {
+            Visible::Paths { nodes, starts, .. } => (nodes, starts),
+            Visible::Causal { .. } => (vec![], vec![]),
+        };
+        nodes.clear();
+        starts.clear();
+        starts.push(0);
+        for (node, &parent) in parents.iter().enumerate() {
+            if node > 0 {
+                nodes.extend_from_within(starts[parent]..starts[parent + 1]);
+            }
+            nodes.push(node as u32);
+            starts.push(nodes.len());
+        }
+        *self = Visible::Paths { first: 0, nodes, starts };
+    }
+
     /// Number of rows of this pass.
     pub fn rows(&self) -> usize {
         match self {
