@@ -233,7 +233,14 @@ impl<'a> Output<'a> {
                 }
             }
             // SAFETY: row `row` and columns `first..first + columns` lie within y, and belong to this task.
-            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), self.y.add(row * self.d_out + first), columns) }
+            unsafe {
+                let to = self.y.add(row * self.d_out + first);
+                // A known length is a few stores instead of a call.
+                match columns {
+                    PAIR => std::ptr::copy_nonoverlapping(sums.as_ptr(), to, PAIR),
+                    _ => std::ptr::copy_nonoverlapping(sums.as_ptr(), to, columns),
+                }
+            }
         }
     }
 }

@@ -8,6 +8,8 @@ use std::cell::RefCell;
 
 /// Rows handled together, so that they share the keys they read.
 const ROW_BLOCK: usize = 8;
+/// What a dimension of a slot costs, in multiply-adds of a product whose weights are read once.
+const WEIGHT: usize = 6;
 /// Keys per block: 64 keys of 64 dimensions fill a third of a first-level cache.
 const KEY_BLOCK: usize = 64;
 
@@ -51,7 +53,8 @@ pub fn attend(
         });
     };
     let tasks = spec.kv_heads * blocks;
-    crate::team::run(tasks, 2 * rows * width * (prefix + visible.in_flight()), task);
+    // A score costs its share of a softmax beside two multiply-adds per dimension.
+    crate::team::run(tasks, WEIGHT * rows * width * (prefix + visible.in_flight()), task);
 }
 
 /// The output, written by one task per (key/value head, block of rows).

@@ -140,7 +140,7 @@ per_isa! {
                 group[c * GROUP + k % GROUP] = (rounded.to_bits() as u8).wrapping_add(128);
             }
         }
-        let length = |squares: [f32; PANEL]| squares.map(|sum| sum.sqrt() * SLACK + 1e-18);
+        let length = |squares: [f32; PANEL]| squares.map(|sum| sum.sqrt() * SLACK + 1e-16);
         *columns = [scales, length(lost), length(kept)];
         sum.iter().all(|sum| sum.is_finite())
     }
@@ -250,9 +250,9 @@ fn sixteen_bits(row: &[f32], whole: &mut [i32]) -> Option<RowFacts> {
     if !squares.is_finite() {
         return None;
     }
-    let length = squares.sqrt() * SLACK + 1e-18;
+    let length = squares.sqrt() * SLACK + 1e-16;
     let rounded = (row.len() + 32) as f32 * f32::EPSILON / 2.0 * SLACK * length;
-    let off = off_squares.sqrt() * SLACK + 1e-18;
+    let off = off_squares.sqrt() * SLACK + 1e-16;
     Some(RowFacts {
         scale: greatest / GREATEST,
         on_lost: length + rounded,
