@@ -1,7 +1,7 @@
 //! Candidates from what a network says.
 
 use gorgon_core::Token;
-use gorgon_core::tree::Candidate;
+use gorgon_core::tree::{Candidate, TreeBuilder};
 
 /// Likeliest tokens, `counts[i]` of row `i`, row by row, as candidates of which nothing but the order is known.
 pub(crate) fn ranked(likeliest: Vec<(Token, f32)>, counts: &[usize]) -> Vec<Vec<Candidate>> {
@@ -13,4 +13,9 @@ pub(crate) fn ranked(likeliest: Vec<(Token, f32)>, counts: &[usize]) -> Vec<Vec<
 pub(crate) fn likely(rows: Vec<Vec<(Token, f32)>>) -> Vec<Vec<Candidate>> {
     let candidate = |(token, p): (Token, f32)| Candidate { token, probability: f64::from(p) };
     rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect()
+}
+
+/// Whether a builder looks at nothing but the order of candidates, at any depth.
+pub(crate) fn by_rank(builder: &dyn TreeBuilder) -> bool {
+    (0..builder.max_depth()).all(|depth| builder.ranks_at(depth).is_some())
 }

@@ -24,6 +24,9 @@ const PREFILL_CHUNK: usize = 256;
 /// Logits that are looked at together: bounds the memory of many large trees over a large vocabulary (256 MiB).
 const LOGITS: usize = 1 << 26;
 
+/// Rows whose likeliest tokens are looked for together: bounds the memory that is kept for it.
+const SCREENED: usize = 256;
+
 /// Why a batch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
@@ -259,14 +262,19 @@ impl<'a> Batch<'a> {
         rule: &dyn AcceptanceRule,
     ) -> Option<Vec<Verdict>> {
         let greedy = rule.as_greedy()?;
-        let found = self.decoder.likeliest(&output.hidden, &vec![1; output.hidden.dims()[1]])?;
-        let mut left = found.into_iter().map(|(token, _)| token);
-        let verdict = |proposal: &Proposal| {
-            let tree = proposal.draft.tree();
-            let likeliest: Vec<Token> = left.by_ref().take(tree.len()).collect();
-            greedy.accept_likeliest(tree, &likeliest)
-        };
-        Some(proposals.iter().map(verdict).collect())
+        let (mut verdicts, mut first_row) = (vec![], 0);
+        while verdicts.len() < proposals.len() {
+            let left = &proposals[verdicts.len()..];
+            let (taken, rows) = together(left, SCREENED);
+            let hidden = output.hidden.clone().narrow(1, first_row, rows);
+            let mut found = self.decoder.likeliest(&hidden, &vec![1; rows])?.into_iter().map(|(token, _)| token);
+            for tree in left[..taken].iter().map(|proposal| proposal.draft.tree()) {
+                let likeliest: Vec<Token> = found.by_ref().take(tree.len()).collect();
+                verdicts.push(greedy.accept_likeliest(tree, &likeliest));
+            }
+            first_row += rows;
+        }
+        Some(verdicts)
     }
 
     /// A path of each tree.

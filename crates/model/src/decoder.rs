@@ -355,16 +355,6 @@ impl Decoder {
         &self.lm_head
     }
 
-    /// Computes all logits from now on, whatever is wanted of them: there is no memory for a copy of the LM head.
-    pub fn compute_all_logits(&self) {
-        self.lm_head.compute_all();
-    }
-
-    /// Bytes of the copy that [`Self::likeliest`] works with.
-    pub fn screen_bytes(config: &ModelConfig) -> u128 {
-        config.vocab_size as u128 * (config.hidden_size as u128 + 12)
-    }
-
     /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the reading.
     /// No output depends on a draft's logits as far as a lossless rule verifies it.
     pub fn draft_logits(&self, hidden: &Tensor<3>) -> Tensor<3> {

@@ -3,10 +3,19 @@
 use crate::linear::{Linear, Weight};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_kernels::few_row_matmul::{PackError, Packed, Screen};
+use gorgon_kernels::few_row_matmul::Screen;
 use gorgon_kernels::{Isa, host};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// Bytes that copies may still take in this process.
+static ROOM: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Says how many bytes copies of LM heads may take from now on. Where there is no room for one, all logits are computed.
+pub fn allow_copies(bytes: u64) {
+    ROOM.store(bytes, Ordering::Relaxed);
+}
 
 /// A linear layer over a vocabulary.
 #[derive(Clone, Debug)]
@@ -28,8 +37,8 @@ impl LmHead {
     }
 
     /// The `counts[i]` likeliest tokens of each row with their logits, likeliest first, the lower token first on ties, one row after the
-    /// other: what looking at all logits would say. `None` where all have to be computed: elsewhere than on the CPU or on a processor without products
-    /// of bytes, with a bias, for few weights, or where the copy cannot tell.
+    /// other: what looking at all logits would say. `None` where all have to be computed: where [`Self::has_copy`] is false, and for rows that the copy
+    /// cannot tell of (not finite, or too many logits close to the greatest).
     ///
     /// # Shapes
     /// `hidden [1, rows, d]`, `counts [rows]`.
@@ -44,8 +53,7 @@ impl LmHead {
     /// # Shapes
     /// `hidden [rows, d]`, `counts [rows]`.
     pub fn likeliest_of(&self, hidden: &[f32], counts: &[usize], found: &mut Vec<(Token, f32)>) -> bool {
-        let Some((weight, screen)) = self.screen() else { return false };
-        screen.greatest(Isa::detect(), hidden, weight, counts, found)
+        self.screen().is_some_and(|screen| screen.greatest(Isa::detect(), hidden, counts, found))
     }
 
     /// The likeliest token of one row; as [`Self::likeliest`]. `found` is room to work in.
@@ -57,24 +65,31 @@ impl LmHead {
         found.first().filter(|_| told).map(|&(token, _)| token)
     }
 
-    /// Makes no copy, if there is none yet.
-    pub(crate) fn compute_all(&self) {
-        let _ = self.screen.set(None);
+    /// Whether there is a copy that finds likeliest tokens; it is made if there is none yet. There never is one elsewhere than on the
+    /// CPU, on a processor without products of bytes (AVX-512 VNNI), of weights in 8 bits, with a bias or a soft cap, of few weights, and where there is no room
+    /// for it ([`allow_copies`]).
+    pub fn has_copy(&self) -> bool {
+        self.screen().is_some()
     }
 
-    /// Bytes that are read where only the likeliest tokens are wanted.
+    /// Bytes that are read where only the likeliest tokens are wanted; the copy is made for it.
     pub fn bytes_for_likeliest(&self) -> usize {
-        self.screen().map_or_else(|| self.linear.bytes(), |(_, screen)| screen.bytes())
+        self.screen().map_or_else(|| self.linear.bytes(), Screen::bytes)
     }
 
-    fn screen(&self) -> Option<(&Arc<Packed>, &Screen)> {
+    fn screen(&self) -> Option<&Screen> {
         let Weight::Packed(weight) = self.linear.weight() else { return None };
-        // Without memory for a copy all is computed, as on processors that cannot use it.
-        let made = self.screen.get_or_init(|| {
-            let copied = Screen::of(weight).or_else(|_| Ok::<_, PackError>(None));
-            copied.ok().flatten().filter(|_| !self.linear.has_bias())
-        });
-        made.as_ref().map(|screen| (weight, screen))
+        let copied = || {
+            let bytes = Screen::bytes_for(weight.d_in(), weight.d_out()) as u64;
+            let left = |room: u64| if room == u64::MAX { Some(room) } else { room.checked_sub(bytes) };
+            if self.linear.has_bias() || !Screen::helps(weight) {
+                return None;
+            }
+            // Without memory for it all logits are computed, as on processors that cannot use it.
+            ROOM.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
+            Screen::of(weight).ok().flatten()
+        };
+        self.screen.get_or_init(copied).as_ref()
     }
 }
 

@@ -67,7 +67,10 @@ pub fn examine(settings: &Settings) -> Report {
     let free = free_disk(&cache);
     let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
     let driver = nvidia_driver();
-    let (threads, isa, pairs) = (rayon::current_num_threads(), Isa::detect().name(), Isa::detect().has_pair_products());
+    let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
+    let (pairs, screens) = (isa.has_pair_products(), isa.has_byte_products());
+    let products = [(pairs, ", products in bf16"), (screens, ", likeliest tokens without all logits")];
+    let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
         (true, 0) => "built in, no device found".to_owned(),
@@ -75,7 +78,7 @@ pub fn examine(settings: &Settings) -> Report {
     };
     let facts = vec![
         ("gorgon", env!("CARGO_PKG_VERSION").to_owned()),
-        ("cpu", format!("{threads} threads, {isa}{}", if pairs { ", products in bf16" } else { "" })),
+        ("cpu", format!("{threads} threads, {}{products}", isa.name())),
         ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
         ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
         ("driver", driver.clone().unwrap_or_else(|| "no NVIDIA driver".to_owned())),
@@ -84,7 +87,7 @@ pub fn examine(settings: &Settings) -> Report {
     ];
     let details = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "cpu": { "threads": threads, "instructions": isa, "bf16_products": pairs },
+        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "screens": screens },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
         "driver": driver,

@@ -9,6 +9,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
 use gorgon_model::hub::{self, HubError, HubOptions, Repo};
+use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,11 +78,9 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     checkpoint.check(&config)?;
     let left = check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = progress::spinner(settings.progress, format!("loading {}", dir.display()));
-    let screen = Decoder::screen_bytes(&config);
+    // Draft heads, and what else is loaded later, want memory too.
+    lm_head::allow_copies(u64::try_from(left / 4).unwrap_or(u64::MAX));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
-    if screen > left {
-        decoder.compute_all_logits();
-    }
     spinner.finish_and_clear();
     settings.talk.detail(format!(
         "{}: {} loaded in {:.2} s as {} on {}",

@@ -194,7 +194,7 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let level = Level { nodes: vec![0], guessed };
-        let (cache, ranked) = (&mut self.cache, builder.ranks_at(0).is_some());
+        let (cache, ranked) = (&mut self.cache, candidates::by_rank(builder));
         let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked };
         let draft = builder.build(root, &mut levels);
         self.cache.roll_back();

@@ -90,7 +90,7 @@ impl Drafter for HydraDrafter {
         }
         let Some(state) = self.catch_up()? else { return Ok(Proposal::root(root)) };
         let draft =
-            builder.build(root, &mut Levels { model: &self.model, state, ranked: builder.ranks_at(0).is_some() })?;
+            builder.build(root, &mut Levels { model: &self.model, state, ranked: candidates::by_rank(builder) })?;
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
     }

@@ -145,7 +145,8 @@ impl MedusaModel {
             /// States, and a block's output; kept, so that steps after the first allocate little.
             static SPACE: RefCell<[Vec<f32>; 2]> = const { RefCell::new([vec![], vec![]]) };
         }
-        let hidden = host::read(hidden)?;
+        // Asked first, since states would be computed for nothing.
+        let hidden = host::read(hidden).filter(|_| lm_head.has_copy())?;
         let mut found = vec![];
         SPACE
             .with_borrow_mut(|[states, block]| {

@@ -128,7 +128,7 @@ impl Drafter for MtpDrafter {
         let modules = self.chains.len().min(builder.max_depth());
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
-        let ranked = builder.ranks_at(0).is_some();
+        let ranked = candidates::by_rank(builder);
         let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows, ranked });
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         // Children are the likeliest tokens, not draws: rules treat them as a list.

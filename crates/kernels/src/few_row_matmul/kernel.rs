@@ -186,7 +186,7 @@ pub(super) fn panel(isa: Isa, x: &[f32], w: &Packed, panel: usize, out: &mut [f3
         WeightDtype::F32 => one::<f32>(isa, x, w, panel),
         WeightDtype::F16 => one::<f16>(isa, x, w, panel),
         WeightDtype::Bf16 => one::<bf16>(isa, x, w, panel),
-        WeightDtype::Int8 => one::<i8>(isa, x, w, panel),
+        WeightDtype::Int8 => unreachable!("weights in 8 bits are not screened"),
         #[cfg(target_arch = "x86_64")]
         WeightDtype::Bf16Pairs => one::<super::pairs::Pair>(isa, x, w, panel),
         #[cfg(not(target_arch = "x86_64"))]

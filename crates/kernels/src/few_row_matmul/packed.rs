@@ -253,11 +253,7 @@ impl Packed {
             WeightDtype::F32 => widen(&self.elements::<f32>()[first..], lines),
             WeightDtype::F16 => widen(&self.elements::<f16>()[first..], lines),
             WeightDtype::Bf16 => widen(&self.elements::<bf16>()[first..], lines),
-            WeightDtype::Int8 => {
-                widen(&self.elements::<i8>()[first..], lines);
-                let scales = &self.scales[panel * PANEL..];
-                lines.chunks_exact_mut(PANEL).for_each(|line| line.iter_mut().zip(scales).for_each(|(w, s)| *w *= s));
-            }
+            WeightDtype::Int8 => unreachable!("weights in 8 bits are not screened"),
             WeightDtype::Bf16Pairs => {
                 let pairs = &self.elements::<[bf16; 2]>()[first..];
                 for (k, line) in lines.chunks_exact_mut(PANEL).enumerate() {

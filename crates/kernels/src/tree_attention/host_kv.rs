@@ -17,17 +17,30 @@ pub struct HostKv {
 }
 
 /// Numbers that begin on a cache line, so that no vector of a slot lies across two.
-#[derive(Clone, Debug)]
-struct Lines(Vec<Line>);
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([f32; SLOTS]);
+#[derive(Debug)]
+struct Lines {
+    /// With room for the beginning to be moved. Zeros of this type come as pages that the system hands out when they are first
+    /// touched; those of an aligned type would all be written.
+    values: Vec<f32>,
+    start: usize,
+    size: usize,
+}
 
 impl Lines {
-    /// So many zeros, a multiple of [`SLOTS`].
+    /// So many zeros.
     fn zeros(size: usize) -> Self {
-        Self(vec![Line([0.0; SLOTS]); size / SLOTS])
+        let values = vec![0f32; size + SLOTS];
+        // Where the beginning cannot be found, any place will do.
+        let start = values.as_ptr().align_offset(64);
+        Self { values, start: if start < SLOTS { start } else { 0 }, size }
+    }
+}
+
+impl Clone for Lines {
+    fn clone(&self) -> Self {
+        let mut copy = Self::zeros(self.size);
+        copy.copy_from_slice(self);
+        copy
     }
 }
 
@@ -35,15 +48,13 @@ impl Deref for Lines {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: a line is sixteen numbers and nothing else.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * SLOTS) }
+        &self.values[self.start..self.start + self.size]
     }
 }
 
 impl DerefMut for Lines {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * SLOTS) }
+        &mut self.values[self.start..self.start + self.size]
     }
 }
 

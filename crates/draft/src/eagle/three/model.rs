@@ -207,11 +207,9 @@ impl DraftLayer for Eagle3Model {
     }
 
     fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
-        let normed = self.read_by_lm_head(states);
-        let mut found = match &self.lm_head {
-            Some(own) => own.likeliest(&normed, widths)?,
-            None => self.decoder.likeliest(&normed, widths)?,
-        };
+        let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
+        // Asked first, since states would be normed for nothing.
+        let mut found = lm_head.has_copy().then(|| lm_head.likeliest(&self.read_by_lm_head(states), widths))??;
         found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
         Some(found)
     }

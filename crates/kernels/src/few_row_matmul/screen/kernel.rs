@@ -62,39 +62,51 @@ pub unsafe fn coarse<const R: usize>(screen: &Screen, panel: usize, rows: &Rows,
     found
 }
 
-/// The same by all 16 bits of one row, which is row `row - tile.start` of its tile.
+/// The same by all 16 bits of `R` rows, from `first` on, of a tile.
 ///
 /// # Safety
 /// As of [`coarse`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub unsafe fn fine(screen: &Screen, panel: usize, rows: &Rows, tile: Range<usize>, row: usize) -> [f32; 2] {
+pub unsafe fn fine<const R: usize>(
+    screen: &Screen,
+    panel: usize,
+    rows: &Rows,
+    tile: Range<usize>,
+    first: usize,
+) -> [[f32; 2]; R] {
     let groups = screen.groups();
     let weights = screen.panels[panel * PANEL * groups * GROUP..][..PANEL * groups * GROUP].as_ptr();
-    let upper = &rows.upper[tile.start * groups..tile.end * groups];
-    let lower = &rows.lower[row * groups..(row + 1) * groups];
-    assert!(tile.contains(&row) && rows.facts.len() >= tile.end);
-    let mut sums = [[_mm512_setzero_si512(); 2]; 2];
+    assert!(tile.start <= first && first + R <= tile.end && rows.facts.len() >= tile.end);
+    let upper = rows.upper[tile.start * groups..tile.end * groups][first - tile.start..].as_ptr();
+    let lower = rows.lower[first * groups..(first + R) * groups].as_ptr();
+    let mut sums = [[[_mm512_setzero_si512(); 2]; R]; 2];
     for group in 0..groups {
-        let x = [&raw const upper[group * tile.len() + row - tile.start], &raw const lower[group]];
         for v in 0..2 {
-            // SAFETY: as above.
+            let w = weights.wrapping_add((group * 2 + v) * LANES * GROUP);
+            _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(AHEAD).cast());
+            // SAFETY: `group` counts the groups of the panel, which has two vectors for each, and those of each row.
             unsafe {
-                let w = _mm512_load_si512(weights.add((group * 2 + v) * LANES * GROUP).cast());
-                for part in 0..2 {
-                    add_products!(sums[v][part], w, x[part]);
+                let w = _mm512_load_si512(w.cast());
+                for r in 0..R {
+                    add_products!(sums[v][r][0], w, upper.add(group * tile.len() + r));
+                    add_products!(sums[v][r][1], w, lower.add(r * groups + group));
                 }
             }
         }
     }
-    let facts = rows.facts[row];
-    let mut most = [_mm512_set1_ps(f32::NEG_INFINITY); 2];
-    for v in 0..2 {
-        let (high, low) = (without(sums[v][0], facts.offsets[0]), without(sums[v][1], facts.offsets[1]));
-        let whole = _mm512_fmadd_ps(high, _mm512_set1_ps(256.0), low);
-        // SAFETY: the processor is the caller's promise.
-        unsafe { widen(screen, panel, v, facts, (whole, facts.scale, facts.on_kept), &mut most) };
+    let mut found = [[0f32; 2]; R];
+    for r in 0..R {
+        let facts = rows.facts[first + r];
+        let mut most = [_mm512_set1_ps(f32::NEG_INFINITY); 2];
+        for v in 0..2 {
+            let [high, low] = [0, 1].map(|part| without(sums[v][r][part], facts.offsets[part]));
+            let whole = _mm512_fmadd_ps(high, _mm512_set1_ps(256.0), low);
+            // SAFETY: the processor is the caller's promise.
+            unsafe { widen(screen, panel, v, facts, (whole, facts.scale, facts.on_kept), &mut most) };
+        }
+        found[r] = most.map(|most| _mm512_reduce_max_ps(most));
     }
-    most.map(|most| _mm512_reduce_max_ps(most))
+    found
 }
 
 /// Sums without what adding 128 to weights added.

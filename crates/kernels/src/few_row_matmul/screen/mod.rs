@@ -6,7 +6,8 @@
 //! `|w·h − ŵ·ĥ| ≤ ‖w − ŵ‖ ‖h‖ + ‖ŵ‖ ‖h − ĥ‖`
 //!
 //! and what sums in `f32` round, `(d + 32) · 2⁻²⁴ ‖w‖ ‖h‖`. An output whose upper bound is below the `k`-th greatest lower bound is
-//! none of the `k` greatest. Panels are screened by rows in 8 bits; those that this leaves by rows in 16. The few outputs that are still open are computed from the weights themselves, by the kernel that computes all outputs and therefore with
+//! none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in 16; where a row has an input that is much
+//! greater than the others, 8 bits would tell little of those, and 16 are taken at once. The few outputs that are still open are computed from the weights themselves, by the kernel that computes all outputs and therefore with
 //! the same bits, and ordered: what comes out is what looking at all of them would have said.
 
 #[cfg(target_arch = "x86_64")]
@@ -20,24 +21,34 @@ use crate::{Isa, lanes};
 use memmap2::MmapMut;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Inputs whose products one instruction adds.
 const GROUP: usize = 4;
 /// Weights of a matrix below this are read as fast as they are screened.
 const LEAST: usize = 1 << 19;
-/// Inputs at most, so that sums of `255 · 127` each fit in 32 bits.
+/// Inputs at most, so that sums of `255 · 128` each fit in 32 bits.
 const MOST_INPUTS: usize = 1 << 16;
+/// Rounds of doubling until a copy that is of no use is asked once in so many times.
+const LONGEST_PAUSE: u32 = 8;
 /// Room for what the bounds' own computation rounds.
 const SLACK: f32 = 1.01;
 
-/// A copy of a matrix in 8 bits, with what is known about the difference.
+/// A matrix and a copy of it in 8 bits, with what is known about the difference.
 pub struct Screen {
+    weights: Arc<Packed>,
     /// `q + 128` in panels `[ceil(d_out / PANEL)][ceil(d_in / GROUP)][PANEL][GROUP]`. Columns beyond the last repeat it.
     panels: MmapMut,
     /// By column: `s`, at least `‖w − ŵ‖`, and at least `‖ŵ‖`.
     columns: [Vec<f32>; 3],
     /// The greatest `‖w‖` of all.
     longest: f32,
+    /// What is lost of a column over what is kept of it, on the average.
+    coarseness: f32,
+    /// How often it was of no use lately, and how often it is not asked from now on.
+    refused: AtomicU32,
+    pause: AtomicU32,
     d_in: usize,
     d_out: usize,
 }
@@ -49,20 +60,22 @@ impl std::fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// A copy of `w`. `None` where it would not be faster: no products of bytes here (AVX-512 VNNI), weights that are in 8 bits already,
-    /// or few of them; and where a weight is not finite.
+    /// Whether a copy of `w` would be faster to read: not without products of bytes (AVX-512 VNNI), of weights that are in 8 bits
+    /// already, or of few of them.
+    pub fn helps(w: &Packed) -> bool {
+        let fits = w.d_in() <= MOST_INPUTS && w.d_in() * w.d_out() >= LEAST;
+        fits && w.dtype() != WeightDtype::Int8 && Isa::detect().has_byte_products()
+    }
+
+    /// A copy of `w`. `None` where it would not help ([`Self::helps`]) or a weight is not finite.
     ///
     /// # Errors
     /// When there is no memory for it.
-    pub fn of(w: &Packed) -> Result<Option<Self>, PackError> {
-        let fits = w.d_in() <= MOST_INPUTS && w.d_in() * w.d_out() >= LEAST;
-        if !Isa::detect().has_byte_products() || w.dtype() == WeightDtype::Int8 || !fits {
-            return Ok(None);
-        }
-        Self::copy(w)
+    pub fn of(w: &Arc<Packed>) -> Result<Option<Self>, PackError> {
+        if Self::helps(w) { Self::copy(w) } else { Ok(None) }
     }
 
-    fn copy(w: &Packed) -> Result<Option<Self>, PackError> {
+    fn copy(w: &Arc<Packed>) -> Result<Option<Self>, PackError> {
         let (d_in, d_out) = (w.d_in(), w.d_out());
         let groups = d_in.div_ceil(GROUP);
         let (count, size) = (d_out.div_ceil(PANEL), PANEL * groups * GROUP);
@@ -83,12 +96,43 @@ impl Screen {
         let column = |what: usize| stats.iter().flat_map(|panel| panel[what]).collect::<Vec<f32>>();
         let columns = [column(0), column(1), column(2)];
         let longest = columns[1].iter().zip(&columns[2]).map(|(lost, kept)| lost + kept).fold(0.0, f32::max);
-        Ok(Some(Self { panels, columns, longest, d_in, d_out }))
+        let coarseness = columns[1].iter().sum::<f32>() / columns[2].iter().sum::<f32>();
+        Ok(Some(Self {
+            weights: w.clone(),
+            panels,
+            columns,
+            longest,
+            coarseness,
+            refused: AtomicU32::new(0),
+            pause: AtomicU32::new(0),
+            d_in,
+            d_out,
+        }))
     }
 
-    /// Bytes that screening reads.
+    /// Bytes that a copy takes, which are those that screening reads.
+    pub fn bytes_for(d_in: usize, d_out: usize) -> usize {
+        d_out.next_multiple_of(PANEL) * (d_in.next_multiple_of(GROUP) + 3 * size_of::<f32>())
+    }
+
+    /// Bytes of the copy.
     pub fn bytes(&self) -> usize {
-        self.panels.len() + 3 * self.columns[0].len() * size_of::<f32>()
+        Self::bytes_for(self.d_in, self.d_out)
+    }
+
+    /// Whether it is asked now. After rows that it was of no use for it is left alone for a while, longer each time.
+    fn is_asked(&self) -> bool {
+        self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+    }
+
+    /// Takes note of whether it was of use.
+    fn note(&self, useful: bool) {
+        if useful {
+            self.refused.store(0, Ordering::Relaxed);
+        } else {
+            let times = self.refused.fetch_add(1, Ordering::Relaxed).min(LONGEST_PAUSE);
+            self.pause.store((1 << times) - 1, Ordering::Relaxed);
+        }
     }
 
     fn groups(&self) -> usize {
@@ -180,6 +224,7 @@ struct Rows {
 
 /// What bounds need of a row.
 #[derive(Clone, Copy, Default)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "read by instructions of x86"))]
 struct RowFacts {
     /// `t`.
     scale: f32,
@@ -194,6 +239,7 @@ struct RowFacts {
 
 /// What bounds by the upper part of a row need.
 #[derive(Clone, Copy, Default)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "read by instructions of x86"))]
 struct Coarse {
     scale: f32,
     on_kept: f32,

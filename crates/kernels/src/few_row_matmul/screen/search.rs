@@ -1,6 +1,6 @@
 //! From bounds to the greatest outputs.
 
-use super::super::{PANEL, Packed, kernel as product};
+use super::super::{PANEL, kernel as product};
 use super::{GROUP, Rows, Screen, TILE, tile_of, tile_of_row};
 use crate::{Isa, lanes};
 use std::cell::RefCell;
@@ -8,6 +8,10 @@ use std::ops::Range;
 
 /// Panels that are screened as one piece of work.
 const PIECE: usize = 4;
+/// Nor is looking at more than one panel in so many by rows in 16 bits.
+const TOO_MANY_CLOSE: usize = 4;
+/// What a row's lower part may weigh, over what the copy of the weights loses, for 8 bits to be enough to begin with.
+const LESS: f32 = 2.0;
 /// Computing more than one panel in so many after all is no gain.
 const TOO_MANY: usize = 8;
 
@@ -33,46 +37,70 @@ thread_local! {
 
 impl Screen {
     /// The `counts[i]` greatest outputs of each row `i` of `x · W`, greatest first, the lower column first on ties, one row after
-    /// the other in `found` as `(column, output)`; of rows with fewer columns all. False, and nothing of use in `found`, where screening is of no use either: a row is not
-    /// finite, or too much would have to be computed after all.
+    /// the other in `found` as `(column, output)`. False, and nothing of use in `found`, where screening is of no use: a row is not
+    /// finite, there are fewer panels than are wanted, or too much would have to be computed after all, now or lately.
     ///
     /// # Shapes
     /// `x [rows, d_in]`, `counts [rows]`.
     ///
     /// # Panics
-    /// If `w` is of another size than the copied matrix, or a length does not fit.
-    pub fn greatest(&self, isa: Isa, x: &[f32], w: &Packed, counts: &[usize], found: &mut Vec<(u32, f32)>) -> bool {
-        let rows = counts.len();
-        assert!((w.d_in(), w.d_out()) == (self.d_in, self.d_out) && x.len() == rows * self.d_in, "{self:?} for {w:?}");
+    /// If a length does not fit.
+    pub fn greatest(&self, isa: Isa, x: &[f32], counts: &[usize], found: &mut Vec<(u32, f32)>) -> bool {
+        assert_eq!(x.len(), counts.len() * self.d_in, "rows for {self:?}");
         found.clear();
+        let panels = self.d_out.div_ceil(PANEL);
+        if counts.iter().any(|&count| count > panels) || !self.is_asked() {
+            return false;
+        }
         SCRATCH.with_borrow_mut(|scratch| {
             let Scratch { rows: set, bounds, close, open, outputs, paired: [paired, rounded] } = scratch;
             // What the product reads, and the numbers that it means.
-            let read = product::as_read(x, w, paired, rounded);
+            let read = product::as_read(x, &self.weights, paired, rounded);
             if !set.set(read.numbers, self) {
                 return false;
             }
-            self.screen(set, bounds);
-            let panels = self.d_out.div_ceil(PANEL);
-            open.clear();
-            for (row, &count) in counts.iter().enumerate() {
-                let [low, high] = bounds.each_ref().map(|bounds| &bounds[row * panels..(row + 1) * panels]);
-                let Some(least) = nth_greatest(isa, low, count) else { return false };
-                let may = high.iter().enumerate().filter(|(_, high)| **high >= least && count > 0);
-                open.extend(may.map(|(panel, _)| (row as u32, panel as u32)));
+            let useful = self.open_panels(isa, set, counts, bounds, close, open);
+            self.note(useful);
+            if useful {
+                outputs.resize(open.len(), [0.0; PANEL]);
+                crate::team::chunks(outputs, 1, open.len() * PANEL * self.d_in, |i, out| {
+                    let (row, panel) = open[i];
+                    product::panel(isa, read.row(row as usize), &self.weights, panel as usize, &mut out[0]);
+                });
+                choose(open, outputs, counts, self.d_out, found);
             }
-            self.look_closer(isa, set, counts, open, close);
-            if open.len() * TOO_MANY > rows * panels {
+            useful
+        })
+    }
+
+    /// The panels that may hold one of a row's greatest outputs; false if they are too many.
+    fn open_panels(
+        &self,
+        isa: Isa,
+        rows: &Rows,
+        counts: &[usize],
+        bounds: &mut [Vec<f32>; 2],
+        close: &mut [Vec<f32>; 2],
+        open: &mut Vec<(u32, u32)>,
+    ) -> bool {
+        let panels = self.d_out.div_ceil(PANEL);
+        let coarse = rows.facts.iter().all(|row| row.coarse.on_kept <= LESS * self.coarseness * row.on_lost);
+        self.screen(rows, coarse, bounds);
+        open.clear();
+        for (row, &count) in counts.iter().enumerate() {
+            let [low, high] = bounds.each_ref().map(|bounds| &bounds[row * panels..(row + 1) * panels]);
+            let least = nth_greatest(isa, low, count);
+            let may = high.iter().enumerate().filter(|(_, high)| **high >= least && count > 0);
+            open.extend(may.map(|(panel, _)| (row as u32, panel as u32)));
+        }
+        if coarse {
+            // Each is looked at for itself, so of several rows fewer may be left.
+            if open.len() * TOO_MANY_CLOSE > (counts.len() + 1) * panels {
                 return false;
             }
-            outputs.resize(open.len(), [0.0; PANEL]);
-            crate::team::chunks(outputs, 1, open.len() * PANEL * self.d_in, |i, out| {
-                let (row, panel) = open[i];
-                product::panel(isa, read.row(row as usize), w, panel as usize, &mut out[0]);
-            });
-            choose(open, outputs, counts, self.d_out, found);
-            true
-        })
+            self.look_closer(isa, rows, counts, open, close);
+        }
+        open.len() * TOO_MANY <= counts.len() * panels
     }
 
     /// Leaves those of the open panels that are open by bounds of rows in 16 bits too, which are in `close` then.
@@ -89,14 +117,15 @@ impl Screen {
         high.resize(open.len().max(high.len()), 0.0);
         let out = Bounds { low: low.as_mut_ptr(), high: high.as_mut_ptr(), panels: 0 };
         crate::team::run(open.len(), 2 * open.len() * PANEL * self.d_in / GROUP, |i| {
-            let (row, panel) = open[i];
+            let (row, panel) = (open[i].0 as usize, open[i].1 as usize);
+            let tile = tile_of_row(row, rows.facts.len());
             // SAFETY: each place is written by one task, within the bounds' size.
-            unsafe { out.write(0, i, self.fine(panel as usize, rows, row as usize)) };
+            self.tile::<false>(panel, rows, tile, row..row + 1, |_, bounds| unsafe { out.write(0, i, bounds) });
         });
         let (mut start, mut kept) = (0, 0);
         for (row, &count) in counts.iter().enumerate() {
             let end = start + open[start..].iter().take_while(|(of, _)| *of as usize == row).count();
-            let least = nth_greatest(isa, &low[start..end], count).unwrap_or(f32::NEG_INFINITY);
+            let least = nth_greatest(isa, &low[start..end], count);
             for i in start..end {
                 if high[i] >= least {
                     open[kept] = open[i];
@@ -108,56 +137,75 @@ impl Screen {
         open.truncate(kept);
     }
 
-    /// Bounds of one panel for one row in 16 bits.
-    fn fine(&self, panel: usize, rows: &Rows, row: usize) -> [f32; 2] {
-        let tile = tile_of_row(row, rows.facts.len());
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a screen is made only where the processor has the instructions.
-        unsafe {
-            super::kernel::fine(self, panel, rows, tile, row)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("screens are made elsewhere: {panel} {tile:?}")
-    }
-
-    /// Bounds of all panels for all rows in 8 bits.
-    fn screen(&self, rows: &Rows, bounds: &mut [Vec<f32>; 2]) {
+    /// Bounds of all panels for all rows, in 8 bits or in 16.
+    fn screen(&self, rows: &Rows, coarse: bool, bounds: &mut [Vec<f32>; 2]) {
         let (count, panels) = (rows.facts.len(), self.d_out.div_ceil(PANEL));
         bounds.iter_mut().for_each(|bounds| bounds.resize((count * panels).max(bounds.len()), 0.0));
         let [low, high] = bounds;
         let out = Bounds { low: low.as_mut_ptr(), high: high.as_mut_ptr(), panels };
         crate::team::run(panels.div_ceil(PIECE), count * self.d_out * self.d_in, |piece| {
             for panel in piece * PIECE..((piece + 1) * PIECE).min(panels) {
-                for tile in 0..count.div_ceil(TILE) {
-                    self.tile(panel, rows, tile_of(tile, count), &out);
+                // SAFETY: each row and panel is written by one task, within the bounds' size.
+                let write = |row: usize, bounds| unsafe { out.write(row, panel, bounds) };
+                for tile in (0..count.div_ceil(TILE)).map(|tile| tile_of(tile, count)) {
+                    if coarse {
+                        self.tile::<true>(panel, rows, tile.clone(), tile, write);
+                        continue;
+                    }
+                    // Sums of both parts fill the registers with half as many rows.
+                    let half = tile.start + tile.len().div_ceil(2);
+                    for part in [tile.start..half, half..tile.end] {
+                        self.tile::<false>(panel, rows, tile.clone(), part, write);
+                    }
                 }
             }
         });
     }
 
-    /// Bounds of a panel for the rows of a tile.
-    fn tile(&self, panel: usize, rows: &Rows, tile: Range<usize>, out: &Bounds) {
+    /// Bounds of a panel for some rows of a tile, in 8 bits (all of the tile) or in 16.
+    fn tile<const COARSE: bool>(
+        &self,
+        panel: usize,
+        rows: &Rows,
+        tile: Range<usize>,
+        part: Range<usize>,
+        mut write: impl FnMut(usize, [f32; 2]),
+    ) {
         #[cfg(target_arch = "x86_64")]
         {
             macro_rules! tiles {
-                ($($height:literal),*) => {
-                    match tile.len() {
+                ($bounds:ident: $($height:literal)*) => {
+                    match part.len() {
+                        0 => {}
                         $($height => {
                             // SAFETY: a screen is made only where the processor has the instructions.
-                            let bounds = unsafe { super::kernel::coarse::<$height>(self, panel, rows, tile.clone()) };
-                            for (row, bounds) in tile.zip(bounds) {
-                                // SAFETY: each row and panel is written by one task, within the bounds' size.
-                                unsafe { out.write(row, panel, bounds) };
-                            }
+                            let bounds = unsafe { $bounds!($height) };
+                            part.zip(bounds).for_each(|(row, bounds)| write(row, bounds));
                         })*
                         height => unreachable!("a tile of {height} rows"),
                     }
                 };
             }
-            tiles!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14);
+            macro_rules! in_8 {
+                ($height:literal) => {
+                    super::kernel::coarse::<$height>(self, panel, rows, tile)
+                };
+            }
+            macro_rules! in_16 {
+                ($height:literal) => {
+                    super::kernel::fine::<$height>(self, panel, rows, tile, part.start)
+                };
+            }
+            match COARSE {
+                true => tiles!(in_8: 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+                false => tiles!(in_16: 1 2 3 4 5 6 7),
+            }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("screens are made elsewhere: {panel} {tile:?} {} {}", rows.facts.len(), out.panels)
+        {
+            let _ = (&mut write, rows);
+            unreachable!("screens are made elsewhere: {panel} {tile:?} {part:?}")
+        }
     }
 }
 
@@ -182,12 +230,12 @@ impl Bounds {
     }
 }
 
-/// The `count`-th greatest value; `None` if there are not so many.
-fn nth_greatest(isa: Isa, values: &[f32], count: usize) -> Option<f32> {
+/// The `count`-th greatest value; negative infinity if there are not so many.
+fn nth_greatest(isa: Isa, values: &[f32], count: usize) -> f32 {
     match count {
-        0 | 1 => Some(lanes::max(values)),
-        _ if count > values.len() => None,
-        _ => crate::top_rows::greatest(isa, values, count).last().map(|&(_, value)| value),
+        0 | 1 => lanes::max(values),
+        _ if count > values.len() => f32::NEG_INFINITY,
+        _ => crate::top_rows::greatest(isa, values, count).last().map_or(f32::NEG_INFINITY, |&(_, value)| value),
     }
 }
 
