@@ -92,6 +92,11 @@ impl Pretraining {
         }
     }
 
+    /// The examples to measure on.
+    pub fn held_out_mut(&mut self) -> &mut Vec<Example> {
+        &mut self.held_out
+    }
+
     /// Tokens of some examples.
     fn tokens_of(&self, batch: &[usize]) -> usize {
         batch.iter().map(|&i| self.examples[i].ids.len()).sum()

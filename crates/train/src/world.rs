@@ -41,6 +41,12 @@ impl World {
         Self { rank, size, processes, seat: None, on_devices: None }
     }
 
+    /// That of a replica that is alone, whatever other processes there are: for what is not done together.
+    pub(crate) fn alone() -> Self {
+        let processes = Processes { rank: 0, size: 1 };
+        Self { rank: 0, size: 1, processes, seat: None, on_devices: None }
+    }
+
     /// Those of `replicas` replicas of this process. Every process has to call it at once.
     pub fn divided(replicas: usize) -> Vec<Self> {
         let processes = Processes::current();

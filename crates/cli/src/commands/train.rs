@@ -181,10 +181,12 @@ impl Launch<'_> {
         if self.only_features {
             return self.keep_features(&mut job);
         }
-        let plan = job.plan(config, settings)?;
+        let plan = job.plan(config, settings, &self.watch)?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
+        // What was rehearsed is no part of what the run takes.
+        self.watch.forget_peak();
         let stem = format!("{}-{}", config.method.name(), fitting::stem(dir));
         let inputs = shard::files(&config.data)?;
         let world = World::current();
