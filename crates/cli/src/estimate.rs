@@ -9,6 +9,7 @@ use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{FitSettings, Objective, Rehearsal, Spent};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::path::Path;
 
 /// The file in a run folder that holds both.
@@ -82,12 +83,12 @@ pub struct Fitting {
     pub memory: u64,
     /// Bytes of a micro-batch at work.
     pub at_work: u64,
-    /// Seconds of a step.
-    pub step_seconds: f64,
+    /// Seconds of all steps.
+    pub seconds: f64,
 }
 
 impl Fitting {
-    /// Rehearses the first few steps, the largest one of `steps`, which is the most that is ever at work together, and an evaluation on what
+    /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an evaluation on what
     /// `objective` has as held-out data, for which a few of the longest conversations will do ([`longest`]): what is resident then is
     /// what fitting will take.
     ///
@@ -100,30 +101,47 @@ impl Fitting {
     ) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
         let threads = rayon::current_num_threads();
-        let (mut largest, mut at_once) = ((0, 0), 0);
+        let (mut largest, mut at_once) = (vec![], 0);
         for step in steps {
             let batches = objective.batches(step).map_err(fitting::failure)?;
             at_once = at_once.max(batches.len());
             let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
             let bytes: u64 = sizes.iter().take(threads).sum();
-            largest = if bytes > largest.0 { (bytes, step) } else { largest };
+            largest.push((bytes, Reverse(step)));
+            largest.sort_unstable_by(|a, b| b.cmp(a));
+            largest.truncate(LARGEST_RUN);
         }
         let fixed = micro_batch::fixed_bytes(parameters, at_once);
-        let by_formula = fixed + largest.0;
+        let by_formula = fixed + largest.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
-        let mut rehearsal = Rehearsal::new(objective, fit);
-        let mut seconds = vec![];
-        for step in (0..STEPS_RUN).chain([largest.1]) {
-            seconds.push(rehearsal.step(step).map_err(fitting::failure)?);
+        let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
+        let phases = objective.phases(fit.schedule.steps);
+        let steps =
+            phases.iter().flat_map(timed).chain(largest.iter().map(|(_, Reverse(step))| *step)).collect::<Vec<_>>();
+        let mut rehearsal = Rehearsal::new(objective, fit, &steps).map_err(fitting::failure)?;
+        let mut seconds = rehearsal.preparing * fit.schedule.steps as f64;
+        for phase in &phases {
+            let taken: Result<Vec<f64>, _> = timed(phase).map(|step| rehearsal.step(step)).collect();
+            seconds += typical(taken.map_err(fitting::failure)?) * (phase.end - phase.start) as f64;
+        }
+        // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
+        for (_, Reverse(step)) in largest {
+            rehearsal.step(step).map_err(fitting::failure)?;
         }
         rehearsal.evaluate().map_err(fitting::failure)?;
         let memory = watch.peak().unwrap_or(by_formula);
-        // The first one warms up, the last one is no typical one.
-        let step_seconds = gorgon_bench::median(seconds[1..STEPS_RUN as usize].to_vec()).unwrap_or(f64::NAN);
         let at_work = memory.saturating_sub(fixed) / threads as u64;
-        Ok(Self { by_formula, memory, at_work, step_seconds })
+        Ok(Self { by_formula, memory, at_work, seconds })
     }
+}
+
+/// The middle of some steps' seconds, of which the first warms up.
+fn typical(mut seconds: Vec<f64>) -> f64 {
+    if seconds.len() > 1 {
+        seconds.remove(0);
+    }
+    gorgon_bench::median(seconds).unwrap_or(0.0)
 }
 
 /// The longest of some conversations, as many as are measured on at once.
@@ -143,7 +161,7 @@ impl Fitting {
             by_formula: self.by_formula + more,
             memory: self.memory + more,
             at_work: self.at_work,
-            step_seconds: self.step_seconds * share_of_time(settings, micro_batches),
+            seconds: self.seconds * share_of_time(settings, micro_batches),
         }
     }
 }
@@ -155,10 +173,13 @@ pub fn share_of_time(settings: &Settings, micro_batches: usize) -> f64 {
     if settings.copies() < devices { most as f64 / all as f64 } else { 1.0 }
 }
 
-/// Steps that are run before a plan is made.
+/// Steps of each phase that are run before a plan is made, for the time they take.
 const STEPS_RUN: u64 = 4;
+/// The largest steps that are run before, for the memory they take.
+const LARGEST_RUN: usize = 4;
 
 /// A look at this process's memory over some time.
+#[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// Bytes that were resident when it began.
     before: Option<u64>,

@@ -241,7 +241,7 @@ fn plan(objective: &mut Pretraining, fit: &FitSettings, settings: &Settings, at_
     *objective.held_out_mut() = all;
     let found = found?;
     let found = found.divided(parameters, settings, at_once);
-    let (memory, seconds) = (found.memory, found.step_seconds * objective.in_first_steps(fit.schedule.steps));
+    let (memory, seconds) = (found.memory, found.seconds);
     settings.talk.say(format!(
         "memory beside the conversations {}; {}; about {} for training, evaluations apart",
         bytes(memory),

@@ -83,7 +83,7 @@ impl<F: OnBackbone> Job<F> {
             count(measured as u128)
         ));
         let (reading, found) = self.measure(config, parameters, settings, watch)?;
-        disk.rest = 4 * parameters as u64;
+        disk.rest = self.objective.published_bytes(parameters);
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
         let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
         settings.talk.say(format!(
@@ -94,7 +94,7 @@ impl<F: OnBackbone> Job<F> {
             bytes(found.memory),
             disk.words()
         ));
-        let fitting_them = (found.step_seconds - reading).max(0.0);
+        let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
         let seconds = Some(self.say_time(config, (reading, fitting_them), settings));
         Ok(Plan { memory: found.memory, before: watch.before(), memory_by_formula: found.by_formula, disk, seconds })
     }
