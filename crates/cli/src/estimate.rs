@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The file in a run folder that holds both.
 pub const RESULTS: &str = "results.json";
@@ -100,40 +101,64 @@ impl Fitting {
         steps: impl Iterator<Item = u64>,
     ) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
-        let threads = rayon::current_num_threads();
-        let (mut largest, mut at_once) = (vec![], 0);
-        for step in steps {
-            let batches = objective.batches(step).map_err(fitting::failure)?;
-            at_once = at_once.max(batches.len());
-            let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
-            sizes.sort_unstable_by(|a, b| b.cmp(a));
-            let bytes: u64 = sizes.iter().take(threads).sum();
-            largest.push((bytes, Reverse(step)));
-            largest.sort_unstable_by(|a, b| b.cmp(a));
-            largest.truncate(LARGEST_RUN);
-        }
-        let fixed = micro_batch::fixed_bytes(parameters, at_once);
-        let by_formula = fixed + largest.first().map_or(0, |(bytes, _)| *bytes);
+        let largest = Largest::of(objective, steps)?;
+        let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
+        let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
-        let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
-        let phases = objective.phases(fit.schedule.steps);
-        let steps =
-            phases.iter().flat_map(timed).chain(largest.iter().map(|(_, Reverse(step))| *step)).collect::<Vec<_>>();
-        let mut rehearsal = Rehearsal::new(objective, fit, &steps).map_err(fitting::failure)?;
-        let mut seconds = rehearsal.preparing * fit.schedule.steps as f64;
-        for phase in &phases {
-            let taken: Result<Vec<f64>, _> = timed(phase).map(|step| rehearsal.step(step)).collect();
-            seconds += typical(taken.map_err(fitting::failure)?) * (phase.end - phase.start) as f64;
-        }
-        // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
-        for (_, Reverse(step)) in largest {
-            rehearsal.step(step).map_err(fitting::failure)?;
-        }
-        rehearsal.evaluate().map_err(fitting::failure)?;
+        let seconds = rehearsed(objective, fit, &largest)?;
         let memory = watch.peak().unwrap_or(by_formula);
-        let at_work = memory.saturating_sub(fixed) / threads as u64;
+        let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
         Ok(Self { by_formula, memory, at_work, seconds })
     }
+}
+
+/// The largest steps.
+struct Largest {
+    /// Bytes of what is at work together, and the step, the largest first.
+    steps: Vec<(u64, u64)>,
+    /// Micro-batches of a step at most.
+    at_once: usize,
+}
+
+impl Largest {
+    fn of<O: Objective>(objective: &O, steps: impl Iterator<Item = u64>) -> Result<Self, Failure> {
+        let mut largest = Self { steps: vec![], at_once: 0 };
+        for step in steps {
+            let batches = objective.batches(step).map_err(fitting::failure)?;
+            largest.at_once = largest.at_once.max(batches.len());
+            let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            largest.steps.push((sizes.iter().take(rayon::current_num_threads()).sum(), step));
+            largest.steps.sort_by_key(|(bytes, _)| Reverse(*bytes));
+            largest.steps.truncate(LARGEST_RUN);
+        }
+        Ok(largest)
+    }
+}
+
+/// Runs what tells of all steps and forgets it. Returns the seconds of all steps.
+fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) -> Result<f64, Failure> {
+    let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
+    let phases = objective.phases(fit.schedule.steps);
+    let largest = largest.steps.iter().map(|(_, step)| *step);
+    let steps: Vec<u64> = phases.iter().flat_map(timed).chain(largest.clone()).collect();
+    let started = Instant::now();
+    let there_is_time = || started.elapsed() < LONGEST_RUN;
+    let mut rehearsal = Rehearsal::new(objective, fit, &steps).map_err(fitting::failure)?;
+    let mut seconds = rehearsal.preparing * fit.schedule.steps as f64;
+    for phase in &phases {
+        let mut taken = vec![];
+        for step in timed(phase).filter(|step| *step < phase.start + 2 || there_is_time()) {
+            taken.push(rehearsal.step(step).map_err(fitting::failure)?);
+        }
+        seconds += typical(taken) * (phase.end - phase.start) as f64;
+    }
+    // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
+    for (_, step) in largest.enumerate().filter(|(i, _)| *i == 0 || there_is_time()) {
+        rehearsal.step(step).map_err(fitting::failure)?;
+    }
+    rehearsal.evaluate().map_err(fitting::failure)?;
+    Ok(seconds)
 }
 
 /// The middle of some steps' seconds, of which the first warms up.
@@ -177,6 +202,8 @@ pub fn share_of_time(settings: &Settings, micro_batches: usize) -> f64 {
 const STEPS_RUN: u64 = 4;
 /// The largest steps that are run before, for the memory they take.
 const LARGEST_RUN: usize = 4;
+/// After so long no more steps are run than have to be.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
 
 /// A look at this process's memory over some time.
 #[derive(Clone, Copy, Debug)]

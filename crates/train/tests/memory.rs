@@ -11,7 +11,7 @@ use gorgon_train::heads::{EagleFitting, HeadFitting};
 use gorgon_train::micro_batch::{Size, fixed_bytes};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, fit};
-use on_backbone::{SHAPE, lm_head, loaded};
+use on_backbone::loaded;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn heads() -> HeadFitting {

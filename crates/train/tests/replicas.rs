@@ -12,7 +12,7 @@ use gorgon_train::heads::{Conversations, EagleFitting, HeadFitting, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, FitSettings, Gradients, Objective, Outcome, Report, fit_in};
 use gorgon_train::world::World;
-use on_backbone::{SHAPE, lm_head, loaded, training};
+use on_backbone::{loaded, training};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -92,6 +92,17 @@ impl Left<'_> {
     }
 }
 
+/// What is on the disk when the sample is answered, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDisk {
+    /// The sample's lines of the journal.
+    pub journal: u64,
+    /// All that is neither journal nor shards.
+    pub others: u64,
+    /// The sample's rows as shards.
+    pub shards: Shards,
+}
+
 /// The shards of the sample's rows and of half of them, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Shards {

@@ -1,6 +1,6 @@
 //! Progress of distillation, and what its first part says of the whole.
 
-use crate::commands::distill_forecast::{Asked, Left, Read, Shards};
+use crate::commands::distill_forecast::{Asked, Left, OnDisk, Read};
 use crate::estimate::Watch;
 use crate::fitting::duration;
 use crate::printer::{bytes, count};
@@ -48,9 +48,8 @@ pub struct Looks<'a> {
     /// Conversations in the order in which they are begun.
     pub asked: Vec<Asked>,
     pub memory: Option<Memory>,
-    /// Bytes of the rows that are named in the journal, of everything else in the output folder, and of these rows' shards; where there
-    /// are any.
-    pub disk: &'a dyn Fn(&BTreeSet<u64>) -> Option<(u64, u64, Shards)>,
+    /// What is on the disk of the rows that are named, and beside them; where there is anything.
+    pub disk: &'a dyn Fn(&BTreeSet<u64>) -> Option<OnDisk>,
 }
 
 impl Work {
@@ -170,7 +169,7 @@ impl<'a> Meter<'a> {
 
     /// Journal and shards grow with their rows.
     fn disk(&self) -> Option<f64> {
-        let (journal, others, shards) = (self.looks.disk)(&self.pilots)?;
+        let OnDisk { journal, others, shards } = (self.looks.disk)(&self.pilots)?;
         let all = self.work.conversations;
         let journal = journal as f64 * all as f64 / self.pilots.len().max(1) as f64;
         Some(others as f64 + journal + shards.of(all, shard::ROWS_PER_SHARD))

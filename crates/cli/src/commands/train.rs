@@ -10,6 +10,7 @@ mod together;
 pub use self::report::report;
 
 use self::backbone::{Backbone, backbone_hash};
+use self::features::StatesPlan;
 use self::job::Job;
 use crate::args::{Features, Fit};
 use crate::commands::drafting::FITTED_MODEL;
@@ -247,21 +248,31 @@ impl Launch<'_> {
     fn keep_features<F: OnBackbone>(&self, job: &mut Job<F>) -> Result<Done, Failure> {
         let Self { config, settings, .. } = *self;
         let request = job.cache_request(config, &self.before);
-        let (size, seconds) = job.say_features(&request, config, settings)?;
+        let loaded = self.watch.grown();
+        let StatesPlan { disk: size, work } = job.say_features(&request, config, settings)?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
+        self.watch.forget_peak();
         let started = Instant::now();
         job.cache(&request, true, settings)?;
         let (disk, took) = (estimate::folder_bytes(&request.folder), started.elapsed().as_secs_f64());
         let mut said = format!("planned / measured: disk {} / {}", bytes(size), bytes(disk));
-        if let Some(seconds) = seconds {
+        if let Some((seconds, _)) = work {
             said.push_str(&format!("; time {} / {}", fitting::duration(seconds), fitting::duration(took)));
         }
+        let memory = work.and_then(|(_, memory)| Some((memory? + loaded?, self.watch.peak()?)));
+        if let Some((planned, peak)) = memory {
+            said.push_str(&format!("; memory {} / {}", bytes(planned), bytes(peak)));
+        }
         settings.talk.say(said);
+        let before = self.watch.before().unwrap_or(0);
+        let beyond = |bytes: u64| memory.map(|(a, b)| estimate::pair((a + bytes) as f64, Some((b + bytes) as f64)));
         let plan = json!({
+            "memory_bytes": beyond(0),
+            "peak_rss_bytes": beyond(before),
             "disk_bytes": estimate::pair(size as f64, Some(disk as f64)),
-            "seconds": seconds.map(|seconds| estimate::pair(seconds, Some(took))),
+            "seconds": work.map(|(seconds, _)| estimate::pair(seconds, Some(took))),
         });
         Ok(Done::Kept { folder: request.folder, plan })
     }

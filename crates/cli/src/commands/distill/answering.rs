@@ -1,7 +1,7 @@
 //! The part of a distillation in which the model, here or on servers, answers.
 
 use super::{JOURNAL, Job};
-use crate::commands::distill_forecast::Shards;
+use crate::commands::distill_forecast::{OnDisk, Shards};
 use crate::commands::distill_progress::{Looks, Memory, Meter, Totals, Work};
 use crate::commands::distill_room::{self, Room};
 use crate::commands::drafters::Drafters;
@@ -165,13 +165,8 @@ impl Job {
         Ok((finished, Took { memory, expected, measured, ..Took::default() }))
     }
 
-    /// Bytes of some rows in the journal, of everything else in the folder but the journal, and of shards of these rows.
-    fn look_at_disk(
-        &self,
-        wanted: &BTreeSet<u64>,
-        prompts: &[distill::Prompt],
-        folder: &Path,
-    ) -> Option<(u64, u64, Shards)> {
+    /// What is on the disk of some rows, and beside them.
+    fn look_at_disk(&self, wanted: &BTreeSet<u64>, prompts: &[distill::Prompt], folder: &Path) -> Option<OnDisk> {
         let (scratch, path) = (tempfile::tempdir().ok()?, folder.join(JOURNAL));
         // What is being written is read from a copy.
         let copy = scratch.path().join(JOURNAL);
@@ -187,7 +182,7 @@ impl Job {
         };
         let (all, half) = (size(&rows)?, size(&rows[..rows.len() / 2])?);
         let others = folder_bytes(folder).saturating_sub(std::fs::metadata(&path).ok()?.len()) + REPORTS;
-        Some((answered.bytes_of(wanted), others, Shards { rows: rows.len(), all, half }))
+        Some(OnDisk { journal: answered.bytes_of(wanted), others, shards: Shards { rows: rows.len(), all, half } })
     }
 
     fn servers(&self, slots: usize) -> Servers<'_> {
