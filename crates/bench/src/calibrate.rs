@@ -1,14 +1,12 @@
 //! The tree that decodes fastest: measured accuracies, measured step times.
 
-use crate::measure::{BenchPrompt, Contest};
-use crate::{BenchError, median};
+use crate::BenchError;
+use crate::step_times::StepTime;
 use gorgon_core::Token;
 use gorgon_core::tree::calibrated::{Calibration, HeadAccuracies, calibrate};
 use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_model::target::Target;
-use serde::{Deserialize, Serialize};
-use std::time::Instant;
 
 /// Guesses of each head whose accuracy is measured.
 const RANKS: usize = 10;
@@ -111,68 +109,8 @@ pub fn accuracies(
     hits.shares(positions)
 }
 
-/// The time of a step by the number of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepTime {
-    /// Nodes, the root included; 1 stands for plain decoding without a drafter.
-    pub nodes: usize,
-    /// Seconds: the median.
-    pub seconds: f64,
-    /// Seconds of these for drafting: the median.
-    #[serde(default)]
-    pub draft_seconds: f64,
-}
-
-/// Measures whole steps (draft, verify, accept, commit) of trees of growing size, and of plain decoding, interleaved.
-///
-/// # Errors
-/// When the model or the drafter fails.
-pub fn step_times(
-    contest: &mut Contest<'_>,
-    calibration: &Calibration,
-    prompts: &[BenchPrompt],
-    sizes: &[usize],
-    rounds: usize,
-) -> Result<Vec<StepTime>, BenchError> {
-    let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
-    let trees: Vec<FixedTree> = sizes.iter().map(|&n| tree(calibration, n)).collect::<Result<_, _>>()?;
-    let mut seconds = vec![(vec![], vec![]); sizes.len()];
-    let biggest = calibration.order.len() + 1;
-    let tokens = longest + contest.limits.max_new_tokens;
-    let mut target = Target::with_trees(contest.decoder.clone(), tokens, biggest, contest.drafter.needs().taps);
-    for round in 0..=rounds {
-        for (i, tree) in trees.iter().enumerate() {
-            let prompt = &prompts[(round + i) % prompts.len()].ids;
-            let started = Instant::now();
-            let generation = if sizes[i] == 1 {
-                contest.plain(&mut target, prompt)?
-            } else {
-                let mut with = Contest {
-                    decoder: contest.decoder,
-                    drafter: &mut *contest.drafter,
-                    builder: tree,
-                    rule: contest.rule,
-                    limits: contest.limits.clone(),
-                    seed: contest.seed,
-                };
-                with.drafted(&mut target, prompt)?
-            };
-            let steps = generation.accepted.len() as f64;
-            // The first round warms up.
-            if round > 0 && steps > 0.0 {
-                seconds[i].0.push((started.elapsed() - generation.prefill_time).as_secs_f64() / steps);
-                seconds[i].1.push(generation.times.draft.0.as_secs_f64() / steps);
-            }
-        }
-    }
-    let time = |(&nodes, (seconds, draft)): (&usize, (Vec<f64>, Vec<f64>))| {
-        Some(StepTime { nodes, seconds: median(seconds)?, draft_seconds: median(draft)? })
-    };
-    Ok(sizes.iter().zip(seconds).filter_map(time).collect())
-}
-
 /// The first `nodes` nodes of a calibrated order.
-fn tree(calibration: &Calibration, nodes: usize) -> Result<FixedTree, BenchError> {
+pub(crate) fn tree(calibration: &Calibration, nodes: usize) -> Result<FixedTree, BenchError> {
     let paths = calibration.order.iter().take(nodes - 1).cloned().collect();
     let shape = TreeShape::new(paths).map_err(gorgon_core::tree::calibrated::CalibrationError::from)?;
     Ok(FixedTree::new(shape))
@@ -187,9 +125,33 @@ pub struct Choice {
     pub expected_tokens: f64,
     /// Expected speed-up over plain decoding.
     pub expected_speedup: f64,
+    /// Nodes and expected speed-up of a faster tree whose gain lies within the spread of the measurements.
+    pub doubtful: Option<(usize, f64)>,
 }
 
-/// The size with the most expected tokens per second, `(1 + Σ node values) / T(n)`, against `1 / T(plain)`.
+impl Choice {
+    /// A lone root.
+    ///
+    /// # Errors
+    /// When it makes no shape.
+    pub(crate) fn plain() -> Result<Self, BenchError> {
+        let shape = TreeShape::new(vec![]).map_err(gorgon_core::tree::calibrated::CalibrationError::from)?;
+        Ok(Self { shape, expected_tokens: 1.0, expected_speedup: 1.0, doubtful: None })
+    }
+
+    /// Takes a tree if it is expected to be faster than what was taken so far, and its gain is more than the spread.
+    pub(crate) fn weigh(&mut self, shape: TreeShape, expected_tokens: f64, expected_speedup: f64, time: &StepTime) {
+        if time.believes(expected_speedup) && expected_speedup > self.expected_speedup {
+            *self = Self { shape, expected_tokens, expected_speedup, doubtful: self.doubtful };
+        } else if expected_speedup > self.doubtful.map_or(1.0, |(_, known)| known) && !time.believes(expected_speedup) {
+            self.doubtful = Some((shape.len(), expected_speedup));
+        }
+        self.doubtful = self.doubtful.filter(|(_, speedup)| *speedup > self.expected_speedup);
+    }
+}
+
+/// The size with the most expected tokens per second, `(1 + Σ node values) / T(n)`, against `1 / T(plain)`; a gain that lies within
+/// the spread of the measured times counts for nothing.
 ///
 /// # Errors
 /// When a shape cannot be.
@@ -199,14 +161,11 @@ pub fn choose(
     times: &[StepTime],
 ) -> Result<Choice, BenchError> {
     let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::INFINITY, |time| time.seconds);
-    let mut best = Choice { shape: tree(calibration, 1)?.shape().clone(), expected_tokens: 1.0, expected_speedup: 1.0 };
+    let mut best = Choice::plain()?;
     for time in times.iter().filter(|time| time.nodes > 1 && time.nodes <= calibration.order.len() + 1) {
         let shape = tree(calibration, time.nodes)?.shape().clone();
         let expected_tokens = 1.0 + gorgon_core::tree::calibrated::expected_accepted(&shape, accuracies)?;
-        let expected_speedup = expected_tokens * plain / time.seconds;
-        if expected_speedup > best.expected_speedup {
-            best = Choice { shape, expected_tokens, expected_speedup };
-        }
+        best.weigh(shape, expected_tokens, expected_tokens * plain / time.seconds, time);
     }
     Ok(best)
 }

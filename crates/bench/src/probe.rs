@@ -6,8 +6,9 @@
 //! `n` most valuable nodes are the best tree of that size.
 
 use crate::BenchError;
-use crate::calibrate::{Accuracies, Choice, StepTime};
+use crate::calibrate::{Accuracies, Choice};
 use crate::measure::{BenchPrompt, Contest};
+use crate::step_times::StepTime;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
 use gorgon_core::tree::sequoia::SequoiaTable;
@@ -171,13 +172,12 @@ impl Probed {
     ///
     /// A step lasts what verifying its nodes lasts and what drafting its levels lasts: measured steps without their
     /// drafting, by the number of nodes, and the time of a level, by the deepest tree that was timed. Expected tokens are
-    /// `1 + Σ values`.
+    /// `1 + Σ values`. A gain that lies within the spread of the measured times counts for nothing.
     ///
     /// # Errors
     /// When a shape cannot be.
     pub fn choose(&self, times: &[StepTime]) -> Result<Choice, BenchError> {
-        let lone = || TreeShape::new(vec![]).map_err(CalibrationError::from);
-        let mut best = Choice { shape: lone()?, expected_tokens: 1.0, expected_speedup: 1.0 };
+        let mut best = Choice::plain()?;
         let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::INFINITY, |time| time.seconds);
         let depth = |n: usize| self.nodes.iter().take(n - 1).map(|(path, _)| path.len()).max().unwrap_or(0);
         let drafted = times.iter().filter(|time| time.nodes > 1 && depth(time.nodes) > 0);
@@ -189,10 +189,8 @@ impl Probed {
                 let expected_tokens = 1.0 + values.iter().sum::<f64>();
                 let draft = if levels == depth(time.nodes) { time.draft_seconds } else { level * levels as f64 };
                 let expected_speedup = expected_tokens * plain / (time.seconds - time.draft_seconds + draft);
-                if expected_speedup > best.expected_speedup {
-                    let shape = TreeShape::new(paths).map_err(CalibrationError::from)?;
-                    best = Choice { shape, expected_tokens, expected_speedup };
-                }
+                let shape = TreeShape::new(paths).map_err(CalibrationError::from)?;
+                best.weigh(shape, expected_tokens, expected_speedup, time);
             }
         }
         Ok(best)
@@ -206,7 +204,7 @@ mod tests {
     use gorgon_core::accept::draws::Seeded;
 
     fn time(nodes: usize, verify: f64, draft: f64) -> StepTime {
-        StepTime { nodes, seconds: verify + draft, draft_seconds: draft }
+        StepTime { nodes, seconds: verify + draft, draft_seconds: draft, spread: 0.0 }
     }
 
     fn probed() -> Probed {
@@ -258,5 +256,20 @@ mod tests {
         assert!((choice.expected_speedup - 1.8 / 1.5).abs() < 1e-12);
         let dear = [time(1, 1.0, 0.0), time(2, 2.0, 0.0), time(5, 4.0, 0.0)];
         assert_eq!(probed().choose(&dear).unwrap().shape.len(), 1);
+    }
+
+    /// Two nodes are expected to gain 1.6 times, five 2.4 times, but by times that spread.
+    #[test]
+    fn a_gain_within_the_spread_is_not_believed() {
+        let with = |two: f64, five: f64| {
+            let spread = |time: StepTime, spread: f64| StepTime { spread, ..time };
+            let times = [time(1, 1.0, 0.0), spread(time(2, 1.0, 0.0), two), spread(time(5, 1.0, 0.0), five)];
+            let choice = probed().choose(&times).unwrap();
+            (choice.shape.len(), choice.doubtful.map(|(nodes, _)| nodes))
+        };
+        assert_eq!(with(0.5, 1.3), (5, None));
+        assert_eq!(with(0.5, 1.5), (2, Some(5)));
+        assert_eq!(with(0.7, 1.5), (1, Some(5)));
+        assert_eq!(with(0.7, 0.0), (5, None));
     }
 }

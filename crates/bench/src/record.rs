@@ -1,6 +1,7 @@
 //! What a calibration found, as it is stored with the heads.
 
-use crate::calibrate::{Accuracies, Choice, StepTime};
+use crate::calibrate::{Accuracies, Choice};
+use crate::step_times::StepTime;
 use gorgon_core::tree::RankPath;
 use gorgon_runs::sealed;
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,9 @@ impl CalibrationRecord {
         if let Some(time) = record.step_times.iter().find(|time| !(time.seconds > 0.0 && time.seconds < 1e6)) {
             return Err(wrong(format!("a step of {} nodes cannot last {} seconds", time.nodes, time.seconds)));
         }
+        if let Some(time) = record.step_times.iter().find(|time| !(0.0..1e6).contains(&time.spread)) {
+            return Err(wrong(format!("the times of a step of {} nodes cannot spread by {}", time.nodes, time.spread)));
+        }
         if record.step_times.windows(2).any(|pair| pair[0].nodes >= pair[1].nodes) {
             return Err(wrong("the step times are not in order of their nodes".into()));
         }
@@ -143,7 +147,10 @@ mod tests {
             positions: 0,
             children: vec![],
             chain: vec![],
-            step_times: times.iter().map(|&(nodes, seconds)| StepTime { nodes, seconds, draft_seconds: 0.0 }).collect(),
+            step_times: times
+                .iter()
+                .map(|&(nodes, seconds)| StepTime { nodes, seconds, draft_seconds: 0.0, spread: 0.0 })
+                .collect(),
             expected_tokens_per_step: 1.0,
             expected_speedup: 1.0,
             threads: 1,
@@ -178,6 +185,9 @@ mod tests {
             std::fs::write(dir.path().join(FILE), sealed.replace(from, to)).unwrap();
             assert_eq!(CalibrationRecord::read(dir.path()).is_ok(), reads);
         }
+        let mut bad = good.clone();
+        bad.step_times[1].spread = -0.5;
+        assert!(write(&bad).unwrap_err().to_string().contains("cannot spread by -0.5"));
         let mut bad = good;
         bad.chain = vec![1.5];
         assert!(write(&bad).unwrap_err().to_string().contains("1.5 is no share"));

@@ -6,9 +6,12 @@ use crate::printer::bytes;
 use crate::settings::Settings;
 use gorgon_train::micro_batch;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{FitSettings, Objective, Spent};
+use gorgon_train::trainer::{FitSettings, Objective, Rehearsal, Spent};
 use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The file in a run folder that holds both.
 pub const RESULTS: &str = "results.json";
@@ -16,8 +19,10 @@ pub const RESULTS: &str = "results.json";
 /// What a job will take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
-    /// Bytes in memory, beside what is loaded before the plan is made.
+    /// Bytes in memory, beside what was resident before.
     pub memory: u64,
+    /// Bytes that were resident before, where the system tells: program and backbone.
+    pub before: Option<u64>,
     /// The same by formulas alone.
     pub memory_by_formula: u64,
     /// Bytes on the disk.
@@ -70,58 +75,105 @@ impl Disk {
     }
 }
 
-/// What fitting takes, told by formulas and by a step that is run before.
+/// What fitting takes, told by formulas and by steps that are run before.
 #[derive(Clone, Copy, Debug)]
 pub struct Fitting {
     /// Bytes by formula.
     pub by_formula: u64,
-    /// Bytes, as a step takes them; by formula where the system does not tell.
+    /// Bytes, as the largest step takes them; by formula where the system does not tell.
     pub memory: u64,
     /// Bytes of a micro-batch at work.
     pub at_work: u64,
-    /// Seconds that a step's gradients take.
-    pub step_seconds: f64,
+    /// Seconds of all steps.
+    pub seconds: f64,
 }
 
 impl Fitting {
-    /// Runs the gradients of the first few steps, as fitting will, and of their largest micro-batch alone. What they take is
-    /// scaled, by what the formulas say, to the most that is at work together in any of `steps`; what comes with a run
-    /// is counted: moments, the gradients of all micro-batches, their sum.
+    /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an evaluation on what
+    /// `objective` has as held-out data, for which a few of the longest conversations will do ([`longest`]): what is resident then is
+    /// what fitting will take.
     ///
     /// # Errors
-    /// When the data cannot be read or the backbone fails.
+    /// When the data cannot be read, the backbone fails, or a single conversation does not fit into memory.
     pub fn measure<O: Objective>(
         objective: &O,
+        fit: &FitSettings,
         steps: impl Iterator<Item = u64>,
-        limit: Option<u64>,
     ) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
-        let (mut largest, mut largest_run, mut at_once) = (0, 0, 0);
+        let largest = Largest::of(objective, steps)?;
+        let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
+        let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
+        let watch = Watch::start();
+        let seconds = rehearsed(objective, fit, &largest)?;
+        let memory = watch.peak().unwrap_or(by_formula);
+        let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
+        Ok(Self { by_formula, memory, at_work, seconds })
+    }
+}
+
+/// The largest steps.
+struct Largest {
+    /// Bytes of what is at work together, and the step, the largest first.
+    steps: Vec<(u64, u64)>,
+    /// Micro-batches of a step at most.
+    at_once: usize,
+}
+
+impl Largest {
+    fn of<O: Objective>(objective: &O, steps: impl Iterator<Item = u64>) -> Result<Self, Failure> {
+        let mut largest = Self { steps: vec![], at_once: 0 };
         for step in steps {
             let batches = objective.batches(step).map_err(fitting::failure)?;
-            at_once = at_once.max(batches.len());
+            largest.at_once = largest.at_once.max(batches.len());
             let mut sizes: Vec<u64> = batches.iter().map(|batch| objective.size(batch).bytes).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
-            largest = largest.max(sizes.iter().take(rayon::current_num_threads()).sum());
-            largest_run = if step < STEPS_RUN { largest } else { largest_run };
+            largest.steps.push((sizes.iter().take(rayon::current_num_threads()).sum(), step));
+            largest.steps.sort_by_key(|(bytes, _)| Reverse(*bytes));
+            largest.steps.truncate(LARGEST_RUN);
         }
-        let fixed = micro_batch::fixed_bytes(parameters, at_once);
-        let parameters = 4 * parameters as u64;
-        // What was resident beyond parameters and gradients, over what the formulas say, for the most that is at work.
-        let scaled = |watch: &Watch, gradients: u64, formula: u64| {
-            let work = watch.peak()?.saturating_sub(parameters * (1 + gradients));
-            Some((work as f64 * largest as f64 / formula.max(1) as f64) as u64)
-        };
-        let watch = Watch::start();
-        let formula = micro_batch::largest_alone(objective, limit).map_err(fitting::failure)?;
-        let alone = scaled(&watch, 1, formula);
-        let step_seconds = micro_batch::seconds_of_a_step(objective, limit, STEPS_RUN).map_err(fitting::failure)?;
-        let together = scaled(&watch, at_once.min(rayon::current_num_threads()) as u64, largest_run);
-        let by_formula = fixed + largest;
-        let memory = alone.max(together).map_or(by_formula, |work| fixed + work);
-        let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
-        Ok(Self { by_formula, memory, at_work, step_seconds })
+        Ok(largest)
     }
+}
+
+/// Runs what tells of all steps and forgets it. Returns the seconds of all steps.
+fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) -> Result<f64, Failure> {
+    let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
+    let phases = objective.phases(fit.schedule.steps);
+    let largest = largest.steps.iter().map(|(_, step)| *step);
+    let steps: Vec<u64> = phases.iter().flat_map(timed).chain(largest.clone()).collect();
+    let started = Instant::now();
+    let there_is_time = || started.elapsed() < LONGEST_RUN;
+    let mut rehearsal = Rehearsal::new(objective, fit, &steps).map_err(fitting::failure)?;
+    let mut seconds = rehearsal.preparing * fit.schedule.steps as f64;
+    for phase in &phases {
+        let mut taken = vec![];
+        for step in timed(phase).filter(|step| *step < phase.start + 2 || there_is_time()) {
+            taken.push(rehearsal.step(step).map_err(fitting::failure)?);
+        }
+        seconds += typical(taken) * (phase.end - phase.start) as f64;
+    }
+    // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
+    for (_, step) in largest.enumerate().filter(|(i, _)| *i == 0 || there_is_time()) {
+        rehearsal.step(step).map_err(fitting::failure)?;
+    }
+    rehearsal.evaluate().map_err(fitting::failure)?;
+    Ok(seconds)
+}
+
+/// The middle of some steps' seconds, of which the first warms up.
+fn typical(mut seconds: Vec<f64>) -> f64 {
+    if seconds.len() > 1 {
+        seconds.remove(0);
+    }
+    gorgon_bench::median(seconds).unwrap_or(0.0)
+}
+
+/// The longest of some conversations, as many as are measured on at once.
+pub fn longest<T: Clone>(conversations: &[T], tokens: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut all: Vec<&T> = conversations.iter().collect();
+    all.sort_by_key(|conversation| Reverse(tokens(conversation)));
+    all.into_iter().take(rayon::current_num_threads()).cloned().collect()
 }
 
 impl Fitting {
@@ -134,7 +186,7 @@ impl Fitting {
             by_formula: self.by_formula + more,
             memory: self.memory + more,
             at_work: self.at_work,
-            step_seconds: self.step_seconds * share_of_time(settings, micro_batches),
+            seconds: self.seconds * share_of_time(settings, micro_batches),
         }
     }
 }
@@ -146,10 +198,15 @@ pub fn share_of_time(settings: &Settings, micro_batches: usize) -> f64 {
     if settings.copies() < devices { most as f64 / all as f64 } else { 1.0 }
 }
 
-/// Steps that are run before a plan is made.
+/// Steps of each phase that are run before a plan is made, for the time they take.
 const STEPS_RUN: u64 = 4;
+/// The largest steps that are run before, for the memory they take.
+const LARGEST_RUN: usize = 4;
+/// After so long no more steps are run than have to be.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
 
 /// A look at this process's memory over some time.
+#[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// Bytes that were resident when it began.
     before: Option<u64>,
@@ -162,6 +219,22 @@ impl Watch {
         // 5 asks the system to forget the peak so far. Where it cannot, there is nothing to compare with.
         let forgotten = std::fs::write("/proc/self/clear_refs", "5").is_ok();
         Self { before: resident("VmRSS:").filter(|_| forgotten) }
+    }
+
+    /// Forgets the peak so far, and what it left: what was resident when it began stays what it compares with.
+    pub fn forget_peak(&self) {
+        Self::start();
+    }
+
+    /// What is resident now beyond what was when it began.
+    pub fn grown(&self) -> Option<u64> {
+        gorgon_bench::allocations::hand_back();
+        Some(resident("VmRSS:")?.saturating_sub(self.before?))
+    }
+
+    /// What was resident when it began.
+    pub fn before(&self) -> Option<u64> {
+        self.before
     }
 
     /// The highest resident size since, beyond that at the beginning.
@@ -226,6 +299,10 @@ impl Plan {
         let document = json!({
             "memory_bytes": pair(self.memory as f64, took.memory.filter(|_| took.whole).map(|m| m as f64)),
             "memory_bytes_by_formula": self.memory_by_formula,
+            "peak_rss_bytes": self.before.map(|before| {
+                let measured = took.memory.filter(|_| took.whole);
+                pair((before + self.memory) as f64, measured.map(|m| (before + m) as f64))
+            }),
             "disk_bytes": pair(disk as f64, Some(took.disk as f64)),
             "fitting_seconds": pair(self.seconds.unwrap_or(f64::NAN), seconds),
             "fitting_seconds_by_first_steps": took.corrected,

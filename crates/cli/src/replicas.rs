@@ -12,12 +12,17 @@ use gorgon_model::device::DeviceChoice;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::error::TrainError;
 use gorgon_train::trainer::{self, FitSettings, Objective, Outcome, Report};
-use gorgon_train::world::World;
+use gorgon_train::world::{Overdue, Patience, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// What gradients of several CUDA devices are summed with: `nccl`, or `host`, which always works.
 const SUMS: &str = "GORGON_SUMS";
+
+/// How long devices may take to come together, and to follow one that failed, where the library that they wait in cannot be
+/// interrupted: then the program ends.
+const PATIENCE: Patience = Patience { beginning: Duration::from_secs(180), after_loss: Duration::from_secs(30) };
 
 /// What replica 0 fits, and where it writes.
 pub struct Lead<'a, O> {
@@ -85,13 +90,16 @@ impl Together<'_> {
             let threads = (rayon::current_num_threads() / self.settings.len()).max(1);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::run)?;
             pool.install(|| {
-                if self.sums {
-                    self.sum_on_devices(&mut world, number)?;
-                }
+                self.come_together(&mut world, number)?;
                 work(&world)
             })
         };
         let done = catch_unwind(AssertUnwindSafe(life));
+        match &done {
+            Ok(Err(Fault::Own(failure))) => world.lost(failure.message()),
+            Err(panic) => world.lost(&panic_message(&**panic)),
+            _ => {}
+        }
         match done {
             Ok(Ok(outcome)) => Ok(Some(outcome)),
             Ok(Err(Fault::Ended)) => Ok(None),
@@ -104,6 +112,21 @@ impl Together<'_> {
     fn name(&self, number: usize) -> String {
         let device = self.settings[number].together[number];
         format!("device {} of {} ({device})", number + 1, self.settings.len())
+    }
+
+    /// Sees that every device is there, then lets them sum what they can.
+    fn come_together(&self, world: &mut World, number: usize) -> Result<(), Fault> {
+        let names: Vec<String> = (0..self.settings.len()).map(|number| self.name(number)).collect();
+        let json = self.settings[0].json;
+        world.watch(PATIENCE, move |overdue| {
+            let hint =
+                "GORGON_SUMS=host sums gradients in memory, which needs no library; checkpoints are as they were";
+            Failure::run(in_vain(&overdue, &names)).hint(hint).report(json);
+            // What the library holds is given back by nothing but the end of the process.
+            std::process::exit(1);
+        })?;
+        world.check(self.settings[number].compute()?.device())?;
+        if self.sums { self.sum_on_devices(world, number) } else { Ok(()) }
     }
 
     fn sum_on_devices(&self, world: &mut World, number: usize) -> Result<(), Fault> {
@@ -176,6 +199,17 @@ impl From<Failure> for Fault {
     }
 }
 
+/// Who waited for whom, in a line.
+fn in_vain(overdue: &Overdue, names: &[String]) -> String {
+    let of = |number: &usize| names.get(*number).map_or("a device", String::as_str);
+    let waiting: Vec<&str> = overdue.waiting.iter().map(of).collect();
+    let (waiting, seconds) = (waiting.join(", "), overdue.waited.as_secs());
+    match overdue.lost.first() {
+        Some((number, reason)) => format!("{}: {reason}; {waiting} waited for it for {seconds} s in vain", of(number)),
+        None => format!("the devices did not come together: {waiting} waited for {seconds} s"),
+    }
+}
+
 /// Replicas on the CPU share the memory that fitting may take.
 fn within(fit: &FitSettings, settings: &Settings) -> FitSettings {
     FitSettings { memory_limit: fit.memory_limit.map(|bytes| bytes / settings.copies() as u64), ..*fit }
@@ -221,6 +255,17 @@ mod tests {
         });
         assert!(matches!(results[0], Ok(None)));
         assert_eq!(results[1].as_ref().unwrap_err().message(), "device 2 of 2 (cpu): internal error: planned");
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_named() {
+        let names = ["device 1 of 2 (cuda:0)".to_owned(), "device 2 of 2 (cuda:1)".to_owned()];
+        let waited = Duration::from_secs(31);
+        let lost = Overdue { waiting: vec![0], lost: vec![(1, "no memory".into())], waited };
+        let said = "device 2 of 2 (cuda:1): no memory; device 1 of 2 (cuda:0) waited for it for 31 s in vain";
+        assert_eq!(in_vain(&lost, &names), said);
+        let stuck = Overdue { waiting: vec![0, 1], lost: vec![], waited };
+        assert!(in_vain(&stuck, &names).ends_with("device 1 of 2 (cuda:0), device 2 of 2 (cuda:1) waited for 31 s"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::args::{Devices, Global};
 use crate::error::Failure;
 use crate::printer::Talk;
-use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Products};
+use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Int8, Products};
 use gorgon_train::world::World;
 use std::io::IsTerminal;
 
@@ -92,6 +92,25 @@ impl Settings {
         self.global.device.one()
     }
 
+    /// The options on devices and number formats that were given, as they are typed.
+    pub fn number_formats(&self) -> Option<String> {
+        let global = &self.global;
+        let device =
+            Some(&global.device).filter(|device| !matches!(device.one(), Ok(DeviceChoice::Auto | DeviceChoice::Cpu)));
+        let given = [
+            device.map(|device| format!("--device {device}")),
+            global.dtype.map(|dtype| format!("--dtype {}", dtype.name())),
+            (global.compute_dtype == Products::Bf16).then(|| "--compute-dtype bf16".to_owned()),
+            match global.int8 {
+                Int8::Off => None,
+                Int8::Drafts => Some("--int8 drafts".to_owned()),
+                Int8::All => Some("--int8 all".to_owned()),
+            },
+        ];
+        let given: Vec<String> = given.into_iter().flatten().collect();
+        (!given.is_empty()).then(|| given.join(" "))
+    }
+
     /// The same, but for a job that is a part of another one: what it would print as JSON is left to that.
     pub fn quiet_json(&self) -> Self {
         Self { json: false, ..self.clone() }
@@ -154,6 +173,17 @@ mod tests {
         assert_eq!((gpus.len(), gpus[0].copies()), (3, 1));
         assert_eq!(gpus[2].check_one_device(), Ok(DeviceChoice::Cuda(5)));
         assert_eq!(divided("cpu")[0].device_name().unwrap(), "cpu");
+    }
+
+    #[test]
+    fn options_on_number_formats_are_named() {
+        let named = |options: &[&str]| {
+            let cli = Cli::try_parse_from([&["gorgon", "doctor"], options].concat()).unwrap();
+            Settings::new(cli.global).unwrap().number_formats()
+        };
+        assert_eq!(named(&["--device", "cpu", "--seed", "3"]), None);
+        let given = named(&["--compute-dtype", "bf16", "--int8", "all", "--device", "cuda"]).unwrap();
+        assert_eq!(given, "--device cuda:0 --compute-dtype bf16 --int8 all");
     }
 
     /// Replicas on the CPU share its threads; GPUs share the micro-batches.

@@ -155,7 +155,7 @@ fn plans_are_compared_with_what_was_measured() {
     let told = finished(&["distill", "-c", &distil], &[]);
     assert!(String::from_utf8_lossy(&told.stderr).contains("planned / measured: memory "), "{told:?}");
     let report: Value = serde_json::from_slice(&read(&trained.path("data/report.json"))).unwrap();
-    for key in ["memory_bytes", "new_tokens", "answering_seconds"] {
+    for key in ["memory_bytes", "peak_rss_bytes", "disk_bytes", "new_tokens", "answering_seconds"] {
         assert!(report["plan"][key]["ratio"].as_f64().unwrap() > 0.0, "{key}: {report}");
     }
     // Everything is answered: nothing is left to be planned.
@@ -168,12 +168,17 @@ fn plans_are_compared_with_what_was_measured() {
         assert!(said.contains(word), "{said}");
     }
     assert!(trained.run().is_none());
+    let states = finished(&["features", "-c", &trained.text("train.toml"), "--json"], &[]);
+    let states: Value = serde_json::from_slice(&states.stdout).unwrap();
+    for key in ["memory_bytes", "peak_rss_bytes", "disk_bytes", "seconds"] {
+        assert!(states["plan"][key]["ratio"].as_f64().unwrap() > 0.0, "{key}: {states}");
+    }
     trained.train(&[]);
     ends(&fresh, "pretrain", "pretrain.toml");
     for (job, verb, config) in [(&trained, "train", "train.toml"), (&fresh, "pretrain", "pretrain.toml")] {
         let whole = plan(job);
         assert_eq!(whole["undisturbed"], true);
-        for key in ["memory_bytes", "disk_bytes", "fitting_seconds"] {
+        for key in ["memory_bytes", "peak_rss_bytes", "disk_bytes", "fitting_seconds"] {
             assert!(whole[key]["planned"].as_f64().unwrap() > 0.0, "{whole}");
         }
         assert!(whole["disk_bytes"]["measured"].as_f64().unwrap() > 0.0, "{whole}");

@@ -108,13 +108,15 @@ pub enum Event {
     Conversation {
         /// Which.
         row: u64,
+        /// Where it was, and the tokens that were read there; nothing where servers answer.
+        slot: Option<(usize, usize)>,
     },
 }
 
-/// The conversations that are answered first: a tenth, and at least eight, drawn by their numbers, so that what they take tells
+/// The conversations that are answered first: a tenth, and at least 32, drawn by their numbers, so that what they take tells
 /// what all will take. The first ones to end would not: short answers end first.
 pub fn pilots<'a>(left: impl Iterator<Item = &'a Prompt>) -> BTreeSet<u64> {
-    const LEAST: usize = 8;
+    const LEAST: usize = 32;
     // The bits of a product with the golden ratio are spread evenly over neighbouring numbers and over any stride.
     let spread = |row: &u64| {
         let product = row.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -202,9 +204,9 @@ pub fn distill(
     }
 }
 
-/// The pilots, then the others; long conversations first, by the power of two of their length, those of like length in their
+/// In the order in which they are begun: the pilots, then the others; long conversations first, by the power of two of their length, those of like length in their
 /// order: so the slots stay full to the end, and what is prefilled and decoded together is of like length.
-fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Prompt> {
+pub fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Prompt> {
     let mut waiting: Vec<&Prompt> = prompts.collect();
     let pilots = pilots(waiting.iter().copied());
     waiting.sort_by_key(|prompt| (!pilots.contains(&prompt.row), Reverse(prompt.bytes().checked_ilog2())));

@@ -275,5 +275,5 @@ fn a_tenth_is_sampled_whatever_the_stride() {
             assert!((70..130).contains(&part), "{part} of stride {stride}");
         }
     }
-    assert_eq!((pilots(prompts(20).iter()).len(), pilots(prompts(5).iter()).len()), (8, 5));
+    assert_eq!((pilots(prompts(40).iter()).len(), pilots(prompts(5).iter()).len()), (32, 5));
 }

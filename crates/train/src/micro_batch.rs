@@ -8,13 +8,10 @@ use crate::error::TrainError;
 use crate::parameters::Parameter;
 use crate::trainer::{Gradients, Objective};
 use burn::tensor::Tensor;
-use gorgon_kernels::team;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 /// How large a micro-batch is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,55 +59,6 @@ impl Room {
         })?;
         let sharing = if known.one_at_a_time { 1 } else { at_once.max(1) as u64 };
         Ok(Self { known, limit: Some(left / sharing) })
-    }
-}
-
-/// Computes the gradients of the first step's largest micro-batch, nothing beside it: to see what it takes. Returns the bytes
-/// that it has at work by formula.
-///
-/// # Errors
-/// As of [`seconds_of_a_step`].
-pub fn largest_alone<O: Objective>(objective: &O, limit: Option<u64>) -> Result<u64, TrainError> {
-    let batches = objective.batches(0)?;
-    let Some(batch) = batches.iter().max_by_key(|batch| objective.size(batch).bytes) else { return Ok(0) };
-    gradients_of(objective, limit, std::slice::from_ref(batch))?;
-    Ok(objective.size(batch).bytes)
-}
-
-/// Seconds that the gradients of a step take, as they are computed in fitting: the median of the first `steps` but one.
-///
-/// # Errors
-/// When the backbone fails, or the limit leaves nothing for micro-batches.
-pub fn seconds_of_a_step<O: Objective>(objective: &O, limit: Option<u64>, steps: u64) -> Result<f64, TrainError> {
-    let mut seconds = vec![];
-    // The first one warms up.
-    for step in 0..steps.max(2) {
-        let batches = objective.batches(step)?;
-        let started = Instant::now();
-        gradients_of(objective, limit, &batches)?;
-        seconds.push(started.elapsed().as_secs_f64());
-    }
-    seconds.remove(0);
-    seconds.sort_by(f64::total_cmp);
-    Ok(seconds[seconds.len() / 2])
-}
-
-/// Computes gradients and drops them.
-fn gradients_of<O: Objective>(objective: &O, limit: Option<u64>, batches: &[O::Batch]) -> Result<(), TrainError> {
-    let parameters = objective.parameters(0);
-    let room = Room::new(limit, &parameters, batches.len(), Known::default())?;
-    let weights: Vec<Tensor<1>> = parameters.into_iter().map(|p| p.value).collect();
-    let totals = vec![1.0; batches.first().map_or(0, |batch| objective.weights(batch).len())];
-    let step = Step::new(objective, &weights, &totals, room);
-    let one = |batch: &O::Batch| step.gradients(batch).map(|_| ());
-    let all: Result<(), TrainError> = match batches {
-        [batch] => one(batch),
-        _ => batches.par_iter().map(|batch| team::one_of(batches.len(), || one(batch))).collect(),
-    };
-    match all {
-        // What does not fit beside others is told when it is tried alone.
-        Err(TrainError::Memory { .. }) => Ok(()),
-        all => all,
     }
 }
 

@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 /// Rows of logits in memory at once, per micro-batch.
@@ -80,16 +81,9 @@ impl Pretraining {
         (0..self.packing.steps_per_epoch().clamp(1, last.max(1))).chain(last..steps)
     }
 
-    /// How many of the first part's steps so many are worth, by their tokens.
-    pub fn in_first_steps(&self, steps: u64) -> f64 {
-        let per_step = |packing: &Packing| packing.tokens() as f64 / packing.steps_per_epoch() as f64;
-        match &self.finish {
-            None => steps as f64,
-            Some(finish) => {
-                let relative = per_step(&finish.packing) / per_step(&self.packing).max(1.0);
-                finish.from as f64 + steps.saturating_sub(finish.from) as f64 * relative
-            }
-        }
+    /// The examples to measure on.
+    pub fn held_out_mut(&mut self) -> &mut Vec<Example> {
+        &mut self.held_out
     }
 
     /// Tokens of some examples.
@@ -205,6 +199,11 @@ impl Objective for Pretraining {
         let not_finite = (!loss.is_finite()).then(|| format!("examples {:?}", &batch[..batch.len().min(8)]));
         let counts = vec![("answer_loss".into(), own, count), ("answer_top1".into(), right, count)];
         Ok(Gradients { loss: loss * scale, tokens: packed.tokens.len(), counts, gradients, not_finite })
+    }
+
+    fn phases(&self, steps: u64) -> Vec<Range<u64>> {
+        let last = self.finish.as_ref().map_or(steps, |finish| finish.from.min(steps));
+        [0..last, last..steps].into_iter().filter(|phase| !phase.is_empty()).collect()
     }
 
     fn size(&self, batch: &Self::Batch) -> Size {

@@ -3,120 +3,29 @@
 //! What is fitted to what is an [`Objective`]. A step's data is a function of the step's number alone, so a run that
 //! goes on from a checkpoint sees what it would have seen: on the CPU the weights are then equal bit for bit.
 
+mod objective;
+mod rehearsal;
+mod step;
 mod sums;
 
-use self::sums::{Sums, finite, from_root};
+pub use objective::{Evaluation, Gradients, Objective};
+pub use rehearsal::Rehearsal;
+
+use self::step::{Done, Fitted};
+use self::sums::from_root;
 use crate::checkpoint;
 use crate::error::TrainError;
-use crate::micro_batch::{Known, Room, Size, Step};
-use crate::optimizer::{Moments, Optimizer, clip, global_norm};
+use crate::micro_batch::Known;
+use crate::optimizer::Optimizer;
 use crate::parameters::Parameter;
 use crate::schedule::Schedule;
 use crate::world::World;
-use burn::tensor::Tensor;
-use gorgon_kernels::team;
 use gorgon_runs::metrics::Metrics;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_runs::tensors::Stored;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// Something to fit.
-pub trait Objective: Sync {
-    /// A micro-batch.
-    type Batch: Send + Sync;
-
-    /// Parameters before the first step.
-    fn parameters(&self, seed: u64) -> Vec<Parameter>;
-
-    /// Tensors that belong to the parameters in a checkpoint and are not fitted.
-    fn constants(&self) -> Vec<Stored> {
-        vec![]
-    }
-
-    /// Told before every step, and once more of the step that a resumed run goes on with: for data that is made with the
-    /// parameters themselves.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    fn prepare(&self, _step: u64, _parameters: &[Parameter]) -> Result<(), TrainError> {
-        Ok(())
-    }
-
-    /// The micro-batches of a step: a function of its number alone.
-    ///
-    /// # Errors
-    /// When the data cannot be read.
-    fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError>;
-
-    /// What a micro-batch weighs in each of the loss's means: summed over a step, these are what sums of losses are
-    /// divided by, so that a step's loss does not depend on how it is cut into micro-batches.
-    fn weights(&self, batch: &Self::Batch) -> Vec<f64>;
-
-    /// A micro-batch's part of the step's loss and of its gradients, given the weights of the whole step.
-    ///
-    /// # Errors
-    /// When the backbone fails.
-    fn gradients(&self, weights: &[Tensor<1>], batch: &Self::Batch, totals: &[f64]) -> Result<Gradients, TrainError>;
-
-    /// How large a micro-batch is: what one that does not fit into memory is known by.
-    fn size(&self, _batch: &Self::Batch) -> Size {
-        Size::default()
-    }
-
-    /// A micro-batch in two, in its order; `None` for a single conversation.
-    fn halves(&self, _batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
-        None
-    }
-
-    /// A micro-batch of one conversation, as an error names it.
-    fn place(&self, _batch: &Self::Batch) -> String {
-        "a micro-batch".into()
-    }
-
-    /// What is measured on held-out data, by name; the number under `key` is the better the lower it is.
-    ///
-    /// # Errors
-    /// When the backbone fails.
-    fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError>;
-
-    /// A parameter's learning rate at a step, relative to the schedule's.
-    fn rate(&self, _parameter: &Parameter, _step: u64) -> f64 {
-        1.0
-    }
-
-    /// A `config.json` to put beside the parameters of a checkpoint, so that it can be loaded as it is.
-    fn document(&self) -> Option<Value> {
-        None
-    }
-}
-
-/// What one micro-batch yields.
-#[derive(Debug)]
-pub struct Gradients {
-    /// Its part of the step's loss.
-    pub loss: f64,
-    /// Tokens read.
-    pub tokens: usize,
-    /// What else is counted, as sums to be divided by a weight: `(name, sum, weight)`.
-    pub counts: Vec<(String, f64, f64)>,
-    /// One gradient per parameter.
-    pub gradients: Vec<Tensor<1>>,
-    /// Where a loss was not finite.
-    pub not_finite: Option<String>,
-}
-
-/// What was measured on held-out data.
-#[derive(Clone, Debug, Default)]
-pub struct Evaluation {
-    /// Named numbers.
-    pub metrics: Map<String, Value>,
-    /// Lower is better: names the best checkpoint.
-    pub objective: f64,
-}
 
 /// How to fit.
 #[derive(Clone, Copy, Debug)]
@@ -250,16 +159,13 @@ struct Fit<'a, O> {
     run: &'a RunDir,
     settings: &'a FitSettings,
     metrics: Metrics,
-    parameters: Vec<Parameter>,
-    moments: Vec<Moments>,
+    fitted: Fitted,
     step: u64,
     best_objective: Option<f64>,
     /// Whether the last evaluation was the best so far, and its checkpoint is still to be written.
     is_best: bool,
     since: Since,
     world: &'a World,
-    /// What did not fit into memory so far.
-    memory: Known,
     spent: Spent,
 }
 
@@ -277,14 +183,14 @@ impl<'a, O: Objective> Fit<'a, O> {
         run: &'a RunDir,
         settings: &'a FitSettings,
     ) -> Result<Self, TrainError> {
-        let mut parameters = objective.parameters(settings.seed);
-        let mut moments = settings.optimizer.start(&parameters);
+        let mut fitted = Fitted::new(objective, settings);
+        let Fitted { parameters, moments, .. } = &mut fitted;
         let mut metrics = Metrics::append(&run.metrics())?;
         let mut state = State { step: 0, best_objective: None, is_best: false, memory: Known::default() };
         if let Some(step) = run.steps()?.last() {
             let checkpoint = run.open_step(*step)?;
             state = checkpoint.state()?;
-            checkpoint::read(&run.step(*step), &mut parameters, &objective.constants(), &mut moments)?;
+            checkpoint::read(&run.step(*step), parameters, &objective.constants(), moments)?;
             // A kill can fall between a checkpoint and what follows from it.
             if state.is_best {
                 run.set_best(*step)?;
@@ -294,50 +200,33 @@ impl<'a, O: Objective> Fit<'a, O> {
         metrics.truncate_after(state.step)?;
         let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
         let State { mut step, best_objective, memory, .. } = state;
-        step = from_root(world, step, &mut parameters, &mut moments)?;
+        step = from_root(world, step, parameters, moments)?;
+        fitted.memory = memory;
         let is_best = false;
         Ok(Self {
             objective,
             run,
             settings,
             metrics,
-            parameters,
-            moments,
+            fitted,
             step,
             best_objective,
             is_best,
             since,
             world,
-            memory,
             spent: Spent::default(),
         })
     }
 
     fn outcome(self, finished: bool) -> Outcome {
-        Outcome { step: self.step, finished, parameters: self.parameters, spent: self.spent }
+        Outcome { step: self.step, finished, parameters: self.fitted.parameters, spent: self.spent }
     }
 
-    /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
+    /// One training step, and its record.
     fn train_step(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
-        self.world.in_turn(|| self.objective.prepare(self.step, &self.parameters))?;
-        let batches = self.objective.batches(self.step)?;
-        let mut totals: Vec<f64> = vec![];
-        for batch in &batches {
-            let weights = self.objective.weights(batch);
-            totals.resize(weights.len().max(totals.len()), 0.0);
-            totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
-        }
-        let parts = self.parts(&batches, &totals, observe);
-        let sums = Sums::of_all(self.world.all_or_none(parts)?, self.world, &self.parameters)?;
-        let norm = global_norm(&sums.gradients);
-        if !norm.is_finite() {
-            return Err(TrainError::Overflow { step: self.step });
-        }
-        let gradients = clip(sums.gradients, norm, self.settings.clip_norm);
-        let rate = self.settings.schedule.rate(self.step);
-        let factor = |p: &Parameter| rate * self.objective.rate(p, self.step);
-        let rates: Vec<f64> = self.parameters.iter().map(factor).collect();
-        self.settings.optimizer.apply_each(&mut self.parameters, &mut self.moments, gradients, &rates, self.step);
+        self.world.in_turn(|| self.objective.prepare(self.step, &self.fitted.parameters))?;
+        let Done { sums, norm, rate } =
+            self.fitted.step(self.objective, self.settings, self.world, self.step, observe)?;
         self.step += 1;
         self.since.tokens += sums.tokens;
         self.since.steps += 1;
@@ -355,36 +244,6 @@ impl<'a, O: Objective> Fit<'a, O> {
         Ok(())
     }
 
-    /// Gradients of this replica's micro-batches, side by side, or one after another where two at once do not fit.
-    fn parts(
-        &mut self,
-        batches: &[O::Batch],
-        totals: &[f64],
-        observe: &mut dyn FnMut(Report),
-    ) -> Result<Vec<Gradients>, TrainError> {
-        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
-        let share: Vec<&O::Batch> = self.world.share(batches.len()).map(|i| &batches[i]).collect();
-        loop {
-            let room = Room::new(self.settings.memory_limit, &self.parameters, share.len(), self.memory)?;
-            let step = Step::new(self.objective, &weights, totals, room);
-            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
-                true => share.iter().map(|batch| step.gradients(batch)).collect(),
-                false => share.par_iter().map(|batch| team::one_of(share.len(), || step.gradients(batch))).collect(),
-            };
-            if let Some(line) = self.memory.learn(step.found(), room, self.step) {
-                observe(Report::Note(line));
-            }
-            match parts {
-                Err(TrainError::Memory { .. }) if !self.memory.one_at_a_time && share.len() > 1 => {
-                    self.memory.one_at_a_time = true;
-                    let line = "two micro-batches at once do not fit: they are computed one after another from here on";
-                    observe(Report::Note(format!("step {}: {line}", self.step + 1)));
-                }
-                parts => return parts.and_then(|parts| finite(parts, self.step)),
-            }
-        }
-    }
-
     /// Step, speed and what is left, counted since the last report.
     fn record(&mut self) -> Map<String, Value> {
         let seconds = self.since.started.elapsed().as_secs_f64().max(1e-9);
@@ -399,7 +258,7 @@ impl<'a, O: Objective> Fit<'a, O> {
 
     fn evaluate(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
         let started = Instant::now();
-        let evaluation = self.objective.evaluate(&self.parameters)?;
+        let evaluation = self.objective.evaluate(&self.fitted.parameters)?;
         // Evaluation is no part of the training speed.
         self.since.started += started.elapsed();
         self.spent.evaluating += started.elapsed().as_secs_f64();
@@ -419,10 +278,11 @@ impl<'a, O: Objective> Fit<'a, O> {
         let started = Instant::now();
         // No checkpoint may be ahead of its metrics.
         self.metrics.sync()?;
+        let Fitted { parameters, moments, memory } = &self.fitted;
         let state =
-            State { step: self.step, best_objective: self.best_objective, is_best: self.is_best, memory: self.memory };
+            State { step: self.step, best_objective: self.best_objective, is_best: self.is_best, memory: *memory };
         self.run.write_step(self.step, |dir| {
-            checkpoint::write(dir, &self.parameters, &self.objective.constants(), &self.moments)?;
+            checkpoint::write(dir, parameters, &self.objective.constants(), moments)?;
             if let Some(document) = self.objective.document() {
                 let text = serde_json::to_string_pretty(&document)?;
                 gorgon_runs::atomic::write(&dir.join("config.json"), |file| file.write_all(text.as_bytes()))?;

@@ -12,16 +12,19 @@
 mod device_sums;
 mod group;
 mod processes;
+mod watch;
 
 pub use processes::{Membership, join};
+pub use watch::{Overdue, Patience};
 
 pub(crate) use processes::Processes;
 
 use self::device_sums::DeviceSums;
 use self::group::Seat;
+use self::watch::Watched;
 use crate::error::TrainError;
 use burn::tensor::Device;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A replica's place among those that fit together. Dropping it ends what its process's other replicas do together.
 pub struct World {
@@ -31,6 +34,8 @@ pub struct World {
     /// Its seat among the replicas of this process, if there are several.
     seat: Option<Seat>,
     on_devices: Option<DeviceSums>,
+    /// Looks after what cannot be interrupted.
+    watched: Option<Arc<Watched>>,
 }
 
 impl World {
@@ -38,7 +43,13 @@ impl World {
     pub fn current() -> Self {
         let processes = Processes::current();
         let Processes { rank, size } = processes;
-        Self { rank, size, processes, seat: None, on_devices: None }
+        Self { rank, size, processes, seat: None, on_devices: None, watched: None }
+    }
+
+    /// That of a replica that is alone, whatever other processes there are: for what is not done together.
+    pub(crate) fn alone() -> Self {
+        let processes = Processes { rank: 0, size: 1 };
+        Self { rank: 0, size: 1, processes, seat: None, on_devices: None, watched: None }
     }
 
     /// Those of `replicas` replicas of this process. Every process has to call it at once.
@@ -51,8 +62,51 @@ impl World {
         let size = counts.iter().sum::<f64>() as usize;
         let seats = Seat::group_of(replicas).into_iter();
         seats
-            .map(|seat| Self { rank: before + seat.number(), size, processes, seat: Some(seat), on_devices: None })
+            .map(|seat| Self {
+                rank: before + seat.number(),
+                size,
+                processes,
+                seat: Some(seat),
+                on_devices: None,
+                watched: None,
+            })
             .collect()
+    }
+
+    /// Has it watched that no replica of this process waits in vain where nothing can interrupt it: `overdue` is told, from another thread, and
+    /// should end the process. All of its replicas have to call it at once.
+    ///
+    /// # Errors
+    /// When another replica is gone.
+    pub fn watch(
+        &mut self,
+        patience: Patience,
+        overdue: impl FnOnce(Overdue) + Send + 'static,
+    ) -> Result<(), TrainError> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let group = seat.meet((), |all: Vec<()>| {
+            let watched = Watched::group_of(all.len(), patience, overdue);
+            Mutex::new(watched.into_iter().map(|one| Some(Arc::new(one))).collect::<Vec<_>>())
+        })?;
+        self.watched = group.lock().unwrap_or_else(PoisonError::into_inner)[seat.number()].take();
+        Ok(())
+    }
+
+    /// Tells the watch that this replica fails.
+    pub fn lost(&self, reason: &str) {
+        if let Some(watched) = &self.watched {
+            watched.lost(reason);
+        }
+    }
+
+    /// Sees whether a device can hold numbers and compute with them.
+    ///
+    /// # Errors
+    /// When it cannot; the error says why.
+    pub fn check(&self, device: &Device) -> Result<(), TrainError> {
+        let check = || device_sums::check(device);
+        let checked = self.watched.as_ref().map_or_else(check, |watched| watched.during(true, check));
+        checked.map_err(|reason| TrainError::Data(format!("the device does not compute: {reason}")))
     }
 
     /// Lets burn sum gradients on the devices of this process's replicas, if it can do so for all of them. All of its
@@ -63,7 +117,7 @@ impl World {
     pub fn sum_on(&mut self, devices: &[Device]) -> Result<Option<String>, TrainError> {
         // What goes over to other processes is summed in memory.
         let Some(seat) = self.seat.as_ref().filter(|_| self.processes.size == 1) else { return Ok(None) };
-        let (on_devices, reason) = match DeviceSums::tried(devices, seat.number()) {
+        let (on_devices, reason) = match DeviceSums::tried(devices, seat.number(), self.watched.clone()) {
             Ok(sums) => (Some(sums), None),
             Err(reason) => (None, Some(reason)),
         };
@@ -209,7 +263,7 @@ mod tests {
 
     #[test]
     fn replicas_sum_copy_and_take_turns() {
-        let order = std::sync::Mutex::new(vec![]);
+        let order = Mutex::new(vec![]);
         std::thread::scope(|scope| {
             for (number, world) in World::divided(3).into_iter().enumerate() {
                 let order = &order;

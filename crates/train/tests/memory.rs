@@ -3,8 +3,6 @@
 mod on_backbone;
 
 use burn::tensor::Tensor;
-use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
-use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
@@ -13,29 +11,15 @@ use gorgon_train::heads::{EagleFitting, HeadFitting};
 use gorgon_train::micro_batch::{Size, fixed_bytes};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, fit};
-use on_backbone::{SHAPE, lm_head, loaded};
+use on_backbone::loaded;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn heads() -> HeadFitting {
-    let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
-    let (hidden_size, vocab_size) = (SHAPE.hidden_size, SHAPE.vocab_size);
-    HeadFitting {
-        heads: Heads { config, hidden_size, vocab_size, chunk_rows: 16 },
-        lm_head: lm_head(None).into(),
-        data: loaded(),
-    }
+    on_backbone::heads(loaded())
 }
 
 fn eagle() -> EagleFitting {
-    let data = loaded();
-    EagleFitting {
-        network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
-        config: EagleConfig { fc_bias: true, noise: 0.1, cross_entropy: 0.1 },
-        lm_head: lm_head(None).into(),
-        chunk_rows: 16,
-        seed: 3,
-        data,
-    }
+    on_backbone::eagle(loaded())
 }
 
 /// How a device says that it has no memory left.

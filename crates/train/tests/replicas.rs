@@ -5,8 +5,6 @@ mod on_backbone;
 
 use burn::tensor::Tensor;
 use gorgon_data::pack::Packing;
-use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
-use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::error::TrainError;
@@ -14,7 +12,7 @@ use gorgon_train::heads::{Conversations, EagleFitting, HeadFitting, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, FitSettings, Gradients, Objective, Outcome, Report, fit_in};
 use gorgon_train::world::World;
-use on_backbone::{SHAPE, lm_head, loaded, training};
+use on_backbone::{loaded, training};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,22 +25,11 @@ fn data() -> Conversations {
 }
 
 fn medusa() -> HeadFitting {
-    let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
-    let (hidden_size, vocab_size) = (SHAPE.hidden_size, SHAPE.vocab_size);
-    let heads = Heads { config, hidden_size, vocab_size, chunk_rows: 16 };
-    HeadFitting { heads, lm_head: lm_head(None).into(), data: data() }
+    on_backbone::heads(data())
 }
 
 fn eagle() -> EagleFitting {
-    let data = data();
-    EagleFitting {
-        network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
-        config: EagleConfig { fc_bias: true, noise: 0.1, cross_entropy: 0.1 },
-        lm_head: lm_head(None).into(),
-        chunk_rows: 16,
-        seed: 3,
-        data,
-    }
+    on_backbone::eagle(data())
 }
 
 /// How a job of replicas goes on after its last checkpoint in `dir`.

@@ -10,7 +10,7 @@ use crate::commands::{distill_preview, load};
 use crate::error::Failure;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
-use crate::{config, fitting};
+use crate::{config, estimate, fitting};
 use answering::Took;
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
@@ -154,7 +154,7 @@ impl Job {
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
             let (capacity, room) = (self.capacity(), self.room(&compute)?);
             plan.push_str(&format!(
-                "; memory: weights {}, caches and logits {} ({} conversations of {capacity} tokens at a time)",
+                "; memory: weights {}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
                 bytes(room.weights as u64),
                 bytes((room.each * room.slots as u128) as u64),
                 room.slots
@@ -259,7 +259,7 @@ impl Job {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
             settings.talk.say(format!("{done} of {all} conversations are answered already"));
         }
-        let Some(took) = self.answer(&self.gathered.prompts, &mut journal, settings)? else {
+        let Some(took) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
             return Ok(None);
         };
         let (rows, without) = distill::rows(&self.renderer, &self.gathered.prompts, &journal)?;
@@ -273,7 +273,7 @@ impl Job {
             Answers::Model => {
                 let folder = tempfile::tempdir().map_err(Failure::run)?;
                 let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
-                self.answer(prompts, &mut journal, settings)?;
+                self.answer(prompts, &mut journal, folder.path(), settings)?;
                 distill::rows(&self.renderer, prompts, &journal)?.0
             }
         };
@@ -291,6 +291,7 @@ impl Job {
         check_masks(rows)?;
         let identity = self.identity()?;
         let written = write_shards(folder, rows, &identity)?;
+        let took = took.with_disk(estimate::folder_bytes(folder));
         let tokens: usize = rows.iter().map(|row| row.example.ids.len()).sum();
         let labels: usize = rows.iter().map(|row| row.example.labels()).sum();
         let ends = |wanted: fn(&str) -> bool| rows.iter().flat_map(|row| &row.ends).filter(|end| wanted(end)).count();

@@ -69,7 +69,7 @@ pub fn execute(config: DistillConfig, part: Part, dry_run: bool, settings: &Sett
     let folder = RunDir::open(&folder)?;
     fitting::write_json(&folder.path().join(IDENTITY), &identity)?;
     let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
-    let Some(took) = job.answer(&job.gathered.prompts, &mut journal, settings)? else {
+    let Some(took) = job.answer(&job.gathered.prompts, &mut journal, folder.path(), settings)? else {
         settings.talk.say("stopped; the same command goes on from here");
         return Ok(ExitCode::FAILURE);
     };

@@ -1,11 +1,14 @@
 //! Progress of distillation, and what its first part says of the whole.
 
+use crate::commands::distill_forecast::{Asked, Left, OnDisk, Read};
+use crate::estimate::Watch;
 use crate::fitting::duration;
-use crate::printer::count;
+use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_data::distill::Event;
+use gorgon_data::shard;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// What there is to answer.
@@ -19,11 +22,34 @@ pub struct Work {
     pub slots: usize,
 }
 
-/// Tokens and seconds of all answers to come.
+/// Tokens and seconds of all answers to come, and what is told with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     pub tokens: f64,
     pub seconds: f64,
+    /// Bytes in memory beyond what was there before the model was loaded, at most; where that can be told.
+    pub memory: Option<f64>,
+    /// Bytes of the output folder.
+    pub disk: Option<f64>,
+}
+
+/// What the memory of answering is told by.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    pub watch: Watch,
+    /// Tokens of a conversation at most.
+    pub capacity: usize,
+    /// Bytes of a token in a cache.
+    pub per_token: u64,
+}
+
+/// What is looked at when the sample is answered.
+pub struct Looks<'a> {
+    /// Conversations in the order in which they are begun.
+    pub asked: Vec<Asked>,
+    pub memory: Option<Memory>,
+    /// What is on the disk of the rows that are named, and beside them; where there is anything.
+    pub disk: &'a dyn Fn(&BTreeSet<u64>) -> Option<OnDisk>,
 }
 
 impl Work {
@@ -35,7 +61,7 @@ impl Work {
         let in_flight = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
         // Pilots are as long as any; others that are done, or in flight, are the longest.
         let made = so_far.tokens * (1.0 + in_flight / done.max(1) as f64);
-        Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0) }
+        Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0), ..Totals::default() }
     }
 }
 
@@ -51,11 +77,14 @@ pub struct Meter<'a> {
     /// Those of them that are done, and the tokens of all of them.
     sample: (usize, usize),
     work: Work,
+    looks: Looks<'a>,
+    /// Conversations that are done.
+    read: BTreeMap<u64, Read>,
     expected: Option<Totals>,
 }
 
 impl<'a> Meter<'a> {
-    pub fn new(work: Work, pilots: BTreeSet<u64>, settings: &'a Settings) -> Self {
+    pub fn new(work: Work, pilots: BTreeSet<u64>, looks: Looks<'a>, settings: &'a Settings) -> Self {
         let Work { conversations: total, before, .. } = work;
         let bar = if settings.progress { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} conversations · {msg} · {eta} left");
@@ -63,7 +92,20 @@ impl<'a> Meter<'a> {
         bar.set_position(before as u64);
         bar.reset_eta();
         let started = Instant::now();
-        Self { bar, settings, started, tokens: 0, conversations: 0, pilots, sample: (0, 0), work, expected: None }
+        let (read, expected) = (BTreeMap::new(), None);
+        Self {
+            bar,
+            settings,
+            started,
+            tokens: 0,
+            conversations: 0,
+            pilots,
+            sample: (0, 0),
+            work,
+            looks,
+            read,
+            expected,
+        }
     }
 
     pub fn count(&mut self, event: Event) {
@@ -71,9 +113,12 @@ impl<'a> Meter<'a> {
             Event::Answer { row, tokens } => {
                 self.tokens += tokens;
                 self.sample.1 += if self.pilots.contains(&row) { tokens } else { 0 };
+                self.read.entry(row).or_default().answers += tokens;
             }
-            Event::Conversation { row } => {
+            Event::Conversation { row, slot } => {
                 self.conversations += 1;
+                let read = self.read.entry(row).or_default();
+                (read.slot, read.tokens) = slot.unwrap_or_default();
                 self.sample.0 += usize::from(self.pilots.contains(&row));
                 self.expect();
             }
@@ -93,7 +138,7 @@ impl<'a> Meter<'a> {
     }
 
     fn so_far(&self) -> Totals {
-        Totals { tokens: self.tokens as f64, seconds: self.started.elapsed().as_secs_f64() }
+        Totals { tokens: self.tokens as f64, seconds: self.started.elapsed().as_secs_f64(), ..Totals::default() }
     }
 
     /// Tells what the job will take, once.
@@ -103,11 +148,31 @@ impl<'a> Meter<'a> {
         if self.expected.is_some() || done < self.pilots.len() || last {
             return;
         }
-        let all = self.work.extrapolated(self.sample, self.conversations, self.so_far());
+        let mut all = self.work.extrapolated(self.sample, self.conversations, self.so_far());
+        (all.memory, all.disk) = (self.memory(), self.disk());
         let (tokens, time) = (count(all.tokens as u128), duration(all.seconds));
-        let line = format!("by a sample of {done} conversations: {tokens} new tokens and {time} for all of them");
+        let mut line = format!("by a sample of {done} conversations: {tokens} new tokens and {time} for all of them");
+        for (name, size) in [("memory", all.memory), ("disk", all.disk)] {
+            line += &size.map_or_else(String::new, |size| format!("; {name} {}", bytes(size as u64)));
+        }
         self.bar.suspend(|| self.settings.talk.say(line));
         self.expected = Some(all);
+    }
+
+    /// What was used so far, and what conversations to come will add to it.
+    fn memory(&self) -> Option<f64> {
+        let Memory { watch, capacity, per_token } = self.looks.memory?;
+        let done = &self.read.iter().filter(|(_, read)| read.tokens > 0).map(|(row, read)| (*row, *read)).collect();
+        let left = Left { asked: &self.looks.asked, done, slots: self.work.slots, capacity, per_token };
+        Some(watch.peak()? as f64 + left.growth().memory)
+    }
+
+    /// Journal and shards grow with their rows.
+    fn disk(&self) -> Option<f64> {
+        let OnDisk { journal, others, shards } = (self.looks.disk)(&self.pilots)?;
+        let all = self.work.conversations;
+        let journal = journal as f64 * all as f64 / self.pilots.len().max(1) as f64;
+        Some(others as f64 + journal + shards.of(all, shard::ROWS_PER_SHARD))
     }
 
     /// What the sample made one expect, if there was one, and what there was.
@@ -125,8 +190,8 @@ mod tests {
     fn a_sample_tells_of_all() {
         let work = Work { conversations: 120, before: 20, slots: 4 };
         // Ten pilots and two others are done, four in flight.
-        let so_far = Totals { tokens: 60.0, seconds: 7.0 };
-        assert_eq!(work.extrapolated((10, 50), 12, so_far), Totals { tokens: 500.0, seconds: 50.0 });
+        let totals = |tokens, seconds| Totals { tokens, seconds, ..Totals::default() };
+        assert_eq!(work.extrapolated((10, 50), 12, totals(60.0, 7.0)), totals(500.0, 50.0));
         assert_eq!(work.extrapolated((0, 0), 0, Totals::default()).seconds, 0.0);
     }
 }

@@ -52,8 +52,10 @@ pub struct Room {
     pub slots: usize,
     /// Bytes of weights, those that draft included.
     pub weights: u128,
-    /// Bytes that each conversation takes: caches, and the logits of its rows.
+    /// Bytes that each conversation takes at most: caches, and the logits of its rows.
     pub each: u128,
+    /// Bytes of a token in a cache.
+    pub per_token: u64,
 }
 
 impl Room {
@@ -91,7 +93,10 @@ impl Room {
         };
         match (granted, fits) {
             (Some(granted), Some(fits)) if fits < slots => Err(Self::too_small(granted, weights, each, slots, fits)),
-            _ => Ok(Self { slots, weights, each }),
+            _ => {
+                let per_token = u64::try_from((cache + cached) / (capacity + nodes).max(1) as u128).unwrap_or(u64::MAX);
+                Ok(Self { slots, weights, each, per_token })
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+mod choice;
+
+pub use self::choice::DrafterChoice;
+
 use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::commands::stored_tree::{self, TREE_FILE};
@@ -13,7 +17,6 @@ use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBu
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::ngram;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::small_model::{DraftLaw, SmallModel};
 use gorgon_model::cache::KvCache;
@@ -24,7 +27,6 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// Drafts of prompt lookup.
@@ -36,70 +38,6 @@ pub const FITTED_MODEL: &str = "model";
 
 /// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
-
-/// What `--drafter` names.
-#[derive(Clone, Debug, PartialEq)]
-pub enum DrafterChoice {
-    /// What `--heads` holds, or nothing.
-    Auto,
-    /// Plain decoding.
-    None,
-    /// Medusa heads.
-    Medusa,
-    /// An EAGLE draft layer of any generation.
-    Eagle,
-    /// Hydra or Hydra++ heads.
-    Hydra,
-    /// Multi-token-prediction modules.
-    Mtp,
-    /// Prompt lookup: what followed the last tokens before, compared up to this many.
-    Ngram(usize),
-    /// A separate draft model in this folder.
-    Model(PathBuf),
-    /// Heads at full cost whose tokens are overridden to be right at these rates.
-    Oracle(Vec<f64>),
-}
-
-impl FromStr for DrafterChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None => match text {
-                "auto" => Ok(Self::Auto),
-                "none" => Ok(Self::None),
-                "medusa" => Ok(Self::Medusa),
-                "eagle" => Ok(Self::Eagle),
-                "hydra" => Ok(Self::Hydra),
-                "mtp" => Ok(Self::Mtp),
-                other => Err(format!(
-                    "no drafter is called {other:?}: expected auto, none, medusa, hydra, eagle, mtp, model:DIR, ngram:N or \
-                     oracle:R1,R2,…"
-                )),
-            },
-            Some(("oracle", rates)) => {
-                let rate = |text: &str| match text.trim().parse::<f64>() {
-                    Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
-                    _ => Err(format!("{text:?} is no rate between 0 and 1")),
-                };
-                rates.split(',').map(rate).collect::<Result<_, _>>().map(Self::Oracle)
-            }
-            Some(("model", "")) => Err("model:DIR names a folder with a draft model".into()),
-            Some(("model", dir)) => Ok(Self::Model(dir.into())),
-            Some(("ngram", n)) => match n.trim().parse() {
-                Ok(n) if (1..=ngram::LONGEST).contains(&n) => Ok(Self::Ngram(n)),
-                _ => Err(format!("{n:?} is no length from 1 to {}", ngram::LONGEST)),
-            },
-            Some((other, _)) => Err(format!("no drafter is called {other:?}")),
-        }
-    }
-}
-
-impl DrafterChoice {
-    fn needs_heads(&self) -> bool {
-        !matches!(self, Self::Auto | Self::None | Self::Ngram(_) | Self::Model(_))
-    }
-}
 
 /// What was asked for, before any weights are read.
 pub struct Drafting {

@@ -7,6 +7,7 @@ mod contest;
 pub mod convert;
 pub mod demo;
 pub mod distill;
+mod distill_forecast;
 pub mod distill_parts;
 mod distill_preview;
 mod distill_progress;

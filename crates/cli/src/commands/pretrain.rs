@@ -140,9 +140,12 @@ fn prepare(
     tokenizer: &Path,
     settings: &Settings,
 ) -> Result<Prepared, Failure> {
-    let (objective, fit) = make(config, corpus, tokenizer, settings)?;
+    let (mut objective, fit) = make(config, corpus, tokenizer, settings)?;
     let watch = Watch::start();
-    let plan = plan(&objective, &fit, settings, config.training.batches_per_step)?;
+    let mut plan = plan(&mut objective, &fit, settings, config.training.batches_per_step)?;
+    plan.before = watch.before();
+    // What was rehearsed is no part of what the run takes.
+    watch.forget_peak();
     Ok(Prepared { objective, fit, plan, watch })
 }
 
@@ -225,19 +228,25 @@ struct Prepared {
     watch: Watch,
 }
 
-/// Memory and disk by formula, time by a step.
-fn plan(objective: &Pretraining, fit: &FitSettings, settings: &Settings, at_once: usize) -> Result<Plan, Failure> {
-    let all = objective.parameters(0);
-    let parameters: usize = all.iter().map(Parameter::len).sum();
-    let found = Fitting::measure(objective, objective.one_pass(fit.schedule.steps), fit.memory_limit)?;
+/// Memory and time by steps that are rehearsed, disk by formula.
+fn plan(objective: &mut Pretraining, fit: &FitSettings, settings: &Settings, at_once: usize) -> Result<Plan, Failure> {
+    let (parameters, disk) = {
+        let all = objective.parameters(0);
+        let parameters = all.iter().map(Parameter::len).sum();
+        (parameters, Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit))
+    };
+    let few = estimate::longest(objective.held_out_mut(), |example| example.ids.len());
+    let all = std::mem::replace(objective.held_out_mut(), few);
+    let found = Fitting::measure(objective, fit, objective.one_pass(fit.schedule.steps));
+    *objective.held_out_mut() = all;
+    let found = found?;
     let found = found.divided(parameters, settings, at_once);
-    let (memory, seconds) = (found.memory, found.step_seconds * objective.in_first_steps(fit.schedule.steps));
-    let disk = Disk::of_run(parameters, fit.optimizer.values(&all), all.len(), fit);
+    let (memory, seconds) = (found.memory, found.seconds);
     settings.talk.say(format!(
         "memory beside the conversations {}; {}; about {} for training, evaluations apart",
         bytes(memory),
         disk.words(),
         fitting::duration(seconds)
     ));
-    Ok(Plan { memory, memory_by_formula: found.by_formula, disk, seconds: Some(seconds) })
+    Ok(Plan { memory, before: None, memory_by_formula: found.by_formula, disk, seconds: Some(seconds) })
 }

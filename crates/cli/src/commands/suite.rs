@@ -21,6 +21,11 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.suite == Some(Suite::Gpu) {
         return run_gpu(args, settings);
     }
+    if let Some(options) = settings.number_formats() {
+        settings
+            .talk
+            .say(format!("--suite cpu measures formats of its own choice on the CPU: {options} has no part in it"));
+    }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));
     let peer = args.python.as_ref().map(|python| peer(python)).transpose()?;

@@ -7,9 +7,10 @@ use crate::error::Failure;
 use crate::fitting;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_bench::calibrate::{self, Accuracies, Choice, StepTime};
+use gorgon_bench::calibrate::{self, Accuracies, Choice};
 use gorgon_bench::probe;
 use gorgon_bench::record::{self, CalibrationRecord};
+use gorgon_bench::step_times::{self, StepTime};
 use gorgon_core::tree::calibrated::Calibration;
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
@@ -167,7 +168,7 @@ fn step_times(
 ) -> Result<Vec<StepTime>, Failure> {
     let sizes: Vec<usize> = SIZES.into_iter().filter(|&n| n <= order.order.len() + 1).collect();
     let prompts = setup.prompts.clone();
-    Ok(calibrate::step_times(&mut setup.contest(settings.seed), order, &prompts, &sizes, rounds)?)
+    Ok(step_times::measure(&mut setup.contest(settings.seed), order, &prompts, &sizes, rounds)?)
 }
 
 impl Calibrated {
@@ -207,12 +208,19 @@ fn report(accuracies: &Accuracies, times: &[StepTime], choice: &Choice) {
     }
     printer::piece(&table.to_text());
     let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::NAN, |time| time.seconds);
-    let mut table = Table::new(["nodes", "step, ms", "over plain"].map(Column::number));
+    let mut table = Table::new(["nodes", "step, ms", "over plain", "spread, %"].map(Column::number));
     for time in times {
         let name = if time.nodes == 1 { "plain".to_owned() } else { time.nodes.to_string() };
-        table.row([name, format!("{:.3}", time.seconds * 1e3), format!("{:.2}", time.seconds / plain)]);
+        let (milliseconds, ratio) = (format!("{:.3}", time.seconds * 1e3), format!("{:.2}", time.seconds / plain));
+        table.row([name, milliseconds, ratio, format!("{:.0}", time.spread * 100.0)]);
     }
     printer::piece(&table.to_text());
+    if let Some((nodes, speedup)) = choice.doubtful {
+        printer::line(&format!(
+            "{nodes} nodes might be {speedup:.2} times as fast as plain decoding, but the times spread by more than that gain: \
+             they are not used (on an idle machine, or with more --rounds, times spread less)"
+        ));
+    }
     if choice.shape.len() < 2 {
         printer::line("no tree is expected to beat plain decoding here: generate will decode plainly with these heads");
         return;

@@ -178,6 +178,15 @@ impl Journal {
         self.file.sync()
     }
 
+    /// Bytes of some conversations' lines.
+    pub fn bytes_of(&self, rows: &BTreeSet<u64>) -> u64 {
+        let size = |line: Line| serde_json::to_string(&sealed(&line)).map_or(0, |text| text.len() as u64 + 1);
+        let answers = rows.iter().flat_map(|row| self.answers(*row)).map(|answer| size(Line::Answer(answer.clone())));
+        let done = rows.iter().filter(|row| self.is_done(**row));
+        let done = done.map(|row| size(Line::Done { done: *row, reason: self.reasons.get(row).cloned() }));
+        answers.chain(done).sum()
+    }
+
     /// Whether a conversation is done.
     pub fn is_done(&self, row: u64) -> bool {
         self.done.contains(&row)
@@ -223,6 +232,7 @@ mod tests {
         journal.answer(answer(0)).unwrap();
         journal.answer(answer(1)).unwrap();
         journal.done(1, Some("no room".into())).unwrap();
+        assert_eq!(journal.bytes_of(&[0, 1, 7].into()), std::fs::metadata(&path).unwrap().len());
         drop(journal);
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {

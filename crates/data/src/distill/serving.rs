@@ -142,7 +142,7 @@ impl Crew<'_, '_> {
                 Turn::Stopped => return Ok(()),
             };
             lock(&self.journal).done(prompt.row, why)?;
-            let _ = events.send(Event::Conversation { row: prompt.row });
+            let _ = events.send(Event::Conversation { row: prompt.row, slot: None });
             return Ok(());
         }
     }

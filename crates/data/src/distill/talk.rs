@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
         loop {
             if let Err(why) = self.begin(&mut talk, slot, batch)? {
                 journal.done(talk.prompt.row, why)?;
-                observe(Event::Conversation { row: talk.prompt.row });
+                observe(Event::Conversation { row: talk.prompt.row, slot: Some((slot, batch.len(slot))) });
                 return Ok(None);
             }
             match self.ended(&talk) {

@@ -104,6 +104,11 @@ pub trait OnBackbone: Objective {
     /// When the backbone fails.
     fn read(&self, batch: &Self::Batch) -> Result<(), TrainError>;
 
+    /// Bytes that [`Self::publish`] leaves of so many parameters.
+    fn published_bytes(&self, parameters: usize) -> u64 {
+        4 * parameters as u64
+    }
+
     /// Writes what is to be loaded from the best checkpoint into the run folder, as `heads/`.
     ///
     /// # Errors

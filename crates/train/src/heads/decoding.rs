@@ -75,6 +75,9 @@ impl Conversations {
         load: Load,
         builder: &dyn TreeBuilder,
     ) -> Result<Option<Decoded>, TrainError> {
+        if self.decoded_prompts == 0 {
+            return Ok(None);
+        }
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
         // Through files, as a user's heads come: what is measured is what will be loaded.
         let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;

@@ -160,8 +160,14 @@ impl DistillSpecFitting {
         Ok(SmallModel::new("draft".into(), Arc::new(decoder), target.config()))
     }
 
+    /// Lets a draft model write.
+    fn writer<'a>(&'a self, model: &'a SmallModel) -> Writer<'a> {
+        let (config, seed, longest) = (&self.config, self.seed, self.longest);
+        Writer { decoder: model.decoder(), config, seed, longest }
+    }
+
     /// The conversations of the micro-batches of some steps, each once.
-    fn rows_of(&self, steps: std::ops::Range<u64>) -> Vec<usize> {
+    fn rows_of(&self, steps: impl Iterator<Item = u64>) -> Vec<usize> {
         let mut rows: Vec<usize> = steps.flat_map(|step| self.data.packing.step(step)).flatten().collect();
         rows.sort_unstable();
         rows.dedup();
@@ -205,8 +211,7 @@ impl Objective for DistillSpecFitting {
         let writer = || {
             let rows = self.rows_of(first..first + self.config.every);
             let model = self.loaded(parameters, folder.path())?;
-            let (config, seed, longest) = (&self.config, self.seed, self.longest);
-            let write = Writer { decoder: model.decoder(), config, seed, longest };
+            let write = self.writer(&model);
             let hash = gorgon_runs::provenance::hash_file(&folder.path().join(checkpoint::MODEL_FILE));
             let hash = hash.map_err(io(folder.path()))?;
             Round::at_first_step(number, hash, self.run.as_deref(), |number| {
@@ -215,6 +220,22 @@ impl Objective for DistillSpecFitting {
         };
         *round = Some(if step == first { writer()? } else { Round::kept(number, self.run.as_deref())? });
         Ok(())
+    }
+
+    fn rehearse(&self, steps: &[u64], parameters: &[Parameter]) -> Result<(), TrainError> {
+        if self.config.answers == Answers::Data {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
+        let rows = self.rows_of(steps.iter().copied());
+        let model = self.loaded(parameters, folder.path())?;
+        let answers = self.writer(&model).answers(Round::REHEARSED, &self.data.rows, &rows)?;
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Some(Round::rehearsed(answers));
+        Ok(())
+    }
+
+    fn forget(&self) {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Answered>, TrainError> {

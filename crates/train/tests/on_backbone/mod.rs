@@ -5,13 +5,15 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
+use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
-use gorgon_train::heads::{Conversations, Features};
+use gorgon_train::heads::{Conversations, EagleFitting, Features, HeadFitting};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;
@@ -150,4 +152,27 @@ pub fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: 
     assert!(outcome.finished);
     assert!(losses.last() < losses.first(), "{losses:?}");
     outcome.parameters.into_iter().map(|p| read(p.value)).collect()
+}
+
+/// Three Medusa heads.
+pub fn heads(data: Conversations) -> HeadFitting {
+    let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
+    let (hidden_size, vocab_size) = (SHAPE.hidden_size, SHAPE.vocab_size);
+    HeadFitting {
+        heads: Heads { config, hidden_size, vocab_size, chunk_rows: 16 },
+        lm_head: lm_head(None).into(),
+        data,
+    }
+}
+
+/// An EAGLE layer.
+pub fn eagle(data: Conversations) -> EagleFitting {
+    EagleFitting {
+        network: EagleNetwork::new(EagleShape::of(data.features.decoder.config(), true), 64),
+        config: EagleConfig { fc_bias: true, noise: 0.1, cross_entropy: 0.1 },
+        lm_head: lm_head(None).into(),
+        chunk_rows: 16,
+        seed: 3,
+        data,
+    }
 }

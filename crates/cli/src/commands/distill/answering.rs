@@ -1,30 +1,38 @@
 //! The part of a distillation in which the model, here or on servers, answers.
 
-use super::Job;
-use crate::commands::distill_progress::{Meter, Totals, Work};
+use super::{JOURNAL, Job};
+use crate::commands::distill_forecast::{OnDisk, Shards};
+use crate::commands::distill_progress::{Looks, Memory, Meter, Totals, Work};
 use crate::commands::distill_room::{self, Room};
 use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::error::Failure;
-use crate::estimate::{Watch, pair};
+use crate::estimate::{Watch, folder_bytes, pair};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_data::config::BatchSize;
 use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
+use gorgon_data::shard::{self, Row};
 use gorgon_infer::batch::Drafts;
 use gorgon_model::device::Compute;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
+
+/// Bytes of what is written at the end beside the shards: the report, and what the shards are.
+const REPORTS: u64 = 2000;
 
 /// What answering took, beside what was said before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
-    /// Bytes in memory as planned, and the highest resident size beyond what there was before the model was loaded; none
-    /// where servers answer.
-    memory: Option<(u64, Option<u64>)>,
+    /// Bytes in memory at most, as said before, and a look at what there was since before the model was loaded; none where servers
+    /// answer.
+    memory: Option<(u64, Option<Watch>)>,
+    /// Bytes of the output folder.
+    disk: Option<u64>,
     /// What the sample made one expect.
     expected: Option<Totals>,
     /// What there was.
@@ -32,25 +40,46 @@ pub struct Took {
 }
 
 impl Took {
+    /// With the bytes that the output folder has in the end.
+    pub fn with_disk(self, bytes: u64) -> Self {
+        Self { disk: Some(bytes), ..self }
+    }
+
     /// As it stands in a report.
     pub fn to_json(self) -> Value {
-        let of = |of: fn(&Totals) -> f64| {
-            self.expected.map_or(Value::Null, |expected| pair(of(&expected), Some(of(&self.measured))))
+        let of = |expected: fn(&Totals) -> Option<f64>, measured: Option<f64>| {
+            self.expected.as_ref().and_then(expected).map_or(Value::Null, |expected| pair(expected, measured))
         };
+        let (measured, peak) = (self.measured, self.peak().map(|peak| peak as f64));
+        let before = self.memory.and_then(|(_, watch)| watch?.before()).map_or(f64::NAN, |before| before as f64);
+        let expected = self.expected.and_then(|expected| expected.memory);
         json!({
-            "memory_bytes": self.memory.map(|(plan, peak)| pair(plan as f64, peak.map(|peak| peak as f64))),
-            "new_tokens": of(|totals| totals.tokens),
-            "answering_seconds": of(|totals| totals.seconds),
+            "memory_bytes_at_most": self.memory.map(|(most, _)| most),
+            "memory_bytes": of(|totals| totals.memory, peak),
+            "peak_rss_bytes": expected.map(|expected| pair(before + expected, peak.map(|peak| before + peak))),
+            "disk_bytes": of(|totals| totals.disk, self.disk.map(|disk| disk as f64)),
+            "new_tokens": of(|totals| Some(totals.tokens), Some(measured.tokens)),
+            "answering_seconds": of(|totals| Some(totals.seconds), Some(measured.seconds)),
         })
+    }
+
+    /// The highest resident size so far, beyond that before the model was loaded.
+    fn peak(&self) -> Option<u64> {
+        self.memory?.1?.peak()
     }
 
     /// In words, if there is something to compare.
     pub fn words(&self) -> Option<String> {
         let mut said = vec![];
-        if let Some((planned, Some(peak))) = self.memory {
-            said.push(format!("memory {} / {}", bytes(planned), bytes(peak)));
+        if let (Some((most, _)), Some(peak)) = (self.memory, self.peak()) {
+            let planned = self.expected.and_then(|expected| expected.memory);
+            let planned = planned.map_or_else(|| format!("at most {}", bytes(most)), |planned| bytes(planned as u64));
+            said.push(format!("memory {planned} / {}", bytes(peak)));
         }
         if let Some(expected) = self.expected {
+            if let (Some(planned), Some(took)) = (expected.disk, self.disk) {
+                said.push(format!("disk {} / {}", bytes(planned as u64), bytes(took)));
+            }
             let tokens = |totals: Totals| count(totals.tokens as u128);
             said.push(format!("new tokens {} / {}", tokens(expected), tokens(self.measured)));
             let (planned, took) = (expected.seconds, self.measured.seconds);
@@ -66,6 +95,7 @@ impl Job {
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
+        folder: &Path,
         settings: &Settings,
     ) -> Result<Option<Took>, Failure> {
         if prompts.iter().all(|prompt| journal.is_done(prompt.row)) {
@@ -73,17 +103,20 @@ impl Job {
         }
         let to_come = prompts.iter().filter(|prompt| !journal.is_done(prompt.row));
         let pilots = distill::pilots(to_come.clone());
-        let slots = self.slots(settings)?.min(to_come.count());
+        let slots = self.slots(settings)?.min(to_come.clone().count());
+        let asked = distill::in_turn(to_come).into_iter().map(Into::into).collect();
+        let disk = |rows: &BTreeSet<u64>| self.look_at_disk(rows, prompts, folder);
+        let looks = Looks { asked, memory: None, disk: &disk };
         let work = Work { conversations: prompts.len(), before: journal.conversations(), slots };
         let stop = fitting::stop_flag()?;
         let (finished, took) = if self.config.is_served() {
-            let mut meter = Meter::new(work, pilots, settings);
+            let mut meter = Meter::new(work, pilots, looks, settings);
             let finished =
                 distill::serve(&self.servers(slots), prompts, journal, &stop, &mut |event| meter.count(event));
             let (expected, measured) = meter.finish();
-            (finished, Took { memory: None, expected, measured })
+            (finished, Took { expected, measured, ..Took::default() })
         } else {
-            self.answer_here(prompts, journal, (work, pilots), &stop, settings)?
+            self.answer_here(prompts, journal, (work, pilots, looks), &stop, settings)?
         };
         let finished = finished.map_err(|error| match error {
             DistillError::Unsound { .. } => Failure::run(error),
@@ -101,7 +134,7 @@ impl Job {
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
-        (work, pilots): (Work, BTreeSet<u64>),
+        (work, pilots, looks): (Work, BTreeSet<u64>, Looks<'_>),
         stop: &AtomicBool,
         settings: &Settings,
     ) -> Result<(Result<bool, DistillError>, Took), Failure> {
@@ -121,13 +154,35 @@ impl Job {
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
         let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
-        let mut meter = Meter::new(work, pilots, settings);
+        // On another device, this process's own memory says nothing.
+        let watch = Some(watch).filter(|_| compute.is_host());
+        let memory = watch.map(|watch| Memory { watch, capacity: self.capacity(), per_token: room.per_token });
+        let mut meter = Meter::new(work, pilots, Looks { memory, ..looks }, settings);
         let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
         let (expected, measured) = meter.finish();
-        // On another device, this process's own memory says nothing.
-        let memory = Some((room.bytes(work.slots), watch.peak().filter(|_| compute.is_host())));
-        Ok((finished, Took { memory, expected, measured }))
+        let memory = Some((room.bytes(work.slots), watch));
+        Ok((finished, Took { memory, expected, measured, ..Took::default() }))
+    }
+
+    /// What is on the disk of some rows, and beside them.
+    fn look_at_disk(&self, wanted: &BTreeSet<u64>, prompts: &[distill::Prompt], folder: &Path) -> Option<OnDisk> {
+        let (scratch, path) = (tempfile::tempdir().ok()?, folder.join(JOURNAL));
+        // What is being written is read from a copy.
+        let copy = scratch.path().join(JOURNAL);
+        std::fs::copy(&path, &copy).ok()?;
+        let answered = Journal::open(&copy).ok()?;
+        let sample: Vec<_> = prompts.iter().filter(|prompt| wanted.contains(&prompt.row)).cloned().collect();
+        let (rows, _) = distill::rows(&self.renderer, &sample, &answered).ok()?;
+        let metadata = super::metadata(&self.identity().ok()?);
+        let size = |part: &[Row]| {
+            let path = scratch.path().join(shard::file_name(0));
+            shard::write(&path, part, &metadata).ok()?;
+            Some(std::fs::metadata(&path).ok()?.len())
+        };
+        let (all, half) = (size(&rows)?, size(&rows[..rows.len() / 2])?);
+        let others = folder_bytes(folder).saturating_sub(std::fs::metadata(&path).ok()?.len()) + REPORTS;
+        Some(OnDisk { journal: answered.bytes_of(wanted), others, shards: Shards { rows: rows.len(), all, half } })
     }
 
     fn servers(&self, slots: usize) -> Servers<'_> {

@@ -2,6 +2,7 @@
 
 use super::job::Job;
 use crate::error::Failure;
+use crate::estimate::Watch;
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -16,6 +17,14 @@ use std::time::Instant;
 
 /// Conversations that are timed before a plan is made.
 const TIMED: usize = 12;
+
+/// What computing hidden states will take.
+pub struct StatesPlan {
+    /// Bytes on the disk.
+    pub disk: u64,
+    /// Seconds, and bytes in memory beyond what is there, where the system tells; only where nothing is kept yet.
+    pub work: Option<(f64, Option<u64>)>,
+}
 
 impl<F: OnBackbone> Job<F> {
     /// What is to be kept, and where. The folder's name says what is in it unless the config names one.
@@ -40,8 +49,7 @@ impl<F: OnBackbone> Job<F> {
         CacheRequest { taps, ..CacheRequest::new(&folder, config.feature_format, identity) }
     }
 
-    /// Says how much there is to keep and how long it will take, before it is computed. Returns both: bytes and seconds, these only
-    /// where nothing is there yet.
+    /// Says how much there is to keep and what it will take, before it is computed.
     ///
     /// # Errors
     /// When the backbone fails.
@@ -50,12 +58,16 @@ impl<F: OnBackbone> Job<F> {
         request: &CacheRequest,
         config: &TrainConfig,
         settings: &Settings,
-    ) -> Result<(u64, Option<f64>), Failure> {
+    ) -> Result<StatesPlan, Failure> {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
         let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
         let taps = request.taps.layers().len();
         let size = FeatureCache::bytes(positions, taps, width, config.feature_format);
+        let watch = Watch::start();
         let seconds = if request.folder.exists() { None } else { Some(self.seconds_of_states()?) };
+        // On another device, this process's own memory says nothing.
+        let memory = watch.peak().filter(|_| data.features.decoder.compute().is_host());
+        let work = seconds.map(|seconds| (seconds, memory));
         let time = seconds.map_or_else(String::new, |seconds| format!("; about {}", fitting::duration(seconds)));
         settings.talk.say(format!(
             "{} states of {width} values in {}: {} in {}{time}",
@@ -64,7 +76,7 @@ impl<F: OnBackbone> Job<F> {
             bytes(size),
             request.folder.display()
         ));
-        Ok((size, seconds))
+        Ok(StatesPlan { disk: size, work })
     }
 
     /// Seconds that all states take, told from a few conversations.
@@ -87,6 +99,13 @@ impl<F: OnBackbone> Job<F> {
                 seconds += started.elapsed().as_secs_f64();
                 tokens += read(row);
             }
+        }
+        // The longest one takes the most memory: they are read one at a time.
+        let rows = data.rows.iter().enumerate().map(|(i, row)| (false, i, row));
+        let all = rows.chain(data.held_out.iter().enumerate().map(|(i, row)| (true, i, row)));
+        if let Some((held_out, i, row)) = all.max_by_key(|(.., row)| read(row)) {
+            let positions = self.objective.positions(&row.example);
+            data.features.tapped(row, held_out, i, &positions, &taps).map_err(fitting::failure)?;
         }
         let all: usize = data.rows.iter().chain(&data.held_out).map(read).sum();
         Ok(seconds * all as f64 / tokens.max(1) as f64)

@@ -1,7 +1,7 @@
 //! One training: what is fitted, how, and what it will take.
 
 use crate::error::Failure;
-use crate::estimate::{self, Disk, Fitting, Plan};
+use crate::estimate::{self, Disk, Fitting, Plan, Watch};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -66,15 +66,14 @@ impl<F: OnBackbone> Job<F> {
         Ok(())
     }
 
-    /// What the job will take: memory, disk, and time as one step takes it.
+    /// What the job will take: memory beyond what was there when `watch` began, disk, and time as one step takes it.
     ///
     /// # Errors
-    /// When the backbone fails.
-    pub fn plan(&self, config: &TrainConfig, settings: &Settings) -> Result<Plan, Failure> {
-        let (objective, data) = (&self.objective, self.objective.data());
+    /// When the backbone fails, or a single conversation does not fit into memory.
+    pub fn plan(&mut self, config: &TrainConfig, settings: &Settings, watch: &Watch) -> Result<Plan, Failure> {
+        let data = self.objective.data();
         let (fitted, measured) = (self.count_in(&data.rows), self.count_in(&data.held_out));
-        let all = objective.parameters(0);
-        let parameters: usize = all.iter().map(Parameter::len).sum();
+        let (parameters, mut disk) = self.on_disk();
         settings.talk.say(format!(
             "{} conversations, {} tokens, {} positions to read; {} held-out conversations with {} positions",
             count(data.rows.len() as u128),
@@ -83,37 +82,67 @@ impl<F: OnBackbone> Job<F> {
             count(data.held_out.len() as u128),
             count(measured as u128)
         ));
-        let (reading, found) = self.measure(config, parameters, settings)?;
-        let mut disk = Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit);
-        disk.rest = 4 * parameters as u64;
+        let (reading, found) = self.measure(config, parameters, settings, watch)?;
+        disk.rest = self.objective.published_bytes(parameters);
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
         let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
         settings.talk.say(format!(
             "{}, {} parameters; {} steps; memory beside the backbone {}; {}{cached}",
-            objective.title(),
+            self.objective.title(),
             count(parameters as u128),
             self.fit.schedule.steps,
             bytes(found.memory),
             disk.words()
         ));
-        let fitting_them = (found.step_seconds - reading).max(0.0);
+        let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
         let seconds = Some(self.say_time(config, (reading, fitting_them), settings));
-        Ok(Plan { memory: found.memory, memory_by_formula: found.by_formula, disk, seconds })
+        Ok(Plan { memory: found.memory, before: watch.before(), memory_by_formula: found.by_formula, disk, seconds })
     }
 
-    /// What a step takes on all devices together: seconds that it reads, and the whole of it with the LM head.
-    fn measure(&self, config: &TrainConfig, parameters: usize, settings: &Settings) -> Result<(f64, Fitting), Failure> {
-        let (objective, data) = (&self.objective, self.objective.data());
+    /// How many values are fitted, and what is written of them.
+    fn on_disk(&self) -> (usize, Disk) {
+        let all = self.objective.parameters(0);
+        let parameters = all.iter().map(Parameter::len).sum();
+        (parameters, Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit))
+    }
+
+    /// What a step takes on all devices together: seconds that it reads, and the whole of it with what was loaded since `watch` began: the
+    /// LM head, conversations.
+    fn measure(
+        &mut self,
+        config: &TrainConfig,
+        parameters: usize,
+        settings: &Settings,
+        watch: &Watch,
+    ) -> Result<(f64, Fitting), Failure> {
         let at_once = config.training.batches_per_step;
         let reading = self.time_reading()? * estimate::share_of_time(settings, at_once);
-        let steps = data.packing.steps_per_epoch().min(self.fit.schedule.steps);
-        let found = Fitting::measure(objective, 0..steps.max(1), self.fit.memory_limit)?;
-        let decoder = &data.features.decoder;
-        let values = decoder.config().vocab_size * decoder.config().hidden_size;
-        let lm_head = (4 * values + objective.lm_head().panel_bytes()) as u64;
+        let steps = self.objective.data().packing.steps_per_epoch().min(self.fit.schedule.steps);
+        let loaded = watch.grown();
+        let found = self.with_few_held_out(|job| Fitting::measure(&job.objective, &job.fit, 0..steps.max(1)))?;
         let found = found.divided(parameters, settings, at_once);
-        let (memory, by_formula) = (found.memory + lm_head, found.by_formula + lm_head);
+        let config = self.objective.data().features.decoder.config();
+        let lm_head = 4 * config.vocab_size * config.hidden_size + self.objective.lm_head().panel_bytes();
+        let by_formula = found.by_formula + lm_head as u64;
+        let memory = found.memory + loaded.unwrap_or(lm_head as u64);
         Ok((reading, Fitting { memory, by_formula, ..found }))
+    }
+
+    /// Does something while there are only the longest held-out conversations, of which the first leaves room for an answer, if one does.
+    fn with_few_held_out<R>(&mut self, work: impl FnOnce(&Self) -> R) -> R {
+        let data = self.objective.data_mut();
+        let context = data.features.decoder.config().max_positions;
+        let prompt = |row: &Row| row.example.assistant.iter().position(|own| *own).unwrap_or(0);
+        let room = |row: &&Row| prompt(row) > 0 && prompt(row) + data.decoded_tokens <= context;
+        let decoded = data.held_out.iter().filter(room).max_by_key(|row| prompt(row)).cloned();
+        let others = estimate::longest(&data.held_out, |row| row.example.ids.len());
+        let few = decoded.into_iter().chain(others).collect();
+        let (all, prompts) = (std::mem::replace(&mut data.held_out, few), data.decoded_prompts);
+        data.decoded_prompts = prompts.min(1);
+        let done = work(self);
+        let data = self.objective.data_mut();
+        (data.held_out, data.decoded_prompts) = (all, prompts);
+        done
     }
 
     /// Bytes of hidden states at so many positions.

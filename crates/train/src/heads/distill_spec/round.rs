@@ -66,6 +66,14 @@ impl Stored {
 }
 
 impl Round {
+    /// The number of one that is no round of a run.
+    pub const REHEARSED: u64 = u64::MAX;
+
+    /// What was written for steps that are only tried.
+    pub fn rehearsed(answers: Vec<(usize, usize, Vec<Token>)>) -> Self {
+        Stored { parameters: String::new(), answers }.into_round(Self::REHEARSED)
+    }
+
     /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write` gives.
     pub fn at_first_step(
         number: u64,

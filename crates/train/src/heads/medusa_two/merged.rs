@@ -47,6 +47,17 @@ pub struct Merged<'a> {
     pub config: MedusaConfig,
 }
 
+/// Bytes of a model with so many values beside the backbone's.
+pub(super) fn bytes(base: &Checkpoint, values: usize) -> u64 {
+    let companions = COMPANIONS.iter().filter_map(|name| Some(std::fs::metadata(base.dir().join(name)).ok()?.len()));
+    companions.sum::<u64>() + (base.bytes() + values * narrow(base).bitsize() / 8) as u64
+}
+
+/// The number format of what comes beside a backbone's own tensors.
+fn narrow(base: &Checkpoint) -> Dtype {
+    base.entries().values().map(|entry| entry.dtype).find(|dtype| *dtype != Dtype::F32).unwrap_or(Dtype::F32)
+}
+
 impl Merged<'_> {
     /// Writes weights in the backbone's number format, its config with the heads' keys, and its tokenizer into `out`.
     ///
@@ -57,7 +68,6 @@ impl Merged<'_> {
     /// When the backbone cannot be read, a weight does not fit its format, or a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), TrainError> {
         std::fs::create_dir_all(out).map_err(io(out))?;
-        let narrow = self.base.entries().values().map(|entry| entry.dtype).find(|dtype| *dtype != Dtype::F32);
         let heads = self.head_tensors()?;
         let mut sources: Vec<Source<'_>> = vec![];
         for (name, entry) in self.base.entries().iter().filter(|(name, _)| !name.starts_with(IN_MODEL)) {
@@ -75,7 +85,7 @@ impl Merged<'_> {
             let (name, shape) = (name.clone(), entry.shape.clone());
             sources.push(Source { name, dtype: entry.dtype, shape, fill: Box::new(fill) });
         }
-        let dtype = narrow.unwrap_or(Dtype::F32);
+        let dtype = narrow(self.base);
         for (name, (shape, values)) in &heads {
             check(name, values, dtype)?;
             let fill = Box::new(move |file: &mut dyn Write| write_as(file, values, dtype));

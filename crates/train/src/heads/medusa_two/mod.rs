@@ -27,6 +27,7 @@ use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
 use gorgon_model::weights::Checkpoint;
 use serde_json::Value;
+use std::ops::Range;
 use std::path::Path;
 
 /// Backbone and heads, and the conversations that they are fitted to.
@@ -112,6 +113,11 @@ impl MedusaTwoFitting {
         Ok(Gathered { packed, original, at, labels, language })
     }
 
+    /// Whether the backbone is fitted at a step, not only read.
+    fn moves(&self, step: u64) -> bool {
+        self.config.balance(step, self.steps).1 > 0.0
+    }
+
     fn index(&self, rows: Vec<i32>) -> Tensor<1, Int> {
         let n = rows.len();
         Tensor::from_data(TensorData::new(rows, [n]), &self.lm_head.device())
@@ -178,8 +184,12 @@ impl Objective for MedusaTwoFitting {
     fn gradients(&self, weights: &[Tensor<1>], batch: &Balanced, totals: &[f64]) -> Result<Gradients, TrainError> {
         let gathered = self.gather(false, &batch.rows)?;
         let (heads, adapter) = weights.split_at(self.split());
-        let (share, backbone_rate) = self.config.balance(batch.step, self.steps);
-        let leaves: Vec<Tensor<1>> = adapter.iter().map(|w| w.clone().autodiff().require_grad()).collect();
+        let (share, _) = self.config.balance(batch.step, self.steps);
+        // A backbone that rests needs no gradient. Nothing of it may be recorded for one: what was recorded is freed by going back
+        // through it, and else piles up from step to step.
+        let moves = self.moves(batch.step);
+        let leaf = |w: &Tensor<1>| if moves { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
+        let leaves: Vec<Tensor<1>> = adapter.iter().map(leaf).collect();
         let hidden = self.llama.hidden(&self.lora.applied(&leaves, true), &gathered.packed);
         let tracked = hidden.select(0, self.index(gathered.at.clone()));
         let states = tracked.clone().inner();
@@ -192,8 +202,7 @@ impl Objective for MedusaTwoFitting {
         let (sum, agreeing, d_language) = self.language(&states, &gathered, language as f32);
         let index = self.index(gathered.language.rows.iter().map(|&row| row as i32).collect());
         let d_states = d_states.select_assign(0, index, d_language, IndexingUpdateOp::Add);
-        // A backbone that rests needs no gradient.
-        if backbone_rate > 0.0 {
+        if moves {
             let mut found = (tracked * d_states.autodiff()).sum().backward();
             let of =
                 |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut found).unwrap_or_else(|| w.zeros_like());
@@ -214,9 +223,17 @@ impl Objective for MedusaTwoFitting {
         Ok(Gradients { loss, tokens: gathered.packed.tokens.len(), counts, gradients, not_finite })
     }
 
+    /// The backbone rests, then it moves.
+    fn phases(&self, steps: u64) -> Vec<Range<u64>> {
+        let moves = (0..steps).find(|&step| self.moves(step)).unwrap_or(steps);
+        [0..moves, moves..steps].into_iter().filter(|phase| !phase.is_empty()).collect()
+    }
+
     fn size(&self, batch: &Balanced) -> Size {
         let tokens = self.data.packing.tokens_of(&batch.rows);
-        Size { tokens, bytes: self.bytes_at_work(tokens) as u64 }
+        // A backbone that rests has no gradients of its matrices.
+        let resting = if self.moves(batch.step) { 0 } else { 4 * self.llama.sizes().iter().sum::<usize>() };
+        Size { tokens, bytes: self.bytes_at_work(tokens).saturating_sub(resting) as u64 }
     }
 
     fn halves(&self, batch: &Balanced) -> Option<(Balanced, Balanced)> {
@@ -272,6 +289,15 @@ impl OnBackbone for MedusaTwoFitting {
         let logits = self.lm_head.rows_at_once(self.heads.chunk_rows).min(tokens) * self.heads.vocab_size * 4 * 2;
         let weights: usize = self.llama.sizes().iter().sum();
         logits + tokens * shape.layers * layer * 4 + 2 * weights * 4 + self.lm_head.scratch_bytes(tokens)
+    }
+
+    fn published_bytes(&self, parameters: usize) -> u64 {
+        let config = &self.heads.config;
+        let heads = config.parameters(self.heads.hidden_size, self.heads.vocab_size);
+        let heads: usize = heads.iter().map(|spec| spec.shape.iter().product::<usize>()).sum();
+        let lm_head =
+            if config.own_lm_heads { 0 } else { config.heads * self.heads.hidden_size * self.heads.vocab_size };
+        4 * parameters as u64 + merged::bytes(&self.base, heads + lm_head)
     }
 
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {

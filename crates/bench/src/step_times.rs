@@ -1,0 +1,237 @@
+//! Step times by the number of nodes, on machines that do other things as well.
+//!
+//! Every size of tree is measured in pairs with plain decoding: one right after the other, in turns, on the same prompt. What slows
+//! the machine for longer than a pair slows both, so the ratio of their steps stays what it is. A size's ratio is the median
+//! over its pairs. A step with more nodes cannot take less time, so sizes whose medians say so are pooled
+//! until none does (isotonic regression by pooling adjacent violators, with medians: it minimises the sum of distances).
+
+use crate::calibrate::tree;
+use crate::measure::{BenchPrompt, Contest};
+use crate::{BenchError, median};
+use gorgon_core::tree::FixedTree;
+use gorgon_core::tree::calibrated::Calibration;
+use gorgon_infer::{Generation, Limits};
+use gorgon_model::target::Target;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// New tokens of a generation at least, where the limits allow as many.
+const SHORTEST: usize = 16;
+
+/// The time of a step by the number of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTime {
+    /// Nodes, the root included; 1 stands for plain decoding without a drafter.
+    pub nodes: usize,
+    /// Seconds: those of a plain step times the median ratio.
+    pub seconds: f64,
+    /// Seconds of these for drafting.
+    #[serde(default)]
+    pub draft_seconds: f64,
+    /// How far the ratios spread upwards: their upper quartile over their median, less one.
+    #[serde(default)]
+    pub spread: f64,
+}
+
+impl StepTime {
+    /// Whether a speed-up over plain decoding that follows from this time would be one at the upper quartile as well.
+    pub fn believes(&self, speedup: f64) -> bool {
+        speedup > 1.0 + self.spread
+    }
+}
+
+/// What a size's pairs say.
+#[derive(Clone, Debug, Default)]
+struct Pairs {
+    /// A drafted step's time over a plain one's.
+    ratios: Vec<f64>,
+    /// Share of drafting in a drafted step.
+    drafting: Vec<f64>,
+}
+
+/// Measures whole steps (draft, verify, accept, commit) of trees of growing size, each in `rounds` pairs with plain decoding. Of
+/// `sizes`, 1 stands for that.
+///
+/// # Errors
+/// When the model or the drafter fails.
+pub fn measure(
+    contest: &mut Contest<'_>,
+    calibration: &Calibration,
+    prompts: &[BenchPrompt],
+    sizes: &[usize],
+    rounds: usize,
+) -> Result<Vec<StepTime>, BenchError> {
+    let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
+    let drafted: Vec<usize> = sizes.iter().copied().filter(|&n| n > 1).collect();
+    let trees: Vec<FixedTree> = drafted.iter().map(|&n| tree(calibration, n)).collect::<Result<_, _>>()?;
+    let mut pairs = vec![Pairs::default(); drafted.len()];
+    let mut plain = vec![];
+    // A pair is two generations where there was one: each of half the length.
+    let new = (contest.limits.max_new_tokens / 2).max(SHORTEST).min(contest.limits.max_new_tokens);
+    let limits = Limits { max_new_tokens: new, ..contest.limits.clone() };
+    let (biggest, taps) = (calibration.order.len() + 1, contest.drafter.needs().taps);
+    let mut target = Target::with_trees(contest.decoder.clone(), longest + new, biggest, taps);
+    for round in 0..=rounds {
+        for (i, tree) in trees.iter().enumerate() {
+            let prompt = &prompts[(round + i) % prompts.len()];
+            let mut with = Contest {
+                decoder: contest.decoder,
+                drafter: &mut *contest.drafter,
+                builder: tree,
+                rule: contest.rule,
+                limits: limits.clone(),
+                seed: contest.seed,
+            };
+            let pair = pair(&mut with, &mut target, prompt, (round + i) % 2 == 1)?;
+            // The first round warms up.
+            if let (Some((step, drafting, beside)), true) = (pair, round > 0) {
+                pairs[i].ratios.push(step / beside);
+                pairs[i].drafting.push(drafting / step);
+                plain.push(beside);
+            }
+        }
+    }
+    Ok(median(plain).map_or_else(Vec::new, |plain| times(&drafted, &pairs, plain)))
+}
+
+/// Decodes a prompt with drafts and plainly, in this or the other order. Seconds of a drafted step, of drafting in it, and of a plain
+/// step; `None` if one of them took no step.
+fn pair(
+    contest: &mut Contest<'_>,
+    target: &mut Target,
+    prompt: &BenchPrompt,
+    plain_first: bool,
+) -> Result<Option<(f64, f64, f64)>, BenchError> {
+    let seconds = |started: Instant, generation: &Generation| {
+        let steps = Some(generation.accepted.len()).filter(|&steps| steps > 0)? as f64;
+        Some((
+            (started.elapsed() - generation.prefill_time).as_secs_f64() / steps,
+            generation.times.draft.0.as_secs_f64() / steps,
+        ))
+    };
+    let plain = |contest: &Contest<'_>, target: &mut Target| -> Result<_, BenchError> {
+        let started = Instant::now();
+        let generation = contest.plain(target, &prompt.ids)?;
+        Ok(seconds(started, &generation))
+    };
+    let early = if plain_first { Some(plain(contest, target)?) } else { None };
+    let started = Instant::now();
+    let generation = contest.drafted(target, &prompt.ids)?;
+    let drafted = seconds(started, &generation);
+    let plain = early.map_or_else(|| plain(contest, target), Ok)?;
+    Ok(drafted.zip(plain).map(|((step, drafting), (plain, _))| (step, drafting, plain)))
+}
+
+/// Times of the sizes that have pairs, plain decoding first.
+fn times(sizes: &[usize], pairs: &[Pairs], plain: f64) -> Vec<StepTime> {
+    let measured: Vec<(usize, &Pairs)> =
+        sizes.iter().copied().zip(pairs).filter(|(_, pairs)| !pairs.ratios.is_empty()).collect();
+    let samples: Vec<&[f64]> = measured.iter().map(|(_, pairs)| pairs.ratios.as_slice()).collect();
+    let drafted = measured.iter().zip(growing(&samples)).map(|((nodes, pairs), (ratio, spread))| {
+        let seconds = ratio * plain;
+        let drafting = median(pairs.drafting.clone()).unwrap_or(0.0);
+        StepTime { nodes: *nodes, seconds, draft_seconds: seconds * drafting, spread }
+    });
+    let alone = StepTime { nodes: 1, seconds: plain, draft_seconds: 0.0, spread: 0.0 };
+    std::iter::once(alone).chain(drafted).collect()
+}
+
+/// A median and a spread for each sample, with medians that never fall and are never below one: samples next to each other
+/// whose medians fall are pooled.
+fn growing(samples: &[&[f64]]) -> Vec<(f64, f64)> {
+    /// Samples that are pooled: how many they are, what is in them, and its median.
+    struct Block {
+        samples: usize,
+        values: Vec<f64>,
+        middle: f64,
+    }
+    let middle = |values: &[f64]| median(values.to_vec()).unwrap_or(1.0).max(1.0);
+    let mut blocks: Vec<Block> = vec![];
+    for sample in samples {
+        let mut last = Block { samples: 1, values: sample.to_vec(), middle: middle(sample) };
+        while let Some(before) = blocks.pop_if(|before| before.middle > last.middle) {
+            let values = [before.values, last.values].concat();
+            last = Block { samples: before.samples + last.samples, middle: middle(&values), values };
+        }
+        blocks.push(last);
+    }
+    let told = |block: Block| {
+        let spread = (upper_quartile(block.values) / block.middle - 1.0).max(0.0);
+        std::iter::repeat_n((block.middle, spread), block.samples)
+    };
+    blocks.into_iter().flat_map(told).collect()
+}
+
+/// The number that at least three quarters of these do not exceed; 0 of none.
+fn upper_quartile(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = (3 * values.len()).div_ceil(4).saturating_sub(1);
+    values.get(at).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_that_grow_stay_as_they_are() {
+        let samples: [&[f64]; 3] = [&[1.1, 1.2, 9.0], &[1.3], &[2.0, 3.0, 4.0, 5.0]];
+        let found = growing(&samples);
+        assert_eq!(found.iter().map(|x| x.0).collect::<Vec<_>>(), [1.2, 1.3, 3.0]);
+        assert!((found[0].1 - (9.0 / 1.2 - 1.0)).abs() < 1e-12 && found[1].1 == 0.0);
+        assert!((found[2].1 - (4.0 / 3.0 - 1.0)).abs() < 1e-12);
+        assert!(growing(&[]).is_empty());
+    }
+
+    /// The second size was measured while something else ran: it is told with the two beside it.
+    #[test]
+    fn sizes_that_would_take_less_time_with_more_nodes_are_pooled() {
+        let samples: [&[f64]; 4] = [&[1.5, 1.6, 1.7], &[3.0, 3.1, 3.2], &[1.8, 1.9, 2.0], &[4.0]];
+        let found: Vec<f64> = growing(&samples).iter().map(|x| x.0).collect();
+        assert_eq!(found, [1.6, 2.0, 2.0, 4.0]);
+        // What is pooled may have to be pooled with what was before.
+        let samples: [&[f64]; 3] = [&[2.0], &[3.0], &[1.5]];
+        assert_eq!(growing(&samples).iter().map(|x| x.0).collect::<Vec<_>>(), [2.0; 3]);
+    }
+
+    /// Medians of what is pooled minimise the sum of distances: no other growing sequence on a grid is nearer.
+    #[test]
+    fn pooling_is_the_nearest_growing_sequence() {
+        let mut state = 7u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            1.0 + ((state >> 33) % 5) as f64
+        };
+        for _ in 0..200 {
+            let samples: Vec<Vec<f64>> = (0..3).map(|_| (0..3).map(|_| draw()).collect()).collect();
+            let views: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+            let distance = |levels: &[f64]| -> f64 {
+                let of = |(sample, level): (&Vec<f64>, &f64)| sample.iter().map(|x| (x - level).abs()).sum::<f64>();
+                samples.iter().zip(levels).map(of).sum()
+            };
+            let found: Vec<f64> = growing(&views).iter().map(|x| x.0).collect();
+            assert!(found.is_sorted());
+            for grid in 0..125usize {
+                let levels = [grid / 25, grid / 5 % 5, grid % 5].map(|level| 1.0 + level as f64);
+                assert!(!levels.is_sorted() || distance(&found) <= distance(&levels) + 1e-9, "{samples:?} {levels:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_step_is_faster_than_a_plain_one() {
+        assert_eq!(growing(&[&[0.7, 0.8], &[0.9]]).iter().map(|x| x.0).collect::<Vec<_>>(), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn times_are_ratios_times_a_plain_step() {
+        let pairs = |ratios: &[f64], share: f64| Pairs { ratios: ratios.to_vec(), drafting: vec![share; ratios.len()] };
+        let all = [pairs(&[1.5, 1.5, 3.0], 0.2), pairs(&[], 0.0), pairs(&[2.0], 0.5)];
+        let found = times(&[2, 3, 4], &all, 0.01);
+        assert_eq!(found.iter().map(|time| time.nodes).collect::<Vec<_>>(), [1, 2, 4]);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(near(found[1].seconds, 0.015) && near(found[1].draft_seconds, 0.003) && near(found[1].spread, 1.0));
+        assert!(near(found[2].seconds, 0.02) && near(found[2].draft_seconds, 0.01) && found[2].spread == 0.0);
+        assert!(!found[1].believes(1.9) && found[1].believes(2.1));
+    }
+}

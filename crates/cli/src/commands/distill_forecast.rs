@@ -1,0 +1,167 @@
+//! What all answers will take, told by the conversations that are answered first.
+
+use gorgon_data::distill::Prompt;
+use std::collections::BTreeMap;
+
+/// Bytes that a token of an answer takes in the journal that is kept in memory: its id, and the room that lists grow by.
+const KEPT_PER_TOKEN: f64 = 6.0;
+/// Bytes of an answer there, tokens apart.
+const KEPT_PER_ANSWER: f64 = 160.0;
+
+/// A conversation as it is known before it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub row: u64,
+    /// Of its text.
+    pub bytes: usize,
+    /// The user's turns.
+    pub turns: usize,
+}
+
+impl From<&Prompt> for Asked {
+    fn from(prompt: &Prompt) -> Self {
+        Self { row: prompt.row, bytes: prompt.bytes(), turns: prompt.users.len() }
+    }
+}
+
+/// A conversation that was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Read {
+    /// Where it was.
+    pub slot: usize,
+    /// Tokens of all of it.
+    pub tokens: usize,
+    /// Those of them that are answers'.
+    pub answers: usize,
+}
+
+/// Tokens and answers to come, and what memory they add to what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Growth {
+    /// Bytes.
+    pub memory: f64,
+    /// The growth of what the slots hold at most, in tokens.
+    pub held: f64,
+}
+
+/// What is left to do: conversations in the order in which they are begun, and where.
+pub struct Left<'a> {
+    pub asked: &'a [Asked],
+    pub done: &'a BTreeMap<u64, Read>,
+    pub slots: usize,
+    /// Tokens of a conversation at most.
+    pub capacity: usize,
+    /// Bytes of a token in a slot.
+    pub per_token: u64,
+}
+
+impl Left<'_> {
+    /// How memory grows from now on. A slot holds the longest conversation that it had, since memory that was once used is kept.
+    ///
+    /// A conversation is as long as its text and its turns say, give or take what one of the sample was longer or shorter than that: they lend
+    /// it to those to come in turns.
+    pub fn growth(&self) -> Growth {
+        let known: Vec<(&Asked, &Read)> =
+            self.asked.iter().filter_map(|asked| Some((asked, self.done.get(&asked.row)?))).collect();
+        let sum = |of: &dyn Fn(&(&Asked, &Read)) -> usize| known.iter().map(of).sum::<usize>() as f64;
+        let per_byte =
+            sum(&|(_, read)| read.tokens.saturating_sub(read.answers)) / sum(&|(asked, _)| asked.bytes).max(1.0);
+        let per_turn = sum(&|(_, read)| read.answers) / sum(&|(asked, _)| asked.turns).max(1.0);
+        let length = |asked: &Asked| per_byte * asked.bytes as f64 + per_turn * asked.turns as f64;
+        let more: Vec<f64> = known.iter().map(|(asked, read)| read.tokens as f64 - length(asked)).collect();
+        let (mut now, slots) = (vec![0.0f64; self.slots.max(1)], self.slots.max(1));
+        for (_, read) in &known {
+            let held = &mut now[read.slot % slots];
+            *held = held.max(read.tokens as f64);
+        }
+        let mut then = now.clone();
+        let to_come = self.asked.iter().filter(|asked| !self.done.contains_key(&asked.row));
+        let (mut tokens, mut answers) = (0.0, 0.0);
+        for (i, asked) in to_come.enumerate() {
+            let whole =
+                (length(asked) + more.get(i % more.len().max(1)).unwrap_or(&0.0)).clamp(0.0, self.capacity as f64);
+            then[i % slots] = then[i % slots].max(whole);
+            // The first ones are under way.
+            if i < slots {
+                now[i] = now[i].max(length(asked).min(self.capacity as f64) / 2.0);
+            }
+            (tokens, answers) = (tokens + per_turn * asked.turns as f64, answers + asked.turns as f64);
+        }
+        let held: f64 = then.iter().zip(&now).map(|(then, now)| (then - now).max(0.0)).sum();
+        Growth { memory: held * self.per_token as f64 + tokens * KEPT_PER_TOKEN + answers * KEPT_PER_ANSWER, held }
+    }
+}
+
+/// What is on the disk when the sample is answered, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDisk {
+    /// The sample's lines of the journal.
+    pub journal: u64,
+    /// All that is neither journal nor shards.
+    pub others: u64,
+    /// The sample's rows as shards.
+    pub shards: Shards,
+}
+
+/// The shards of the sample's rows and of half of them, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Shards {
+    pub rows: usize,
+    pub all: u64,
+    pub half: u64,
+}
+
+impl Shards {
+    /// Bytes of the shards of so many rows, at most `per_shard` in each: a shard has a fixed part, and one for each row.
+    pub fn of(&self, rows: usize, per_shard: usize) -> f64 {
+        let more = (self.rows - self.rows / 2).max(1) as f64;
+        let each = self.all.saturating_sub(self.half) as f64 / more;
+        let fixed = (self.all as f64 - each * self.rows as f64).max(0.0);
+        fixed * rows.div_ceil(per_shard.max(1)) as f64 + each * rows as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(rows: std::ops::Range<u64>, bytes: usize) -> Vec<Asked> {
+        rows.map(|row| Asked { row, bytes, turns: 1 }).collect()
+    }
+
+    #[test]
+    fn slots_grow_to_the_longest_conversation_to_come() {
+        // Four are done in two slots: a token for two bytes, answers of 10 and 30 tokens.
+        let all = [asked(0..4, 40), asked(4..6, 80), asked(6..12, 20)].concat();
+        let done: BTreeMap<u64, Read> = (0..4)
+            .map(|i| {
+                (
+                    i,
+                    Read {
+                        slot: (i % 2) as usize,
+                        tokens: 30 + 20 * (i % 2) as usize,
+                        answers: 10 + 20 * (i % 2) as usize,
+                    },
+                )
+            })
+            .collect();
+        let left = Left { asked: &all, done: &done, slots: 2, capacity: 1000, per_token: 100 };
+        // Lengths are 40 + 20 for the next two, give or take 10; slots hold 30 (half of 60 at work) and 50.
+        let found = left.growth();
+        assert_eq!(found.held, (50.0 - 30.0) + (70.0 - 50.0));
+        assert_eq!(found.memory, 4000.0 + 8.0 * 20.0 * KEPT_PER_TOKEN + 8.0 * KEPT_PER_ANSWER);
+        // Nothing is longer than a slot.
+        assert_eq!(Left { capacity: 55, ..left }.growth().held, 20.0 + 5.0);
+        let nothing = BTreeMap::new();
+        let left = Left { asked: &[], done: &nothing, slots: 0, capacity: 10, per_token: 1 };
+        assert_eq!(left.growth(), Growth::default());
+    }
+
+    #[test]
+    fn shards_have_a_fixed_part_and_one_for_each_row() {
+        let shards = Shards { rows: 10, all: 2000, half: 1500 };
+        assert_eq!(shards.of(10, 100), 2000.0);
+        assert_eq!(shards.of(110, 100), 2.0 * 1000.0 + 110.0 * 100.0);
+        assert_eq!(Shards { rows: 0, all: 0, half: 0 }.of(5, 0), 0.0);
+    }
+}

@@ -1,0 +1,60 @@
+//! Steps that are tried and forgotten: what they take tells what a run will take.
+
+use super::step::Fitted;
+use super::{FitSettings, Objective};
+use crate::error::TrainError;
+use crate::world::World;
+use std::time::Instant;
+
+/// A fitting that nothing is kept of: no metrics, no checkpoints, and no other replica knows of it. It has all that a real one has in
+/// memory: parameters, moments, gradients, their sum, micro-batches at work.
+pub struct Rehearsal<'a, O: Objective> {
+    objective: &'a O,
+    settings: &'a FitSettings,
+    fitted: Fitted,
+    /// Seconds that it took to make what a step needs before it.
+    pub preparing: f64,
+}
+
+impl<'a, O: Objective> Rehearsal<'a, O> {
+    /// One that stands before the first of these steps, which can then be taken in any order.
+    ///
+    /// # Errors
+    /// When what they need cannot be made.
+    pub fn new(objective: &'a O, settings: &'a FitSettings, steps: &[u64]) -> Result<Self, TrainError> {
+        let fitted = Fitted::new(objective, settings);
+        let started = Instant::now();
+        objective.rehearse(steps, &fitted.parameters)?;
+        let preparing = started.elapsed().as_secs_f64() / steps.len().max(1) as f64;
+        Ok(Self { objective, settings, fitted, preparing })
+    }
+
+    /// Takes the step of this number. Returns its seconds.
+    ///
+    /// # Errors
+    /// As of [`super::fit`]; a loss that is no number is for the run itself to report.
+    pub fn step(&mut self, number: u64) -> Result<f64, TrainError> {
+        let started = Instant::now();
+        match self.fitted.step(self.objective, self.settings, &World::alone(), number, &mut |_| {}) {
+            Ok(_) | Err(TrainError::NotFinite { .. } | TrainError::Overflow { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Evaluates. Returns its seconds.
+    ///
+    /// # Errors
+    /// As of [`Objective::evaluate`].
+    pub fn evaluate(&self) -> Result<f64, TrainError> {
+        let started = Instant::now();
+        self.objective.evaluate(&self.fitted.parameters)?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+}
+
+impl<O: Objective> Drop for Rehearsal<'_, O> {
+    fn drop(&mut self) {
+        self.objective.forget();
+    }
+}

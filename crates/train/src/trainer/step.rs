@@ -1,0 +1,100 @@
+//! What a step changes, and how.
+
+use super::sums::{Sums, finite};
+use super::{FitSettings, Gradients, Objective, Report};
+use crate::error::TrainError;
+use crate::micro_batch::{Known, Room, Step};
+use crate::optimizer::{Moments, clip, global_norm};
+use crate::parameters::Parameter;
+use crate::world::World;
+use burn::tensor::Tensor;
+use gorgon_kernels::team;
+use rayon::prelude::*;
+
+/// What is fitted, and what is known of it.
+pub(super) struct Fitted {
+    pub parameters: Vec<Parameter>,
+    pub moments: Vec<Moments>,
+    /// What did not fit into memory so far.
+    pub memory: Known,
+}
+
+/// What came of a step.
+pub(super) struct Done {
+    pub sums: Sums,
+    /// Norm of the gradients before they were clipped.
+    pub norm: f64,
+    /// Learning rate.
+    pub rate: f64,
+}
+
+impl Fitted {
+    /// As it is before the first step.
+    pub fn new<O: Objective>(objective: &O, settings: &FitSettings) -> Self {
+        let parameters = objective.parameters(settings.seed);
+        let moments = settings.optimizer.start(&parameters);
+        Self { parameters, moments, memory: Known::default() }
+    }
+
+    /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied. What the
+    /// objective makes with the parameters themselves is there already.
+    pub fn step<O: Objective>(
+        &mut self,
+        objective: &O,
+        settings: &FitSettings,
+        world: &World,
+        step: u64,
+        observe: &mut dyn FnMut(Report),
+    ) -> Result<Done, TrainError> {
+        let batches = objective.batches(step)?;
+        let mut totals: Vec<f64> = vec![];
+        for batch in &batches {
+            let weights = objective.weights(batch);
+            totals.resize(weights.len().max(totals.len()), 0.0);
+            totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
+        }
+        let share: Vec<&O::Batch> = world.share(batches.len()).map(|i| &batches[i]).collect();
+        let parts = self.parts(objective, settings.memory_limit, (&share, &totals), step, observe);
+        let mut sums = Sums::of_all(world.all_or_none(parts)?, world, &self.parameters)?;
+        let norm = global_norm(&sums.gradients);
+        if !norm.is_finite() {
+            return Err(TrainError::Overflow { step });
+        }
+        let gradients = clip(std::mem::take(&mut sums.gradients), norm, settings.clip_norm);
+        let rate = settings.schedule.rate(step);
+        let rates: Vec<f64> = self.parameters.iter().map(|p| rate * objective.rate(p, step)).collect();
+        settings.optimizer.apply_each(&mut self.parameters, &mut self.moments, gradients, &rates, step);
+        Ok(Done { sums, norm, rate })
+    }
+
+    /// Gradients of a replica's micro-batches, side by side, or one after another where two at once do not fit.
+    fn parts<O: Objective>(
+        &mut self,
+        objective: &O,
+        limit: Option<u64>,
+        (share, totals): (&[&O::Batch], &[f64]),
+        number: u64,
+        observe: &mut dyn FnMut(Report),
+    ) -> Result<Vec<Gradients>, TrainError> {
+        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
+        loop {
+            let room = Room::new(limit, &self.parameters, share.len(), self.memory)?;
+            let step = Step::new(objective, &weights, totals, room);
+            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
+                true => share.iter().map(|batch| step.gradients(batch)).collect(),
+                false => share.par_iter().map(|batch| team::one_of(share.len(), || step.gradients(batch))).collect(),
+            };
+            if let Some(line) = self.memory.learn(step.found(), room, number) {
+                observe(Report::Note(line));
+            }
+            match parts {
+                Err(TrainError::Memory { .. }) if !self.memory.one_at_a_time && share.len() > 1 => {
+                    self.memory.one_at_a_time = true;
+                    let line = "two micro-batches at once do not fit: they are computed one after another from here on";
+                    observe(Report::Note(format!("step {}: {line}", number + 1)));
+                }
+                parts => return parts.and_then(|parts| finite(parts, number)),
+            }
+        }
+    }
+}
