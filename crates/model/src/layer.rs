@@ -1,7 +1,7 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
 use crate::attention::{Attention, AttentionSpace, Pass, pad, unpad};
-use crate::cache::{CacheError, KvCache, LayerKv};
+use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::layout::LayerNames;
@@ -12,7 +12,7 @@ use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
 use gorgon_kernels::host::{self, HostValues};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_kernels::{Isa, norm};
 
 #[derive(Debug)]
@@ -248,6 +248,21 @@ impl LoneLayer {
             let (read, x) = (pad(read.clone(), &pass), pad(x, &pass));
             unpad(self.layer.forward_reading(&read, x, eps, std::slice::from_ref(&pass), kvs), &[pass])
         })
+    }
+
+    /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the cache's
+    /// own count of rows stays as it is.
+    ///
+    /// # Shapes
+    /// `x [1, R, d]` with the table's rows, padding included; result the same.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn forward_flight(&self, x: Tensor<3>, flight: &Flight, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
+        let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
+        let passes = [Pass::Device { flight: flight.clone(), angles }];
+        let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
+        Ok(self.layer.forward(x, self.config.norm_eps, &passes, &mut kvs))
     }
 
     fn pass(

@@ -1,14 +1,14 @@
 //! A draft layer that was loaded for decoding.
 
-use super::layer::{check_backbone, embedded, embedding, layer_config};
+use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
 use super::propose::{DraftLayer, select};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
@@ -102,12 +102,48 @@ impl EagleModel {
         Ok(self.layer.forward(x, visible, cache)?)
     }
 
+    /// As [`Self::forward`] on a GPU, for a table of rows that was written there; the count of rows in `cache` stays as it is.
+    ///
+    /// # Shapes
+    /// `features [1, R, d]` with the table's rows, padding included; result the same.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn forward_flight(
+        &self,
+        flight: &Flight,
+        features: Tensor<3>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
+        let x = self.fc.forward(&Tensor::cat(vec![embedded, features], 2));
+        Ok(self.layer.forward_flight(x, flight, cache)?)
+    }
+
+    /// The same as [`Self::logits`], left on the device.
+    ///
+    /// # Shapes
+    /// `features [1, rows, d]`, result `[1, rows, V]`.
+    pub fn logits_there(&self, features: &Tensor<3>) -> Tensor<3> {
+        self.decoder.draft_logits(features)
+    }
+
+    /// How many positions a row of the layer sees, itself included, if not all.
+    pub fn window(&self) -> Option<usize> {
+        self.layer.config().windows.first().copied().flatten()
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> &Device {
+        self.decoder.compute().device()
+    }
+
     /// The LM head's logits of guessed features.
     ///
     /// # Shapes
     /// `features [1, rows, d]`, result `[rows · V]`, row-major.
     pub fn logits(&self, features: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.draft_logits(features))
+        read(self.logits_there(features))
     }
 }
 
