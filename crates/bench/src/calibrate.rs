@@ -148,6 +148,7 @@ pub fn step_times(
                 contest.plain(&mut target, prompt)?
             } else {
                 let mut with = Contest {
+                    recorded: None,
                     decoder: contest.decoder,
                     drafter: &mut *contest.drafter,
                     builder: tree,

@@ -2,6 +2,9 @@
 //! all there. The host reads what was decided, once a step, and sends nothing.
 
 mod drafts;
+mod pair;
+
+pub use pair::RecordedPair;
 
 use crate::event::{Event, Generation};
 use crate::plain::{DecodeError, Limits};
@@ -40,11 +43,24 @@ pub struct StepCounts {
     pub fallbacks: usize,
 }
 
+impl StepCounts {
+    /// These and those.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            reads: self.reads + other.reads,
+            replays: self.replays + other.replays,
+            recordings: self.recordings + other.recordings,
+            fallbacks: self.fallbacks + other.fallbacks,
+        }
+    }
+}
+
 type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 
 /// What a step reads and writes: made once, written in place.
 struct Buffers {
-    target: RefCell<Target>,
+    target: Rc<RefCell<Target>>,
     drafts: Drafts,
     tree: TreeTable,
     flight: Flight,
@@ -96,13 +112,19 @@ impl Recorded {
         on_gpu(&target)?;
         let device = target.decoder().compute().device().clone();
         if tree.max_nodes() == 1 {
-            return Ok(Self::over(target, Drafts::None, TreeTable::with_room(1, 1, &device), alone(1), false));
+            return Ok(Self::over(shared(target), Drafts::None, TreeTable::with_room(1, 1, &device), alone(1), false));
         }
         let on_device = EagleOnDevice::new(layer, tree, target.capacity())?;
         let growth = on_device.growth();
         let table = TreeTable::with_room(growth.nodes, growth.longest(), &device);
         let drafts = Drafts::Eagle(Box::new(RefCell::new(on_device)));
-        Ok(Self::over(target, drafts, table, alone(growth.nodes), guided))
+        Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
+    }
+
+    /// Plain decoding over the same cache: what this one holds is forgotten whenever the other decodes, and the other way round.
+    pub fn plain_beside(&self) -> Self {
+        let tree = TreeTable::with_room(1, 1, &self.device);
+        Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
     }
 
     fn made(target: Target, heads: Option<MedusaModel>, shape: &TreeShape, guided: bool) -> Result<Self, DecodeError> {
@@ -117,16 +139,18 @@ impl Recorded {
             Some(heads) => Drafts::Medusa { heads: Box::new(heads), width },
             None => Drafts::None,
         };
-        Ok(Self::over(target, drafts, tree, visible, guided))
+        Ok(Self::over(shared(target), drafts, tree, visible, guided))
     }
 
-    fn over(target: Target, drafts: Drafts, tree: TreeTable, visible: Visible, guided: bool) -> Self {
-        let device = target.decoder().compute().device().clone();
-        let windows = target.decoder().config().distinct_windows();
+    fn over(target: Rc<RefCell<Target>>, drafts: Drafts, tree: TreeTable, visible: Visible, guided: bool) -> Self {
+        let held = target.borrow();
+        let device = held.decoder().compute().device().clone();
+        let windows = held.decoder().config().distinct_windows();
         let flight = Flight::new(&vec![0; tree.nodes()], &visible, 0, SHORTEST, &windows, &device);
         let outcome = Outcome::new(&tree, &device);
-        let guide = guided.then(|| oracle(&tree, &target, &[], &[], 0, &device));
-        let buffers = Rc::new(Buffers { target: RefCell::new(target), drafts, tree, flight, outcome, guide });
+        let guide = guided.then(|| oracle(&tree, &held, &[], &[], 0, &device));
+        drop(held);
+        let buffers = Rc::new(Buffers { target, drafts, tree, flight, outcome, guide });
         Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
     }
 
@@ -139,6 +163,11 @@ impl Recorded {
             let told = oracle(&self.buffers.tree, &target, text, rates, seed, &self.device);
             greedy_step::overwrite(guide.table(), told.table());
         }
+    }
+
+    /// Rows that a target has to have room for behind the tokens of a sequence, where trees have so many nodes.
+    pub fn room(nodes: usize) -> usize {
+        Flight::padded(nodes)
     }
 
     /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not for
@@ -282,6 +311,10 @@ impl Buffers {
         }
         Ok(tree)
     }
+}
+
+fn shared(target: Target) -> Rc<RefCell<Target>> {
+    Rc::new(RefCell::new(target))
 }
 
 /// Nodes that see themselves alone, until a tree is written.

@@ -180,13 +180,7 @@ fn figures(options: &GpuOptions, kinds: &[Kind], one: f64, report: &mut SuiteRep
         report.add(&what, &name, eta, known.then_some((0.87, true)));
         report.add(&format!("Medusa, tokens per step ({says})"), &name, vec![medusa.tokens_per_step], None);
     }
-    let all = kinds.iter().map(|kind| kind.counts).fold(StepCounts::default(), |all, of| StepCounts {
-        steps: all.steps + of.steps,
-        reads: all.reads + of.reads,
-        replays: all.replays + of.replays,
-        recordings: all.recordings + of.recordings,
-        fallbacks: all.fallbacks + of.fallbacks,
-    });
+    let all = kinds.iter().map(|kind| kind.counts).fold(StepCounts::default(), StepCounts::and);
     counted("", &name, all, report);
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Bench;
 use crate::commands::contest::Setup;
 use crate::commands::drafting::Loaded;
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::printer;
 use crate::progress;
@@ -82,7 +83,7 @@ fn execute_beside(
     python: Option<&Path>,
     settings: &Settings,
 ) -> Result<Measured, Failure> {
-    let mut setup = Setup::new(args, settings)?;
+    let mut setup = Setup::recorded(args, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
         return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
@@ -96,8 +97,9 @@ fn execute_beside(
     let Some(summary) = summarise(&runs) else {
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
+    let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
     let document = json!({
-        "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
+        "recorded": recorded, "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
         "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
         "summary": summary, "peer_plain_tokens_per_second": peer, "categories": categories(&runs), "runs": runs,

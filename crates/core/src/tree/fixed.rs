@@ -1,6 +1,6 @@
 //! Trees of a shape known beforehand.
 
-use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeShape, builder::expand_level};
+use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeKind, TreeShape, builder::expand_level};
 use crate::Token;
 
 /// Fills a [`TreeShape`] with tokens: rank `r` under a node is the drafter's `r`-th candidate there. Published lists,
@@ -51,6 +51,10 @@ impl TreeBuilder for FixedTree {
         let mut children = vec![0; self.shape.len()];
         self.shape.parents()[1..].iter().for_each(|&parent| children[parent] += 1);
         children == self.widths
+    }
+
+    fn kind(&self) -> TreeKind {
+        TreeKind::Fixed(self.shape.clone())
     }
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
