@@ -14,7 +14,7 @@ use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use drafts::{Drafts, cut, oracle, paths};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::eagle::{EagleModel, EagleOnDevice};
+use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{Flight, Visible};
@@ -104,17 +104,22 @@ impl Recorded {
         Self::made(target, Some(heads), shape, true)
     }
 
-    /// Steps over dynamic trees drafted by an EAGLE layer, with an oracle on top if `guided` ([`Self::reveal`]).
+    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, for which the target was made with the taps that it needs, with an oracle on top if `guided` ([`Self::reveal`]).
     ///
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.
-    pub fn eagle(target: Target, layer: EagleModel, tree: &DynamicTree, guided: bool) -> Result<Self, DecodeError> {
+    pub fn eagle(
+        target: Target,
+        layer: Box<dyn DeviceLayer>,
+        tree: &DynamicTree,
+        guided: bool,
+    ) -> Result<Self, DecodeError> {
         on_gpu(&target)?;
         let device = target.decoder().compute().device().clone();
         if tree.max_nodes() == 1 {
             return Ok(Self::over(shared(target), Drafts::None, TreeTable::with_room(1, 1, &device), alone(1), false));
         }
-        let on_device = EagleOnDevice::new(layer, tree, target.capacity())?;
+        let on_device = EagleOnDevice::new(layer, tree, target.capacity(), &device)?;
         let growth = on_device.growth();
         let table = TreeTable::with_room(growth.nodes, growth.longest(), &device);
         let drafts = Drafts::Eagle(Box::new(RefCell::new(on_device)));
@@ -223,7 +228,7 @@ impl Recorded {
         greedy_step::overwrite(buffers.flight.table(), table.table());
         let flight = buffers.flight.with_slots(bucket(prompt.len() + buffers.rows()));
         let emitted: Vec<Token> = prompt[1..].iter().copied().chain([first]).collect();
-        buffers.drafts.begin(&emitted, &output.hidden, &buffers.tree, &flight)?;
+        buffers.drafts.begin(&emitted, &output, &buffers.tree, &flight)?;
         buffers.guide();
         Ok(first)
     }
@@ -281,7 +286,7 @@ impl Buffers {
         let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden));
         greedy_step::accept(&argmax, &self.tree, flight, &self.outcome);
         target.keep(self.outcome.table());
-        let drafted = self.drafts.go_on(&output.hidden, &self.outcome, &self.tree, flight);
+        let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, flight);
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
         self.outcome.table().clone()

@@ -251,18 +251,27 @@ impl LoneLayer {
     }
 
     /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the cache's
-    /// own count of rows stays as it is.
+    /// own count of rows stays as it is. `read` is what the attention reads where that is not the residual stream.
     ///
     /// # Shapes
-    /// `x [1, R, d]` with the table's rows, padding included; result the same.
+    /// `read [1, R, width]`, `x [1, R, d]` with the table's rows, padding included; result as `x`.
     ///
     /// # Errors
     /// When the cache is on the CPU.
-    pub fn forward_flight(&self, x: Tensor<3>, flight: &Flight, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
+    pub fn forward_flight(
+        &self,
+        read: Option<&Tensor<3>>,
+        x: Tensor<3>,
+        flight: &Flight,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, CacheError> {
         let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
         let passes = [Pass::Device { flight: flight.clone(), angles }];
-        let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
-        Ok(self.layer.forward(x, self.config.norm_eps, &passes, &mut kvs))
+        let (eps, mut kvs) = (self.config.norm_eps, layers.iter_mut().collect::<Vec<_>>());
+        Ok(match read {
+            Some(read) => self.layer.forward_reading(read, x, eps, &passes, &mut kvs),
+            None => self.layer.forward(x, eps, &passes, &mut kvs),
+        })
     }
 
     fn pass(

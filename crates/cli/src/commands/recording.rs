@@ -5,7 +5,8 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::{DynamicTree, TreeShape};
-use gorgon_draft::eagle::EagleModel;
+use gorgon_draft::eagle::three::Eagle3Model;
+use gorgon_draft::eagle::{DeviceLayer, EagleModel};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::MedusaModel;
@@ -27,7 +28,7 @@ enum Kind<'a> {
 }
 
 /// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU with the greedy rule, without drafts, with
-/// Medusa heads and a tree of fixed shape, or with an EAGLE-1 layer and a dynamic tree or a chain, unless drafting stops where it does not pay.
+/// Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain, unless drafting stops where it does not pay.
 ///
 /// # Errors
 /// When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that there is not.
@@ -47,11 +48,22 @@ pub fn steps(
     let device = decoder.compute().choice().to_string();
     let Some(kind) = kind(drafting).filter(|_| !drafting.stops_on(&device)) else { return Ok(None) };
     let room = Recorded::room(drafting.builder.max_nodes());
-    let target = Target::with_trees(decoder.clone(), tokens, room, Taps::none());
+    let target = |taps| Target::with_trees(decoder.clone(), tokens, room, taps);
     let made = match kind {
-        Kind::Nothing => Recorded::new(target, None, &TreeShape::new(vec![]).map_err(Failure::input)?),
-        Kind::Medusa(folder, shape) => Recorded::new(target, Some(MedusaModel::load(folder, decoder.clone())?), &shape),
-        Kind::Eagle(folder, tree) => Recorded::eagle(target, EagleModel::load(folder, decoder.clone())?, &tree, false),
+        Kind::Nothing => {
+            let root = TreeShape::new(vec![]).map_err(Failure::input)?;
+            Recorded::new(target(Taps::none()), None, &root)
+        }
+        Kind::Medusa(folder, shape) => {
+            Recorded::new(target(Taps::none()), Some(MedusaModel::load(folder, decoder.clone())?), &shape)
+        }
+        Kind::Eagle(folder, tree) => {
+            let layer: Box<dyn DeviceLayer> = match folder.detected.format {
+                HeadsFormat::Eagle1 => Box::new(EagleModel::load(folder, decoder.clone())?),
+                _ => Box::new(Eagle3Model::load(folder, decoder.clone())?),
+            };
+            Recorded::eagle(target(layer.needs().taps), layer, &tree, false)
+        }
     };
     match made {
         Ok(recorded) => Ok(Some(recorded)),
@@ -66,9 +78,9 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
         return Some(Kind::Nothing);
     }
     let (choice, folder) = drafting.heads()?;
-    match (choice, folder.detected.format) {
-        (DrafterChoice::Medusa, _) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
-        (DrafterChoice::Eagle, HeadsFormat::Eagle1) => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
+    match choice {
+        DrafterChoice::Medusa => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
+        DrafterChoice::Eagle => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
         _ => None,
     }
 }

@@ -24,6 +24,6 @@ pub use export::export;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
-pub use on_device::{EagleOnDevice, GrowthError};
+pub use on_device::{Columns, DeviceLayer, EagleOnDevice, GrowthError};
 pub use propose::{DraftLayer, EagleDrafter};
 pub(crate) use propose::{join, select};

@@ -1,11 +1,12 @@
 //! A draft layer that was loaded for decoding.
 
 use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
+use super::on_device::{Columns, DeviceLayer};
 use super::propose::{DraftLayer, select};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Distribution, Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{Flight, Visible};
@@ -102,48 +103,12 @@ impl EagleModel {
         Ok(self.layer.forward(x, visible, cache)?)
     }
 
-    /// As [`Self::forward`] on a GPU, for a table of rows that was written there; the count of rows in `cache` stays as it is.
-    ///
-    /// # Shapes
-    /// `features [1, R, d]` with the table's rows, padding included; result the same.
-    ///
-    /// # Errors
-    /// When the cache is on the CPU.
-    pub fn forward_flight(
-        &self,
-        flight: &Flight,
-        features: Tensor<3>,
-        cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError> {
-        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
-        let x = self.fc.forward(&Tensor::cat(vec![embedded, features], 2));
-        Ok(self.layer.forward_flight(x, flight, cache)?)
-    }
-
-    /// The same as [`Self::logits`], left on the device.
-    ///
-    /// # Shapes
-    /// `features [1, rows, d]`, result `[1, rows, V]`.
-    pub fn logits_there(&self, features: &Tensor<3>) -> Tensor<3> {
-        self.decoder.draft_logits(features)
-    }
-
-    /// How many positions a row of the layer sees, itself included, if not all.
-    pub fn window(&self) -> Option<usize> {
-        self.layer.config().windows.first().copied().flatten()
-    }
-
-    /// The device that it is on.
-    pub fn device(&self) -> &Device {
-        self.decoder.compute().device()
-    }
-
     /// The LM head's logits of guessed features.
     ///
     /// # Shapes
     /// `features [1, rows, d]`, result `[rows · V]`, row-major.
     pub fn logits(&self, features: &Tensor<3>) -> Vec<f32> {
-        read(self.logits_there(features))
+        read(self.decoder.draft_logits(features))
     }
 }
 
@@ -172,5 +137,29 @@ impl DraftLayer for EagleModel {
 
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
         top_rows(&self.logits(states), self.vocab_size(), widths)
+    }
+}
+
+impl DeviceLayer for EagleModel {
+    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
+        Ok(output.hidden.clone().select(1, rows))
+    }
+
+    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
+        let x = self.fc.forward(&Tensor::cat(vec![embedded, states], 2));
+        Ok(self.layer.forward_flight(None, x, flight, cache)?)
+    }
+
+    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
+        self.decoder.draft_logits(states)
+    }
+
+    fn columns(&self) -> Columns {
+        Columns::All(self.vocab_size())
+    }
+
+    fn layer(&self) -> &LoneLayer {
+        &self.layer
     }
 }

@@ -1,16 +1,17 @@
 //! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the table of the
 //! pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
-use super::model::EagleModel;
-use super::propose::read_pairs;
-use burn::tensor::Tensor;
+use super::propose::{DraftLayer, read_pairs};
+use crate::drafter::{DraftError, Needs};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
 use gorgon_kernels::greedy_step::{self, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::Flight;
 use gorgon_model::cache::KvCache;
-use gorgon_model::decoder::ModelError;
+use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::layer::LoneLayer;
 
 /// Why a tree cannot be grown on a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,12 +42,53 @@ pub enum GrowthError {
     Empty,
 }
 
+/// The tokens behind a draft layer's columns of logits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// All of a vocabulary of so many.
+    All(usize),
+    /// These.
+    Named(Vec<Token>),
+}
+
+/// A generation's layer on a GPU, where rows and tokens are known to tables alone.
+pub trait DeviceLayer: DraftLayer + std::fmt::Debug {
+    /// As [`DraftLayer::states`].
+    ///
+    /// # Shapes
+    /// `rows [R]`, result `[1, R, d]`.
+    ///
+    /// # Errors
+    /// As of [`DraftLayer::states`].
+    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError>;
+
+    /// As [`DraftLayer::forward`] for a table of rows; the count of rows in `cache` stays as it is.
+    ///
+    /// # Shapes
+    /// `states [1, R, d]` with the table's rows, padding included; result the same.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError>;
+
+    /// As [`DraftLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
+    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3>;
+
+    /// What the columns of its logits stand for.
+    fn columns(&self) -> Columns;
+
+    /// The decoder layer in it.
+    fn layer(&self) -> &LoneLayer;
+}
+
 /// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the pairs of committed
 /// tokens up to the root's; rows of a tree are written behind them and written over by the next one.
 #[derive(Debug)]
 pub struct EagleOnDevice {
-    model: EagleModel,
+    model: Box<dyn DeviceLayer>,
     cache: KvCache,
+    /// The tokens of the logits' columns, where those are not their numbers.
+    tokens: Option<Tensor<1, Int>>,
     grown: Grown,
     trail: Trail,
 }
@@ -56,9 +98,18 @@ impl EagleOnDevice {
     ///
     /// # Errors
     /// When such trees cannot be grown there.
-    pub fn new(model: EagleModel, tree: &DynamicTree, capacity: usize) -> Result<Self, GrowthError> {
+    pub fn new(
+        model: Box<dyn DeviceLayer>,
+        tree: &DynamicTree,
+        capacity: usize,
+        device: &Device,
+    ) -> Result<Self, GrowthError> {
         let growth = Growth { top_k: tree.top_k(), depth: tree.depth(), nodes: tree.max_nodes() };
-        let (window, vocab) = (model.window(), model.vocab_size());
+        let window = model.layer().config().windows.first().copied().flatten();
+        let (vocab, named) = match model.columns() {
+            Columns::All(vocab) => (vocab, None),
+            Columns::Named(tokens) => (tokens.len(), Some(tokens)),
+        };
         if growth.candidates() > MOST_CANDIDATES {
             return Err(GrowthError::Candidates(growth.candidates()));
         }
@@ -71,11 +122,12 @@ impl EagleOnDevice {
         if let Some(window) = window.filter(|&window| window <= growth.depth) {
             return Err(GrowthError::Window { window, depth: growth.depth });
         }
-        let device = model.device().clone();
-        let grown = Grown::new(growth, window, 0, &device);
-        let trail = Trail::new(growth.longest(), window, 0, &device);
+        let grown = Grown::new(growth, window, 0, device);
+        let trail = Trail::new(growth.longest(), window, 0, device);
         let cache = model.new_cache(capacity + rows(growth));
-        Ok(Self { model, cache, grown, trail })
+        let ids = named.map(|tokens| tokens.into_iter().map(|token| token as i32).collect::<Vec<_>>());
+        let tokens = ids.map(|ids| Tensor::from_data(TensorData::new(ids, [vocab]), device));
+        Ok(Self { model, cache, tokens, grown, trail })
     }
 
     /// The sizes of its trees.
@@ -88,30 +140,33 @@ impl EagleOnDevice {
         rows(self.growth())
     }
 
-    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `features` the target's states at the prompt.
-    /// Gives the state guessed at the root; `None` without tokens.
-    ///
-    /// # Shapes
-    /// `features [1, tokens, d]`, result `[1, 1, d]`.
-    ///
-    /// # Errors
-    /// When a token is outside the vocabulary.
-    pub fn prefill(&mut self, tokens: &[Token], features: &Tensor<3>) -> Result<Option<Tensor<3>>, ModelError> {
-        self.cache.truncate(0);
-        read_pairs(&self.model, &mut self.cache, tokens, features)
+    /// What it wants from the target's passes.
+    pub fn needs(&self) -> Needs {
+        self.model.needs()
     }
 
-    /// Reads what a step committed, of which `features` are the target's states at all nodes. Gives the state guessed at the new root.
-    ///
-    /// # Shapes
-    /// `features [1, R, d]`, result `[1, 1, d]`; at most `slots` slots of the cache are read.
+    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass over it.
+    /// Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
     ///
     /// # Errors
-    /// When the layer is on the CPU.
-    pub fn catch_up(&mut self, features: &Tensor<3>, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, ModelError> {
+    /// When a token is outside the vocabulary, or the pass lacks taps.
+    pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
+        self.cache.truncate(0);
+        let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
+        Ok(read_pairs(&*self.model, &mut self.cache, tokens, &states)?)
+    }
+
+    /// Reads what a step committed, of which `output` is the verification. Gives the state guessed at the new root.
+    ///
+    /// # Shapes
+    /// Result `[1, 1, d]`; at most `slots` slots of the cache are read.
+    ///
+    /// # Errors
+    /// When the layer is on the CPU, or the pass lacks taps.
+    pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
         greedy_step::follow(outcome, &self.trail);
-        let features = features.clone().select(1, self.trail.nodes());
-        let guessed = self.model.forward_flight(&self.trail.pass().with_slots(slots), features, &mut self.cache)?;
+        let states = self.model.states_there(output, self.trail.nodes())?;
+        let guessed = self.model.forward_there(&self.trail.pass().with_slots(slots), states, &mut self.cache)?;
         Ok(guessed.select(1, self.trail.last()))
     }
 
@@ -125,12 +180,12 @@ impl EagleOnDevice {
     pub fn draft(&mut self, mut guessed: Tensor<3>, tree: &TreeTable, flight: &Flight) -> Result<(), ModelError> {
         let depth = self.growth().depth;
         for level in 0..=depth {
-            dynamic_tree::expand(&self.grown, level, &self.model.logits_there(&guessed));
+            dynamic_tree::expand(&self.grown, level, &self.model.logits_there(&guessed), self.tokens.as_ref());
             if level < depth {
                 dynamic_tree::descend(&self.grown, level, flight);
-                let features = guessed.select(1, self.grown.slots());
+                let states = guessed.select(1, self.grown.slots());
                 let pass = self.grown.pass(level).with_slots(flight.slots());
-                guessed = self.model.forward_flight(&pass, features, &mut self.cache)?;
+                guessed = self.model.forward_there(&pass, states, &mut self.cache)?;
             }
         }
         dynamic_tree::plant(&self.grown, tree, flight);

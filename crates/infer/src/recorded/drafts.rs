@@ -9,6 +9,7 @@ use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::Flight;
+use gorgon_model::decoder::PassOutput;
 use gorgon_model::target::Target;
 use std::cell::RefCell;
 
@@ -23,39 +24,39 @@ pub(super) enum Drafts {
 }
 
 impl Drafts {
-    /// Writes the first tree, behind a prompt with the states `hidden [1, tokens, d]`; `emitted` are the tokens after those.
+    /// Writes the first tree, behind a prompt that `output` is the pass over; `emitted` are the tokens after its own.
     pub fn begin(
         &self,
         emitted: &[Token],
-        hidden: &Tensor<3>,
+        output: &PassOutput,
         tree: &TreeTable,
         flight: &Flight,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
-            if let Some(guessed) = layer.prefill(emitted, hidden)? {
+            if let Some(guessed) = layer.prefill(emitted, output)? {
                 layer.draft(guessed, tree, flight)?;
             }
             return Ok(());
         }
-        self.fill(&hidden.clone().narrow(1, emitted.len() - 1, 1), tree, flight);
+        self.fill(&output.hidden.clone().narrow(1, emitted.len() - 1, 1), tree, flight);
         Ok(())
     }
 
-    /// Writes the next tree, where `hidden [1, R, d]` are the states at all nodes of the last one.
+    /// Writes the next tree, where `output` is the verification of the last one.
     pub fn go_on(
         &self,
-        hidden: &Tensor<3>,
+        output: &PassOutput,
         outcome: &Outcome,
         tree: &TreeTable,
         flight: &Flight,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
-            let guessed = layer.catch_up(hidden, outcome, flight.slots())?;
+            let guessed = layer.catch_up(output, outcome, flight.slots())?;
             return Ok(layer.draft(guessed, tree, flight)?);
         }
-        self.fill(&hidden.clone().select(1, outcome.last()), tree, flight);
+        self.fill(&output.hidden.clone().select(1, outcome.last()), tree, flight);
         Ok(())
     }
 

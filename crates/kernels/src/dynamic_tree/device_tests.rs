@@ -21,7 +21,7 @@ fn grow(grown: &Grown, flight: &Flight, (vocab, salt): (usize, usize), device: &
         let mut rows: Vec<f32> = paths.iter().flat_map(|path| logits(path, vocab, salt)).collect();
         let padded = if level == 0 { 1 } else { Flight::padded(growth.top_k) };
         rows.resize(padded * vocab, 5.0);
-        expand(grown, level, &tensor(rows, [1, padded, vocab], device));
+        expand(grown, level, &tensor(rows, [1, padded, vocab], device), None);
         if level < growth.depth {
             descend(grown, level, flight);
             let tokens = ints_of(grown.pass(level).tokens());
@@ -63,6 +63,22 @@ fn trees_are_grown_as_defined() {
     }
 }
 
+/// Columns may stand for other tokens, by which ties go in the end.
+#[test]
+fn columns_are_named() {
+    let Some(device) = device() else { return };
+    let growth = Growth { top_k: 4, depth: 0, nodes: 5 };
+    let grown = Grown::new(growth, None, 128, &device);
+    let tree = TreeTable::with_room(5, 2, &device);
+    let alone = Visible::from_paths([&[0][..], &[1], &[2], &[3], &[4]]);
+    let flight = Flight::new(&[9; 5], &alone, 3, 128, &[None], &device);
+    let names = Tensor::from_data(TensorData::new(vec![70, 10, 60, 20, 50, 30], [6]), &device);
+    expand(&grown, 0, &tensor(vec![1.0, 2.0, 1.0, 0.5, 2.0, 1.0], [1, 1, 6], &device), Some(&names));
+    plant(&grown, &tree, &flight);
+    // Of equals the first columns are taken, and then sorted by their tokens.
+    assert_eq!(ints_of(flight.tokens())[..5], [9, 10, 50, 60, 70]);
+}
+
 /// The tables of passes over a frontier are those that the host makes for a level of a tree.
 #[test]
 fn passes_see_their_ancestors() {
@@ -77,7 +93,7 @@ fn passes_see_their_ancestors() {
             let padded = if level == 0 { 1 } else { 16 };
             let mut values: Vec<f32> = paths.iter().flat_map(|path| logits(path, 40, 0)).collect();
             values.resize(padded * 40, 0.0);
-            expand(&grown, level, &tensor(values, [1, padded, 40], &device));
+            expand(&grown, level, &tensor(values, [1, padded, 40], &device), None);
             descend(&grown, level, &flight);
             let (tokens, slots) = (ints_of(grown.pass(level).tokens()), ints_of(grown.slots()));
             paths = (0..12).map(|i| [&paths[slots[i] as usize][..], &[tokens[i]]].concat()).collect();

@@ -4,7 +4,7 @@ use super::Grown;
 use super::reference::{DEEPEST, NEVER};
 use crate::device;
 use crate::greedy_step::greatest::{LEAST, UNITS, next_greatest};
-use burn::tensor::{DType, Tensor as Burn};
+use burn::tensor::{DType, Int, Tensor as Burn};
 use cubecl::prelude::*;
 
 /// The least tokens of a segment.
@@ -99,12 +99,13 @@ fn scan_segment<F: Float>(
 /// One row: its segments' tokens become candidates.
 ///
 /// # Shapes
-/// As [`scan_segment`] writes them; `frontier [width]`, `values [C]`, `pool [2 · C]`.
+/// As [`scan_segment`] writes them; `named [V]`, read if `mapped`; `frontier [width]`, `values [C]`, `pool [2 · C]`.
 #[cube(launch_unchecked)]
 fn join_segments(
     found: &Tensor<f32>,
     places: &Tensor<i32>,
     frontier: &Tensor<i32>,
+    named: &Tensor<i32>,
     values: &mut Tensor<f32>,
     pool: &mut Tensor<i32>,
     parts: usize,
@@ -112,6 +113,7 @@ fn join_segments(
     candidates: usize,
     #[comptime] width: usize,
     #[comptime] below_root: bool,
+    #[comptime] mapped: bool,
 ) {
     let mut logs = Shared::<[f32]>::new_slice(width);
     let mut tokens = Shared::<[i32]>::new_slice(width);
@@ -155,6 +157,9 @@ fn join_segments(
             }
             logs[rank] = log;
             tokens[rank] = place;
+            if comptime!(mapped) {
+                tokens[rank] = named[usize::cast_from(place)];
+            }
         }
         c += UNITS;
     }
@@ -194,7 +199,7 @@ fn segments(vocab: usize) -> (usize, usize) {
 }
 
 /// See [`super::expand`].
-pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>) {
+pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Option<&Burn<1, Int>>) {
     let growth = grown.growth;
     let vocab = logits.dims()[2];
     let rows = if level == 0 { 1 } else { growth.top_k };
@@ -204,6 +209,7 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>) {
     let found = device::empty(&logits, [rows, parts, growth.top_k + 2], DType::F32);
     let places = device::empty(&logits, [rows, parts, growth.top_k], DType::I32);
     let frontier = device::ints(&grown.frontier);
+    let named = tokens.map_or_else(|| frontier.clone(), device::ints);
     let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
     // SAFETY: cubes stay within their segments of the logits, and write candidates of this level, of which there are that many.
     unsafe {
@@ -227,6 +233,7 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>) {
             device::arg(&found),
             device::arg(&places),
             device::arg(&frontier),
+            device::arg(&named),
             device::arg(&values),
             device::arg(&pool),
             parts,
@@ -234,6 +241,7 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>) {
             growth.candidates(),
             growth.top_k,
             level == 0,
+            tokens.is_some(),
         );
     }
 }

@@ -115,18 +115,19 @@ impl Grown {
 /// `e⁻⁸⁷` times that of the likeliest.
 ///
 /// # Shapes
-/// `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below. `V ≥ top_k`.
+/// `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below. `V ≥ top_k`. `tokens [V]` are the
+/// tokens of the columns, where those are not their numbers.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>) {
+pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&Tensor<1, Int>>) {
     #[cfg(feature = "gpu")]
     {
-        likeliest::expand(grown, level, logits);
+        likeliest::expand(grown, level, logits, tokens);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (&grown.values, &grown.pool, level, logits);
+        let _ = (&grown.values, &grown.pool, level, logits, tokens);
         crate::device::absent()
     }
 }
