@@ -164,9 +164,12 @@ fn print(setup: &Setup, summary: &Summary, runs: &[Run], markdown: bool) {
     let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
     let [draft, verify, accept, commit, rest] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
     printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));
-    printer::line(&format!(
-        "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
-    ));
+    match setup.recorded {
+        Some(_) => printer::line("steps were recorded, so their parts were not timed; speeds in tokens/s"),
+        None => printer::line(&format!(
+            "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
+        )),
+    }
     let lossless = if setup.rule.is_lossless() { "lossless" } else { "not lossless" };
     let (name, tree) = (setup.drafting.name(), &setup.drafting.tree_name);
     printer::line(&format!("{name} with tree {tree}, {} ({lossless})", setup.rule_name));

@@ -64,7 +64,7 @@ enum Steps {
     /// Recorded on a GPU.
     Recorded(Box<RecordedPair>),
     /// One operation after the other.
-    Launched { loaded: Loaded, target: Target },
+    Launched { loaded: Loaded, target: Box<Target> },
 }
 
 impl Steps {
@@ -84,7 +84,7 @@ impl Steps {
         }
         let taps = loaded.drafter().needs().taps;
         let target = Target::with_trees(decoder.clone(), context, drafting.builder.max_nodes(), taps);
-        Ok(Self::Launched { loaded, target })
+        Ok(Self::Launched { loaded, target: Box::new(target) })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::commands::load;
 use crate::commands::recording;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, draws::Seeded};
 use gorgon_core::dist::Transform;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
@@ -47,15 +47,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let mut target = Target::with_trees(decoder.clone(), tokens, nodes, taps);
     let law = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
-        let truth = decode(
-            &mut target,
-            &request.prompt,
-            law.as_ref(),
-            &mut Seeded::new(settings.seed),
-            &request.limits,
-            &mut |_| ControlFlow::Continue(()),
-        );
-        oracle.reveal(truth.map_err(decode_failure)?.ids);
+        oracle.reveal(request.truth(&mut target, law.as_ref(), settings.seed)?);
     }
     let (drafter, draws) = (loaded.drafter(), &mut Seeded::new(settings.seed));
     let generation = request.answer(args, settings, &mut |request, observe| {
@@ -97,6 +89,13 @@ impl Request {
         }
         let limits = limits(args, &config, prompt.len(), settings)?;
         Ok(Self { dir, text, prompt, limits })
+    }
+
+    /// What plain decoding says.
+    fn truth(&self, target: &mut Target, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
+        let mut go_on = |_| ControlFlow::Continue(());
+        let truth = decode(target, &self.prompt, law, &mut Seeded::new(seed), &self.limits, &mut go_on);
+        Ok(truth.map_err(decode_failure)?.ids)
     }
 
     /// Lets `decode` answer, printing text as it comes.
