@@ -104,7 +104,8 @@ impl Recorded {
         Self::made(target, Some(heads), shape, true)
     }
 
-    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, for which the target was made with the taps that it needs, with an oracle on top if `guided` ([`Self::reveal`]).
+    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided` ([`Self::reveal`]).
+    /// The target was made with the taps that the layer needs.
     ///
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.
@@ -173,6 +174,11 @@ impl Recorded {
     /// Rows that a target has to have room for behind the tokens of a sequence, where trees have so many nodes.
     pub fn room(nodes: usize) -> usize {
         Flight::padded(nodes)
+    }
+
+    /// Whether every device takes steps over trees of so many nodes.
+    pub fn takes(nodes: usize) -> bool {
+        nodes <= greedy_step::MOST_NODES
     }
 
     /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not for

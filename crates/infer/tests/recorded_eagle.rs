@@ -348,7 +348,7 @@ fn fitted_layers_trees_are_the_cpus() {
 #[test]
 fn what_cannot_be_grown_there_is_refused() {
     let Some((pair, _folders)) = Pair::random(ONE) else { return };
-    for (nodes, depth, top_k) in [(60, 9, 16), (5, 0, 301)] {
+    for (nodes, depth, top_k) in [(60, 9, 16), (300, 5, 10), (5, 0, 301)] {
         let tree = DynamicTree::new(nodes, depth, top_k).unwrap();
         let target = Target::with_trees(pair.there.clone(), 64, 64, Taps::none());
         let refused = Recorded::eagle(target, loaded(&pair.layer, &pair.there), &tree, false);

@@ -46,8 +46,11 @@ pub fn steps(
         return Ok(None);
     }
     let device = decoder.compute().choice().to_string();
-    let Some(kind) = kind(drafting).filter(|_| !drafting.stops_on(&device)) else { return Ok(None) };
-    let room = Recorded::room(drafting.builder.max_nodes());
+    let nodes = drafting.builder.max_nodes();
+    let Some(kind) = kind(drafting).filter(|_| Recorded::takes(nodes) && !drafting.stops_on(&device)) else {
+        return Ok(None);
+    };
+    let room = Recorded::room(nodes);
     let target = |taps| Target::with_trees(decoder.clone(), tokens, room, taps);
     let made = match kind {
         Kind::Nothing => {

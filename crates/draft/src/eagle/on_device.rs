@@ -7,7 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
-use gorgon_kernels::greedy_step::{self, Outcome, Trail, TreeTable};
+use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::Flight;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
@@ -19,6 +19,9 @@ pub enum GrowthError {
     /// The candidates are too many for one group of threads.
     #[error("a tree that drafts {0} nodes cannot be grown on a device: at most {MOST_CANDIDATES} can be drafted there")]
     Candidates(usize),
+    /// The nodes are too many for one group of threads.
+    #[error("a tree of {0} nodes cannot be verified in a recorded step: at most {MOST_NODES} can")]
+    Nodes(usize),
     /// Rows of the layer do not see all of their ancestors.
     #[error(
         "a tree of {depth} levels below the first cannot be grown on a device: the draft layer sees {window} tokens"
@@ -112,6 +115,9 @@ impl EagleOnDevice {
         };
         if growth.candidates() > MOST_CANDIDATES {
             return Err(GrowthError::Candidates(growth.candidates()));
+        }
+        if growth.nodes > MOST_NODES {
+            return Err(GrowthError::Nodes(growth.nodes));
         }
         if growth.nodes < 2 {
             return Err(GrowthError::Empty);

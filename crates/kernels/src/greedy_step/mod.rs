@@ -15,6 +15,9 @@ pub use trail::{Trail, follow};
 use crate::tree_attention::Flight;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+/// The most nodes of a tree that every device accepts a path of: a unit each, in one cube.
+pub const MOST_NODES: usize = 256;
+
 /// A tree's shape on a device: of a fixed shape only the tokens change from step to step; a dynamic one is written there
 /// ([`crate::dynamic_tree::plant`]).
 #[derive(Clone, Debug)]
