@@ -57,7 +57,7 @@ test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 d
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --test recorded --target-dir $(WGPU_TARGET)
 
 test-wgpu-decode: ## Whole answers by recorded steps there (a build of its own)
-	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --target-dir $(WGPU_TARGET)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --test recorded_eagle --target-dir $(WGPU_TARGET)
 
 plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json (some minutes)
 	python3 scripts/plan.py

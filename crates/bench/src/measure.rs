@@ -6,7 +6,7 @@ use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, RecordedPair, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::Target;
 use serde::Serialize;
@@ -36,6 +36,8 @@ pub struct Contest<'a> {
     pub rule: &'a dyn AcceptanceRule,
     /// When answers end.
     pub limits: Limits,
+    /// Recorded steps that are taken in place of the host's, where there are any: greedy ones on a GPU.
+    pub recorded: Option<&'a mut RecordedPair>,
     /// Seed of all chance; plain and drafted runs of a prompt begin with the same.
     pub seed: u64,
 }
@@ -78,7 +80,10 @@ impl Contest<'_> {
     ///
     /// # Errors
     /// When it does not fit, or the model fails.
-    pub fn plain(&self, target: &mut Target, prompt: &[Token]) -> Result<Generation, BenchError> {
+    pub fn plain(&mut self, target: &mut Target, prompt: &[Token]) -> Result<Generation, BenchError> {
+        if let Some(pair) = &mut self.recorded {
+            return Ok(pair.of(false).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
+        }
         let mut draws = Seeded::new(self.seed);
         Ok(decode(target, prompt, self.rule, &mut draws, &self.limits, &mut |_| ControlFlow::Continue(()))?)
     }
@@ -88,6 +93,9 @@ impl Contest<'_> {
     /// # Errors
     /// When it does not fit, or the model or the drafter fails.
     pub fn drafted(&mut self, target: &mut Target, prompt: &[Token]) -> Result<Generation, BenchError> {
+        if let Some(pair) = &mut self.recorded {
+            return Ok(pair.of(true).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
+        }
         let draws = &mut Seeded::new(self.seed);
         let mut stepper =
             Stepper { target, drafter: &mut *self.drafter, builder: self.builder, rule: self.rule, draws };
@@ -124,8 +132,9 @@ impl Contest<'_> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let mut target = self.target(longest);
         let mut runs = vec![];
-        if let Some(first) = prompts.first() {
-            // What runs first pays for pages and caches that later runs find warm.
+        // What runs first pays for pages and caches that later runs find warm; a recorded step is recorded for a length.
+        let first = if self.recorded.is_some() { prompts.iter().max_by_key(|p| p.ids.len()) } else { prompts.first() };
+        if let Some(first) = first {
             self.plain(&mut target, &first.ids)?;
             self.drafted(&mut target, &first.ids)?;
         }

@@ -122,6 +122,7 @@ fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -
     let builder = FixedTree::new(shape);
     let witness = Witness { rule: contest.rule, seen: RefCell::default() };
     let mut with = Contest {
+        recorded: None,
         decoder: contest.decoder,
         drafter: &mut *contest.drafter,
         builder: &builder,

@@ -75,6 +75,7 @@ pub fn measure(
         for (i, tree) in trees.iter().enumerate() {
             let prompt = &prompts[(round + i) % prompts.len()];
             let mut with = Contest {
+                recorded: None,
                 decoder: contest.decoder,
                 drafter: &mut *contest.drafter,
                 builder: tree,
@@ -109,7 +110,7 @@ fn pair(
             generation.times.draft.0.as_secs_f64() / steps,
         ))
     };
-    let plain = |contest: &Contest<'_>, target: &mut Target| -> Result<_, BenchError> {
+    let plain = |contest: &mut Contest<'_>, target: &mut Target| -> Result<_, BenchError> {
         let started = Instant::now();
         let generation = contest.plain(target, &prompt.ids)?;
         Ok(seconds(started, &generation))

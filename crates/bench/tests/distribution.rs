@@ -144,7 +144,7 @@ fn test(decoder: &Arc<Decoder>, rule: &dyn AcceptanceRule, transform: Transform,
         .map(|i| BenchPrompt { id: i.to_string(), category: None, ids: (0..=i).map(|t| t * 3 % 12).collect() })
         .collect();
     let builder = &FixedTree::new(shape);
-    let mut contest = Contest { decoder, drafter: &mut drafter, builder, rule, limits, seed };
+    let mut contest = Contest { recorded: None, decoder, drafter: &mut drafter, builder, rule, limits, seed };
     contest.test_distribution(&prompts, 50, &transform, &mut || ()).unwrap()
 }
 

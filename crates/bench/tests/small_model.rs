@@ -47,8 +47,15 @@ impl Pair {
             .map(|i| BenchPrompt { id: i.to_string(), category: None, ids: (0..=i).map(|t| t * 3 % 12).collect() })
             .collect();
         let limits = Limits { max_new_tokens: 100, end_tokens: vec![] };
-        let mut contest =
-            Contest { decoder: &self.0, drafter: &mut drafter, builder, rule: rule.as_ref(), limits, seed: 5 };
+        let mut contest = Contest {
+            recorded: None,
+            decoder: &self.0,
+            drafter: &mut drafter,
+            builder,
+            rule: rule.as_ref(),
+            limits,
+            seed: 5,
+        };
         let found = contest.test_distribution(&prompts, 30, &transform, &mut || ()).unwrap();
         eprintln!("{choice}: {} tokens, {} accepted, p = {:.2e}", found.tokens, found.accepted, found.p_value);
         found

@@ -137,6 +137,7 @@ fn random_heads_and_heads_that_break_change_no_token() {
                     OracleDrafter::new(Box::new(watched), rates, decoder.config().vocab_size, prompt.ids.len() as u64);
                 oracle.reveal(plain(&decoder, prompt, rule.as_ref(), &limits));
                 let mut contest = Contest {
+                    recorded: None,
                     decoder: &decoder,
                     drafter: &mut oracle,
                     builder: tree.as_ref(),

@@ -14,7 +14,7 @@ pub mod timing;
 
 pub use event::{Event, Finish, Generation};
 pub use plain::{DecodeError, Limits, decode};
-pub use recorded::{Recorded, StepCounts};
+pub use recorded::{Recorded, RecordedPair, StepCounts};
 pub use session::decode_with;
 pub use step::{StepOutcome, Stepper};
 pub use timing::StepTimes;

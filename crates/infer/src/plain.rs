@@ -7,6 +7,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws};
 use gorgon_core::dist::Row;
 use gorgon_draft::drafter::DraftError;
+use gorgon_draft::eagle::GrowthError;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
@@ -44,6 +45,9 @@ pub enum DecodeError {
         /// The device by name.
         device: String,
     },
+    /// Trees cannot be grown on a device.
+    #[error(transparent)]
+    Growth(#[from] GrowthError),
     /// The prompt and the new tokens do not fit.
     #[error("a prompt of {prompt} tokens and {new} new tokens do not fit a context of {context} tokens")]
     Context {

@@ -1,14 +1,20 @@
 //! Greedy decoding whose step is recorded once on a GPU and replayed: draft, verify, accept, commit and fill the next tree,
 //! all there. The host reads what was decided, once a step, and sends nothing.
 
+mod drafts;
+mod pair;
+
+pub use pair::RecordedPair;
+
 use crate::event::{Event, Generation};
 use crate::plain::{DecodeError, Limits};
 use crate::session::go_on;
 use crate::step::StepOutcome;
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
+use drafts::{Drafts, cut, oracle, paths};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
-use gorgon_core::tree::TreeShape;
+use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
+use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{Flight, Visible};
@@ -37,18 +43,29 @@ pub struct StepCounts {
     pub fallbacks: usize,
 }
 
+impl StepCounts {
+    /// These and those.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            reads: self.reads + other.reads,
+            replays: self.replays + other.replays,
+            recordings: self.recordings + other.recordings,
+            fallbacks: self.fallbacks + other.fallbacks,
+        }
+    }
+}
+
 type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 
 /// What a step reads and writes: made once, written in place.
 struct Buffers {
-    target: RefCell<Target>,
-    heads: Option<MedusaModel>,
+    target: Rc<RefCell<Target>>,
+    drafts: Drafts,
     tree: TreeTable,
     flight: Flight,
     outcome: Outcome,
-    /// Guesses of each head that the tree uses.
-    width: usize,
-    /// An oracle's tokens, put over the heads'.
+    /// An oracle's tokens, put over what was drafted.
     guide: Option<Guide>,
 }
 
@@ -57,9 +74,10 @@ pub struct Recorded {
     buffers: Rc<Buffers>,
     device: Device,
     visible: Visible,
-    parents: Vec<usize>,
     graph: Option<(usize, Graph<Tensor<1, Int>, Step>)>,
     counts: StepCounts,
+    /// The trees that were verified, if anybody wants to know.
+    watched: Option<Vec<TokenTree>>,
 }
 
 impl std::fmt::Debug for Recorded {
@@ -86,26 +104,60 @@ impl Recorded {
         Self::made(target, Some(heads), shape, true)
     }
 
-    fn made(target: Target, heads: Option<MedusaModel>, shape: &TreeShape, guided: bool) -> Result<Self, DecodeError> {
-        let compute = target.decoder().compute().clone();
-        if compute.is_host() {
-            return Err(DecodeError::NotRecorded { device: compute.choice().to_string() });
+    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided` ([`Self::reveal`]).
+    /// The target was made with the taps that the layer needs.
+    ///
+    /// # Errors
+    /// When the target is on the CPU, or such trees cannot be grown on a device.
+    pub fn eagle(
+        target: Target,
+        layer: Box<dyn DeviceLayer>,
+        tree: &DynamicTree,
+        guided: bool,
+    ) -> Result<Self, DecodeError> {
+        on_gpu(&target)?;
+        let device = target.decoder().compute().device().clone();
+        if tree.max_nodes() == 1 {
+            return Ok(Self::over(shared(target), Drafts::None, TreeTable::with_room(1, 1, &device), alone(1), false));
         }
+        let on_device = EagleOnDevice::new(layer, tree, target.capacity(), &device)?;
+        let growth = on_device.growth();
+        let table = TreeTable::with_room(growth.nodes, growth.longest(), &device);
+        let drafts = Drafts::Eagle(Box::new(RefCell::new(on_device)));
+        Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
+    }
+
+    /// Plain decoding over the same cache: what this one holds is forgotten whenever the other decodes, and the other way round.
+    pub fn plain_beside(&self) -> Self {
+        let tree = TreeTable::with_room(1, 1, &self.device);
+        Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
+    }
+
+    fn made(target: Target, heads: Option<MedusaModel>, shape: &TreeShape, guided: bool) -> Result<Self, DecodeError> {
+        on_gpu(&target)?;
         let depth = heads.as_ref().map_or(usize::MAX, MedusaModel::heads);
         let (parents, ranks) = cut(shape, depth);
         let paths = paths(&parents);
         let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
-        let device = compute.device().clone();
-        let windows = target.decoder().config().distinct_windows();
-        let tree = TreeTable::new(&parents, &ranks, &device);
-        let flight = Flight::new(&vec![0; parents.len()], &visible, 0, SHORTEST, &windows, &device);
-        let outcome = Outcome::new(&tree, &device);
+        let tree = TreeTable::new(&parents, &ranks, target.decoder().compute().device());
         let width = ranks.iter().max().map_or(1, |rank| rank + 1);
-        let heads = heads.filter(|_| parents.len() > 1);
-        let nothing = |target: &Target| oracle(&parents, target, &[], &[], 0, &device);
-        let guide = guided.then(|| nothing(&target));
-        let buffers = Rc::new(Buffers { target: RefCell::new(target), heads, tree, flight, outcome, width, guide });
-        Ok(Self { buffers, device, visible, parents, graph: None, counts: StepCounts::default() })
+        let drafts = match heads.filter(|_| parents.len() > 1) {
+            Some(heads) => Drafts::Medusa { heads: Box::new(heads), width },
+            None => Drafts::None,
+        };
+        Ok(Self::over(shared(target), drafts, tree, visible, guided))
+    }
+
+    fn over(target: Rc<RefCell<Target>>, drafts: Drafts, tree: TreeTable, visible: Visible, guided: bool) -> Self {
+        let held = target.borrow();
+        let device = held.decoder().compute().device().clone();
+        let windows = held.decoder().config().distinct_windows();
+        let flight = Flight::new(&vec![0; tree.nodes()], &visible, 0, SHORTEST, &windows, &device);
+        let outcome = Outcome::new(&tree, &device);
+        let guide = guided.then(|| oracle(&tree, &held, &[], &[], 0, &device));
+        drop(held);
+        let buffers = Rc::new(Buffers { target, drafts, tree, flight, outcome, guide });
+        Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
     }
 
     /// Tells an oracle what text to draft: `text` is a prompt with its plain continuation. At depth `d` the first path holds the true
@@ -113,9 +165,26 @@ impl Recorded {
     /// are wrong, and so is every node off the first path.
     pub fn reveal(&mut self, text: &[Token], rates: &[f64], seed: u64) {
         if let Some(guide) = &self.buffers.guide {
-            let told = oracle(&self.parents, &self.buffers.target.borrow(), text, rates, seed, &self.device);
+            let target = self.buffers.target.borrow();
+            let told = oracle(&self.buffers.tree, &target, text, rates, seed, &self.device);
             greedy_step::overwrite(guide.table(), told.table());
         }
+    }
+
+    /// Rows that a target has to have room for behind the tokens of a sequence, where trees have so many nodes.
+    pub fn room(nodes: usize) -> usize {
+        Flight::padded(nodes)
+    }
+
+    /// Whether every device takes steps over trees of so many nodes.
+    pub fn takes(nodes: usize) -> bool {
+        nodes <= greedy_step::MOST_NODES
+    }
+
+    /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not for
+    /// speed. Gives those written down so far.
+    pub fn watch(&mut self) -> Vec<TokenTree> {
+        self.watched.replace(vec![]).unwrap_or_default()
     }
 
     /// What was counted since the last call.
@@ -155,7 +224,7 @@ impl Recorded {
         let mut target = buffers.target.borrow_mut();
         target.reset();
         let output = target.prefill(prompt)?;
-        let hidden = output.hidden.narrow(1, prompt.len() - 1, 1);
+        let hidden = output.hidden.clone().narrow(1, prompt.len() - 1, 1);
         let argmax = greedy_step::argmax_rows(&target.decoder().logits(&hidden));
         let first = token(read(argmax).first(), prompt.len())?;
         let mut tokens = vec![0; buffers.tree.nodes()];
@@ -163,14 +232,20 @@ impl Recorded {
         let windows = buffers.flight.windows();
         let table = Flight::new(&tokens, &self.visible, prompt.len(), SHORTEST, windows, &self.device);
         greedy_step::overwrite(buffers.flight.table(), table.table());
-        buffers.draft(&hidden);
+        let flight = buffers.flight.with_slots(bucket(prompt.len() + buffers.rows()));
+        let emitted: Vec<Token> = prompt[1..].iter().copied().chain([first]).collect();
+        buffers.drafts.begin(&emitted, &output, &buffers.tree, &flight)?;
+        buffers.guide();
         Ok(first)
     }
 
     /// One step: a replay and a read.
     fn step(&mut self) -> Result<StepOutcome, DecodeError> {
         let prefix = self.buffers.target.borrow().len();
-        let slots = bucket(prefix + self.buffers.flight.padded_rows());
+        let slots = bucket(prefix + self.buffers.rows());
+        if let Some(watched) = &mut self.watched {
+            watched.push(self.buffers.verified()?);
+        }
         if self.graph.as_ref().is_none_or(|(held, _)| *held < slots) {
             self.record(slots);
         }
@@ -193,13 +268,16 @@ impl Recorded {
     /// are put back; rows of the cache that it wrote lie after the committed ones.
     fn record(&mut self, slots: usize) {
         self.graph = None;
-        let table = self.buffers.flight.table();
-        let kept = Tensor::<1, Int>::zeros(table.dims(), &self.device);
-        greedy_step::overwrite(&kept, table);
+        let tables = [self.buffers.flight.table().clone(), self.buffers.tree.table().clone()];
+        let kept = tables.each_ref().map(|table| {
+            let kept = Tensor::<1, Int>::zeros(table.dims(), &self.device);
+            greedy_step::overwrite(&kept, table);
+            kept
+        });
         let (buffers, flight) = (self.buffers.clone(), self.buffers.flight.with_slots(slots));
         let step: Step = Box::new(move || buffers.step(&flight));
         let graph = capture(&self.device, step);
-        greedy_step::overwrite(self.buffers.flight.table(), &kept);
+        tables.iter().zip(&kept).for_each(|(table, kept)| greedy_step::overwrite(table, kept));
         self.counts.recordings += 1;
         self.counts.fallbacks += usize::from(!graph.is_hardware());
         self.graph = Some((slots, graph));
@@ -214,64 +292,55 @@ impl Buffers {
         let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden));
         greedy_step::accept(&argmax, &self.tree, flight, &self.outcome);
         target.keep(self.outcome.table());
-        self.draft(&output.hidden.select(1, self.outcome.last()));
+        let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, flight);
+        drafted.expect("a recorded step's drafter is on a GPU");
+        self.guide();
         self.outcome.table().clone()
     }
 
-    /// Writes the next tree's drafts, made from the state at the last committed token.
-    fn draft(&self, hidden: &Tensor<3>) {
-        if let Some(heads) = &self.heads {
-            let guesses = greedy_step::top_rows(&heads.head_logits(hidden, self.tree.longest() - 1), self.width);
-            greedy_step::fill(&guesses, &self.tree, &self.flight);
-        }
+    /// Puts an oracle's tokens over what was drafted.
+    fn guide(&self) {
         if let Some(guide) = &self.guide {
             greedy_step::guide(guide, &self.tree, &self.flight);
         }
     }
-}
 
-/// The shape's nodes down to `depth`: parents, and ranks among siblings (0 for the root).
-fn cut(shape: &TreeShape, depth: usize) -> (Vec<usize>, Vec<usize>) {
-    let (mut parents, mut ranks) = (vec![0], vec![0]);
-    for node in 1..shape.len() {
-        let path = shape.path(node);
-        // Nodes go level by level, so what is left out is an end.
-        if path.len() <= depth {
-            parents.push(shape.parents()[node]);
-            ranks.push(path[path.len() - 1]);
+    /// Rows behind the committed ones that a step reads at most, of the target's cache or of a drafter's.
+    fn rows(&self) -> usize {
+        self.flight.padded_rows().max(self.drafts.rows())
+    }
+
+    /// The tree that the next step verifies, read from the device.
+    fn verified(&self) -> Result<TokenTree, DecodeError> {
+        let nodes = self.tree.nodes();
+        let (tokens, parents) = (read(self.flight.tokens()), read(self.tree.table().clone().narrow(0, 0, nodes)));
+        let at = self.target.borrow().len();
+        let mut tree = TokenTree::root(token(tokens.first(), at)?);
+        for node in 1..nodes {
+            let parent = parents.get(node).and_then(|&parent| usize::try_from(parent).ok()).filter(|&p| p < node);
+            tree.push(parent.ok_or(DecodeError::Unsound { position: at })?, token(tokens.get(node), at)?);
         }
+        Ok(tree)
     }
-    (parents, ranks)
 }
 
-fn paths(parents: &[usize]) -> Vec<Vec<usize>> {
-    let mut paths: Vec<Vec<usize>> = vec![vec![0]];
-    for (node, &parent) in parents.iter().enumerate().skip(1) {
-        let mut path = paths[parent].clone();
-        path.push(node);
-        paths.push(path);
-    }
-    paths
+fn shared(target: Target) -> Rc<RefCell<Target>> {
+    Rc::new(RefCell::new(target))
 }
 
-/// What an oracle that knows `text` puts below a root at each position that `target` has room for.
-fn oracle(parents: &[usize], target: &Target, text: &[Token], rates: &[f64], seed: u64, device: &Device) -> Guide {
-    let vocab = target.decoder().config().vocab_size;
-    let depths = paths(parents).iter().map(|path| path.len() - 1).max().unwrap_or(0);
-    let mut draws = Seeded::new(seed);
-    let truths: Vec<Option<Token>> = (0..target.capacity()).map(|position| text.get(position).copied()).collect();
-    let below = |root: usize| -> Vec<Token> {
-        let mut right = true;
-        let token = |depth: usize| {
-            let truth = truths.get(root + depth + 1).copied().flatten();
-            right = right && truth.is_some() && draws.uniform() < rates.get(depth).copied().unwrap_or(0.0);
-            let token = truth.unwrap_or(0);
-            if right { token } else { (token + 1) % vocab as Token }
-        };
-        (0..depths).map(token).collect()
-    };
-    let chosen: Vec<Vec<Token>> = (0..truths.len()).map(below).collect();
-    Guide::new(parents, &truths, &chosen, vocab, device)
+/// Nodes that see themselves alone, until a tree is written.
+fn alone(nodes: usize) -> Visible {
+    let paths: Vec<[usize; 1]> = (0..nodes).map(|node| [node]).collect();
+    Visible::from_paths(paths.iter().map(|path| &path[..]))
+}
+
+/// Fails if there is nothing to record.
+fn on_gpu(target: &Target) -> Result<(), DecodeError> {
+    let compute = target.decoder().compute();
+    match compute.is_host() {
+        true => Err(DecodeError::NotRecorded { device: compute.choice().to_string() }),
+        false => Ok(()),
+    }
 }
 
 /// The bucket that `slots` slots fall into.
@@ -290,15 +359,6 @@ fn token(id: Option<&i32>, position: usize) -> Result<Token, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn trees_are_cut_to_the_heads_there_are() {
-        let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 2], [0, 0, 1]]").unwrap();
-        assert_eq!(cut(&shape, 9), (vec![0, 0, 0, 1, 1, 3], vec![0, 0, 1, 0, 2, 1]));
-        assert_eq!(cut(&shape, 1), (vec![0, 0, 0], vec![0, 0, 1]));
-        assert_eq!(cut(&shape, 0), (vec![0], vec![0]));
-        assert_eq!(paths(&[0, 0, 1]), [vec![0], vec![0, 1], vec![0, 1, 2]]);
-    }
 
     #[test]
     fn buckets_double() {

@@ -15,7 +15,9 @@ mod random_medusa;
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Greedy, Rows, Verdict};
-use gorgon_core::tree::{BuildError, CandidateSource, DraftTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
+use gorgon_core::tree::{
+    BuildError, CandidateSource, DraftTree, FixedTree, TokenTree, TreeBuilder, TreeKind, TreeShape,
+};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::EagleDrafter;
 use gorgon_draft::hydra::HydraDrafter;
@@ -64,6 +66,9 @@ impl TreeBuilder for Asking<'_> {
     }
     fn max_depth(&self) -> usize {
         self.0.max_depth()
+    }
+    fn kind(&self) -> TreeKind {
+        self.0.kind()
     }
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         self.0.build(root, source)

@@ -11,6 +11,7 @@ pub mod activation;
 pub mod cache_rows;
 pub mod device;
 pub mod differentiable;
+pub mod dynamic_tree;
 pub mod few_row_matmul;
 pub mod greedy_step;
 pub mod host;

@@ -154,6 +154,17 @@ impl Decoder {
         Ok(self.embedding.look_up(tokens, self.compute.device()))
     }
 
+    /// The same for tokens that are on a GPU already; all of them are within the vocabulary.
+    ///
+    /// # Shapes
+    /// `ids [tokens]`, result `[1, tokens, d]`.
+    ///
+    /// # Panics
+    /// If the decoder is on the CPU.
+    pub fn embed_there(&self, ids: Tensor<1, Int>) -> Tensor<3> {
+        self.embedding.select(ids)
+    }
+
     /// Fails if a token is outside the vocabulary.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
 use crate::attention::{Attention, AttentionSpace, Pass, pad, unpad};
-use crate::cache::{CacheError, KvCache, LayerKv};
+use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::layout::LayerNames;
@@ -12,7 +12,7 @@ use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
 use gorgon_kernels::host::{self, HostValues};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_kernels::{Isa, norm};
 
 #[derive(Debug)]
@@ -247,6 +247,30 @@ impl LoneLayer {
         self.pass(rows, visible, cache, |pass, kvs| {
             let (read, x) = (pad(read.clone(), &pass), pad(x, &pass));
             unpad(self.layer.forward_reading(&read, x, eps, std::slice::from_ref(&pass), kvs), &[pass])
+        })
+    }
+
+    /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the cache's
+    /// own count of rows stays as it is. `read` is what the attention reads where that is not the residual stream.
+    ///
+    /// # Shapes
+    /// `read [1, R, width]`, `x [1, R, d]` with the table's rows, padding included; result as `x`.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn forward_flight(
+        &self,
+        read: Option<&Tensor<3>>,
+        x: Tensor<3>,
+        flight: &Flight,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, CacheError> {
+        let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
+        let passes = [Pass::Device { flight: flight.clone(), angles }];
+        let (eps, mut kvs) = (self.config.norm_eps, layers.iter_mut().collect::<Vec<_>>());
+        Ok(match read {
+            Some(read) => self.layer.forward_reading(read, x, eps, &passes, &mut kvs),
+            None => self.layer.forward(x, eps, &passes, &mut kvs),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The speed of recorded steps on a GPU: random weights of real shapes, drawn on the device.
 
-use super::gpu_eagle::Eagle;
+use super::gpu_eagle;
 use super::gpu_training::training;
 use super::{Shape, SuiteReport};
 use crate::BenchError;
@@ -107,12 +107,16 @@ fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchErr
 }
 
 /// A kind of step with its times.
-struct Kind {
+pub(super) struct Kind {
     name: String,
-    nodes: usize,
+    pub nodes: usize,
     recorded: Recorded,
-    seconds: Vec<f64>,
-    tokens_per_step: f64,
+    /// How often an oracle is right, by depth.
+    rates: &'static [f64],
+    pub seconds: Vec<f64>,
+    pub tokens_per_step: f64,
+    /// What was counted in steps that were timed, and all recordings that fell back.
+    pub counts: StepCounts,
     /// What was decoded last.
     ids: Vec<Token>,
 }
@@ -121,8 +125,7 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
     let vocab = options.shape.llama.vocab_size as u32;
     let prompt: Vec<Token> = (0..options.context as u32).map(|i| (i * 97 + 11) % vocab).collect();
     let mut kinds = kinds(options, decoder)?;
-    let mut eagle = Eagle::new(options, decoder)?;
-    let mut counts = StepCounts::default();
+    kinds.push(gpu_eagle::kind(options, decoder)?);
     for round in 0..options.rounds + 1 {
         let order: Vec<usize> =
             if round % 2 == 0 { (0..kinds.len()).collect() } else { (0..kinds.len()).rev().collect() };
@@ -130,15 +133,15 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
             // An oracle says what plain decoding said.
             let text = [&prompt[..], &kinds[0].ids].concat();
             let kind = &mut kinds[index];
-            kind.recorded.reveal(&text, &RATES, round as u64);
-            kind.run(options, &prompt, round, &mut counts, report)?;
+            kind.recorded.reveal(&text, kind.rates, round as u64);
+            kind.run(options, &prompt, round, report)?;
         }
-        eagle.run(options, (&prompt, &kinds[0].ids), round, report)?;
     }
     let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);
-    figures(options, &kinds, counts, one, report);
+    let eagle = kinds.split_off(kinds.len() - 1);
+    figures(options, &kinds, one, report);
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
-    eagle.figures(&name, one, options.shape.is_large(), report);
+    gpu_eagle::figures(&eagle[0], &name, one, options.shape.is_large(), report);
     Ok(())
 }
 
@@ -158,7 +161,7 @@ fn kinds(options: &GpuOptions, decoder: &Arc<Decoder>) -> Result<Vec<Kind>, Benc
 }
 
 /// Adds what recorded steps took, given the time of a plain one.
-fn figures(options: &GpuOptions, kinds: &[Kind], counts: StepCounts, one: f64, report: &mut SuiteReport) {
+fn figures(options: &GpuOptions, kinds: &[Kind], one: f64, report: &mut SuiteReport) {
     let name = format!("{} {}", options.shape.name, options.compute.format().name());
     let known = options.shape.is_large();
     let plain = kinds[0].seconds.iter().map(|seconds| 1.0 / seconds).collect();
@@ -177,16 +180,27 @@ fn figures(options: &GpuOptions, kinds: &[Kind], counts: StepCounts, one: f64, r
         report.add(&what, &name, eta, known.then_some((0.87, true)));
         report.add(&format!("Medusa, tokens per step ({says})"), &name, vec![medusa.tokens_per_step], None);
     }
+    let all = kinds.iter().map(|kind| kind.counts).fold(StepCounts::default(), StepCounts::and);
+    counted("", &name, all, report);
+}
+
+/// Adds what was counted in the steps of `whose`.
+pub(super) fn counted(whose: &str, name: &str, counts: StepCounts, report: &mut SuiteReport) {
     let per_step = |count: usize| vec![count as f64 / counts.steps.max(1) as f64];
-    report.add("reads per step", &name, per_step(counts.reads), Some((1.0, false)));
-    report.add("replays per step", &name, per_step(counts.replays), Some((1.0, true)));
-    report.add("recordings that fell back", &name, vec![counts.fallbacks as f64], Some((0.0, false)));
+    report.add(&format!("{whose}reads per step"), name, per_step(counts.reads), Some((1.0, false)));
+    report.add(&format!("{whose}replays per step"), name, per_step(counts.replays), Some((1.0, true)));
+    report.add(&format!("{whose}recordings that fell back"), name, vec![counts.fallbacks as f64], Some((0.0, false)));
 }
 
 /// Chains below a root, as even as can be: the shape of a tree costs nothing, its number of nodes does.
 fn chains(nodes: usize) -> Result<TreeShape, BenchError> {
     let path = |node: usize| -> Vec<usize> { [vec![node % 16], vec![0; node / 16]].concat() };
     TreeShape::new((0..nodes - 1).map(path).collect()).map_err(|error| BenchError::Empty(error.to_string()))
+}
+
+/// A sequence with room for what recording a step writes past its end.
+pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> Target {
+    Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none())
 }
 
 impl Kind {
@@ -197,14 +211,17 @@ impl Kind {
         heads: Option<(MedusaModel, bool)>,
         shape: &TreeShape,
     ) -> Result<Self, BenchError> {
-        let nodes = shape.len();
-        let target =
-            Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none());
+        let target = target(options, decoder, shape.len());
         let recorded = match heads {
             Some((heads, true)) => Recorded::guided(target, heads, shape)?,
             heads => Recorded::new(target, heads.map(|(heads, _)| heads), shape)?,
         };
-        Ok(Self { name, nodes, recorded, seconds: vec![], tokens_per_step: f64::NAN, ids: vec![] })
+        Ok(Self::of(name, shape.len(), recorded, &RATES))
+    }
+
+    pub(super) fn of(name: String, nodes: usize, recorded: Recorded, rates: &'static [f64]) -> Self {
+        let (seconds, tokens_per_step, counts, ids) = (vec![], f64::NAN, StepCounts::default(), vec![]);
+        Self { name, nodes, recorded, rates, seconds, tokens_per_step, counts, ids }
     }
 
     /// One generation. The first round compiles and records; it does not count.
@@ -213,7 +230,6 @@ impl Kind {
         options: &GpuOptions,
         prompt: &[Token],
         round: usize,
-        counts: &mut StepCounts,
         report: &mut SuiteReport,
     ) -> Result<(), BenchError> {
         let limits = Limits { max_new_tokens: options.tokens, end_tokens: vec![] };
@@ -223,6 +239,7 @@ impl Kind {
         let run = self.recorded.decode(prompt, &limits, &mut |_| ControlFlow::Continue(()))?;
         let after = held();
         let counted = self.recorded.take_counts();
+        let counts = &mut self.counts;
         counts.fallbacks += counted.fallbacks;
         let steps = run.accepted.len().max(1);
         if round > 0 {

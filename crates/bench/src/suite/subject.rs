@@ -264,6 +264,7 @@ impl Subject {
         oracle.reveal(self.plain_run()?.ids);
         let builder = eight_nodes()?;
         let mut contest = Contest {
+            recorded: None,
             decoder: &decoder,
             drafter: &mut oracle,
             builder: &builder,

@@ -3,6 +3,7 @@
 use crate::args::Bench;
 use crate::commands::contest::Setup;
 use crate::commands::drafting::Loaded;
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::printer;
 use crate::progress;
@@ -82,7 +83,7 @@ fn execute_beside(
     python: Option<&Path>,
     settings: &Settings,
 ) -> Result<Measured, Failure> {
-    let mut setup = Setup::new(args, settings)?;
+    let mut setup = Setup::recorded(args, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
         return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
@@ -96,8 +97,9 @@ fn execute_beside(
     let Some(summary) = summarise(&runs) else {
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
+    let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
     let document = json!({
-        "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
+        "recorded": recorded, "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
         "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
         "summary": summary, "peer_plain_tokens_per_second": peer, "categories": categories(&runs), "runs": runs,
@@ -162,9 +164,12 @@ fn print(setup: &Setup, summary: &Summary, runs: &[Run], markdown: bool) {
     let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
     let [draft, verify, accept, commit, rest] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
     printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));
-    printer::line(&format!(
-        "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
-    ));
+    match setup.recorded {
+        Some(_) => printer::line("steps were recorded, so their parts were not timed; speeds in tokens/s"),
+        None => printer::line(&format!(
+            "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
+        )),
+    }
     let lossless = if setup.rule.is_lossless() { "lossless" } else { "not lossless" };
     let (name, tree) = (setup.drafting.name(), &setup.drafting.tree_name);
     printer::line(&format!("{name} with tree {tree}, {} ({lossless})", setup.rule_name));

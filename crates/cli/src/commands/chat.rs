@@ -3,19 +3,22 @@
 use crate::args::Chat;
 use crate::commands::drafting::{Drafting, Loaded};
 use crate::commands::load;
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::{RenderError, Renderer, Transcript};
-use gorgon_infer::{Event, Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Event, Generation, Limits, RecordedPair, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
 use gorgon_model::target::Target;
 use std::io::{BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 const HELP: &str = "/drafter none|auto   without or with heads\n/compare   answer once more the other way, and compare\n\
                     /reset   forget the conversation\n/help   this list\n/quit   end (so does the end of input)";
@@ -32,13 +35,7 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input(message).hint("gorgon generate continues a prompt"));
     }
     let decoder = load::decoder(&dir, config.max_positions, settings)?;
-    let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
-    if matches!(loaded, Loaded::Oracle(_)) {
-        return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
-    }
-    let nodes = drafting.builder.max_nodes();
-    let taps = loaded.drafter().needs().taps;
-    let target = Target::with_trees(decoder, config.max_positions, nodes, taps);
+    let steps = Steps::load(&drafting, &decoder, choice, settings)?;
     let mut talk = Talk {
         colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         context: config.max_positions,
@@ -50,8 +47,7 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         settings,
         renderer: &renderer,
         drafting,
-        loaded,
-        target,
+        steps,
     };
     match &args.prompt {
         Some(prompt) => {
@@ -63,14 +59,42 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How steps are taken.
+enum Steps {
+    /// Recorded on a GPU.
+    Recorded(Box<RecordedPair>),
+    /// One operation after the other.
+    Launched { loaded: Loaded, target: Box<Target> },
+}
+
+impl Steps {
+    fn load(
+        drafting: &Drafting,
+        decoder: &Arc<Decoder>,
+        rule: RuleChoice,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let context = decoder.config().max_positions;
+        if let Some(recorded) = recording::steps(drafting, decoder, context, rule)? {
+            return Ok(Self::Recorded(Box::new(RecordedPair::beside(recorded))));
+        }
+        let mut loaded = drafting.load_for_use(decoder, settings.seed)?;
+        if matches!(loaded, Loaded::Oracle(_)) {
+            return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
+        }
+        let taps = loaded.drafter().needs().taps;
+        let target = Target::with_trees(decoder.clone(), context, drafting.builder.max_nodes(), taps);
+        Ok(Self::Launched { loaded, target: Box::new(target) })
+    }
+}
+
 /// A conversation and what answers it.
 struct Talk<'a> {
     args: &'a Chat,
     settings: &'a Settings,
     renderer: &'a Renderer,
     drafting: Drafting,
-    loaded: Loaded,
-    target: Target,
+    steps: Steps,
     rule: Box<dyn AcceptanceRule>,
     draws: Seeded,
     end_tokens: Vec<u32>,
@@ -155,15 +179,21 @@ impl<'a> Talk<'a> {
             }
             if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let (target, rule) = (&mut self.target, self.rule.as_ref());
-        let generation = if drafts {
-            let builder = self.drafting.builder.as_ref();
-            let drafter = self.loaded.drafter();
-            let mut stepper = Stepper { target, drafter, builder, rule, draws: &mut self.draws };
-            decode_with(&mut stepper, prompt, &limits, &mut observe)
-        } else {
-            decode(target, prompt, rule, &mut self.draws, &limits, &mut observe)
+        let rule = self.rule.as_ref();
+        let generation = match (&mut self.steps, drafts) {
+            (Steps::Recorded(pair), _) => pair.of(drafts).decode(prompt, &limits, &mut observe),
+            (Steps::Launched { loaded, target }, true) => {
+                let (builder, drafter) = (self.drafting.builder.as_ref(), loaded.drafter());
+                let mut stepper = Stepper { target, drafter, builder, rule, draws: &mut self.draws };
+                decode_with(&mut stepper, prompt, &limits, &mut observe)
+            }
+            (Steps::Launched { target, .. }, false) => {
+                decode(target, prompt, rule, &mut self.draws, &limits, &mut observe)
+            }
         }?;
+        if let Steps::Recorded(pair) = &mut self.steps {
+            recording::told(pair.take_counts(), self.settings);
+        }
         if let Some(error) = broken {
             return Err(error.into());
         }

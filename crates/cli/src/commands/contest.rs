@@ -4,6 +4,7 @@ use crate::args::Contest;
 use crate::commands::drafting::{DrafterChoice, Drafting, Loaded};
 use crate::commands::load;
 use crate::commands::prompts::{self, Opening};
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_bench::measure::{self, BenchPrompt};
@@ -12,7 +13,8 @@ use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
-use gorgon_infer::{Limits, decode};
+use gorgon_draft::drafter::NoDrafter;
+use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::taps::Taps;
@@ -29,14 +31,28 @@ pub struct Setup {
     pub rule_name: String,
     pub limits: Limits,
     pub prompts: Vec<BenchPrompt>,
+    /// Where steps are recorded, those.
+    pub recorded: Option<RecordedPair>,
 }
 
 impl Setup {
+    /// As [`Self::new`], with recorded steps where there are any.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn recorded(args: &Contest, settings: &Settings) -> Result<Self, Failure> {
+        Self::made(args, settings, true)
+    }
+
     /// Reads prompts, heads and model, in this order.
     ///
     /// # Errors
     /// When one of them is missing or wrong.
     pub fn new(args: &Contest, settings: &Settings) -> Result<Self, Failure> {
+        Self::made(args, settings, false)
+    }
+
+    fn made(args: &Contest, settings: &Settings, record: bool) -> Result<Self, Failure> {
         let Some(file) = args.prompts.as_ref().filter(|_| !args.model.is_empty()) else {
             return Err(Failure::input("--model and --prompts are needed").hint("or, for bench, --suite cpu"));
         };
@@ -54,12 +70,19 @@ impl Setup {
         let openings = prompts::load(file, &renderer, args.limit as usize, config.max_positions, new_tokens, settings)?;
         let longest = openings.iter().map(|opening| opening.prompt.ids.len()).max().unwrap_or(0);
         let decoder = load::decoder(&dir, longest + new_tokens, settings)?;
-        let loaded = drafting.load(&decoder, settings.seed)?;
         let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens.clone() };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
         let prompts = with_later_turns(openings, args.turns as usize, &decoder, &config.eos_tokens, new_tokens)?;
         let (rule, rule_name) = (choice.rule(transform), choice.to_string());
-        Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts })
+        let tokens = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0) + new_tokens;
+        let recorded = if record { recording::steps(&drafting, &decoder, tokens, choice)? } else { None };
+        let loaded = match recorded {
+            // Recorded steps have the heads on the device already.
+            Some(_) => Loaded::Other(Box::new(NoDrafter)),
+            None => drafting.load(&decoder, settings.seed)?,
+        };
+        let recorded = recorded.map(RecordedPair::beside);
+        Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts, recorded })
     }
 
     /// What measures, borrowing everything but the prompts.
@@ -70,6 +93,7 @@ impl Setup {
             builder: self.drafting.builder.as_ref(),
             rule: self.rule.as_ref(),
             limits: self.limits.clone(),
+            recorded: self.recorded.as_mut(),
             seed,
         }
     }
@@ -82,7 +106,7 @@ impl Setup {
         if matches!(self.loaded, Loaded::Other(_)) {
             return Ok(());
         }
-        let contest = self.contest(0);
+        let mut contest = self.contest(0);
         let mut target = contest.target(prompt.ids.len());
         let truth = contest.plain(&mut target, &prompt.ids)?.ids;
         if let Loaded::Oracle(oracle) = &mut self.loaded {

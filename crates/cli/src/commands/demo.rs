@@ -70,7 +70,7 @@ fn compare(contest: &Contest, settings: &Settings) -> Result<Counts, Failure> {
     say("prompt lookup on the same prompts: what drafting gives without training");
     let lookup = lookup(contest, settings)?;
     say("is the text the same?");
-    let (comparisons, _) = verify::execute(contest, settings)?;
+    let (comparisons, ..) = verify::execute(contest, settings)?;
     let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
     Ok(Counts { same, compared: comparisons.len(), lookup })
 }

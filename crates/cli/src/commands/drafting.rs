@@ -132,6 +132,16 @@ impl Drafting {
         }
     }
 
+    /// The heads that draft, and as what.
+    pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
+        self.heads.as_ref().map(|folder| (&self.choice, folder))
+    }
+
+    /// Whether drafting stops on a device wherever it does not pay, going by what steps took there.
+    pub fn stops_on(&self, device: &str) -> bool {
+        !self.is_plain() && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)
+    }
+
     /// True for plain decoding.
     pub fn is_plain(&self) -> bool {
         self.choice == DrafterChoice::None || self.builder.max_depth() == 0
@@ -226,7 +236,7 @@ impl Drafting {
     pub fn load_for_use(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
         let device = decoder.compute().choice().to_string();
         Ok(match (self.load(decoder, seed)?, &self.cost) {
-            (Loaded::Other(drafter), Some((cost, measured_on))) if *measured_on == device && !self.is_plain() => {
+            (Loaded::Other(drafter), Some((cost, _))) if self.stops_on(&device) => {
                 Loaded::Other(Box::new(FallbackDrafter::new(drafter, *cost)))
             }
             (loaded, _) => loaded,

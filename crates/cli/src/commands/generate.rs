@@ -3,11 +3,11 @@
 use crate::args::Generate;
 use crate::commands::drafting::{Drafting, Loaded};
 use crate::commands::load;
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::accept::{AcceptanceRule, draws::Seeded};
 use gorgon_core::dist::Transform;
-use gorgon_draft::drafter::Drafter;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
@@ -32,26 +32,33 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let drafting = drafting.for_text_of(&request.dir, rule, transform)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
+    let answer = Answer { args, settings, decoder: &decoder, request: &request, drafting: &drafting };
+    if let Some(mut recorded) = recording::steps(&drafting, &decoder, tokens, rule)? {
+        let generation = request.answer(args, settings, &mut |request, observe| {
+            recorded.decode(&request.prompt, &request.limits, observe)
+        })?;
+        let counts = recording::told(recorded.take_counts(), settings);
+        answer.report(&generation, true, &rule.to_string(), counts)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     let nodes = drafting.builder.max_nodes();
     let taps = loaded.drafter().needs().taps;
     let mut target = Target::with_trees(decoder.clone(), tokens, nodes, taps);
     let law = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
-        let truth = decode(
-            &mut target,
-            &request.prompt,
-            law.as_ref(),
-            &mut Seeded::new(settings.seed),
-            &request.limits,
-            &mut |_| ControlFlow::Continue(()),
-        );
-        oracle.reveal(truth.map_err(decode_failure)?.ids);
+        oracle.reveal(request.truth(&mut target, law.as_ref(), settings.seed)?);
     }
-    let with = With { drafting: &drafting, drafter: loaded.drafter(), law: law.as_ref() };
-    let generation = request.answer(args, settings, &mut target, with)?;
-    let answer = Answer { args, settings, decoder: &decoder, request: &request, drafting: &drafting };
-    answer.report(&generation, law.is_lossless(), &rule.to_string())?;
+    let (drafter, draws) = (loaded.drafter(), &mut Seeded::new(settings.seed));
+    let generation = request.answer(args, settings, &mut |request, observe| {
+        if drafting.is_plain() {
+            return decode(&mut target, &request.prompt, law.as_ref(), draws, &request.limits, observe);
+        }
+        let (builder, rule) = (drafting.builder.as_ref(), law.as_ref());
+        let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, draws: &mut *draws };
+        decode_with(&mut stepper, &request.prompt, &request.limits, observe)
+    })?;
+    answer.report(&generation, law.is_lossless(), &rule.to_string(), Value::Null)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,14 +91,15 @@ impl Request {
         Ok(Self { dir, text, prompt, limits })
     }
 
-    /// Decodes, printing text as it comes.
-    fn answer(
-        &self,
-        args: &Generate,
-        settings: &Settings,
-        target: &mut Target,
-        with: With<'_>,
-    ) -> Result<Generation, Failure> {
+    /// What plain decoding says.
+    fn truth(&self, target: &mut Target, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
+        let mut go_on = |_| ControlFlow::Continue(());
+        let truth = decode(target, &self.prompt, law, &mut Seeded::new(seed), &self.limits, &mut go_on);
+        Ok(truth.map_err(decode_failure)?.ids)
+    }
+
+    /// Lets `decode` answer, printing text as it comes.
+    fn answer(&self, args: &Generate, settings: &Settings, decode: Decode<'_>) -> Result<Generation, Failure> {
         let streamed = self.text.as_ref().filter(|_| !settings.json && !args.print_ids);
         let mut stream = streamed.map(|text| text.stream(true));
         let mut broken = None;
@@ -103,15 +111,7 @@ impl Request {
             }
             if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let mut draws = Seeded::new(settings.seed);
-        let generation = if with.drafting.is_plain() {
-            decode(target, &self.prompt, with.law, &mut draws, &self.limits, &mut observe)
-        } else {
-            let builder = with.drafting.builder.as_ref();
-            let mut stepper = Stepper { target, drafter: with.drafter, builder, rule: with.law, draws: &mut draws };
-            decode_with(&mut stepper, &self.prompt, &self.limits, &mut observe)
-        };
-        let generation = generation.map_err(decode_failure)?;
+        let generation = decode(self, &mut observe).map_err(decode_failure)?;
         if let Some(error) = broken {
             return Err(error.into());
         }
@@ -123,12 +123,9 @@ impl Request {
     }
 }
 
-/// What takes part in decoding beside the model.
-struct With<'a> {
-    drafting: &'a Drafting,
-    drafter: &'a mut dyn Drafter,
-    law: &'a dyn AcceptanceRule,
-}
+/// What answers a request, telling of every token.
+type Decode<'a> =
+    &'a mut dyn FnMut(&Request, &mut dyn FnMut(Event) -> ControlFlow<()>) -> Result<Generation, DecodeError>;
 
 fn decode_failure(error: DecodeError) -> Failure {
     match error {
@@ -201,7 +198,8 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn report(&self, generation: &Generation, lossless: bool, rule: &str) -> Result<(), Failure> {
+    /// `recorded` is what was counted in recorded steps, if they were.
+    fn report(&self, generation: &Generation, lossless: bool, rule: &str, recorded: Value) -> Result<(), Failure> {
         let decode = generation.decode_time.as_secs_f64();
         // The first token comes from prefill, so it does not count for the speed of decoding.
         let decoded = generation.ids.len() - 1;
@@ -211,6 +209,7 @@ impl Answer<'_> {
             document["tokens_per_second"] = json!(speed);
             document["lossless"] = lossless.into();
             document["accept"] = rule.into();
+            document["recorded"] = recorded;
             crate::printer::document(&document.to_string());
             return Ok(());
         }

@@ -25,6 +25,7 @@ pub mod plan;
 pub mod pretrain;
 mod pretrain_data;
 mod prompts;
+mod recording;
 mod stored_tree;
 mod suite;
 mod sweep;

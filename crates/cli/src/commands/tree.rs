@@ -186,7 +186,7 @@ impl Calibrated {
 /// Lets the model answer the prompts, and looks where the heads would have guessed right.
 fn measure(setup: &mut Setup, model: &MedusaModel, settings: &Settings) -> Result<Accuracies, Failure> {
     let prompts = setup.prompts.clone();
-    let contest = setup.contest(settings.seed);
+    let mut contest = setup.contest(settings.seed);
     let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
     let mut target = contest.target(longest);
     let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);

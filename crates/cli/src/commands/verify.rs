@@ -2,20 +2,21 @@
 
 use crate::args::Verify;
 use crate::commands::contest::Setup;
+use crate::commands::recording;
 use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::lossless::Comparison;
 use gorgon_core::dist::Transform;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.contest.temperature > 0.0 {
         return distribution(args, settings);
     }
-    let (comparisons, lossless) = execute(&args.contest, settings)?;
+    let (comparisons, lossless, recorded) = execute(&args.contest, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
     let accepted: usize = comparisons.iter().map(|c| c.accepted).sum();
     let diverged: Vec<&Comparison> = comparisons.iter().filter(|c| c.divergence.is_some()).collect();
@@ -23,7 +24,7 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if settings.json {
         let document = json!({
             "prompts": comparisons.len(), "tokens": tokens, "accepted_drafts": accepted, "diverged": diverged.len(),
-            "without_accepted_drafts": silent, "lossless": lossless, "comparisons": comparisons,
+            "without_accepted_drafts": silent, "lossless": lossless, "recorded": recorded, "comparisons": comparisons,
         });
         printer::document(&document.to_string());
     } else {
@@ -82,16 +83,18 @@ fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure>
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Compares; also tells whether the rule is lossless.
+/// Compares; also tells whether the rule is lossless, and what was counted in recorded steps.
 ///
 /// # Errors
 /// When model, heads or prompts are wrong, or there is nothing to compare.
-pub fn execute(args: &crate::args::Contest, settings: &Settings) -> Result<(Vec<Comparison>, bool), Failure> {
-    let mut setup = Setup::new(args, settings)?;
+pub fn execute(args: &crate::args::Contest, settings: &Settings) -> Result<(Vec<Comparison>, bool, Value), Failure> {
+    let mut setup = Setup::recorded(args, settings)?;
     if setup.drafting.is_plain() {
         return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
     }
-    Ok((compare(&mut setup, settings)?, setup.rule.is_lossless()))
+    let comparisons = compare(&mut setup, settings)?;
+    let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
+    Ok((comparisons, setup.rule.is_lossless(), recorded.unwrap_or_default()))
 }
 
 fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<Comparison>, Failure> {

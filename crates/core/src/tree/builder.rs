@@ -1,6 +1,6 @@
 //! The seam between drafters and trees: a drafter names candidates, a builder decides which become nodes.
 
-use super::TokenTree;
+use super::{DynamicTree, TokenTree, TreeShape};
 use crate::Token;
 
 /// A token that may follow a node.
@@ -74,11 +74,45 @@ pub trait TreeBuilder: Sync {
         None
     }
 
+    /// What is known of its trees before anything is drafted.
+    fn kind(&self) -> TreeKind;
+
     /// Builds one tree on `root`, the last emitted token.
     ///
     /// # Errors
     /// When the drafter fails or answers for the wrong number of nodes.
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError>;
+}
+
+/// What is known of a builder's trees before anything is drafted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeKind {
+    /// They have this shape, as far as a drafter has candidates for it.
+    Fixed(TreeShape),
+    /// They are chains of so many drafts.
+    Chain(usize),
+    /// They go where paths are likely.
+    Dynamic(DynamicTree),
+}
+
+impl TreeKind {
+    /// The shape, if it is always the same; chains may be too deep for one.
+    pub fn shape(&self) -> Option<TreeShape> {
+        match self {
+            Self::Fixed(shape) => Some(shape.clone()),
+            Self::Chain(drafts) => TreeShape::cartesian(&vec![1; *drafts]).ok(),
+            Self::Dynamic(_) => None,
+        }
+    }
+
+    /// The dynamic tree that drafts the same: itself, or for a chain one that expands a single node, unless it is too deep.
+    pub fn grown(&self) -> Option<DynamicTree> {
+        match *self {
+            Self::Fixed(_) => None,
+            Self::Chain(drafts) => DynamicTree::new(drafts + 1, drafts.saturating_sub(1), 1).ok(),
+            Self::Dynamic(tree) => Some(tree),
+        }
+    }
 }
 
 /// A drafted tree: tokens, and the drafter's probability of each given its parent.

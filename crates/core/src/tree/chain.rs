@@ -1,6 +1,6 @@
 //! A chain of drafts: the tree of width 1 of ordinary speculative decoding.
 
-use super::{BuildError, CandidateSource, DraftTree, MAX_NODES, TreeBuilder, builder::expand_level};
+use super::{BuildError, CandidateSource, DraftTree, MAX_NODES, TreeBuilder, TreeKind, builder::expand_level};
 use crate::Token;
 
 /// Drafts one token after another, `drafts` in all (the γ of Leviathan et al.).
@@ -47,6 +47,10 @@ impl TreeBuilder for ChainTree {
 
     fn ranks_at(&self, depth: usize) -> Option<usize> {
         Some(usize::from(depth < self.drafts))
+    }
+
+    fn kind(&self) -> TreeKind {
+        TreeKind::Chain(self.drafts)
     }
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {

@@ -1,7 +1,7 @@
 //! EAGLE-2's dynamic tree: expand where paths are likely, then keep the likeliest nodes.
 
 use super::{
-    BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder,
+    BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder, TreeKind,
     builder::expand_level,
 };
 use crate::Token;
@@ -106,6 +106,10 @@ impl TreeBuilder for DynamicTree {
 
     fn max_depth(&self) -> usize {
         (self.depth + 1).min(self.total_nodes - 1)
+    }
+
+    fn kind(&self) -> TreeKind {
+        TreeKind::Dynamic(*self)
     }
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {

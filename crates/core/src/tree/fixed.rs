@@ -1,6 +1,6 @@
 //! Trees of a shape known beforehand.
 
-use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeShape, builder::expand_level};
+use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeKind, TreeShape, builder::expand_level};
 use crate::Token;
 
 /// Fills a [`TreeShape`] with tokens: rank `r` under a node is the drafter's `r`-th candidate there. Published lists,
@@ -58,6 +58,10 @@ impl TreeBuilder for FixedTree {
             depth.checked_sub(1).map_or(0, |above| self.level_ends.get(above).copied().unwrap_or(self.shape.len()));
         let end = self.level_ends.get(depth).copied().unwrap_or(self.shape.len());
         Some(self.widths[start..end].iter().copied().max().unwrap_or(0))
+    }
+
+    fn kind(&self) -> TreeKind {
+        TreeKind::Fixed(self.shape.clone())
     }
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {

@@ -21,7 +21,7 @@ pub mod sequoia;
 mod shape;
 
 pub use buffers::{BufferError, MedusaBuffers, RetrieveIndices};
-pub use builder::{BuildError, Candidate, CandidateSource, DraftTree, SourceError, TreeBuilder};
+pub use builder::{BuildError, Candidate, CandidateSource, DraftTree, SourceError, TreeBuilder, TreeKind};
 pub use chain::{ChainError, ChainTree};
 pub use choice::{ChoiceError, TreeChoice};
 pub use dynamic::{DynamicError, DynamicTree};

@@ -2,7 +2,7 @@
 
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{EagleFacts, HeadsFormat};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
@@ -47,6 +47,14 @@ pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Tok
             decoder.check_tokens(tokens)?;
             Ok(table.look_up(tokens, decoder.compute().device()))
         }
+    }
+}
+
+/// The same for tokens that are on a GPU, `ids [tokens]`.
+pub(super) fn embedded_there(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> Tensor<3> {
+    match own {
+        None => decoder.embed_there(ids),
+        Some(table) => table.select(ids),
     }
 }
 

@@ -15,6 +15,7 @@ mod layer;
 mod loss;
 mod model;
 mod network;
+mod on_device;
 mod propose;
 pub mod three;
 
@@ -23,5 +24,6 @@ pub use export::export;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
+pub use on_device::{Columns, DeviceLayer, EagleOnDevice, GrowthError};
 pub use propose::{DraftLayer, EagleDrafter};
 pub(crate) use propose::{join, select};

@@ -1,14 +1,15 @@
 //! A draft layer that was loaded for decoding.
 
-use super::layer::{check_backbone, embedded, embedding, layer_config};
+use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
+use super::on_device::{Columns, DeviceLayer};
 use super::propose::{DraftLayer, select};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{Distribution, Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
@@ -140,5 +141,29 @@ impl DraftLayer for EagleModel {
 
     fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
         self.decoder.likeliest(states, widths)
+    }
+}
+
+impl DeviceLayer for EagleModel {
+    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
+        Ok(output.hidden.clone().select(1, rows))
+    }
+
+    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
+        let x = self.fc.forward(&Tensor::cat(vec![embedded, states], 2));
+        Ok(self.layer.forward_flight(None, x, flight, cache)?)
+    }
+
+    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
+        self.decoder.draft_logits(states)
+    }
+
+    fn columns(&self) -> Columns {
+        Columns::All(self.vocab_size())
+    }
+
+    fn layer(&self) -> &LoneLayer {
+        &self.layer
     }
 }

@@ -137,14 +137,7 @@ impl<M: DraftLayer> EagleDrafter<M> {
         }
         let features = join(self.known.features.clone());
         let tokens: Vec<Token> = self.known.next.iter().copied().chain([root]).collect();
-        let mut guessed = None;
-        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-            let part = features.clone().narrow(1, i * CHUNK, chunk.len());
-            let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.model.forward(chunk, part, &visible, &mut self.cache)?;
-            self.cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
-            guessed = Some(output.narrow(1, chunk.len() - 1, 1));
-        }
+        let guessed = read_pairs(&*self.model, &mut self.cache, &tokens, &features)?;
         let feature = features.narrow(1, tokens.len() - 1, 1);
         let rooted = guessed.map(|guessed| Rooted { root, feature, guessed });
         self.known = Known { rooted: rooted.clone(), ..Known::default() };
@@ -214,6 +207,24 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         self.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))
     }
+}
+
+/// Commits pairs of features and the tokens after them to `cache`, in chunks: the state guessed from the last one, `None` if
+/// there are none.
+pub(super) fn read_pairs<M: DraftLayer + ?Sized>(
+    model: &M,
+    cache: &mut KvCache,
+    tokens: &[Token],
+    features: &Tensor<3>,
+) -> Result<Option<Tensor<3>>, ModelError> {
+    let mut guessed = None;
+    for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+        let part = features.clone().narrow(1, i * CHUNK, chunk.len());
+        let output = model.forward(chunk, part, &Visible::Causal { rows: chunk.len() }, cache)?;
+        cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+        guessed = Some(output.narrow(1, chunk.len() - 1, 1));
+    }
+    Ok(guessed)
 }
 
 /// The nodes that were expanded last, with the features guessed at them.

@@ -1,15 +1,11 @@
 //! A greedy step's decisions on a GPU.
 
-use super::{Guide, Outcome, TreeTable};
+use super::greatest::{LEAST, UNITS, next_greatest};
+use super::{Guide, Outcome, Trail, TreeTable};
 use crate::device;
 use crate::tree_attention::Flight;
 use burn::tensor::{DType, Int, Tensor as Burn};
 use cubecl::prelude::*;
-
-/// Units that share a row.
-const UNITS: usize = 256;
-/// Below any logit that counts.
-const LEAST: f32 = -3.0e38;
 
 /// One row's greatest entries, one after the other: each round finds the greatest of those that come after the last one in
 /// the order of value and index, so nothing has to be marked.
@@ -26,57 +22,26 @@ fn greatest<F: Float>(
     let mut places = Shared::<[u32]>::new_slice(UNITS);
     let mut damaged = Shared::<[u32]>::new_slice(UNITS);
     let row = CUBE_POS as usize;
-    let unit = UNIT_POS as usize;
     let none = vocab as u32;
     let mut last_value = f32::new(0.0);
     let mut last_place = none;
     for round in 0..width {
-        let mut best = f32::new(LEAST);
-        let mut place = none;
-        let mut wrong = 0u32;
-        let mut i = unit;
-        while i < vocab {
-            let mut value = f32::cast_from(logits[row * vocab + i]);
-            // Not a number is neither below nor above the bound.
-            let is_number = value <= f32::new(3.0e38) && value >= f32::new(LEAST);
-            if !is_number {
-                if !(value < f32::new(LEAST)) {
-                    wrong = 1u32;
-                }
-                if !(value > f32::new(3.0e38)) {
-                    value = f32::new(LEAST);
-                }
-            }
-            let after = last_place == none || value < last_value || (value == last_value && i as u32 > last_place);
-            if after && (place == none || value > best) {
-                best = value;
-                place = i as u32;
-            }
-            i += UNITS;
-        }
-        sync_cube();
-        values[unit] = best;
-        places[unit] = place;
-        damaged[unit] = wrong;
-        sync_cube();
-        let mut half = CUBE_DIM as usize / 2;
-        while half > 0 {
-            if unit < half {
-                let (value, place) = (values[unit + half], places[unit + half]);
-                let mine = places[unit];
-                let greater = value > values[unit] || (value == values[unit] && place < mine);
-                if place != none && (mine == none || greater) {
-                    values[unit] = value;
-                    places[unit] = place;
-                }
-                damaged[unit] = max(damaged[unit], damaged[unit + half]);
-            }
-            sync_cube();
-            half /= 2;
-        }
+        let base = row * vocab;
+        next_greatest::<F>(
+            logits,
+            base,
+            0usize,
+            vocab,
+            none,
+            last_value,
+            last_place,
+            &mut values,
+            &mut places,
+            &mut damaged,
+        );
         last_value = values[0];
         last_place = places[0];
-        if unit == 0 {
+        if UNIT_POS == 0 {
             let mut found = i32::cast_from(last_place);
             if comptime!(checked) {
                 if damaged[0] == 1u32 || last_value <= f32::new(LEAST) {
@@ -85,14 +50,13 @@ fn greatest<F: Float>(
             }
             out[row * width + round] = found;
         }
-        sync_cube();
     }
 }
 
 /// One cube, a unit per node.
 ///
 /// # Shapes
-/// `tree [3 · R]`; the others as [`super::accept`] says.
+/// `tree [4 · R]`; the others as [`super::accept`] says.
 #[cube(launch_unchecked)]
 fn accept_path(
     argmax: &Tensor<i32>,
@@ -168,7 +132,8 @@ fn accept_path(
         outcome[1] = i32::cast_from(length as u32);
         outcome[2 + longest] = i32::cast_from(last as u32);
         flight[0] = prefix;
-        flight[4] = bonus;
+        // Scores that are none end the generation; a step that is run before that is told reads some token.
+        flight[4] = max(0i32, bonus);
     }
     if unit < rows {
         let position = prefix + tree[rows + unit];
@@ -224,15 +189,57 @@ fn guide_tokens(
         let depth = usize::cast_from(tree[rows + node]);
         let root = usize::cast_from(flight[0]);
         if root + depth < positions {
-            let truth = guide[rows + root + depth];
+            let truth = guide[root + depth];
             let mut token = flight[4 + node];
             if token == truth {
                 token = (token + 1i32) % vocab;
             }
-            if guide[node] == 1i32 {
-                token = guide[rows + positions + root * depths + depth - 1];
+            if tree[3 * rows + node] == 1i32 {
+                token = guide[positions + root * depths + depth - 1];
             }
             flight[4 + node] = token;
+        }
+    }
+}
+
+/// One cube, a unit per row.
+///
+/// # Shapes
+/// As [`super::follow`] says; `rows [R + 1]`.
+#[cube(launch_unchecked)]
+fn follow_path(
+    outcome: &Tensor<i32>,
+    pass: &mut Tensor<i32>,
+    trail: &mut Tensor<i32>,
+    window: usize,
+    #[comptime] rows: usize,
+    #[comptime] longest: usize,
+) {
+    let unit = UNIT_POS as usize;
+    let (prefix, length) = (outcome[0], outcome[1]);
+    let section = comptime!(4 + 2 * rows);
+    if unit < rows {
+        let mut node = 0i32;
+        let mut token = 0i32;
+        if unit < usize::cast_from(length) {
+            node = outcome[2 + unit];
+            // What is below zero ends the generation, but is looked up before that.
+            token = max(0i32, outcome[3 + longest + unit]);
+        }
+        let position = prefix + i32::cast_from(unit as u32);
+        let mut start = 0i32;
+        if window > 0 {
+            start = min(max(0i32, position + 1i32 - i32::cast_from(window as u32)), prefix);
+        }
+        trail[unit] = node;
+        pass[4 + unit] = token;
+        pass[4 + rows + unit] = position;
+        pass[section + 1 + unit] = start;
+        if unit == 0 {
+            pass[0] = prefix;
+            pass[2] = length;
+            pass[section] = start;
+            trail[rows] = length - 1i32;
         }
     }
 }
@@ -327,7 +334,7 @@ pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, flight: &Flight) {
 /// See [`super::guide`].
 pub(super) fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
     let (said, shape, table) = (device::ints(&guide.table), device::ints(&tree.table), device::ints(flight.table()));
-    // SAFETY: the guide has this tree's nodes and depths, as `super::guide` asserts, and positions beyond its own are left alone.
+    // SAFETY: the guide has this tree's depths, as `super::guide` asserts, and positions beyond its own are left alone.
     unsafe {
         guide_tokens::launch_unchecked(
             &said.client,
@@ -341,6 +348,27 @@ pub(super) fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
             tree.longest - 1,
             guide.vocab,
             tree.padded,
+        );
+    }
+}
+
+/// See [`super::follow`].
+pub(super) fn follow(outcome: &Outcome, trail: &Trail) {
+    let (from, pass, rows) =
+        (device::ints(&outcome.table), device::ints(trail.pass.table()), device::ints(&trail.rows));
+    let padded = trail.pass.padded_rows();
+    // SAFETY: the pass has a row for each token that an outcome can hold, as `super::follow` asserts.
+    unsafe {
+        follow_path::launch_unchecked(
+            &from.client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(padded.next_multiple_of(32) as u32),
+            device::arg(&from),
+            device::arg(&pass),
+            device::arg(&rows),
+            trail.pass.windows()[0].unwrap_or(0),
+            padded,
+            outcome.longest,
         );
     }
 }

@@ -126,7 +126,7 @@ fn trees_are_guided() {
     let tree = TreeTable::new(&PARENTS, &[0; 9], &device);
     let truths: Vec<Option<u32>> = (0..12).map(|position| (position != 9).then_some(position + 100)).collect();
     let chosen: Vec<Vec<u32>> = (0..12).map(|root| (0..4).map(|depth| root * 10 + depth).collect()).collect();
-    let guide_of = Guide::new(&PARENTS, &truths, &chosen, 108, &device);
+    let guide_of = Guide::new(4, &truths, &chosen, 108, &device);
     let tokens = [5, 1, 107, 3, 107, 107, 6, 7, 107];
     let flight = Flight::new(&tokens, &visible(), 6, 64, &[None], &device);
     guide(&guide_of, &tree, &flight);

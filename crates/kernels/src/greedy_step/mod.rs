@@ -5,15 +5,24 @@
 mod cube;
 #[cfg(all(test, feature = "wgpu"))]
 mod device_tests;
+#[cfg(feature = "gpu")]
+pub(crate) mod greatest;
 pub mod reference;
+mod trail;
+
+pub use trail::{Trail, follow};
 
 use crate::tree_attention::Flight;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// A tree's shape on a device: its tokens change from step to step, its shape does not.
+/// The most nodes of a tree that every device accepts a path of: a unit each, in one cube.
+pub const MOST_NODES: usize = 256;
+
+/// A tree's shape on a device: of a fixed shape only the tokens change from step to step; a dynamic one is written there
+/// ([`crate::dynamic_tree::plant`]).
 #[derive(Clone, Debug)]
 pub struct TreeTable {
-    /// `[3 · R]`: parents, depths and ranks of all nodes, padding included.
+    /// `[4 · R]`: parents, depths and ranks of all nodes, and whether they are on the first path, padding included.
     table: Tensor<1, Int>,
     nodes: usize,
     padded: usize,
@@ -27,17 +36,24 @@ impl TreeTable {
     pub fn new(parents: &[usize], ranks: &[usize], device: &Device) -> Self {
         let (nodes, padded) = (parents.len(), Flight::padded(parents.len()));
         let depths = reference::depths(parents);
+        let first = reference::first_path(parents);
+        let first: Vec<usize> = (0..nodes).map(|node| usize::from(first.contains(&node))).collect();
         let mut values: Vec<i32> = vec![];
-        for column in [parents, &depths, ranks] {
+        for column in [parents, &depths, ranks, &first] {
             values.extend(column.iter().map(|&value| value as i32));
             values.resize(values.len() + padded - nodes, 0);
         }
         let longest = depths.iter().max().map_or(1, |depth| depth + 1);
-        let table = Tensor::from_data(TensorData::new(values, [3 * padded]), device);
+        let table = Tensor::from_data(TensorData::new(values, [4 * padded]), device);
         Self { table, nodes, padded, longest }
     }
 
-    /// Parents, depths and ranks, `[3 · R]`.
+    /// Room for trees of `nodes` nodes whose paths have at most `longest`, to be written on the device.
+    pub fn with_room(nodes: usize, longest: usize, device: &Device) -> Self {
+        Self { longest, ..Self::new(&vec![0; nodes], &vec![0; nodes], device) }
+    }
+
+    /// Parents, depths, ranks, and whether a node is on the first path, `[4 · R]`.
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table
     }
@@ -91,36 +107,32 @@ impl Outcome {
     }
 }
 
-/// What an oracle puts into trees of a fixed shape, on a device: the first path (from each node on to its first child) gets tokens
+/// What an oracle puts into trees, on a device: the first path (from each node on to its first child) gets tokens
 /// that were chosen beforehand for each place of the root, and no other node the true token.
 #[derive(Clone, Debug)]
 pub struct Guide {
-    /// `[R + P + P · depths]`: whether a node is on the first path, the true token of each position (-1 if it is not known), and the
-    /// first path's tokens for a root at each position.
+    /// `[P + P · depths]`: the true token of each position (-1 if it is not known), and the first path's tokens for a root at
+    /// each position.
     table: Tensor<1, Int>,
     positions: usize,
-    /// Nodes of its tree, and how deep that is.
-    tree: (usize, usize),
+    /// How deep its trees are.
+    depths: usize,
     /// Size of the vocabulary: a true token off the first path becomes the one after it, round about.
     vocab: i32,
 }
 
 impl Guide {
-    /// A guide for roots at as many positions as there are `truths`; `chosen[p]` is the first path below a root at position `p`.
+    /// A guide for trees of `depths` levels below their roots, at as many positions as there are `truths`; `chosen[p]` is the first path below a root at position `p`.
     ///
     /// # Panics
-    /// If a path is not as long as the tree is deep.
-    pub fn new(parents: &[usize], truths: &[Option<u32>], chosen: &[Vec<u32>], vocab: usize, device: &Device) -> Self {
-        let depths = reference::depths(parents).into_iter().max().unwrap_or(0);
+    /// If a path is not as long as trees are deep.
+    pub fn new(depths: usize, truths: &[Option<u32>], chosen: &[Vec<u32>], vocab: usize, device: &Device) -> Self {
         assert!(chosen.len() == truths.len() && chosen.iter().all(|path| path.len() == depths), "a path for each root");
-        let first = reference::first_path(parents);
-        let mut values: Vec<i32> = (0..parents.len()).map(|node| i32::from(first.contains(&node))).collect();
-        values.resize(Flight::padded(parents.len()), 0);
-        values.extend(truths.iter().map(|truth| truth.map_or(-1, |token| token as i32)));
+        let mut values: Vec<i32> = truths.iter().map(|truth| truth.map_or(-1, |token| token as i32)).collect();
         values.extend(chosen.iter().flatten().map(|&token| token as i32));
         let size = values.len();
         let table = Tensor::from_data(TensorData::new(values, [size]), device);
-        Self { table, positions: truths.len(), tree: (parents.len(), depths), vocab: vocab as i32 }
+        Self { table, positions: truths.len(), depths, vocab: vocab as i32 }
     }
 
     /// The table.
@@ -208,12 +220,12 @@ pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
     }
 }
 
-/// Overrides the tree's drafted tokens as a [`Guide`] for its shape says; below roots beyond its positions they stay.
+/// Overrides the tree's drafted tokens as a [`Guide`] for trees as deep says; below roots beyond its positions they stay.
 ///
 /// # Panics
-/// If the tensors are not on a GPU, or the guide is for a tree of another size.
+/// If the tensors are not on a GPU, or the guide is for trees of another depth.
 pub fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
-    assert!(guide.tree == (tree.nodes, tree.longest - 1), "a guide for another tree");
+    assert_eq!(guide.depths, tree.longest - 1, "a guide for another tree");
     #[cfg(feature = "gpu")]
     {
         cube::guide(guide, tree, flight);

@@ -3,15 +3,16 @@
 use super::vocabulary::DraftVocabulary;
 use super::{default_taps, prefix};
 use crate::drafter::{DraftError, Needs};
-use crate::eagle::layer::{check_backbone, embedded, embedding, layer_config};
+use crate::eagle::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
+use crate::eagle::on_device::{Columns, DeviceLayer};
 use crate::eagle::propose::{DraftLayer, select};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{EagleFacts, Facts};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
@@ -142,11 +143,26 @@ impl Eagle3Model {
     /// # Shapes
     /// `states [1, rows, d]`, result `[rows · D]`, row-major.
     pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        let normed = self.read_by_lm_head(states);
-        match &self.lm_head {
-            Some(own) => read(own.forward(&normed)),
-            None => read(self.decoder.draft_logits(&normed)),
-        }
+        read(self.logits_there(states))
+    }
+
+    /// What the attention reads, `[norm(E(x)); norm(g)]`, and what the residual stream starts from, `g`.
+    fn inputs(&self, embedded: &Tensor<3>, states: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+        let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
+        let normed = rms_norm(&states, on_state, eps);
+        let x = if self.norm_before_residual { normed.clone() } else { states };
+        (Tensor::cat(vec![rms_norm(embedded, on_embedding, eps), normed], 2), x)
+    }
+
+    /// What is handed on: EAGLE-3.1 norms outputs.
+    fn handed_on(&self, output: Tensor<3>) -> Tensor<3> {
+        if self.norm_output { self.normed(&output) } else { output }
+    }
+
+    /// The taps of a pass, if it has those that are needed.
+    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [Tensor<3>], DraftError> {
+        let (wanted, found) = (self.taps.layers().len(), output.taps.len());
+        if wanted == found { Ok(&output.taps) } else { Err(DraftError::Taps { wanted, found }) }
     }
 
     fn read_by_lm_head(&self, states: &Tensor<3>) -> Tensor<3> {
@@ -164,18 +180,13 @@ impl DraftLayer for Eagle3Model {
     }
 
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
-        let (wanted, found) = (self.taps.layers().len(), output.taps.len());
-        if wanted != found {
-            return Err(DraftError::Taps { wanted, found });
-        }
-        Ok(self.fuse(output.taps.iter().map(|tap| select(tap, rows)).collect()))
+        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| select(tap, rows)).collect()))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
         self.layer.new_cache(capacity)
     }
 
-    /// The attention reads `[norm(E(x)); norm(g)]`, the residual stream starts from `g`. EAGLE-3.1 hands normed outputs on.
     fn forward(
         &self,
         tokens: &[Token],
@@ -186,12 +197,8 @@ impl DraftLayer for Eagle3Model {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
         self.layer.make_room(cache, tokens.len());
         cache.widen(tokens.len())?;
-        let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
-        let normed = rms_norm(&states, on_state, eps);
-        let x = if self.norm_before_residual { normed.clone() } else { states };
-        let reads = Tensor::cat(vec![rms_norm(&embedded, on_embedding, eps), normed], 2);
-        let output = self.layer.forward_reading(&reads, x, visible, cache)?;
-        Ok(if self.norm_output { self.normed(&output) } else { output })
+        let (reads, x) = self.inputs(&embedded, states);
+        Ok(self.handed_on(self.layer.forward_reading(&reads, x, visible, cache)?))
     }
 
     fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
@@ -212,6 +219,34 @@ impl DraftLayer for Eagle3Model {
         let mut found = lm_head.has_copy().then(|| lm_head.likeliest(&self.read_by_lm_head(states), widths))??;
         found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
         Some(found)
+    }
+}
+
+impl DeviceLayer for Eagle3Model {
+    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
+        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| tap.clone().select(1, rows.clone())).collect()))
+    }
+
+    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
+        let (reads, x) = self.inputs(&embedded, states);
+        Ok(self.handed_on(self.layer.forward_flight(Some(&reads), x, flight, cache)?))
+    }
+
+    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
+        let normed = self.read_by_lm_head(states);
+        match &self.lm_head {
+            Some(own) => own.forward(&normed),
+            None => self.decoder.draft_logits(&normed),
+        }
+    }
+
+    fn columns(&self) -> Columns {
+        Columns::Named(self.vocabulary.tokens().to_vec())
+    }
+
+    fn layer(&self) -> &LoneLayer {
+        &self.layer
     }
 }
 

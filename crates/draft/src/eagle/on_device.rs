@@ -1,0 +1,205 @@
+//! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the table of the
+//! pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
+
+use super::propose::{DraftLayer, read_pairs};
+use crate::drafter::{DraftError, Needs};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use gorgon_core::Token;
+use gorgon_core::tree::{DynamicTree, TreeBuilder};
+use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
+use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
+use gorgon_kernels::tree_attention::Flight;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::layer::LoneLayer;
+
+/// Why a tree cannot be grown on a device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrowthError {
+    /// The candidates are too many for one group of threads.
+    #[error("a tree that drafts {0} nodes cannot be grown on a device: at most {MOST_CANDIDATES} can be drafted there")]
+    Candidates(usize),
+    /// The nodes are too many for one group of threads.
+    #[error("a tree of {0} nodes cannot be verified in a recorded step: at most {MOST_NODES} can")]
+    Nodes(usize),
+    /// Rows of the layer do not see all of their ancestors.
+    #[error(
+        "a tree of {depth} levels below the first cannot be grown on a device: the draft layer sees {window} tokens"
+    )]
+    Window {
+        /// Tokens that a row sees.
+        window: usize,
+        /// Levels.
+        depth: usize,
+    },
+    /// There are not as many tokens as children.
+    #[error("a node cannot have {top_k} children: the vocabulary has {vocab} tokens")]
+    Vocabulary {
+        /// Children.
+        top_k: usize,
+        /// Tokens.
+        vocab: usize,
+    },
+    /// There is nothing to draft.
+    #[error("a tree without drafts needs no draft layer")]
+    Empty,
+}
+
+/// The tokens behind a draft layer's columns of logits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// All of a vocabulary of so many.
+    All(usize),
+    /// These.
+    Named(Vec<Token>),
+}
+
+/// A generation's layer on a GPU, where rows and tokens are known to tables alone.
+pub trait DeviceLayer: DraftLayer + std::fmt::Debug {
+    /// As [`DraftLayer::states`].
+    ///
+    /// # Shapes
+    /// `rows [R]`, result `[1, R, d]`.
+    ///
+    /// # Errors
+    /// As of [`DraftLayer::states`].
+    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError>;
+
+    /// As [`DraftLayer::forward`] for a table of rows; the count of rows in `cache` stays as it is.
+    ///
+    /// # Shapes
+    /// `states [1, R, d]` with the table's rows, padding included; result the same.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError>;
+
+    /// As [`DraftLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
+    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3>;
+
+    /// What the columns of its logits stand for.
+    fn columns(&self) -> Columns;
+
+    /// The decoder layer in it.
+    fn layer(&self) -> &LoneLayer;
+}
+
+/// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the pairs of committed
+/// tokens up to the root's; rows of a tree are written behind them and written over by the next one.
+#[derive(Debug)]
+pub struct EagleOnDevice {
+    model: Box<dyn DeviceLayer>,
+    cache: KvCache,
+    /// The tokens of the logits' columns, where those are not their numbers.
+    tokens: Option<Tensor<1, Int>>,
+    grown: Grown,
+    trail: Trail,
+}
+
+impl EagleOnDevice {
+    /// A layer on a GPU that drafts `tree`s for a target with room for `capacity` tokens.
+    ///
+    /// # Errors
+    /// When such trees cannot be grown there.
+    pub fn new(
+        model: Box<dyn DeviceLayer>,
+        tree: &DynamicTree,
+        capacity: usize,
+        device: &Device,
+    ) -> Result<Self, GrowthError> {
+        let growth = Growth { top_k: tree.top_k(), depth: tree.depth(), nodes: tree.max_nodes() };
+        let window = model.layer().config().windows.first().copied().flatten();
+        let (vocab, named) = match model.columns() {
+            Columns::All(vocab) => (vocab, None),
+            Columns::Named(tokens) => (tokens.len(), Some(tokens)),
+        };
+        if growth.candidates() > MOST_CANDIDATES {
+            return Err(GrowthError::Candidates(growth.candidates()));
+        }
+        if growth.nodes > MOST_NODES {
+            return Err(GrowthError::Nodes(growth.nodes));
+        }
+        if growth.nodes < 2 {
+            return Err(GrowthError::Empty);
+        }
+        if growth.top_k > vocab {
+            return Err(GrowthError::Vocabulary { top_k: growth.top_k, vocab });
+        }
+        if let Some(window) = window.filter(|&window| window <= growth.depth) {
+            return Err(GrowthError::Window { window, depth: growth.depth });
+        }
+        let grown = Grown::new(growth, window, 0, device);
+        let trail = Trail::new(growth.longest(), window, 0, device);
+        let cache = model.new_cache(capacity + rows(growth));
+        let ids = named.map(|tokens| tokens.into_iter().map(|token| token as i32).collect::<Vec<_>>());
+        let tokens = ids.map(|ids| Tensor::from_data(TensorData::new(ids, [vocab]), device));
+        Ok(Self { model, cache, tokens, grown, trail })
+    }
+
+    /// The sizes of its trees.
+    pub fn growth(&self) -> Growth {
+        self.grown.growth()
+    }
+
+    /// Rows behind the committed ones that a step writes to the cache at most.
+    pub fn rows(&self) -> usize {
+        rows(self.growth())
+    }
+
+    /// What it wants from the target's passes.
+    pub fn needs(&self) -> Needs {
+        self.model.needs()
+    }
+
+    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass over it.
+    /// Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary, or the pass lacks taps.
+    pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
+        self.cache.truncate(0);
+        let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
+        Ok(read_pairs(&*self.model, &mut self.cache, tokens, &states)?)
+    }
+
+    /// Reads what a step committed, of which `output` is the verification. Gives the state guessed at the new root.
+    ///
+    /// # Shapes
+    /// Result `[1, 1, d]`; at most `slots` slots of the cache are read.
+    ///
+    /// # Errors
+    /// When the layer is on the CPU, or the pass lacks taps.
+    pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
+        greedy_step::follow(outcome, &self.trail);
+        let states = self.model.states_there(output, self.trail.nodes())?;
+        let guessed = self.model.forward_there(&self.trail.pass().with_slots(slots), states, &mut self.cache)?;
+        Ok(guessed.select(1, self.trail.last()))
+    }
+
+    /// Grows a tree below the root that `flight` has, behind as many committed rows, and writes it there and into `tree`.
+    ///
+    /// # Shapes
+    /// `guessed [1, 1, d]`, the state guessed at the root.
+    ///
+    /// # Errors
+    /// When the layer is on the CPU.
+    pub fn draft(&mut self, mut guessed: Tensor<3>, tree: &TreeTable, flight: &Flight) -> Result<(), ModelError> {
+        let depth = self.growth().depth;
+        for level in 0..=depth {
+            dynamic_tree::expand(&self.grown, level, &self.model.logits_there(&guessed), self.tokens.as_ref());
+            if level < depth {
+                dynamic_tree::descend(&self.grown, level, flight);
+                let states = guessed.select(1, self.grown.slots());
+                let pass = self.grown.pass(level).with_slots(flight.slots());
+                guessed = self.model.forward_there(&pass, states, &mut self.cache)?;
+            }
+        }
+        dynamic_tree::plant(&self.grown, tree, flight);
+        Ok(())
+    }
+}
+
+/// The rows of an accepted path, and behind them those of all levels that are expanded.
+fn rows(growth: Growth) -> usize {
+    growth.longest() + growth.depth * growth.top_k
+}

@@ -1,0 +1,144 @@
+//! What drafts in recorded steps, and what an oracle says in its place.
+
+use crate::plain::DecodeError;
+use burn::tensor::{Device, Tensor};
+use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
+use gorgon_core::tree::TreeShape;
+use gorgon_draft::eagle::EagleOnDevice;
+use gorgon_draft::medusa::MedusaModel;
+use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
+use gorgon_kernels::tree_attention::Flight;
+use gorgon_model::decoder::PassOutput;
+use gorgon_model::target::Target;
+use std::cell::RefCell;
+
+/// Who writes the next tree.
+pub(super) enum Drafts {
+    /// Nobody: drafts stay what they are.
+    None,
+    /// Heads, into a tree of fixed shape; `width` is how many guesses of each the tree uses.
+    Medusa { heads: Box<MedusaModel>, width: usize },
+    /// An EAGLE layer, which makes the tree's shape too.
+    Eagle(Box<RefCell<EagleOnDevice>>),
+}
+
+impl Drafts {
+    /// Writes the first tree, behind a prompt that `output` is the pass over; `emitted` are the tokens after its own.
+    pub fn begin(
+        &self,
+        emitted: &[Token],
+        output: &PassOutput,
+        tree: &TreeTable,
+        flight: &Flight,
+    ) -> Result<(), DecodeError> {
+        if let Self::Eagle(layer) = self {
+            let mut layer = layer.borrow_mut();
+            if let Some(guessed) = layer.prefill(emitted, output)? {
+                layer.draft(guessed, tree, flight)?;
+            }
+            return Ok(());
+        }
+        self.fill(&output.hidden.clone().narrow(1, emitted.len() - 1, 1), tree, flight);
+        Ok(())
+    }
+
+    /// Writes the next tree, where `output` is the verification of the last one.
+    pub fn go_on(
+        &self,
+        output: &PassOutput,
+        outcome: &Outcome,
+        tree: &TreeTable,
+        flight: &Flight,
+    ) -> Result<(), DecodeError> {
+        if let Self::Eagle(layer) = self {
+            let mut layer = layer.borrow_mut();
+            let guessed = layer.catch_up(output, outcome, flight.slots())?;
+            return Ok(layer.draft(guessed, tree, flight)?);
+        }
+        self.fill(&output.hidden.clone().select(1, outcome.last()), tree, flight);
+        Ok(())
+    }
+
+    /// Heads' tokens, from the state at the last committed token.
+    fn fill(&self, hidden: &Tensor<3>, tree: &TreeTable, flight: &Flight) {
+        if let Self::Medusa { heads, width } = self {
+            let guesses = greedy_step::top_rows(&heads.head_logits(hidden, tree.longest() - 1), *width);
+            greedy_step::fill(&guesses, tree, flight);
+        }
+    }
+
+    /// Rows behind the committed ones that a drafter's cache holds at most.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::None | Self::Medusa { .. } => 0,
+            Self::Eagle(layer) => layer.borrow().rows(),
+        }
+    }
+}
+
+/// The shape's nodes down to `depth`: parents, and ranks among siblings (0 for the root).
+pub(super) fn cut(shape: &TreeShape, depth: usize) -> (Vec<usize>, Vec<usize>) {
+    let (mut parents, mut ranks) = (vec![0], vec![0]);
+    for node in 1..shape.len() {
+        let path = shape.path(node);
+        // Nodes go level by level, so what is left out is an end.
+        if path.len() <= depth {
+            parents.push(shape.parents()[node]);
+            ranks.push(path[path.len() - 1]);
+        }
+    }
+    (parents, ranks)
+}
+
+/// The nodes on the way to each node, itself included.
+pub(super) fn paths(parents: &[usize]) -> Vec<Vec<usize>> {
+    let mut paths: Vec<Vec<usize>> = vec![vec![0]];
+    for (node, &parent) in parents.iter().enumerate().skip(1) {
+        let mut path = paths[parent].clone();
+        path.push(node);
+        paths.push(path);
+    }
+    paths
+}
+
+/// What an oracle that knows `text` puts below a root at each position that `target` has room for.
+pub(super) fn oracle(
+    tree: &TreeTable,
+    target: &Target,
+    text: &[Token],
+    rates: &[f64],
+    seed: u64,
+    device: &Device,
+) -> Guide {
+    let vocab = target.decoder().config().vocab_size;
+    let depths = tree.longest() - 1;
+    let mut draws = Seeded::new(seed);
+    let truths: Vec<Option<Token>> = (0..target.capacity()).map(|position| text.get(position).copied()).collect();
+    let below = |root: usize| -> Vec<Token> {
+        let mut right = true;
+        let token = |depth: usize| {
+            let truth = truths.get(root + depth + 1).copied().flatten();
+            right = right && truth.is_some() && draws.uniform() < rates.get(depth).copied().unwrap_or(0.0);
+            let token = truth.unwrap_or(0);
+            if right { token } else { (token + 1) % vocab as Token }
+        };
+        (0..depths).map(token).collect()
+    };
+    let chosen: Vec<Vec<Token>> = (0..truths.len()).map(below).collect();
+    Guide::new(depths, &truths, &chosen, vocab, device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_are_cut_to_the_heads_there_are() {
+        let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 2], [0, 0, 1]]").unwrap();
+        assert_eq!(cut(&shape, 9), (vec![0, 0, 0, 1, 1, 3], vec![0, 0, 1, 0, 2, 1]));
+        assert_eq!(cut(&shape, 1), (vec![0, 0, 0], vec![0, 0, 1]));
+        assert_eq!(cut(&shape, 0), (vec![0], vec![0]));
+        assert_eq!(paths(&[0, 0, 1]), [vec![0], vec![0, 1], vec![0, 1, 2]]);
+    }
+}

@@ -1,0 +1,168 @@
+//! A tree that is grown level by level and then cut to its likeliest nodes, on a GPU: EAGLE-2's, as
+//! `gorgon_core::tree::DynamicTree` defines it. Nothing is read back.
+//!
+//! Level 0 holds the `top_k` likeliest children of the root; on each further level the `top_k` nodes of greatest value have
+//! `top_k` children each. What was drafted are *candidates*, numbered in that order: level by level, the children of a more valuable
+//! parent first, likelier siblings first. A candidate's value is the sum of the logarithms of the probabilities on its path, in
+//! `f32` (the host sums in `f64`, so near-ties may be ordered differently).
+
+#[cfg(feature = "gpu")]
+mod cube;
+#[cfg(all(test, feature = "wgpu"))]
+mod device_tests;
+#[cfg(feature = "gpu")]
+mod likeliest;
+pub mod reference;
+
+use crate::greedy_step::TreeTable;
+use crate::tree_attention::{Flight, Visible};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// The most candidates that the cut has room for.
+pub const MOST_CANDIDATES: usize = 2048;
+
+/// Sizes of a tree that is grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Nodes that are expanded on a level, and children of each: as many as there are tokens at most.
+    pub top_k: usize,
+    /// Levels below the first one.
+    pub depth: usize,
+    /// Nodes that are kept, the root included: one more than there are candidates at most.
+    pub nodes: usize,
+}
+
+impl Growth {
+    /// Candidates in all.
+    pub fn candidates(&self) -> usize {
+        self.first(self.depth + 1)
+    }
+
+    /// The first candidate of a level.
+    pub fn first(&self, level: usize) -> usize {
+        if level == 0 { 0 } else { self.top_k + (level - 1) * self.top_k * self.top_k }
+    }
+
+    /// Nodes of the longest path there can be, the root included.
+    pub fn longest(&self) -> usize {
+        (self.depth + 2).min(self.nodes)
+    }
+}
+
+/// What is known of a tree while it grows, on a device: made once, written in place.
+#[derive(Clone, Debug)]
+pub struct Grown {
+    growth: Growth,
+    /// Values by candidate, `[C]`.
+    values: Tensor<1>,
+    /// Tokens by candidate, then parents: 0 for the root, else one more than the candidate, `[2 · C]`.
+    pool: Tensor<1, Int>,
+    /// Whether a candidate is kept, `[C]`.
+    kept: Tensor<1, Int>,
+    /// The candidates that are expanded next, most valuable first, `[top_k]`.
+    frontier: Tensor<1, Int>,
+    /// For each row of the next pass the row of the last one that its parent was, padding included, `[R]`.
+    slots: Tensor<1, Int>,
+    /// The pass over the frontier of each level but the last.
+    passes: Vec<Flight>,
+}
+
+impl Grown {
+    /// Room for a tree. The draft layer's rows see as far back as `window` says, which is more than the tree's depth.
+    ///
+    /// # Panics
+    /// If there are more candidates than [`MOST_CANDIDATES`], or more nodes than candidates.
+    pub fn new(growth: Growth, window: Option<usize>, slots: usize, device: &Device) -> Self {
+        let Growth { top_k, depth, nodes } = growth;
+        let candidates = growth.candidates();
+        assert!(candidates <= MOST_CANDIDATES && (2..=candidates + 1).contains(&nodes), "{growth:?}");
+        assert!(window.is_none_or(|window| window > depth), "a window within the tree");
+        let ints = |size: usize| Tensor::from_data(TensorData::new(vec![0i32; size], [size]), device);
+        let pass = |level: usize| {
+            let rows: Vec<Vec<usize>> = (0..top_k).map(|row| vec![level * top_k + row]).collect();
+            let visible = Visible::after(level * top_k, rows.iter().map(Vec::as_slice));
+            Flight::new(&vec![0; top_k], &visible, 0, slots, &[window], device)
+        };
+        Self {
+            growth,
+            values: Tensor::from_data(TensorData::new(vec![0f32; candidates], [candidates]), device),
+            pool: ints(2 * candidates),
+            kept: ints(candidates),
+            frontier: ints(top_k),
+            slots: ints(Flight::padded(top_k)),
+            passes: (0..depth).map(pass).collect(),
+        }
+    }
+
+    /// The sizes.
+    pub fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    /// The pass over the nodes chosen of `level`, `0..depth`.
+    pub fn pass(&self, level: usize) -> &Flight {
+        &self.passes[level]
+    }
+
+    /// For each row of the next pass the row of the last one that its parent was, padding included, `[R]`.
+    pub fn slots(&self) -> Tensor<1, Int> {
+        self.slots.clone()
+    }
+}
+
+/// Makes the candidates of `level`: the likeliest tokens of each row of logits, the lower token first on ties. Rows that hold
+/// NaN or an infinity, or nothing finite, give candidates that are never likely, as those are whose probability is below
+/// `e⁻⁸⁷` times that of the likeliest.
+///
+/// # Shapes
+/// `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below. `V ≥ top_k`. `tokens [V]` are the
+/// tokens of the columns, where those are not their numbers.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&Tensor<1, Int>>) {
+    #[cfg(feature = "gpu")]
+    {
+        likeliest::expand(grown, level, logits, tokens);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (&grown.values, &grown.pool, level, logits, tokens);
+        crate::device::absent()
+    }
+}
+
+/// Chooses the `top_k` most valuable candidates of `level`, the earlier ones on ties, and writes the table of the pass over them, behind
+/// as many committed rows as `flight`, the next verification, has.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn descend(grown: &Grown, level: usize, flight: &Flight) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::descend(grown, level, flight);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (&grown.frontier, level, flight);
+        crate::device::absent()
+    }
+}
+
+/// Keeps the most valuable candidates of all levels, the earlier ones on ties, in their order, and writes them into `tree` and into
+/// the table of the pass that verifies them, whose root and committed rows are there.
+///
+/// # Panics
+/// If the tensors are not on a GPU, or the tree or the pass has another size.
+pub fn plant(grown: &Grown, tree: &TreeTable, flight: &Flight) {
+    assert_eq!((grown.growth.nodes, grown.growth.nodes), (tree.nodes(), flight.rows()), "a tree of another size");
+    #[cfg(feature = "gpu")]
+    {
+        cube::plant(grown, tree, flight);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = &grown.kept;
+        crate::device::absent()
+    }
+}

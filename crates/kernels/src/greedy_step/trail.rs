@@ -1,0 +1,56 @@
+//! What a step committed, as a pass of a drafter that reads committed tokens.
+
+use super::Outcome;
+use crate::tree_attention::{Flight, Visible};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// A causal pass over the tokens that a step emitted, of which the device says how many there are, and where the states before them
+/// lie among the rows of the step's verification.
+#[derive(Clone, Debug)]
+pub struct Trail {
+    pub(super) pass: Flight,
+    /// `[R + 1]`: the accepted node of each row, and the place of the last row.
+    pub(super) rows: Tensor<1, Int>,
+}
+
+impl Trail {
+    /// Room for paths of at most `longest` nodes; rows see as far back as `window` says.
+    pub fn new(longest: usize, window: Option<usize>, slots: usize, device: &Device) -> Self {
+        let visible = Visible::Causal { rows: longest };
+        let pass = Flight::new(&vec![0; longest], &visible, 0, slots, &[window], device);
+        let size = pass.padded_rows() + 1;
+        Self { pass, rows: Tensor::from_data(TensorData::new(vec![0i32; size], [size]), device) }
+    }
+
+    /// The pass.
+    pub fn pass(&self) -> &Flight {
+        &self.pass
+    }
+
+    /// The accepted nodes, padding included, `[R]`.
+    pub fn nodes(&self) -> Tensor<1, Int> {
+        self.rows.clone().narrow(0, 0, self.pass.padded_rows())
+    }
+
+    /// The row of the token that was emitted last, `[1]`.
+    pub fn last(&self) -> Tensor<1, Int> {
+        self.rows.clone().narrow(0, self.pass.padded_rows(), 1)
+    }
+}
+
+/// Writes the trail of an outcome: row `i` is the `i`-th emitted token behind the committed ones, its state that of the `i`-th
+/// accepted node.
+///
+/// # Panics
+/// If the tensors are not on a GPU, or an outcome may be longer than the trail.
+pub fn follow(outcome: &Outcome, trail: &Trail) {
+    assert_eq!(outcome.longest, trail.pass.rows(), "a trail for other trees");
+    #[cfg(feature = "gpu")]
+    {
+        super::cube::follow(outcome, trail);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        crate::device::absent()
+    }
+}
