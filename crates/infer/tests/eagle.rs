@@ -1,5 +1,6 @@
 //! EAGLE in the decode loop: recorded runs are repeated step by step, and no draft changes greedy text.
 
+mod recorder;
 #[path = "../../core/tests/shared/mod.rs"]
 mod shared;
 
@@ -7,8 +8,8 @@ use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
@@ -22,40 +23,11 @@ use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
+use recorder::Recorder;
 use safetensors::Dtype;
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// Writes down what another drafter proposes.
-struct Recorder {
-    inner: Box<dyn Drafter>,
-    trees: Vec<TokenTree>,
-}
-
-impl Drafter for Recorder {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn needs(&self) -> Needs {
-        self.inner.needs()
-    }
-
-    fn reset(&mut self) {
-        self.inner.reset();
-    }
-
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        self.inner.observe(committed)
-    }
-
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let proposal = self.inner.propose(root, builder)?;
-        self.trees.push(proposal.draft.tree().clone());
-        Ok(proposal)
-    }
-}
 
 fn run(
     decoder: &Arc<Decoder>,
@@ -132,7 +104,7 @@ fn check_generations(test: &str, layer: &str, backbone: &str) {
     for (number, recorded) in runs.iter().enumerate() {
         let size = |key: &str| recorded[key].as_u64().unwrap() as usize;
         let builder = DynamicTree::new(size("total_tokens"), size("depth"), size("top_k")).unwrap();
-        let mut recorder = Recorder { inner: found(&folder, &decoder), trees: vec![] };
+        let mut recorder = Recorder { inner: found(&folder, &decoder), trees: Arc::default() };
         let (prompt, output) = (tokens(&recorded["prompt"]), tokens(&recorded["output"]));
         let generation = run(&decoder, &mut recorder, &builder, &Greedy, &prompt, output.len() + 1);
         // The recorded output leaves out the last step's bonus, which would be the next step's root.
@@ -145,7 +117,7 @@ fn check_generations(test: &str, layer: &str, backbone: &str) {
         assert_eq!(generation.accepted, lengths, "run {number}");
         for (i, step) in recorded["steps"].as_array().unwrap().iter().enumerate() {
             let Some(drafts) = step.get("draft_tokens") else { continue };
-            let tree = &recorder.trees[i];
+            let tree = &recorder.trees.lock().unwrap()[i];
             assert_eq!(tree.tokens(), tokens(drafts), "run {number} step {i}");
             let depths: Vec<usize> = tokens(&step["position_ids"]).into_iter().map(|d| d as usize).collect();
             assert_eq!(tree.depths(), depths, "run {number} step {i}");

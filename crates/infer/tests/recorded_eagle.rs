@@ -1,6 +1,7 @@
 //! Recorded EAGLE steps on a GPU against the CPU's drafting, tree for tree and token for token. `GORGON_TEST_DEVICE` names the device;
 //! on the CPU there is nothing to record.
 
+mod recorder;
 #[path = "../../core/tests/shared/mod.rs"]
 mod shared;
 
@@ -8,7 +9,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{DeviceLayer, EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
@@ -21,6 +22,7 @@ use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
+use recorder::Recorder;
 use safetensors::Dtype;
 use serde_json::Value;
 use std::io::Write;
@@ -102,36 +104,6 @@ fn drafter(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Box<dyn Drafter> {
     match folder.detected.format {
         HeadsFormat::Eagle1 => Box::new(EagleDrafter::new(EagleModel::load(folder, decoder.clone()).unwrap())),
         _ => Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder.clone()).unwrap())),
-    }
-}
-
-/// Writes down what another drafter proposes.
-struct Recorder {
-    inner: Box<dyn Drafter>,
-    trees: Arc<Mutex<Vec<TokenTree>>>,
-}
-
-impl Drafter for Recorder {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn needs(&self) -> Needs {
-        self.inner.needs()
-    }
-
-    fn reset(&mut self) {
-        self.inner.reset();
-    }
-
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        self.inner.observe(committed)
-    }
-
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let proposal = self.inner.propose(root, builder)?;
-        self.trees.lock().unwrap().push(proposal.draft.tree().clone());
-        Ok(proposal)
     }
 }
 
