@@ -9,7 +9,7 @@ mod subject;
 
 pub use gpu::{GpuOptions, run_gpu};
 pub use peer::Peer;
-pub use subject::{Shape, Subject};
+pub use subject::{Shape, Subject, write_heads};
 
 use crate::{BenchError, median};
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};

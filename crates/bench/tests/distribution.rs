@@ -6,7 +6,9 @@ use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
 use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, RuleChoice, Verdict};
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
-use gorgon_core::tree::{Candidate, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape};
+use gorgon_core::tree::{
+    Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
+};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
 use gorgon_infer::Limits;
 use gorgon_model::decoder::Decoder;
@@ -36,19 +38,14 @@ fn row_after(token: Token) -> Vec<f32> {
 }
 
 impl CandidateSource for Drawing {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let mut row = |(&node, &width): (&usize, &usize)| {
             let law = self.transform.apply(Row::Logits(&row_after(tree.token(node))));
             let draw = |_| {
                 let token = self.draws.pick(&law);
                 Candidate { token: token as Token, probability: law[token] }
             };
-            (0..width).map(draw).collect()
+            (0..width).map(draw).collect::<Vec<_>>()
         };
         Ok(nodes.iter().zip(widths).map(&mut row).collect())
     }
@@ -102,7 +99,7 @@ impl AcceptanceRule for Planted {
         if self.bug == Bug::BonusFromWrongNode && path.len() > 1 {
             law = law_at(path[path.len() - 2]);
         }
-        Verdict { bonus: draws.pick(&law) as Token, path }
+        Verdict { bonus: draws.pick(&law) as Token, path: path.into() }
     }
 }
 

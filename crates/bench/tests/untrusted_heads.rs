@@ -85,7 +85,7 @@ fn trees() -> Vec<Box<dyn TreeBuilder>> {
 struct Watched {
     inner: MedusaDrafter,
     bad: Arc<std::sync::Mutex<(usize, usize)>>,
-    last: Option<burn::tensor::Tensor<3>>,
+    last: Option<gorgon_model::states::States>,
 }
 
 impl Drafter for Watched {

@@ -88,7 +88,7 @@ proptest! {
         prop_assert!(is_ancestor_mask(&tree, |node, other| mask.sees(node, other)));
         let (bools, additive) = (mask.to_bools(), mask.to_additive(-1e9));
         for node in 0..tree.len() {
-            prop_assert!(mask.visible(node).eq(tree.path(node)), "visible nodes run from the root to the node");
+            prop_assert!(mask.visible(node).eq(tree.path(node).iter().copied()), "visible nodes run from the root to the node");
             for other in 0..tree.len() {
                 let cell = node * tree.len() + other;
                 prop_assert_eq!(bools[cell], mask.sees(node, other));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gorgon_core::{
     Token,
     tree::{
-        BuildError, Candidate, CandidateSource, ChainTree, DraftTree, DynamicTree, FixedTree, PublishedTree,
-        SourceError, TokenTree, TreeBuilder, TreeShape,
+        BuildError, Candidate, CandidateRows, CandidateSource, ChainTree, DraftTree, DynamicTree, FixedTree,
+        PublishedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
     },
 };
 use proptest::prelude::*;
@@ -59,21 +59,15 @@ impl Script {
 }
 
 fn tokens_on_path(tree: &TokenTree, node: usize) -> Vec<Token> {
-    tree.path(node).into_iter().map(|at| tree.token(at)).collect()
+    tree.path(node).iter().map(|&at| tree.token(at)).collect()
 }
 
 impl CandidateSource for Script {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         self.calls.push((nodes.to_vec(), widths.to_vec()));
         assert!(nodes.iter().all(|&node| tree.depths()[node] == tree.depths()[nodes[0]]), "one level per call");
-        let row = |(&node, &width): (&usize, &usize)| {
-            self.law.after(&tokens_on_path(tree, node)).into_iter().take(width).collect()
-        };
+        let row =
+            |(&node, &width): (&usize, &usize)| self.law.after(&tokens_on_path(tree, node)).into_iter().take(width);
         Ok(nodes.iter().zip(widths).map(row).collect())
     }
 }
@@ -82,8 +76,8 @@ impl CandidateSource for Script {
 struct Fixed(Result<Vec<Vec<Candidate>>, String>);
 
 impl CandidateSource for Fixed {
-    fn expand(&mut self, _: &TokenTree, _: &[usize], _: &[usize]) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        Ok(self.0.clone()?)
+    fn expand(&mut self, _: &TokenTree, _: &[usize], _: &[usize]) -> Result<CandidateRows, SourceError> {
+        Ok(self.0.clone()?.into_iter().collect())
     }
 }
 
@@ -228,7 +222,7 @@ proptest! {
                 tree: &TokenTree,
                 nodes: &[usize],
                 widths: &[usize],
-            ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+            ) -> Result<CandidateRows, SourceError> {
                 self.1 = Some(tree.clone());
                 self.0.expand(tree, nodes, widths)
             }
@@ -302,12 +296,7 @@ fn a_fixed_tree_that_closes_gaps_between_ranks_is_caught() {
 struct ByHand;
 
 impl CandidateSource for ByHand {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let row = |(&node, &width): (&usize, &usize)| {
             let row = match tokens_on_path(tree, node)[1..] {
                 [] => vec![candidate(5, 0.6), candidate(6, 0.4)],
@@ -315,7 +304,7 @@ impl CandidateSource for ByHand {
                 [6] => vec![candidate(9, 0.9), candidate(7, 0.1)],
                 _ => vec![candidate(1, 1.0)],
             };
-            row.into_iter().take(width).collect()
+            row.into_iter().take(width)
         };
         Ok(nodes.iter().zip(widths).map(row).collect())
     }

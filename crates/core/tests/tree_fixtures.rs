@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fs};
 use gorgon_core::{
     Token, stats,
     tree::{
-        AncestorMask, Candidate, CandidateSource, DynamicTree, MedusaBuffers, PublishedTree, RankPath, SourceError,
-        TokenTree, TreeBuilder, TreeShape,
+        AncestorMask, Candidate, CandidateRows, CandidateSource, DynamicTree, MedusaBuffers, PublishedTree, RankPath,
+        SourceError, TokenTree, TreeBuilder, TreeShape,
         calibrated::{HeadAccuracies, calibrate, expected_accepted},
         sequoia::{SequoiaTable, expected_tokens},
     },
@@ -232,12 +232,7 @@ struct Replay {
 }
 
 impl CandidateSource for Replay {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let known = &self.tree;
         let row = |(&node, &width): (&usize, &usize)| {
             let steps: Vec<Token> = tree.path(node)[1..].iter().map(|&at| tree.token(at)).collect();

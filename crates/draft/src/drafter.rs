@@ -1,11 +1,11 @@
 //! The seam between the decode loop and what proposes tokens.
 
 use crate::trace::Trace;
-use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
 use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
 use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 
 /// Why a drafter failed.
@@ -46,9 +46,9 @@ pub struct Committed<'a> {
 }
 
 impl Committed<'_> {
-    /// The state after the final norm at the last committed token, `[1, 1, d]`.
-    pub fn last_hidden(&self) -> Option<Tensor<3>> {
-        self.rows.last().map(|&row| self.output.hidden.clone().narrow(1, row, 1))
+    /// The state after the final norm at the last committed token.
+    pub fn last_hidden(&self) -> Option<States> {
+        self.rows.last().map(|&row| self.output.hidden.part(row, 1))
     }
 }
 

@@ -96,16 +96,15 @@ impl Drafter for FallbackDrafter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Tensor;
     use gorgon_core::accept::ChildLaw;
-    use gorgon_core::tree::{Candidate, CandidateSource, ChainTree, SourceError, TokenTree};
+    use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
     use gorgon_model::decoder::PassOutput;
-    use gorgon_model::device::{Compute, FloatFormat};
+    use gorgon_model::states::States;
 
     struct Always;
 
     impl CandidateSource for Always {
-        fn expand(&mut self, _: &TokenTree, nodes: &[usize], _: &[usize]) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        fn expand(&mut self, _: &TokenTree, nodes: &[usize], _: &[usize]) -> Result<CandidateRows, SourceError> {
             Ok(nodes.iter().map(|_| vec![Candidate { token: 1, probability: 1.0 }]).collect())
         }
     }
@@ -125,7 +124,7 @@ mod tests {
 
     /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
     fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
-        let hidden = Tensor::zeros([1, 1, 1], Compute::cpu(FloatFormat::F32).device());
+        let hidden = States::Host { values: vec![0.0].into(), width: 1 };
         let output = PassOutput { hidden, taps: vec![] };
         let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
         let chain = ChainTree::new(3).unwrap();

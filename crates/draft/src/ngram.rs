@@ -3,7 +3,7 @@
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
 
 /// The longest n-gram that can be asked for.
 pub const LONGEST: usize = 16;
@@ -83,14 +83,9 @@ impl Followers<'_> {
 }
 
 impl CandidateSource for Followers<'_> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let row = |(&node, &width): (&usize, &usize)| {
-            let path: Vec<Token> = tree.path(node).into_iter().skip(1).map(|on| tree.token(on)).collect();
+            let path: Vec<Token> = tree.path(node).iter().skip(1).map(|&on| tree.token(on)).collect();
             let mut row = self.after(&path);
             row.truncate(width);
             row

@@ -6,17 +6,17 @@
 //! whatever the batch.
 
 use crate::step::{StepOutcome, sound_verdict};
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws, Rows as Scores, Verdict};
 use gorgon_core::tree::{TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, NoDrafter, Proposal};
+use gorgon_kernels::team;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_kernels::{host, team};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Rows};
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
-use gorgon_model::target::{read, visible_in};
+use gorgon_model::target::visible_in;
 use std::sync::Arc;
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
@@ -163,14 +163,14 @@ impl<'a> Batch<'a> {
             return Ok(token);
         }
         let last = Proposal::root(tokens.last().copied().unwrap_or_default());
-        let logits = read(self.decoder.logits(&hidden));
+        let logits = self.decoder.scores(&hidden);
         let scores = Scores::Logits { data: &logits, vocab: logits.len() };
         let verdict = sound_verdict(rule, &last, scores, draws);
         verdict.map(|verdict| verdict.bonus).ok_or(BatchError::Unsound { slot })
     }
 
-    /// Reads tokens into a slot, chunk by chunk. Returns the state at the last of them, `[1, 1, d]`.
-    fn read(&mut self, slot: usize, tokens: &[Token]) -> Result<Tensor<3>, BatchError> {
+    /// Reads tokens into a slot, chunk by chunk. Returns the state at the last of them.
+    fn read(&mut self, slot: usize, tokens: &[Token]) -> Result<States, BatchError> {
         let mut last = None;
         let Slot { cache, drafter } = &mut self.slots[slot];
         for chunk in tokens.chunks(PREFILL_CHUNK) {
@@ -184,7 +184,7 @@ impl<'a> Batch<'a> {
             let rows: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&rows).map_err(ModelError::from)?;
             drafter.observe(Committed { tokens: chunk, output: &output, rows: &rows })?;
-            last = Some(output.hidden.narrow(1, chunk.len() - 1, 1));
+            last = Some(output.hidden.part(chunk.len() - 1, 1));
         }
         Ok(last.ok_or(ModelError::EmptyPrompt)?)
     }
@@ -266,10 +266,11 @@ impl<'a> Batch<'a> {
         while verdicts.len() < proposals.len() {
             let left = &proposals[verdicts.len()..];
             let (taken, rows) = together(left, SCREENED);
-            let hidden = output.hidden.clone().narrow(1, first_row, rows);
-            let mut found = self.decoder.likeliest(&hidden, &vec![1; rows])?.into_iter().map(|(token, _)| token);
+            let hidden = output.hidden.part(first_row, rows);
+            let found = self.decoder.likeliest(&hidden, &Recycled::of(1, rows))?;
+            let mut found = found.iter().map(|&(token, _)| token);
             for tree in left[..taken].iter().map(|proposal| proposal.draft.tree()) {
-                let likeliest: Vec<Token> = found.by_ref().take(tree.len()).collect();
+                let likeliest: Recycled<Token> = found.by_ref().take(tree.len()).collect();
                 verdicts.push(greedy.accept_likeliest(tree, &likeliest));
             }
             first_row += rows;
@@ -293,14 +294,9 @@ impl<'a> Batch<'a> {
         while verdicts.len() < turns.len() {
             let from = verdicts.len();
             let (taken, rows) = together(&proposals[from..], LOGITS / vocab);
-            let hidden = output.hidden.clone().narrow(1, first_row, rows);
-            let logits = self.decoder.logits(&hidden);
-            // In place on the CPU: a copy of many rows would be felt.
-            let (in_place, copied) = match host::read(&logits) {
-                Some(values) => (Some(values), vec![]),
-                None => (None, read(logits)),
-            };
-            let mut left = in_place.as_ref().map_or(copied.as_slice(), |values| values.as_slice());
+            let hidden = output.hidden.part(first_row, rows);
+            let logits = self.decoder.scores(&hidden);
+            let mut left = logits.as_slice();
             let mut work: Vec<_> = turns[from..from + taken]
                 .iter_mut()
                 .zip(&proposals[from..])
@@ -331,15 +327,15 @@ impl<'a> Batch<'a> {
         (output, first_row): (&PassOutput, usize),
     ) -> Result<StepOutcome, BatchError> {
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
-        let mut tokens: Vec<Token> = accepted.chain([verdict.bonus]).collect();
+        let mut tokens: Recycled<Token> = accepted.chain([verdict.bonus]).collect();
         let ended = tokens.iter().position(|token| end_tokens.contains(token)).map_or(tokens.len(), |at| at + 1);
         tokens.truncate(ended.min(turn.left.max(1)));
         // As many tokens are read as are emitted: the root instead of the last one.
         let path = &verdict.path[..tokens.len()];
         let Slot { cache, drafter } = &mut self.slots[turn.slot];
         cache.commit(path).map_err(ModelError::from)?;
-        let read: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
-        let rows: Vec<usize> = path.iter().map(|&node| first_row + node).collect();
+        let read: Recycled<Token> = path.iter().map(|&node| tree.token(node)).collect();
+        let rows: Recycled<usize> = path.iter().map(|&node| first_row + node).collect();
         drafter.observe(Committed { tokens: &read, output, rows: &rows })?;
         Ok(StepOutcome { tokens, nodes: tree.len() })
     }

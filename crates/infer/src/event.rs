@@ -68,10 +68,11 @@ impl Event {
 
 impl Generation {
     /// A generation that has its first token.
-    pub(crate) fn begun(first: Token, prefill_time: Duration) -> Self {
-        let (accepted, times) = (vec![], StepTimes::default());
+    pub(crate) fn begun(first: Token, most: usize, prefill_time: Duration) -> Self {
+        let (mut ids, accepted) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        ids.push(first);
         let (finish, decode_time) = (Finish::Length, Duration::ZERO);
-        Self { ids: vec![first], accepted, finish, decode_time, prefill_time, times, nodes: 0 }
+        Self { ids, accepted, finish, decode_time, prefill_time, times: StepTimes::default(), nodes: 0 }
     }
 
     /// Mean tokens per step, `τ = Σ (accepted + 1) / steps`; `None` before the first step.

@@ -2,13 +2,13 @@
 
 use crate::event::{Event, Finish, Generation};
 use crate::timing::StepTimes;
-use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws};
 use gorgon_core::dist::Row;
 use gorgon_draft::drafter::DraftError;
 use gorgon_draft::eagle::GrowthError;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::states::States;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -83,7 +83,7 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut token = first(prompt[last], target, &output.hidden.narrow(1, last, 1), rule, draws)?;
+    let mut token = first(prompt[last], target, &output.hidden.part(last, 1), rule, draws)?;
     let mut logits = vec![];
     let prefilled = Instant::now();
     let mut generation = Generation {
@@ -110,11 +110,11 @@ pub fn decode(
     Ok(generation)
 }
 
-/// The token after a prompt that was just read and ends with `last`, where `hidden [1, 1, d]` is.
+/// The token after a prompt that was just read and ends with `last`, where the state is `hidden`.
 pub(crate) fn first(
     last: Token,
     target: &Target,
-    hidden: &Tensor<3>,
+    hidden: &States,
     rule: &dyn AcceptanceRule,
     draws: &mut dyn Draws,
 ) -> Result<Token, DecodeError> {

@@ -12,8 +12,8 @@ use crate::session::go_on;
 use crate::step::StepOutcome;
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use drafts::{Drafts, cut, oracle, paths};
-use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
+use gorgon_core::{Recycled, Token};
 use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
@@ -212,7 +212,7 @@ impl Recorded {
         let started = Instant::now();
         let first = self.begin(prompt)?;
         let prefilled = Instant::now();
-        let mut generation = Generation::begun(first, prefilled - started);
+        let mut generation = Generation::begun(first, limits.max_new_tokens.min(context), prefilled - started);
         go_on(&mut generation, limits, observe, &mut |_, times| times.verify.measure(|| self.step()))?;
         generation.decode_time = prefilled.elapsed();
         Ok(generation)
@@ -224,8 +224,8 @@ impl Recorded {
         let mut target = buffers.target.borrow_mut();
         target.reset();
         let output = target.prefill(prompt)?;
-        let hidden = output.hidden.clone().narrow(1, prompt.len() - 1, 1);
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&hidden));
+        let hidden = output.hidden.part(prompt.len() - 1, 1);
+        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&hidden.tensor()));
         let first = token(read(argmax).first(), prompt.len())?;
         let mut tokens = vec![0; buffers.tree.nodes()];
         tokens[0] = first;
@@ -256,7 +256,7 @@ impl Recorded {
         let outcome = read(unsafe { graph.replay() }.clone());
         (self.counts.steps, self.counts.reads) = (self.counts.steps + 1, self.counts.reads + 1);
         let emitted = self.buffers.outcome.emitted(&outcome);
-        let tokens: Vec<Token> = emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
+        let tokens: Recycled<Token> = emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
         if tokens.is_empty() {
             return Err(DecodeError::Unsound { position: prefix + 1 });
         }
@@ -289,7 +289,7 @@ impl Buffers {
     fn step(&self, flight: &Flight) -> Tensor<1, Int> {
         let mut target = self.target.borrow_mut();
         let output = target.verify_flight(flight).expect("a recorded step's target is on a GPU");
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden));
+        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden.tensor()));
         greedy_step::accept(&argmax, &self.tree, flight, &self.outcome);
         target.keep(self.outcome.table());
         let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, flight);

@@ -28,7 +28,7 @@ pub fn decode_with(
     if asked + room.saturating_sub(1) > context || limits.max_new_tokens == 0 {
         return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
     }
-    let (mut generation, prefilled) = begin(with, prompt)?;
+    let (mut generation, prefilled) = begin(with, prompt, limits.max_new_tokens.min(context))?;
     go_on(&mut generation, limits, observe, &mut |root, times| with.step(root, times))?;
     generation.decode_time = prefilled.elapsed();
     Ok(generation)
@@ -50,7 +50,7 @@ pub(crate) fn go_on(
         generation.accepted.push(outcome.tokens.len() - 1);
         generation.nodes += outcome.nodes;
         let drafted = outcome.tokens.len() - 1;
-        for (i, token) in outcome.tokens.into_iter().enumerate() {
+        for (i, token) in outcome.tokens.iter().copied().enumerate() {
             generation.ids.push(token);
             let event = if i < drafted { Event::Drafted(token) } else { Event::Token(token) };
             finish = finished(&generation.ids, limits, observe(event).is_break());
@@ -63,8 +63,8 @@ pub(crate) fn go_on(
     Ok(())
 }
 
-/// Reads the prompt and picks the first token.
-fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instant), DecodeError> {
+/// Reads the prompt and picks the first of `most` tokens.
+fn begin(with: &mut Stepper<'_>, prompt: &[Token], most: usize) -> Result<(Generation, Instant), DecodeError> {
     with.target.reset();
     with.drafter.reset();
     let started = Instant::now();
@@ -72,8 +72,8 @@ fn begin(with: &mut Stepper<'_>, prompt: &[Token]) -> Result<(Generation, Instan
     let rows: Vec<usize> = (0..prompt.len()).collect();
     with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
     let last = prompt.len() - 1;
-    let hidden = output.hidden.narrow(1, last, 1);
+    let hidden = output.hidden.part(last, 1);
     let first = first(prompt[last], with.target, &hidden, with.rule, with.draws)?;
     let prefilled = Instant::now();
-    Ok((Generation::begun(first, prefilled - started), prefilled))
+    Ok((Generation::begun(first, most, prefilled - started), prefilled))
 }

@@ -2,10 +2,10 @@
 
 use crate::plain::DecodeError;
 use crate::timing::StepTimes;
-use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Draws, Rows, Verdict};
 use gorgon_core::dist::Row;
 use gorgon_core::tree::TreeBuilder;
+use gorgon_core::{Recycled, Token};
 use gorgon_draft::drafter::{Committed, Drafter, Proposal};
 use gorgon_model::decoder::PassOutput;
 use gorgon_model::target::Target;
@@ -28,7 +28,7 @@ pub struct Stepper<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Accepted drafts, then the bonus token: at least one token.
-    pub tokens: Vec<Token>,
+    pub tokens: Recycled<Token>,
     /// Nodes of the tree, the root included.
     pub nodes: usize,
 }
@@ -57,7 +57,7 @@ impl Stepper<'_> {
         let verdict = verdict.ok_or_else(|| DecodeError::Unsound { position: self.target.len() + 1 })?;
         times.commit.measure(|| {
             self.target.commit(&verdict.path)?;
-            let tokens: Vec<Token> = verdict.path.iter().map(|&node| tree.token(node)).collect();
+            let tokens: Recycled<Token> = verdict.path.iter().map(|&node| tree.token(node)).collect();
             let committed = Committed { tokens: &tokens, output: &output, rows: &verdict.path };
             self.drafter.observe(committed).map_err(DecodeError::from)
         })?;
@@ -69,9 +69,9 @@ impl Stepper<'_> {
 /// What the target said at the nodes of a tree, as far as a rule asks.
 enum Said {
     /// The likeliest token of each.
-    Likeliest(Vec<Token>),
+    Likeliest(Recycled<Token>),
     /// All logits, `[nodes · V]`.
-    Logits(Vec<f32>),
+    Logits(Recycled<f32>),
 }
 
 impl Said {

@@ -144,7 +144,7 @@ fn together(
         for (slot, outcome) in slots.into_iter().zip(outcomes) {
             let Some(mut talk) = active[slot].take() else { continue };
             beyond += outcome.tokens.len() - 1;
-            talk.answer.extend(outcome.tokens);
+            talk.answer.extend_from_slice(&outcome.tokens);
             while talk.ended() && talk.ask(slot, &mut batch, rule) {}
             match talk.answer.is_empty() {
                 true => answers[talk.index] = talk.answered,

@@ -14,6 +14,7 @@ use gorgon_infer::{Limits, Recorded, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
@@ -112,8 +113,12 @@ fn heads_say_the_same_in_one_product() {
         let decoder = Arc::new(Decoder::load(model.path(), compute).unwrap());
         let heads = random_medusa::model(&decoder, own_lm_heads, None);
         let values: Vec<f32> = (0..32).map(|i| (i as f32 * 0.7).sin()).collect();
-        let hidden = Tensor::from_data(TensorData::new(values, [1, 1, 32]), decoder.compute().device());
-        (1..=4).map(|count| heads.logits(&hidden, count)).collect()
+        let device = decoder.compute().device();
+        let hidden = match decoder.compute().is_host() {
+            true => States::Host { values: values.into(), width: 32 },
+            false => States::Device(Tensor::from_data(TensorData::new(values, [1, 1, 32]), device)),
+        };
+        (1..=4).map(|count| heads.logits(&hidden, count).to_vec()).collect()
     };
     for own_lm_heads in [false, true] {
         let (here, there) = (said(&Compute::cpu(FloatFormat::F32), own_lm_heads), said(&compute(), own_lm_heads));

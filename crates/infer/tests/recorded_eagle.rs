@@ -285,7 +285,7 @@ fn recorded_trees_with_an_oracle_are_the_cpus() {
 
 fn on_first_path(tree: &TokenTree, node: usize) -> bool {
     let first = |node: usize| (1..node).all(|other| tree.parents()[other] != tree.parents()[node]);
-    tree.path(node).into_iter().skip(1).all(first)
+    tree.path(node).iter().skip(1).all(|&node| first(node))
 }
 
 /// Fitted layers, whose drafts are often right, with the trees of the fixtures.

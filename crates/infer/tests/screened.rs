@@ -174,7 +174,7 @@ fn a_batch_says_the_same() {
             }
             let outcomes = batch.step(&mut turns, Choosing { rule: &Greedy, end_tokens: &[] }).unwrap();
             drop(turns);
-            texts.iter_mut().zip(outcomes).for_each(|(text, outcome)| text.extend(outcome.tokens));
+            texts.iter_mut().zip(outcomes).for_each(|(text, outcome)| text.extend_from_slice(&outcome.tokens));
         }
         for (prompt, text) in prompts.iter().zip(texts) {
             assert_eq!(text, plainly(&decoder, &Looking, prompt));

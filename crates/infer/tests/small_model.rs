@@ -167,11 +167,12 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
         let rows = first.rows.unwrap();
         let tree = first.draft.tree();
         for node in (0..tree.len()).filter(|&node| tree.children(node).next().is_some()) {
-            let path = tree.path(node).into_iter().map(|on| tree.token(on));
+            let path = tree.path(node);
+            let path = path.iter().map(|&on| tree.token(on));
             let context: Vec<Token> = text[..at].iter().copied().chain(path).collect();
             let mut alone = Target::new(draft.clone(), 100, Taps::none());
-            let hidden = alone.prefill(&context).unwrap().hidden.narrow(1, context.len() - 1, 1);
-            assert_eq!(rows[node * 300..(node + 1) * 300], alone.logits(&hidden), "node {node} after {at}");
+            let hidden = alone.prefill(&context).unwrap().hidden.part(context.len() - 1, 1);
+            assert_eq!(alone.logits(&hidden), rows[node * 300..(node + 1) * 300], "node {node} after {at}");
         }
     }
 }

@@ -9,11 +9,13 @@ use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
+use crate::states::States;
 use crate::taps::Taps;
+use crate::target::read;
 use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_kernels::{Isa, activation, host, norm};
 use std::path::Path;
@@ -46,8 +48,8 @@ pub enum ModelError {
 /// What a forward pass yields.
 #[derive(Debug)]
 pub struct PassOutput {
-    /// Hidden states after the final norm, `[1, rows, d]`: what the LM head reads.
-    pub hidden: Tensor<3>,
+    /// Hidden states after the final norm, a row for each of the pass: what the LM head reads.
+    pub hidden: States,
     /// The tapped states, `[1, rows, d]` each, in the order they were asked for.
     pub taps: Vec<Tensor<3>>,
 }
@@ -189,7 +191,27 @@ impl Decoder {
         cache: &mut KvCache,
         taps: &Taps,
     ) -> Result<PassOutput, ModelError> {
-        self.forward_batch(&mut [Rows { tokens, visible, cache }], taps)
+        if !self.compute.is_host() {
+            return self.forward_batch(&mut [Rows { tokens, visible, cache }], taps);
+        }
+        // One sequence on the CPU is the common case, and needs no lists.
+        self.check_rows(&Rows { tokens, visible, cache })?;
+        if tokens.is_empty() {
+            return Err(ModelError::EmptyPrompt);
+        }
+        let sizes = (cache.len(), cache.capacity());
+        let (kvs, place) = cache.parts();
+        let pass = [Pass::new(&self.config, place, visible, tokens, sizes)];
+        Ok(Workspace::lend(|space| self.run_on_host(tokens, &pass, &mut [kvs.iter_mut()], taps, space)))
+    }
+
+    /// Fails unless a cache has room reserved for these rows.
+    fn check_rows(&self, rows: &Rows<'_>) -> Result<(), ModelError> {
+        self.check_tokens(rows.tokens)?;
+        if rows.cache.reserved() != Some(rows.visible.in_flight()) || rows.visible.rows() != rows.tokens.len() {
+            return Err(CacheError::NotReserved.into());
+        }
+        Ok(())
     }
 
     /// One forward pass over rows of several sequences, each with its own cache. On the CPU a sequence's results do not
@@ -203,10 +225,7 @@ impl Decoder {
     pub fn forward_batch(&self, batch: &mut [Rows<'_>], taps: &Taps) -> Result<PassOutput, ModelError> {
         let mut tokens = vec![];
         for rows in batch.iter() {
-            self.check_tokens(rows.tokens)?;
-            if rows.cache.reserved() != Some(rows.visible.in_flight()) || rows.visible.rows() != rows.tokens.len() {
-                return Err(CacheError::NotReserved.into());
-            }
+            self.check_rows(rows)?;
             tokens.extend_from_slice(rows.tokens);
         }
         if tokens.is_empty() {
@@ -220,11 +239,11 @@ impl Decoder {
             caches.push(layers.iter_mut());
         }
         if self.compute.is_host() {
-            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, caches, taps, space)));
+            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, taps, space)));
         }
         let output = self.run(self.embedding.select(flight_tokens(&passes)), &passes, caches, taps);
         let taps = output.taps.into_iter().map(|tap| unpad(tap, &passes)).collect();
-        Ok(PassOutput { hidden: unpad(output.hidden, &passes), taps })
+        Ok(PassOutput { hidden: States::Device(unpad(output.hidden.tensor(), &passes)), taps })
     }
 
     /// All layers on the tokens of all passes, on the CPU.
@@ -232,7 +251,7 @@ impl Decoder {
         &self,
         tokens: &[Token],
         passes: &[Pass<'_>],
-        mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
+        caches: &mut [std::slice::IterMut<'_, LayerKv>],
         taps: &Taps,
         space: &mut Workspace,
     ) -> PassOutput {
@@ -249,8 +268,7 @@ impl Decoder {
         };
         for (i, layer) in self.layers.iter().enumerate() {
             tap(i, x);
-            // One sequence is the common case, and needs no list.
-            match caches.as_mut_slice() {
+            match &mut *caches {
                 [alone] => {
                     let Some(kv) = alone.next() else { continue };
                     layer.forward_rows(None, x, eps, passes, &mut [kv], space);
@@ -262,10 +280,10 @@ impl Decoder {
             }
         }
         tap(self.layers.len(), x);
-        let mut hidden = vec![0f32; x.len()];
-        self.final_norm.rows(x, eps, &mut hidden);
+        let mut values = Recycled::unset(x.len());
+        self.final_norm.rows(x, eps, &mut values);
         space.stream = kept;
-        PassOutput { hidden: host::tensor(hidden, shape), taps: tapped.into_iter().flatten().collect() }
+        PassOutput { hidden: States::Host { values, width: d }, taps: tapped.into_iter().flatten().collect() }
     }
 
     /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that is what is
@@ -298,9 +316,7 @@ impl Decoder {
             if likeliest.is_none() {
                 logits.resize(self.lm_head.width(), 0.0);
                 self.lm_head.rows(normed, logits);
-                if let Some(cap) = self.config.final_soft_cap {
-                    activation::soft_cap_rows(Isa::detect(), logits, cap);
-                }
+                self.cap_rows(logits);
             }
             likeliest
         })
@@ -327,7 +343,7 @@ impl Decoder {
             x = layer.forward(x, eps, passes, &mut kvs);
         }
         tap(self.layers.len(), &x);
-        let hidden = norm::rms_norm(&x, self.final_norm.weight(), eps);
+        let hidden = States::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
         PassOutput { hidden, taps: tapped.into_iter().flatten().collect() }
     }
 
@@ -356,14 +372,58 @@ impl Decoder {
     /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::likeliest`].
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]` after the final norm, `counts [rows]`.
-    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
-        self.lm_head.likeliest(hidden, counts)
+    /// `hidden` after the final norm, `counts [rows]`.
+    pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        let mut found = Recycled::new();
+        self.lm_head.likeliest_of(hidden.on_host()?, counts, &mut found).then_some(found)
+    }
+
+    /// The same of a drafter's states.
+    ///
+    /// # Shapes
+    /// `states [1, rows, d]` as the LM head reads them, `counts [rows]`.
+    pub fn draft_likeliest(&self, states: &Tensor<3>, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        self.lm_head.likeliest(states, counts)
     }
 
     /// The LM head.
     pub fn lm_head(&self) -> &LmHead {
         &self.lm_head
+    }
+
+    /// The logits of hidden states as rows on the host: a step's one read from a device.
+    ///
+    /// # Shapes
+    /// Result `[rows, V]`, row-major.
+    pub fn scores(&self, hidden: &States) -> Recycled<f32> {
+        match hidden.on_host() {
+            Some(rows) => self.scores_by(&self.lm_head, rows),
+            None => read(self.logits(&hidden.tensor())).into(),
+        }
+    }
+
+    /// The same for drafts on the CPU ([`Self::draft_logits`]).
+    ///
+    /// # Shapes
+    /// `states [rows, d]`, row-major.
+    ///
+    /// # Panics
+    /// If the decoder is elsewhere.
+    pub fn draft_scores(&self, states: &[f32]) -> Recycled<f32> {
+        self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), states)
+    }
+
+    fn scores_by(&self, lm_head: &Linear, states: &[f32]) -> Recycled<f32> {
+        let mut logits = Recycled::unset(states.len() / self.config.hidden_size * lm_head.width());
+        lm_head.rows(states, &mut logits);
+        self.cap_rows(&mut logits);
+        logits
+    }
+
+    fn cap_rows(&self, logits: &mut [f32]) {
+        if let Some(cap) = self.config.final_soft_cap {
+            activation::soft_cap_rows(Isa::detect(), logits, cap);
+        }
     }
 
     /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the reading.

@@ -17,6 +17,7 @@ mod moe;
 mod norm;
 pub mod random;
 pub mod rope;
+pub mod states;
 pub mod taps;
 pub mod target;
 pub mod template;

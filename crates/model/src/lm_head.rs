@@ -2,7 +2,7 @@
 
 use crate::linear::{Linear, Weight};
 use burn::tensor::Tensor;
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::few_row_matmul::Screen;
 use gorgon_kernels::{Isa, host};
 use std::ops::Deref;
@@ -42,8 +42,8 @@ impl LmHead {
     ///
     /// # Shapes
     /// `hidden [1, rows, d]`, `counts [rows]`.
-    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
-        let mut found = vec![];
+    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        let mut found = Recycled::new();
         let hidden = host::read(hidden)?;
         self.likeliest_of(hidden.as_slice(), counts, &mut found).then_some(found)
     }

@@ -2,9 +2,10 @@
 
 use crate::cache::KvCache;
 use crate::decoder::{Decoder, ModelError, PassOutput};
+use crate::states::States;
 use crate::taps::Taps;
 use burn::tensor::{DType, Int, Tensor};
-use gorgon_core::{Token, tree::TokenTree};
+use gorgon_core::{Recycled, Token, tree::TokenTree};
 use gorgon_kernels::host;
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl Target {
             hidden.push(output.hidden);
             taps.iter_mut().zip(output.taps).for_each(|(all, tap)| all.push(tap));
         }
-        Ok(PassOutput { hidden: join(hidden), taps: taps.into_iter().map(join).collect() })
+        Ok(PassOutput { hidden: States::join(hidden), taps: taps.into_iter().map(join).collect() })
     }
 
     /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once `logits`
@@ -126,7 +127,8 @@ impl Target {
     ) -> Result<Option<Token>, ModelError> {
         if !self.decoder.compute().is_host() {
             let output = self.verify(&TokenTree::root(token))?;
-            *logits = self.logits(&output.hidden);
+            logits.clear();
+            logits.extend_from_slice(&self.logits(&output.hidden));
             return self.commit(&[0]).map(|()| None);
         }
         self.decoder.check_tokens(&[token])?;
@@ -192,18 +194,18 @@ impl Target {
     /// The likeliest token after each row, if that can be told without all logits; see [`Decoder::likeliest`].
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]`, result `[rows]`.
-    pub fn likeliest(&self, hidden: &Tensor<3>) -> Option<Vec<Token>> {
-        let found = self.decoder.likeliest(hidden, &vec![1; hidden.dims()[1]])?;
-        Some(found.into_iter().map(|(token, _)| token).collect())
+    /// Result `[rows]`.
+    pub fn likeliest(&self, hidden: &States) -> Option<Recycled<Token>> {
+        let found = self.decoder.likeliest(hidden, &Recycled::of(1, hidden.rows()))?;
+        Some(found.iter().map(|&(token, _)| token).collect())
     }
 
     /// The logits of hidden states as rows on the host: the step's one read from the device.
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]`, result `[rows · V]`, row-major.
-    pub fn logits(&self, hidden: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.logits(hidden))
+    /// Result `[rows · V]`, row-major.
+    pub fn logits(&self, hidden: &States) -> Recycled<f32> {
+        self.decoder.scores(hidden)
     }
 }
 

@@ -82,7 +82,7 @@ fn hidden_states_logits_and_greedy_continuations() {
             target.reset();
             let output = target.prefill(&ids(&expected, &format!("{case}.input_ids"))).unwrap();
             let logits = target.logits(&output.hidden);
-            let hidden = read(output.hidden);
+            let hidden = read(output.hidden.tensor());
             let (worst, mean) = differences(&hidden, &floats(&expected, &format!("{case}.hidden")));
             assert!(worst < 1e-3 && mean < 1e-5, "{name} {case} hidden: {worst:e}, mean {mean:e}");
             let (worst, mean) = differences(&logits, &floats(&expected, &format!("{case}.logits")));
@@ -117,7 +117,7 @@ fn decode_path(target: &mut Target, tree: &TokenTree, node: usize) -> Vec<f32> {
     for &ancestor in &tree.path(node) {
         let output = target.verify(&TokenTree::root(tree.token(ancestor))).unwrap();
         target.commit(&[0]).unwrap();
-        logits = target.logits(&output.hidden);
+        logits = target.logits(&output.hidden).to_vec();
     }
     target.truncate(start);
     logits
@@ -276,8 +276,8 @@ fn eight_bits_for_drafts_leave_the_logits_alone() {
     let logits = |int8| {
         let mut target = Target::new(Arc::new(load(int8)), 64, Taps::none());
         let output = target.prefill(&[1, 2, 3, 250]).unwrap();
-        let drafts = read(target.decoder().draft_logits(&output.hidden));
-        (target.logits(&output.hidden), drafts, target.decoder().bytes_per_step())
+        let drafts = read(target.decoder().draft_logits(&output.hidden.tensor()));
+        (target.logits(&output.hidden).to_vec(), drafts, target.decoder().bytes_per_step())
     };
     let ((plain, same, bytes), (beside, drafts, _), (all, all_drafts, few)) =
         (logits(Int8::Off), logits(Int8::Drafts), logits(Int8::All));
@@ -301,18 +301,18 @@ fn chunked_prefill_and_taps() {
     let prompt: Vec<u32> = (0..300).map(|i| (i * 31 + 7) % 512).collect();
     let mut whole = Target::new(decoder.clone(), 512, taps.clone());
     let output = whole.prefill(&prompt).unwrap();
-    assert_eq!(output.hidden.dims(), [1, 300, 64]);
+    assert_eq!(output.hidden.tensor().dims(), [1, 300, 64]);
     assert_eq!(output.taps.iter().map(|tap| tap.dims()).collect::<Vec<_>>(), [[1, 300, 64]; 3]);
     let mut parts = Target::new(decoder, 512, taps);
     let mut rows = vec![];
     let mut tapped = vec![vec![]; 3];
     for part in [&prompt[..1], &prompt[1..40], &prompt[40..300]] {
         let output = parts.prefill(part).unwrap();
-        rows.extend(read(output.hidden));
+        rows.extend(read(output.hidden.tensor()));
         output.taps.into_iter().zip(&mut tapped).for_each(|(tap, all)| all.extend(read(tap)));
     }
     let limit = if exact { 0.0 } else { 1e-3 };
-    assert!(differences(&rows, &read(output.hidden)).0 <= limit);
+    assert!(differences(&rows, &read(output.hidden.tensor())).0 <= limit);
     for (whole, parts) in output.taps.into_iter().zip(&tapped) {
         assert!(differences(parts, &read(whole)).0 <= limit);
     }

@@ -54,7 +54,7 @@ fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[
     let device = decoder.compute().device();
     let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Taps::none()));
     let output = target.borrow_mut().prefill(prompt).unwrap();
-    let logits = decoder.logits(&output.hidden.narrow(1, prompt.len() - 1, 1));
+    let logits = decoder.logits(&output.hidden.part(prompt.len() - 1, 1).tensor());
     let mut text = ids(greedy_step::argmax_rows(&logits));
     let tree = TreeTable::new(parents, ranks, device);
     let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();
@@ -67,9 +67,14 @@ fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[
     greedy_step::overwrite(&kept, flight.table());
     let mut graph = capture(device, || {
         let output = target.borrow_mut().verify_flight(&flight).unwrap();
-        greedy_step::accept(&greedy_step::argmax_rows(&decoder.logits(&output.hidden)), &tree, &flight, &outcome);
+        greedy_step::accept(
+            &greedy_step::argmax_rows(&decoder.logits(&output.hidden.tensor())),
+            &tree,
+            &flight,
+            &outcome,
+        );
         target.borrow().keep(outcome.table());
-        let state = decoder.logits(&output.hidden.select(1, outcome.last()));
+        let state = decoder.logits(&output.hidden.tensor().select(1, outcome.last()));
         let guesses = greedy_step::top_rows(&state, 2);
         greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &flight);
         outcome.table().clone()

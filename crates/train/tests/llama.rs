@@ -58,7 +58,7 @@ fn packed_dialogues_have_the_hidden_states_of_the_decoder() {
             let mut cache = decoder.new_cache(dialogue.len());
             cache.reserve(dialogue.len()).unwrap();
             let visible = Visible::Causal { rows: dialogue.len() };
-            let want = read(decoder.forward(dialogue, &visible, &mut cache, &Taps::none()).unwrap().hidden);
+            let want = read(decoder.forward(dialogue, &visible, &mut cache, &Taps::none()).unwrap().hidden.tensor());
             for (a, b) in hidden[at..at + want.len()].iter().zip(&want) {
                 assert!((a - b).abs() < 2e-4, "{a} {b}");
             }

@@ -100,7 +100,7 @@ fn the_merged_model_computes_what_was_fitted() {
         let mut cache = decoder.new_cache(32);
         cache.reserve(ids.len()).unwrap();
         let output = decoder.forward(&ids, &Visible::Causal { rows: ids.len() }, &mut cache, &Taps::none()).unwrap();
-        read(output.hidden.cast(DType::F32))
+        read(output.hidden.tensor().cast(DType::F32))
     };
     let adapter: Vec<Tensor<1>> =
         parameters.iter().filter(|p| gorgon_train::lora::is_adapter(&p.name)).map(|p| p.value.clone()).collect();

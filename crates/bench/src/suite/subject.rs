@@ -293,7 +293,10 @@ fn eight_nodes() -> Result<FixedTree, BenchError> {
 }
 
 /// Medusa heads with zeroed blocks, as training begins with.
-fn write_heads(dir: &Path, shape: &LlamaShape) -> std::io::Result<()> {
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn write_heads(dir: &Path, shape: &LlamaShape) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     let config = MedusaConfig { heads: RATES.len(), own_lm_heads: false, ..MedusaConfig::default() };
     let source = |spec: gorgon_draft::medusa::ParameterSpec| {

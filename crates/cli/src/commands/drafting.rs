@@ -12,7 +12,7 @@ use crate::error::Failure;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
@@ -222,9 +222,9 @@ impl Drafting {
 struct Ranks;
 
 impl CandidateSource for Ranks {
-    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let candidate = |rank: usize| Candidate { token: rank as u32, probability: 1.0 / (rank + 2) as f64 };
-        Ok(widths.iter().map(|&width| (0..width).map(candidate).collect()).collect())
+        Ok(widths.iter().map(|&width| (0..width).map(candidate)).collect())
     }
 }
 

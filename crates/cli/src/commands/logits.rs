@@ -46,16 +46,16 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
     let mut target = Target::new(decoder, ids.len(), needs.taps);
     let output = target.prefill(&ids)?;
-    let [_, rows, width] = output.hidden.dims();
+    let [_, rows, width] = output.hidden.tensor().dims();
     let logits = target.logits(&output.hidden);
     let vocab = logits.len() / rows;
     if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_sound()) {
         return Err(Failure::run(format!("the model's logits at position {row} are not finite; nothing was written")));
     }
-    let hidden = read(output.hidden.clone());
+    let hidden = read(output.hidden.tensor());
     let mut all = vec![
         Rows { name: "hidden", shape: vec![rows, width], values: hidden },
-        Rows { name: "logits", shape: vec![rows, vocab], values: logits },
+        Rows { name: "logits", shape: vec![rows, vocab], values: logits.to_vec() },
     ];
     if let Some(loaded) = &mut loaded {
         all.extend(drafted(loaded.drafter(), &ids, &output, args.drafts)?);

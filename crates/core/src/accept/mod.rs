@@ -41,7 +41,7 @@ pub use top_beta::TopBeta;
 pub use typical::{Typical, TypicalCut};
 pub use walk::longest;
 
-use crate::{Token, dist::Row, tree::TokenTree};
+use crate::{Recycled, Token, dist::Row, tree::TokenTree};
 
 /// All chance in the project. A rule asks questions; an implementation answers from a seed, from given uniforms, or, in
 /// tests, with every possible answer in turn.
@@ -56,7 +56,7 @@ pub trait Draws {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Nodes from the root (included) to the last accepted one.
-    pub path: Vec<usize>,
+    pub path: Recycled<usize>,
     /// The token emitted after the path.
     pub bonus: Token,
 }

@@ -1,7 +1,7 @@
 //! The two ways to walk a verified tree: node by node, and to the end of the longest accepted path.
 
 use super::Verdict;
-use crate::{Token, tree::TokenTree};
+use crate::{Recycled, Token, tree::TokenTree};
 
 /// What a rule does at a node it has reached.
 pub(super) enum Move {
@@ -13,7 +13,7 @@ pub(super) enum Move {
 
 /// Walks down from the root, asking `decide` at each node.
 pub(super) fn descend(mut decide: impl FnMut(usize) -> Move) -> Verdict {
-    let mut path = vec![0];
+    let mut path = Recycled::of(0, 1);
     let mut node = 0;
     loop {
         match decide(node) {
@@ -46,9 +46,9 @@ pub fn longest(candidates: impl IntoIterator<Item = (usize, f64)>) -> usize {
 pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
     tree: &TokenTree,
     mut judge_at: impl FnMut(usize) -> J,
-) -> Vec<usize> {
+) -> Recycled<usize> {
     // Indexed by node; `None` for a rejected node and for everything below one.
-    let mut scores: Vec<Option<f64>> = vec![None; tree.len()];
+    let mut scores = Recycled::of(None, tree.len());
     scores[0] = Some(0.0);
     for node in 0..tree.len() {
         let Some(score) = scores[node] else { continue };
@@ -61,8 +61,8 @@ pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
             scores[child] = judge(tree.token(child)).map(|gain| score + gain);
         }
     }
-    let accepted = |(node, score): (usize, Option<f64>)| score.map(|score| (node, (tree.depths()[node], score)));
-    let (nodes, candidates): (Vec<usize>, Vec<_>) = scores.into_iter().enumerate().filter_map(accepted).unzip();
+    let nodes: Recycled<usize> = (0..tree.len()).filter(|&node| scores[node].is_some()).collect();
+    let candidates = nodes.iter().filter_map(|&node| Some((tree.depths()[node], scores[node]?)));
     tree.path(nodes[longest(candidates)])
 }
 

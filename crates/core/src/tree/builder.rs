@@ -1,17 +1,7 @@
 //! The seam between drafters and trees: a drafter names candidates, a builder decides which become nodes.
 
-use super::{DynamicTree, TokenTree, TreeShape};
-use crate::Token;
-
-/// A token that may follow a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
-    /// The proposed token.
-    pub token: Token,
-    /// The drafter's probability of `token` given the path to its parent, in `[0, 1]`; 1 where nobody asked
-    /// ([`TreeBuilder::ranks_at`]) and it was not computed.
-    pub probability: f64,
-}
+use super::{Candidate, CandidateRows, DynamicTree, TokenTree, TreeShape};
+use crate::{Recycled, Token};
 
 /// Whatever went wrong inside a drafter; `?` turns any error into one.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,12 +20,7 @@ pub trait CandidateSource {
     ///
     /// # Errors
     /// Whatever the drafter cannot do; the builder passes it on as [`BuildError::Source`].
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError>;
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError>;
 }
 
 /// Why a tree could not be built.
@@ -119,14 +104,14 @@ impl TreeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftTree {
     tree: TokenTree,
-    probabilities: Vec<f64>,
-    source_nodes: Vec<usize>,
+    probabilities: Recycled<f64>,
+    source_nodes: Recycled<usize>,
 }
 
 impl DraftTree {
     /// A lone root.
     pub fn root(token: Token) -> Self {
-        Self { tree: TokenTree::root(token), probabilities: vec![1.0], source_nodes: vec![0] }
+        Self { tree: TokenTree::root(token), probabilities: Recycled::of(1.0, 1), source_nodes: Recycled::of(0, 1) }
     }
 
     /// The tokens and their arrangement.
@@ -177,7 +162,7 @@ impl DraftTree {
     /// the root).
     pub(super) fn keep(&self, kept: &[usize]) -> Self {
         let mut smaller = Self::root(self.tree.token(0));
-        let mut renumbered = vec![0; self.tree.len()];
+        let mut renumbered = Recycled::of(0, self.tree.len());
         for &node in kept {
             let candidate = Candidate { token: self.tree.token(node), probability: self.probabilities[node] };
             renumbered[node] = smaller.push(renumbered[self.tree.parents()[node]], candidate);
@@ -196,20 +181,17 @@ pub(super) fn expand_level(
     tree: &TokenTree,
     nodes: &[usize],
     widths: &[usize],
-) -> Result<Vec<Vec<Candidate>>, BuildError> {
+) -> Result<CandidateRows, BuildError> {
     if nodes.is_empty() {
-        return Ok(Vec::new());
+        return Ok(CandidateRows::default());
     }
-    let mut rows = source.expand(tree, nodes, widths).map_err(BuildError::Source)?;
+    let rows = source.expand(tree, nodes, widths).map_err(BuildError::Source)?;
     if rows.len() != nodes.len() {
         return Err(BuildError::RowCount { asked: nodes.len(), answered: rows.len() });
     }
-    for (row, &width) in rows.iter_mut().zip(widths) {
-        row.truncate(width);
-        for candidate in row {
-            let probability = candidate.probability;
-            candidate.probability = if probability > 0.0 { probability.min(1.0) } else { 0.0 };
-        }
-    }
-    Ok(rows)
+    let sound = |candidate: &Candidate| {
+        let probability = candidate.probability;
+        Candidate { probability: if probability > 0.0 { probability.min(1.0) } else { 0.0 }, ..*candidate }
+    };
+    Ok(rows.iter().zip(widths).map(|(row, &width)| row.iter().take(width).map(sound)).collect())
 }

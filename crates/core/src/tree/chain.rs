@@ -57,7 +57,7 @@ impl TreeBuilder for ChainTree {
         let mut chain = DraftTree::root(root);
         for last in 0..self.drafts {
             let rows = expand_level(source, chain.tree(), &[last], &[1])?;
-            let Some(&next) = rows.iter().flatten().next() else { break };
+            let Some(&next) = rows.row(0).first() else { break };
             chain.push(last, next);
         }
         Ok(chain)

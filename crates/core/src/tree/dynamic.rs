@@ -4,7 +4,7 @@ use super::{
     BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder, TreeKind,
     builder::expand_level,
 };
-use crate::Token;
+use crate::{Recycled, Token};
 
 /// The most nodes that may be drafted before the best of them are kept.
 const MAX_DRAFTED: usize = 1 << 16;
@@ -118,16 +118,18 @@ impl TreeBuilder for DynamicTree {
             return Ok(drafted);
         }
         // Log of the path's probability, by node.
-        let mut values = vec![0.0];
-        let mut frontier = vec![0];
+        let mut values = Recycled::of(0.0, 1);
+        let mut frontier = Recycled::of(0, 1);
         for _ in 0..=self.depth {
             let level_start = drafted.tree().len();
-            let rows = expand_level(source, drafted.tree(), &frontier, &vec![self.top_k; frontier.len()])?;
-            for (&parent, mut row) in frontier.iter().zip(rows) {
-                row.sort_by(likelier_then_lower_token);
-                for candidate in row {
+            let rows = expand_level(source, drafted.tree(), &frontier, &Recycled::of(self.top_k, frontier.len()))?;
+            for (&parent, row) in frontier.iter().zip(rows.iter()) {
+                let mut row: Recycled<Candidate> = row.iter().copied().collect();
+                row.sort_unstable_by(likelier_then_lower_token);
+                for &candidate in &row {
                     drafted.push(parent, candidate);
-                    values.push(values[parent] + candidate.probability.ln());
+                    let value = values[parent] + candidate.probability.ln();
+                    values.push(value);
                 }
             }
             frontier = most_valuable(level_start..drafted.tree().len(), &values, self.top_k);
@@ -146,9 +148,9 @@ fn likelier_then_lower_token(a: &Candidate, b: &Candidate) -> std::cmp::Ordering
 }
 
 /// The `count` nodes of greatest value, most valuable first; ties to the earlier node.
-fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> Vec<usize> {
-    let mut nodes: Vec<usize> = nodes.collect();
-    nodes.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
+fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> Recycled<usize> {
+    let mut nodes: Recycled<usize> = nodes.collect();
+    nodes.sort_unstable_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
     nodes.truncate(count);
     nodes
 }

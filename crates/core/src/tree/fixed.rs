@@ -1,7 +1,7 @@
 //! Trees of a shape known beforehand.
 
 use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeKind, TreeShape, builder::expand_level};
-use crate::Token;
+use crate::{Recycled, Token};
 
 /// Fills a [`TreeShape`] with tokens: rank `r` under a node is the drafter's `r`-th candidate there. Published lists,
 /// calibrated trees and Sequoia's optima are all built by this.
@@ -67,17 +67,17 @@ impl TreeBuilder for FixedTree {
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut drafted = DraftTree::root(root);
         // Where a node of the shape went; `None` if the drafter had no candidate for it.
-        let mut placed: Vec<Option<usize>> = vec![None; self.shape.len()];
+        let mut placed: Recycled<Option<usize>> = Recycled::of(None, self.shape.len());
         placed[0] = Some(0);
         let mut above = 0..1;
         for ends in self.level_ends.windows(2) {
-            let open: Vec<usize> = above.filter(|&node| placed[node].is_some() && self.widths[node] > 0).collect();
-            let nodes: Vec<usize> = open.iter().filter_map(|&node| placed[node]).collect();
-            let widths: Vec<usize> = open.iter().map(|&node| self.widths[node]).collect();
+            let open: Recycled<usize> = above.filter(|&node| placed[node].is_some() && self.widths[node] > 0).collect();
+            let nodes: Recycled<usize> = open.iter().filter_map(|&node| placed[node]).collect();
+            let widths: Recycled<usize> = open.iter().map(|&node| self.widths[node]).collect();
             let rows = expand_level(source, drafted.tree(), &nodes, &widths)?;
             for node in ends[0]..ends[1] {
                 let (path, parent) = (self.shape.path(node), self.shape.parents()[node]);
-                let row = open.binary_search(&parent).ok().map(|row| &rows[row]);
+                let row = open.binary_search(&parent).ok().map(|row| rows.row(row));
                 let candidate = row.and_then(|row| row.get(path[path.len() - 1]));
                 if let (Some(&candidate), Some(parent)) = (candidate, placed[parent]) {
                     placed[node] = Some(drafted.push(parent, candidate));

@@ -11,6 +11,7 @@
 mod buffers;
 mod builder;
 pub mod calibrated;
+mod candidates;
 mod chain;
 mod choice;
 mod dynamic;
@@ -21,7 +22,8 @@ pub mod sequoia;
 mod shape;
 
 pub use buffers::{BufferError, MedusaBuffers, RetrieveIndices};
-pub use builder::{BuildError, Candidate, CandidateSource, DraftTree, SourceError, TreeBuilder, TreeKind};
+pub use builder::{BuildError, CandidateSource, DraftTree, SourceError, TreeBuilder, TreeKind};
+pub use candidates::{Candidate, CandidateRows};
 pub use chain::{ChainError, ChainTree};
 pub use choice::{ChoiceError, TreeChoice};
 pub use dynamic::{DynamicError, DynamicTree};
@@ -30,7 +32,7 @@ pub use mask::AncestorMask;
 pub use published::{PublishedTree, UnknownTree};
 pub use shape::{RankPath, ShapeError, TreeShape};
 
-use crate::Token;
+use crate::{Recycled, Token};
 
 /// The largest tree that is built, in nodes with the root. Published trees have 64; one verification pass over more
 /// than a few hundred nodes costs more than it can win.
@@ -48,10 +50,10 @@ pub const MAX_DEPTH: usize = 128;
 /// Sizes count the root everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenTree {
-    tokens: Vec<Token>,
+    tokens: Recycled<Token>,
     /// `parents[0]` is 0 and is never read as a parent.
-    parents: Vec<usize>,
-    depths: Vec<usize>,
+    parents: Recycled<usize>,
+    depths: Recycled<usize>,
 }
 
 /// Why a list of tokens and parents is no tree.
@@ -81,7 +83,7 @@ pub enum TreeError {
 impl TokenTree {
     /// A tree of one node: plain decoding is the verification of a lone root.
     pub fn root(token: Token) -> Self {
-        Self { tokens: vec![token], parents: vec![0], depths: vec![0] }
+        Self { tokens: Recycled::of(token, 1), parents: Recycled::of(0, 1), depths: Recycled::of(0, 1) }
     }
 
     /// A tree from its flat form. `parents[0]` is ignored.
@@ -96,7 +98,7 @@ impl TokenTree {
             return Err(TreeError::LengthMismatch { tokens: tokens.len(), parents: parents.len() });
         }
         parents[0] = 0;
-        let mut depths = vec![0; tokens.len()];
+        let mut depths = Recycled::of(0, tokens.len());
         for node in 1..tokens.len() {
             let parent = parents[node];
             if parent >= node {
@@ -104,7 +106,7 @@ impl TokenTree {
             }
             depths[node] = depths[parent] + 1;
         }
-        Ok(Self { tokens, parents, depths })
+        Ok(Self { tokens: tokens.into(), parents: parents.into(), depths })
     }
 
     /// Adds a drafted token under `parent` and returns its node number.
@@ -115,7 +117,8 @@ impl TokenTree {
         assert!(parent < self.len(), "parent {parent} is not a node of a tree of {} nodes", self.len());
         self.tokens.push(token);
         self.parents.push(parent);
-        self.depths.push(self.depths[parent] + 1);
+        let depth = self.depths[parent] + 1;
+        self.depths.push(depth);
         self.len() - 1
     }
 
@@ -177,8 +180,8 @@ impl TokenTree {
     }
 
     /// The nodes from the root to `node`, both included.
-    pub fn path(&self, node: usize) -> Vec<usize> {
-        let mut path = vec![0; self.depths[node] + 1];
+    pub fn path(&self, node: usize) -> Recycled<usize> {
+        let mut path = Recycled::of(0, self.depths[node] + 1);
         let mut at = node;
         for slot in path.iter_mut().rev() {
             *slot = at;
@@ -189,7 +192,7 @@ impl TokenTree {
 
     /// The root-to-leaf paths, one per leaf, in the order of the leaves. Together they cover the tree.
     pub fn leaf_paths(&self) -> Vec<Vec<usize>> {
-        self.leaves().into_iter().map(|leaf| self.path(leaf)).collect()
+        self.leaves().into_iter().map(|leaf| self.path(leaf).to_vec()).collect()
     }
 }
 

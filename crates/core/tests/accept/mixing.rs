@@ -262,6 +262,6 @@ fn lossy_greedy_accepts_from_its_threshold_on() {
     let p = [0.15, 0.35, 0.5, 0.2, 0.3, 0.5];
     let target = Rows::Probabilities { data: &p, vocab: 3 };
     let verdict = |alpha| LossyGreedy { alpha }.accept(&tree, DraftRows::NONE, target, &mut Seeded::new(0));
-    assert_eq!(verdict(0.29), Verdict { path: vec![0], bonus: 2 });
-    assert_eq!(verdict(0.31), Verdict { path: vec![0, 1], bonus: 2 });
+    assert_eq!(verdict(0.29), Verdict { path: vec![0].into(), bonus: 2 });
+    assert_eq!(verdict(0.31), Verdict { path: vec![0, 1].into(), bonus: 2 });
 }

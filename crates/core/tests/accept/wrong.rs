@@ -24,7 +24,7 @@ pub fn walk(mut decide: impl FnMut(usize) -> Result<usize, usize>) -> Verdict {
     loop {
         match decide(path[path.len() - 1]) {
             Ok(child) => path.push(child),
-            Err(bonus) => return Verdict { path, bonus: bonus as Token },
+            Err(bonus) => return Verdict { path: path.into(), bonus: bonus as Token },
         }
     }
 }

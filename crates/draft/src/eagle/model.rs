@@ -2,12 +2,12 @@
 
 use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
 use super::on_device::{Columns, DeviceLayer};
-use super::propose::{DraftLayer, select};
+use super::propose::DraftLayer;
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
 use burn::tensor::{Distribution, Int, Tensor};
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::cache::KvCache;
@@ -114,7 +114,7 @@ impl EagleModel {
 
 impl DraftLayer for EagleModel {
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
-        Ok(select(&output.hidden, rows))
+        Ok(output.hidden.select(rows))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
@@ -139,14 +139,14 @@ impl DraftLayer for EagleModel {
         top_rows(&self.logits(states), self.vocab_size(), widths)
     }
 
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
-        self.decoder.likeliest(states, widths)
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        self.decoder.draft_likeliest(states, widths)
     }
 }
 
 impl DeviceLayer for EagleModel {
     fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
-        Ok(output.hidden.clone().select(1, rows))
+        Ok(output.hidden.tensor().select(1, rows))
     }
 
     fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {

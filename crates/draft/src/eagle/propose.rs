@@ -5,13 +5,14 @@ use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
 use crate::trace::{Guessed, Network, Trace, follow};
-use burn::tensor::{Int, Tensor, TensorData};
-use gorgon_core::Token;
+use burn::tensor::Tensor;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::states::select_rows;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ pub trait DraftLayer: Send + Sync {
     fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>>;
 
     /// The same without probabilities, row by row, if that can be told without all logits.
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>>;
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>>;
 }
 
 /// Drafts with guessed features, level by level.
@@ -253,7 +254,7 @@ impl<M: DraftLayer> Levels<'_, M> {
         let parents = parents.ok_or("a tree is drafted level by level")?;
         let visible = self.rows.add(tree, nodes);
         let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
-        let features = select(&self.level.guessed, &parents);
+        let features = select_rows(&self.level.guessed, &parents);
         let guessed = self.model.forward(&tokens, features, &visible, self.cache)?;
         self.level = Level { nodes: nodes.to_vec(), guessed };
         Ok(())
@@ -272,32 +273,16 @@ impl<M: DraftLayer> Network for Levels<'_, M> {
 }
 
 impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         if nodes != [0] {
             self.descend(tree, nodes)?;
         }
         let ranked = if self.ranked { self.model.ranked(&self.level.guessed, widths) } else { None };
         Ok(match ranked {
-            Some(found) => candidates::ranked(found, widths),
+            Some(found) => candidates::ranked(&found, widths),
             None => candidates::likely(self.model.likeliest(&self.level.guessed, widths)),
         })
     }
-}
-
-/// Some rows of `states [1, rows, d]`, in a given order.
-pub(crate) fn select(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
-    let whole = rows.len() == states.dims()[1] && rows.iter().enumerate().all(|(i, &row)| i == row);
-    if whole {
-        return states.clone();
-    }
-    let index: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
-    let index = Tensor::<1, Int>::from_data(TensorData::new(index, [rows.len()]), &states.device());
-    states.clone().select(1, index)
 }
 
 /// One tensor of several `[1, rows, d]`, row after row; there is at least one.

@@ -4,7 +4,7 @@ use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat, HydraFacts, LmHeads};
 use crate::layer::LayerShape;
 use burn::tensor::Tensor;
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::activation::silu;
 use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::tree_attention::Visible;
@@ -189,10 +189,10 @@ impl HydraModel {
 
     /// The `widths[i]` likeliest tokens after state `i` of head `head`, if they can be told without all logits; see
     /// [`LmHead::likeliest`].
-    pub fn likeliest(&self, head: usize, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+    pub fn likeliest(&self, head: usize, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
         match &self.heads[head].lm_head {
             Some(lm_head) => lm_head.likeliest(states, widths),
-            None => self.decoder.likeliest(states, widths),
+            None => self.decoder.draft_likeliest(states, widths),
         }
     }
 

@@ -3,15 +3,16 @@
 use super::model::HydraModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::eagle::{join, select};
+use crate::eagle::join;
 use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::states::States;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
@@ -78,8 +79,8 @@ impl Drafter for HydraDrafter {
             return Ok(());
         }
         match &self.cache {
-            Some(_) => self.waiting.push(select(&committed.output.hidden, committed.rows)),
-            None => self.waiting = committed.last_hidden().into_iter().collect(),
+            Some(_) => self.waiting.push(committed.output.hidden.select(committed.rows)),
+            None => self.waiting = committed.last_hidden().iter().map(States::tensor).collect(),
         }
         Ok(())
     }
@@ -117,8 +118,8 @@ impl Levels<'_> {
         if head >= self.model.heads() {
             return Ok(None);
         }
-        let path = |&node: &usize| tree.path(node).into_iter().map(|node| tree.token(node));
-        let paths: Vec<Token> = nodes.iter().flat_map(path).collect();
+        let mut paths: Vec<Token> = vec![];
+        nodes.iter().for_each(|&node| paths.extend(tree.path(node).iter().map(|&node| tree.token(node))));
         Ok(Some((head, self.model.states(&self.state, head, &paths)?)))
     }
 }
@@ -132,16 +133,11 @@ impl Network for Levels<'_> {
 }
 
 impl CandidateSource for Levels<'_> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
-        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(vec![vec![]; nodes.len()]) };
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
+        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(nodes.iter().map(|_| []).collect()) };
         let ranked = if self.ranked { self.model.likeliest(head, &states, widths) } else { None };
         Ok(match ranked {
-            Some(found) => candidates::ranked(found, widths),
+            Some(found) => candidates::ranked(&found, widths),
             None => candidates::likely(top_rows(&self.model.project(head, &states), self.model.vocab_size(), widths)),
         })
     }

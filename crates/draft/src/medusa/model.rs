@@ -3,15 +3,15 @@
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat, LmHeads};
 use burn::tensor::Tensor;
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
+use gorgon_kernels::Isa;
 use gorgon_kernels::activation::{silu, silu_rows};
-use gorgon_kernels::{Isa, host};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::linear::{Linear, Loader, Weight};
 use gorgon_model::lm_head::LmHead;
+use gorgon_model::states::States;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
-use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Heads on a device, beside their backbone.
@@ -113,9 +113,20 @@ impl MedusaModel {
     /// Logits of the first `heads` heads at one state. With a shared LM head, its weights are read once for all of them.
     ///
     /// # Shapes
-    /// `hidden [1, 1, d]`, result `[heads · V]`, head by head.
-    pub fn logits(&self, hidden: &Tensor<3>, heads: usize) -> Vec<f32> {
-        self.project(self.states(hidden, heads))
+    /// `hidden [1, d]`, result `[heads · V]`, head by head.
+    pub fn logits(&self, hidden: &States, heads: usize) -> Recycled<f32> {
+        let Some(hidden) = hidden.on_host() else { return self.project(self.states(&hidden.tensor(), heads)).into() };
+        let states = self.states_on_host(hidden, heads);
+        let lm_heads: &[Linear] = match &self.lm_heads {
+            Projection::Backbone => return self.decoder.draft_scores(&states),
+            Projection::Shared(lm_head) => std::slice::from_ref(lm_head),
+            Projection::PerHead(lm_heads) => &lm_heads[..heads.min(lm_heads.len())],
+        };
+        let mut logits = Recycled::unset(states.len() / hidden.len() * self.vocab_size());
+        let (rows, outputs) = (states.len() / lm_heads.len(), logits.len() / lm_heads.len());
+        let each = states.chunks_exact(rows).zip(logits.chunks_exact_mut(outputs)).zip(lm_heads);
+        each.for_each(|((states, logits), lm_head)| lm_head.rows(states, logits));
+        logits
     }
 
     /// The same where they were computed.
@@ -134,45 +145,36 @@ impl MedusaModel {
     /// [`LmHead::likeliest`].
     ///
     /// # Shapes
-    /// `hidden [1, 1, d]`.
-    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Vec<(Token, f32)>> {
+    /// `hidden [1, d]`.
+    pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
         let lm_head = match &self.lm_heads {
             Projection::Backbone => self.decoder.lm_head(),
             Projection::Shared(lm_head) => lm_head,
             Projection::PerHead(_) => return None,
         };
-        thread_local! {
-            /// States, and a block's output; kept, so that steps after the first allocate little.
-            static SPACE: RefCell<[Vec<f32>; 2]> = const { RefCell::new([vec![], vec![]]) };
-        }
         // Asked first, since states would be computed for nothing.
-        let hidden = host::read(hidden).filter(|_| lm_head.has_copy())?;
-        let mut found = vec![];
-        SPACE
-            .with_borrow_mut(|[states, block]| {
-                self.states_on_host(hidden.as_slice(), counts.len(), states, block);
-                lm_head.likeliest_of(states, counts, &mut found)
-            })
-            .then_some(found)
+        let hidden = hidden.on_host().filter(|_| lm_head.has_copy())?;
+        let mut found = Recycled::new();
+        lm_head.likeliest_of(&self.states_on_host(hidden, counts.len()), counts, &mut found).then_some(found)
     }
 
     /// [`Self::states`] on the CPU, as rows.
     ///
     /// # Shapes
-    /// `hidden [d]`, `states [heads, d]`.
-    fn states_on_host(&self, hidden: &[f32], heads: usize, states: &mut Vec<f32>, inner: &mut Vec<f32>) {
-        states.clear();
-        inner.resize(hidden.len(), 0.0);
+    /// `hidden [d]`, result `[heads, d]`.
+    fn states_on_host(&self, hidden: &[f32], heads: usize) -> Recycled<f32> {
+        let (mut states, mut inner) = (Recycled::new(), Recycled::unset(hidden.len()));
         for blocks in &self.blocks[..heads.min(self.blocks.len())] {
             states.extend_from_slice(hidden);
             let start = states.len() - hidden.len();
             for block in blocks {
                 let state = &mut states[start..];
-                block.rows(state, inner);
-                silu_rows(Isa::detect(), inner);
-                state.iter_mut().zip(&*inner).for_each(|(sum, value)| *sum += value);
+                block.rows(state, &mut inner);
+                silu_rows(Isa::detect(), &mut inner);
+                state.iter_mut().zip(&inner).for_each(|(sum, value)| *sum += value);
             }
         }
+        states
     }
 
     /// What the first `heads` heads' LM heads read, head by head.

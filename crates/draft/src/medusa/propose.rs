@@ -4,12 +4,12 @@ use super::model::MedusaModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::trace::{Guess, Trace};
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
+use gorgon_model::states::States;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct MedusaDrafter {
     model: Arc<MedusaModel>,
-    hidden: Option<Tensor<3>>,
+    /// After the final norm at the last committed token.
+    hidden: Option<States>,
 }
 
 impl MedusaDrafter {
@@ -54,9 +55,9 @@ impl Drafter for MedusaDrafter {
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
         let heads = builder.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
-        let counts: Option<Vec<usize>> = (0..heads).map(|depth| builder.ranks_at(depth)).collect();
-        let ranked =
-            counts.and_then(|counts| Some(candidates::ranked(self.model.likeliest(hidden, &counts)?, &counts)));
+        let counts: Recycled<usize> = (0..heads).map_while(|depth| builder.ranks_at(depth)).collect();
+        let likeliest = if counts.len() == heads { self.model.likeliest(hidden, &counts) } else { None };
+        let ranked = likeliest.map(|likeliest| candidates::ranked(&likeliest, &counts));
         let draft = match ranked {
             Some(rows) => builder.build(root, &mut Ranked(rows))?,
             None => {
@@ -69,28 +70,22 @@ impl Drafter for MedusaDrafter {
     }
 
     fn trace(&mut self, _: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
-        let Some(hidden) = &self.hidden else { return Ok(None) };
-        let states = self.model.states(hidden, drafts.len() + 1);
+        let Some(hidden) = self.hidden.as_ref().map(States::tensor) else { return Ok(None) };
+        let states = self.model.states(&hidden, drafts.len() + 1);
         let logits = self.model.project(states.clone());
         let rows = states.into_iter().zip(logits.chunks_exact(self.model.vocab_size()));
         let guesses = rows.map(|(state, row)| Guess { state: read(state), logits: row.to_vec() }).collect();
-        Ok(Some(Trace { input: read(hidden.clone()), guesses }))
+        Ok(Some(Trace { input: read(hidden), guesses }))
     }
 }
 
 /// The likeliest tokens of each head as candidates.
-struct Ranked(Vec<Vec<Candidate>>);
+struct Ranked(CandidateRows);
 
 impl CandidateSource for Ranked {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
-        let row = self.0.get(depth).map_or(&[][..], Vec::as_slice);
-        Ok(widths.iter().map(|&width| row[..width.min(row.len())].to_vec()).collect())
+        Ok(widths.iter().map(|&width| self.0.row(depth).iter().take(width).copied()).collect())
     }
 }
 
@@ -101,18 +96,14 @@ struct Guesses<'a> {
 }
 
 impl CandidateSource for Guesses<'_> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
         let row = self.logits.chunks_exact(self.vocab).nth(depth).unwrap_or(&[]);
         let most = widths.iter().copied().max().unwrap_or(0);
         // Heads are untrusted: a probability that is no number counts as 0.
-        let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
-        let all: Vec<Candidate> = top_row(Isa::detect(), row, most).into_iter().map(candidate).collect();
-        Ok(widths.iter().map(|&width| all[..width.min(all.len())].to_vec()).collect())
+        let candidate = |&(token, p): &(u32, f32)| Candidate { token, probability: f64::from(p) };
+        let mut top = Recycled::new();
+        top_row(Isa::detect(), row, most, &mut top);
+        Ok(widths.iter().map(|&width| top.iter().take(width).map(candidate)).collect())
     }
 }

@@ -4,7 +4,7 @@ use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, MtpFacts, mtp_prefix};
 use crate::layer::LayerShape;
 use burn::tensor::Tensor;
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
@@ -118,8 +118,8 @@ impl MtpModel {
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
-    pub fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
-        self.decoder.likeliest(states, widths)
+    pub fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        self.decoder.draft_likeliest(states, widths)
     }
 
     /// The LM head's logits of a module's output.

@@ -3,17 +3,18 @@
 use super::model::MtpModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::eagle::{join, select};
+use crate::eagle::join;
 use crate::in_flight::InFlight;
 use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
-use gorgon_core::tree::{Candidate, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::states::select_rows;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ impl Drafter for MtpDrafter {
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
         if !committed.tokens.is_empty() {
             self.waiting.0.extend_from_slice(committed.tokens);
-            self.waiting.1.push(select(&committed.output.hidden, committed.rows));
+            self.waiting.1.push(committed.output.hidden.select(committed.rows));
         }
         Ok(())
     }
@@ -174,7 +175,7 @@ impl Levels<'_> {
             return self.chains[module].last.clone();
         }
         let from = if module >= depth { module - 1 } else { module };
-        self.level.outputs[from].as_ref().map(|output| select(output, parents))
+        self.level.outputs[from].as_ref().map(|output| select_rows(output, parents))
     }
 
     /// Reads `nodes`, children of nodes of the last level, with every module that guesses from here on.
@@ -215,16 +216,11 @@ impl Network for Levels<'_> {
 }
 
 impl CandidateSource for Levels<'_> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let states = self.states(tree, nodes)?;
         let ranked = if self.ranked { self.model.likeliest(&states, widths) } else { None };
         Ok(match ranked {
-            Some(found) => candidates::ranked(found, widths),
+            Some(found) => candidates::ranked(&found, widths),
             None => candidates::likely(top_rows(&self.model.logits(&states), self.model.vocab_size(), widths)),
         })
     }

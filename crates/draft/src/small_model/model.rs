@@ -1,10 +1,10 @@
 //! A draft model on a device.
 
-use burn::tensor::Tensor;
+use gorgon_core::Recycled;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
-use gorgon_model::target::read;
+use gorgon_model::states::States;
 use gorgon_model::text::{Text, TextError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,9 +117,9 @@ impl SmallModel {
     /// Logits of the tokens that it can draft.
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]`, result `[rows · vocab_size]`, row-major.
-    pub(super) fn logits(&self, hidden: &Tensor<3>) -> Vec<f32> {
-        let logits = read(self.decoder.logits(hidden));
+    /// Result `[rows · vocab_size]`, row-major.
+    pub(super) fn logits(&self, hidden: &States) -> Recycled<f32> {
+        let logits = self.decoder.scores(hidden);
         let own = self.decoder.config().vocab_size;
         if own == self.vocab_size {
             return logits;

@@ -4,15 +4,15 @@ use super::law::DraftLaw;
 use super::model::SmallModel;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::in_flight::InFlight;
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::accept::{ChildLaw, Draws};
 use gorgon_core::dist::Row;
-use gorgon_core::tree::{Candidate, CandidateSource, DraftTree, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, DraftTree, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct SmallModelDrafter {
     /// Committed tokens that are not in the cache yet.
     unread: Vec<Token>,
     /// The root of the last proposal, which is the last token in the cache, and the logits after it.
-    rooted: Option<(Token, Vec<f32>)>,
+    rooted: Option<(Token, Recycled<f32>)>,
     /// Whether the text holds a token that the model does not have.
     lost: bool,
 }
@@ -59,7 +59,7 @@ impl SmallModelDrafter {
     }
 
     /// Reads all unread tokens; the state after the last of them, if there were any.
-    fn read(&mut self) -> Result<Option<Tensor<3>>, ModelError> {
+    fn read(&mut self) -> Result<Option<States>, ModelError> {
         let (decoder, mut last) = (self.model.decoder(), None);
         for chunk in std::mem::take(&mut self.unread).chunks(CHUNK) {
             self.cache.make_room(chunk.len(), decoder.config());
@@ -67,7 +67,7 @@ impl SmallModelDrafter {
             let visible = Visible::Causal { rows: chunk.len() };
             let output = decoder.forward(chunk, &visible, &mut self.cache, &Taps::none())?;
             self.cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
-            last = Some(output.hidden.narrow(1, chunk.len() - 1, 1));
+            last = Some(output.hidden.part(chunk.len() - 1, 1));
         }
         Ok(last)
     }
@@ -78,7 +78,7 @@ impl SmallModelDrafter {
     }
 
     /// The logits after `root`, to which the cache is brought up. `None` where the model cannot follow.
-    fn catch_up(&mut self, root: Token) -> Result<Option<Vec<f32>>, ModelError> {
+    fn catch_up(&mut self, root: Token) -> Result<Option<Recycled<f32>>, ModelError> {
         match self.rooted.take() {
             Some((known, logits)) if known == root => {
                 self.rooted = Some((known, logits.clone()));
@@ -170,7 +170,7 @@ impl Drafter for SmallModelDrafter {
 
 /// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about, which have
 /// no children, are zeros.
-fn arranged(draft: &DraftTree, known: &BTreeMap<usize, Vec<f32>>, vocab: usize) -> Vec<f32> {
+fn arranged(draft: &DraftTree, known: &BTreeMap<usize, Recycled<f32>>, vocab: usize) -> Vec<f32> {
     let mut rows = vec![0.0; draft.tree().len() * vocab];
     for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {
         if let Some(logits) = known.get(source) {
@@ -191,7 +191,7 @@ enum Children<'a> {
 impl Children<'_> {
     /// # Shapes
     /// `logits [widths.len() · vocab]`.
-    fn of(&mut self, logits: &[f32], vocab: usize, widths: &[usize]) -> Vec<Vec<Candidate>> {
+    fn of(&mut self, logits: &[f32], vocab: usize, widths: &[usize]) -> CandidateRows {
         match self {
             Self::Likeliest { stop } => {
                 let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
@@ -200,13 +200,14 @@ impl Children<'_> {
                     stop.is_none_or(|stop| row.first().is_some_and(|&(_, most)| f64::from(most) >= stop))
                 };
                 let rows = top_rows(logits, vocab, widths).into_iter();
-                rows.map(|row| if goes_on(&row) { row.into_iter().map(candidate).collect() } else { vec![] }).collect()
+                let kept = rows.map(|row| if goes_on(&row) { row } else { vec![] });
+                kept.map(|row| row.into_iter().map(candidate)).collect()
             }
             Self::Drawn { law, transform, draws } => {
                 let mut draw = |(row, &width): (&[f32], &usize)| {
                     let q = transform.apply(Row::Logits(row));
                     let tokens = law.children(&q, width, &mut **draws).into_iter();
-                    tokens.map(|token| Candidate { token, probability: q[token as usize] }).collect()
+                    tokens.map(|token| Candidate { token, probability: q[token as usize] }).collect::<Vec<_>>()
                 };
                 logits.chunks_exact(vocab).zip(widths).map(&mut draw).collect()
             }
@@ -222,13 +223,13 @@ struct Levels<'a> {
     /// Rows in flight; the root's is in the cache.
     in_flight: InFlight,
     /// Logits by node: the root's, and if they are to be kept those of all nodes that were asked about.
-    known: BTreeMap<usize, Vec<f32>>,
+    known: BTreeMap<usize, Recycled<f32>>,
     keep: bool,
 }
 
 impl Levels<'_> {
     /// Logits after `nodes`, whose ancestors are in flight.
-    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Vec<f32>, ModelError> {
+    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Recycled<f32>, ModelError> {
         let visible = self.in_flight.add(tree, nodes);
         let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let decoder = self.model.decoder();
@@ -240,19 +241,15 @@ impl Levels<'_> {
 }
 
 impl CandidateSource for Levels<'_> {
-    fn expand(
-        &mut self,
-        tree: &TokenTree,
-        nodes: &[usize],
-        widths: &[usize],
-    ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let vocab = self.model.vocab_size();
         if nodes == [0] {
             return Ok(self.children.of(&self.known[&0], vocab, widths));
         }
         let logits = self.descend(tree, nodes)?;
         if self.keep {
-            self.known.extend(nodes.iter().copied().zip(logits.chunks_exact(vocab).map(<[f32]>::to_vec)));
+            self.known
+                .extend(nodes.iter().copied().zip(logits.chunks_exact(vocab).map(|row| row.iter().copied().collect())));
         }
         Ok(self.children.of(&logits, vocab, widths))
     }

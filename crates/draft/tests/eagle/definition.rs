@@ -18,7 +18,7 @@ const ROOT: Token = 42;
 /// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
-    let hidden = target.prefill(&PROMPT).unwrap().hidden;
+    let hidden = target.prefill(&PROMPT).unwrap().hidden.tensor();
     let mut cache = model.new_cache(64);
     let mut step = |token: Token, feature| {
         let guessed = model.forward(&[token], feature, &Visible::Causal { rows: 1 }, &mut cache).unwrap();

@@ -19,7 +19,8 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
     if path.len() >= model.heads() {
         return vec![];
     }
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(&PROMPT).unwrap().hidden;
+    let hidden =
+        Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(&PROMPT).unwrap().hidden.tensor();
     let state = model.state(&hidden, model.new_cache().as_mut()).unwrap();
     let path: Vec<Token> = [&[ROOT], path].concat();
     let logits = model.logits(&state, path.len() - 1, &path).unwrap();

@@ -96,7 +96,7 @@ fn the_fitted_heads_are_the_decoding_ones() {
     let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
-    let hidden = target.prefill(&text).unwrap().hidden;
+    let hidden = target.prefill(&text).unwrap().hidden.tensor();
     let n = text.len() - 4;
     let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().reshape([n, d]);
     let labels = |k: usize| HeadLabels { rows: (0..n as u32).collect(), tokens: text[k + 2..][..n].to_vec() };

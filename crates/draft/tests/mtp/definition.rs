@@ -28,7 +28,8 @@ fn children(
     path: &[Token],
     count: usize,
 ) -> Vec<(Token, f64)> {
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(prompt).unwrap().hidden;
+    let hidden =
+        Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(prompt).unwrap().hidden.tensor();
     let text: Vec<Token> = [prompt, &[ROOT], path].concat();
     let n = prompt.len();
     let last = model.modules() - 1;

@@ -83,7 +83,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let (d, vocab, depths) = (SHAPE.hidden_size, SHAPE.vocab_size, 3);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
-    let hidden = target.prefill(&text).unwrap().hidden;
+    let hidden = target.prefill(&text).unwrap().hidden.tensor();
     let n = text.len() - 4;
     let states = hidden.narrow(1, 0, n);
     let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().reshape([n, d]);

@@ -39,7 +39,7 @@ impl Drafts {
             }
             return Ok(());
         }
-        self.fill(&output.hidden.clone().narrow(1, emitted.len() - 1, 1), tree, flight);
+        self.fill(&output.hidden.part(emitted.len() - 1, 1).tensor(), tree, flight);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Drafts {
             let guessed = layer.catch_up(output, outcome, flight.slots())?;
             return Ok(layer.draft(guessed, tree, flight)?);
         }
-        self.fill(&output.hidden.clone().select(1, outcome.last()), tree, flight);
+        self.fill(&output.hidden.tensor().select(1, outcome.last()), tree, flight);
         Ok(())
     }
 

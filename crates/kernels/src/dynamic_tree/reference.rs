@@ -98,7 +98,9 @@ fn path(pool: &Pool, candidate: usize) -> Vec<i32> {
 pub(super) mod tests {
     use super::*;
     use crate::top_rows::top_rows;
-    use gorgon_core::tree::{Candidate, CandidateSource, DynamicTree, SourceError, TokenTree, TreeBuilder};
+    use gorgon_core::tree::{
+        Candidate, CandidateRows, CandidateSource, DynamicTree, SourceError, TokenTree, TreeBuilder,
+    };
 
     const VOCAB: usize = 40;
 
@@ -130,14 +132,14 @@ pub(super) mod tests {
             tree: &TokenTree,
             nodes: &[usize],
             widths: &[usize],
-        ) -> Result<Vec<Vec<Candidate>>, SourceError> {
+        ) -> Result<CandidateRows, SourceError> {
             let path = |&node: &usize| -> Vec<i32> {
-                tree.path(node).into_iter().skip(1).map(|node| tree.token(node) as i32).collect()
+                tree.path(node).iter().skip(1).map(|&node| tree.token(node) as i32).collect()
             };
             let rows: Vec<f32> = nodes.iter().flat_map(|node| logits(&path(node), VOCAB, self.0)).collect();
             let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
             let rows = top_rows(&rows, VOCAB, widths);
-            Ok(rows.into_iter().map(|row| row.into_iter().map(candidate).collect()).collect())
+            Ok(rows.into_iter().map(|row| row.into_iter().map(candidate)).collect())
         }
     }
 

@@ -7,18 +7,18 @@ use crate::{Isa, lanes};
 /// Entries that are compared with the least of the greatest at once.
 const BLOCK: usize = 64;
 
-/// The `count` greatest entries of a row with their probabilities; see [`super::top_rows`].
-pub fn top_row(isa: Isa, row: &[f32], count: usize) -> Vec<(u32, f32)> {
-    let mut top = greatest(isa, row, count.min(row.len()));
+/// The `count` greatest entries of a row with their probabilities, in `top`; see [`super::top_rows`].
+pub fn top_row(isa: Isa, row: &[f32], count: usize, top: &mut Vec<(u32, f32)>) {
+    greatest(isa, row, count.min(row.len()), top);
     let (max, sum) = normaliser(row);
     top.iter_mut().for_each(|entry| entry.1 = lanes::exp(entry.1 - max) / sum);
-    top
 }
 
 per_isa! {
-    /// Entries, greatest first.
-    pub(crate) fn greatest(row: &[f32], count: usize) -> Vec<(u32, f32)> {
-        let mut top: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
+    /// Entries, greatest first, in `top`.
+    pub(crate) fn greatest(row: &[f32], count: usize, top: &mut Vec<(u32, f32)>) {
+        top.clear();
+        top.reserve(count + 1);
         for (block, values) in row.chunks(BLOCK).enumerate() {
             // Most blocks hold nothing that is wanted, which their greatest value tells.
             if top.len() == count && top.last().is_none_or(|least| lanes::max(values) <= least.1) {
@@ -35,7 +35,6 @@ per_isa! {
                 top.truncate(count);
             }
         }
-        top
     }
 }
 
@@ -43,6 +42,12 @@ per_isa! {
 mod tests {
     use super::super::{reference, top_rows};
     use super::*;
+
+    fn top_row(isa: Isa, row: &[f32], count: usize) -> Vec<(u32, f32)> {
+        let mut top = vec![];
+        super::top_row(isa, row, count, &mut top);
+        top
+    }
 
     fn value(i: usize) -> f32 {
         ((i.wrapping_mul(2_654_435_761) >> 9) % 173) as f32 / 11.0 - 8.0

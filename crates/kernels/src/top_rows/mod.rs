@@ -20,10 +20,15 @@ const PARALLEL: usize = 1 << 15;
 /// `logits [rows, vocab]`, `widths [rows]`.
 pub fn top_rows(logits: &[f32], vocab: usize, widths: &[usize]) -> Vec<Vec<(u32, f32)>> {
     let isa = Isa::detect();
+    let top = |(row, &width): (&[f32], &usize)| {
+        let mut top = vec![];
+        top_row(isa, row, width, &mut top);
+        top
+    };
     let rows = logits.chunks_exact(vocab.max(1));
     if logits.len() < PARALLEL {
-        return rows.zip(widths).map(|(row, &width)| top_row(isa, row, width)).collect();
+        return rows.zip(widths).map(top).collect();
     }
     let rows = logits.par_chunks_exact(vocab.max(1));
-    rows.zip(widths).map(|(row, &width)| top_row(isa, row, width)).collect()
+    rows.zip(widths).map(top).collect()
 }

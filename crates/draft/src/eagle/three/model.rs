@@ -5,11 +5,11 @@ use super::{default_taps, prefix};
 use crate::drafter::{DraftError, Needs};
 use crate::eagle::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
 use crate::eagle::on_device::{Columns, DeviceLayer};
-use crate::eagle::propose::{DraftLayer, select};
+use crate::eagle::propose::DraftLayer;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{EagleFacts, Facts};
 use burn::tensor::{Int, Tensor};
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{Flight, Visible};
@@ -19,6 +19,7 @@ use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::lm_head::LmHead;
+use gorgon_model::states::select_rows;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
@@ -180,7 +181,7 @@ impl DraftLayer for Eagle3Model {
     }
 
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
-        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| select(tap, rows)).collect()))
+        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| select_rows(tap, rows)).collect()))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
@@ -213,7 +214,7 @@ impl DraftLayer for Eagle3Model {
         rows
     }
 
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Vec<(Token, f32)>> {
+    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
         let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
         // Asked first, since states would be normed for nothing.
         let mut found = lm_head.has_copy().then(|| lm_head.likeliest(&self.read_by_lm_head(states), widths))??;

@@ -33,6 +33,8 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// The greatest bounds of one row.
+    static TOP: RefCell<Vec<(u32, f32)>> = const { RefCell::new(vec![]) };
 }
 
 impl Screen {
@@ -235,7 +237,10 @@ fn nth_greatest(isa: Isa, values: &[f32], count: usize) -> f32 {
     match count {
         0 | 1 => lanes::max(values),
         _ if count > values.len() => f32::NEG_INFINITY,
-        _ => crate::top_rows::greatest(isa, values, count).last().map_or(f32::NEG_INFINITY, |&(_, value)| value),
+        _ => TOP.with_borrow_mut(|top| {
+            crate::top_rows::greatest(isa, values, count, top);
+            top.last().map_or(f32::NEG_INFINITY, |&(_, value)| value)
+        }),
     }
 }
 

@@ -25,7 +25,12 @@ fn by_product(x: &[f32], w: &Packed, counts: &[usize]) -> Vec<(u32, f32)> {
     let mut y = vec![0f32; counts.len() * w.d_out()];
     few_row_matmul(Isa::detect(), x, w, None, &mut y);
     let rows = y.chunks(w.d_out()).zip(counts);
-    rows.flat_map(|(row, &count)| top_rows::greatest(Isa::detect(), row, count.min(row.len()))).collect()
+    let greatest = |(row, &count): (&[f32], &usize)| {
+        let mut top = vec![];
+        top_rows::greatest(Isa::detect(), row, count.min(row.len()), &mut top);
+        top
+    };
+    rows.flat_map(greatest).collect()
 }
 
 #[test]

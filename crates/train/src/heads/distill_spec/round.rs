@@ -163,7 +163,7 @@ impl Writer<'_> {
             let outcomes = batch.step(&mut turns, choosing).map_err(wrong)?;
             let slots: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
             for (slot, outcome) in slots.into_iter().zip(outcomes) {
-                talks[slot].ids.extend(outcome.tokens);
+                talks[slot].ids.extend_from_slice(&outcome.tokens);
             }
         }
     }

@@ -1,0 +1,204 @@
+//! Vectors whose memory serves again: a decode step makes the same short lists over and over.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Vectors of one kind that a thread keeps at most: more than a decode step has in use at once.
+const KEPT: usize = 16;
+
+/// Bytes of the largest vector that is kept. Those of long prompts are larger, and take so long to fill that fresh memory is nothing
+/// beside it.
+const LARGEST: usize = 4 << 20;
+
+/// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
+pub struct Recycled<T: Recycle>(Vec<T>);
+
+/// What can be in a [`Recycled`].
+pub trait Recycle: Copy + 'static {
+    /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller further up.
+    fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
+}
+
+/// Says of which types vectors are kept.
+macro_rules! recycle {
+    ($($kind:ty),* $(,)?) => {$(
+        impl Recycle for $kind {
+            fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R> {
+                thread_local! {
+                    static VECTORS: RefCell<Vec<Vec<$kind>>> = const { RefCell::new(vec![]) };
+                }
+                let borrowed = |kept: &RefCell<Vec<Vec<$kind>>>| kept.try_borrow_mut().ok().map(|mut kept| work(&mut kept));
+                VECTORS.try_with(borrowed).ok().flatten()
+            }
+        }
+    )*};
+}
+
+recycle!(u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crate::tree::Candidate);
+
+impl<T: Recycle> Recycled<T> {
+    /// An empty vector.
+    pub fn new() -> Self {
+        let mut new = Self::kept();
+        new.clear();
+        new
+    }
+
+    /// A vector of `length` copies of `value`.
+    pub fn of(value: T, length: usize) -> Self {
+        let mut new = Self::new();
+        new.resize(length, value);
+        new
+    }
+
+    /// A vector of `length` values, whatever they are: for a large one that will be written as a whole.
+    pub fn unset(length: usize) -> Self
+    where
+        T: Default,
+    {
+        let mut new = Self::kept();
+        if new.capacity() < length {
+            // Zeros that the system need not write.
+            new.0 = vec![T::default(); length];
+        }
+        new.resize(length, T::default());
+        new
+    }
+
+    /// A vector with what was in it.
+    fn kept() -> Self {
+        Self(T::with_kept(Vec::pop).flatten().unwrap_or_default())
+    }
+}
+
+impl<T: Recycle> Drop for Recycled<T> {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.0);
+        if (1..=LARGEST).contains(&(memory.capacity() * size_of::<T>())) {
+            T::with_kept(|kept| {
+                if kept.len() < KEPT {
+                    kept.push(memory);
+                }
+            });
+        }
+    }
+}
+
+impl<T: Recycle> Default for Recycled<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Recycle> Clone for Recycled<T> {
+    fn clone(&self) -> Self {
+        let mut new = Self::new();
+        new.extend_from_slice(self);
+        new
+    }
+}
+
+impl<T: Recycle> Deref for Recycled<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T: Recycle> DerefMut for Recycled<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T: Recycle> AsRef<[T]> for Recycled<T> {
+    fn as_ref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Recycle> From<Vec<T>> for Recycled<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self(values)
+    }
+}
+
+impl<T: Recycle> FromIterator<T> for Recycled<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut new = Self::new();
+        new.extend(values);
+        new
+    }
+}
+
+impl<'a, T: Recycle> IntoIterator for &'a Recycled<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<T: Recycle + PartialEq, S: AsRef<[T]> + ?Sized> PartialEq<S> for Recycled<T> {
+    fn eq(&self, other: &S) -> bool {
+        self.0 == other.as_ref()
+    }
+}
+
+impl<T: Recycle + Eq> Eq for Recycled<T> {}
+
+impl<T: Recycle + fmt::Debug> fmt::Debug for Recycled<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> usize {
+        u64::with_kept(|kept| kept.len()).unwrap()
+    }
+
+    #[test]
+    fn memory_serves_again_on_the_same_thread() {
+        let first: Recycled<u64> = (0..1000).collect();
+        let at = first.as_ptr();
+        drop(first);
+        let again = Recycled::<u64>::of(7, 1000);
+        assert_eq!((again.as_ptr(), again.len(), again[999]), (at, 1000, 7));
+        assert_eq!(kept(), 0);
+        drop(again);
+        // Whatever was there, unless it has to grow.
+        assert_eq!(Recycled::<u64>::unset(1000)[999], 7);
+        assert_eq!(Recycled::<u64>::unset(5000), [0; 5000]);
+        let again = Recycled::<u64>::new();
+        assert!(again.is_empty());
+        std::thread::spawn(move || drop(again)).join().unwrap();
+        assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn few_are_kept_and_no_large_ones() {
+        let all: Vec<Recycled<u64>> = (0..2 * KEPT).map(|_| Recycled::of(0, 3)).collect();
+        drop(all);
+        assert_eq!(kept(), KEPT);
+        u64::with_kept(Vec::clear);
+        drop(Recycled::<u64>::of(0, LARGEST / 8 + 1));
+        drop(Recycled::<u64>::new());
+        assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn copies_and_comparisons_are_a_vectors() {
+        let numbers: Recycled<u64> = vec![1, 2, 3].into();
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(numbers.clone(), numbers);
+        assert_ne!(numbers, vec![1, 2]);
+        assert_eq!(format!("{numbers:?}"), "[1, 2, 3]");
+    }
+}
