@@ -6,8 +6,8 @@
 //! `|w·h − ŵ·ĥ| ≤ ‖w − ŵ‖ ‖h‖ + ‖ŵ‖ ‖h − ĥ‖`
 //!
 //! and what sums in `f32` round, `(d + 32) · 2⁻²⁴ ‖w‖ ‖h‖`. An output whose upper bound is below the `k`-th greatest lower bound is
-//! none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in 16; where a row has an input that is much
-//! greater than the others, 8 bits would tell little of those, and 16 are taken at once. The few outputs that are still open are computed from the weights themselves, by the kernel that computes all outputs and therefore with
+//! none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in 16; where 8 bits left much (a row with an
+//! input that is much greater than the others has little of those in them), 16 are taken at once for a while. The few outputs that are still open are computed from the weights themselves, by the kernel that computes all outputs and therefore with
 //! the same bits, and ordered: what comes out is what looking at all of them would have said.
 
 #[cfg(target_arch = "x86_64")]
@@ -44,11 +44,9 @@ pub struct Screen {
     columns: [Vec<f32>; 3],
     /// The greatest `‖w‖` of all.
     longest: f32,
-    /// What is lost of a column over what is kept of it, on the average.
-    coarseness: f32,
-    /// How often it was of no use lately, and how often it is not asked from now on.
-    refused: AtomicU32,
-    pause: AtomicU32,
+    /// Whether it was of use lately, and whether its bounds by rows in 8 bits were.
+    of_use: Trust,
+    coarse_of_use: Trust,
     d_in: usize,
     d_out: usize,
 }
@@ -96,15 +94,13 @@ impl Screen {
         let column = |what: usize| stats.iter().flat_map(|panel| panel[what]).collect::<Vec<f32>>();
         let columns = [column(0), column(1), column(2)];
         let longest = columns[1].iter().zip(&columns[2]).map(|(lost, kept)| lost + kept).fold(0.0, f32::max);
-        let coarseness = columns[1].iter().sum::<f32>() / columns[2].iter().sum::<f32>();
         Ok(Some(Self {
             weights: w.clone(),
             panels,
             columns,
             longest,
-            coarseness,
-            refused: AtomicU32::new(0),
-            pause: AtomicU32::new(0),
+            of_use: Trust::default(),
+            coarse_of_use: Trust::default(),
             d_in,
             d_out,
         }))
@@ -120,8 +116,23 @@ impl Screen {
         Self::bytes_for(self.d_in, self.d_out)
     }
 
-    /// Whether it is asked now. After rows that it was of no use for it is left alone for a while, longer each time.
-    fn is_asked(&self) -> bool {
+    fn groups(&self) -> usize {
+        self.d_in.div_ceil(GROUP)
+    }
+}
+
+/// Whether something was of use when it was last asked. After it was of none it is left alone for a while, longer each time.
+#[derive(Default)]
+struct Trust {
+    /// How often it was of no use since it was of use.
+    refused: AtomicU32,
+    /// How often it is not asked from now on.
+    pause: AtomicU32,
+}
+
+impl Trust {
+    /// Whether it is asked now.
+    fn asks(&self) -> bool {
         self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
     }
 
@@ -133,10 +144,6 @@ impl Screen {
             let times = self.refused.fetch_add(1, Ordering::Relaxed).min(LONGEST_PAUSE);
             self.pause.store((1 << times) - 1, Ordering::Relaxed);
         }
-    }
-
-    fn groups(&self) -> usize {
-        self.d_in.div_ceil(GROUP)
     }
 }
 

@@ -8,10 +8,8 @@ use std::ops::Range;
 
 /// Panels that are screened as one piece of work.
 const PIECE: usize = 4;
-/// Nor is looking at more than one panel in so many by rows in 16 bits.
+/// Looking at more than one panel in so many once more, by rows in 16 bits, is no gain over doing so at once.
 const TOO_MANY_CLOSE: usize = 4;
-/// What a row's lower part may weigh, over what the copy of the weights loses, for 8 bits to be enough to begin with.
-const LESS: f32 = 2.0;
 /// Computing more than one panel in so many after all is no gain.
 const TOO_MANY: usize = 8;
 
@@ -51,7 +49,7 @@ impl Screen {
         assert_eq!(x.len(), counts.len() * self.d_in, "rows for {self:?}");
         found.clear();
         let panels = self.d_out.div_ceil(PANEL);
-        if counts.iter().any(|&count| count > panels) || !self.is_asked() {
+        if counts.iter().any(|&count| count > panels) || !self.of_use.asks() {
             return false;
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -62,7 +60,7 @@ impl Screen {
                 return false;
             }
             let useful = self.open_panels(isa, set, counts, bounds, close, open);
-            self.note(useful);
+            self.of_use.note(useful);
             if useful {
                 outputs.resize(open.len(), [0.0; PANEL]);
                 crate::team::chunks(outputs, 1, open.len() * PANEL * self.d_in, |i, out| {
@@ -86,8 +84,26 @@ impl Screen {
         open: &mut Vec<(u32, u32)>,
     ) -> bool {
         let panels = self.d_out.div_ceil(PANEL);
-        let coarse = rows.facts.iter().all(|row| row.coarse.on_kept <= LESS * self.coarseness * row.on_lost);
-        self.screen(rows, coarse, bounds);
+        let few = |open: &[(u32, u32)]| open.len() * TOO_MANY <= counts.len() * panels;
+        if self.coarse_of_use.asks() {
+            self.screen(rows, true, bounds);
+            self.left_by(isa, bounds, counts, open);
+            // Each is looked at for itself, so of several rows fewer may be left.
+            let useful = open.len() * TOO_MANY_CLOSE <= (counts.len() + 1) * panels;
+            self.coarse_of_use.note(useful);
+            if useful {
+                self.look_closer(isa, rows, counts, open, close);
+                return few(open);
+            }
+        }
+        self.screen(rows, false, bounds);
+        self.left_by(isa, bounds, counts, open);
+        few(open)
+    }
+
+    /// The panels that may hold one of a row's greatest outputs by bounds of all panels.
+    fn left_by(&self, isa: Isa, bounds: &[Vec<f32>; 2], counts: &[usize], open: &mut Vec<(u32, u32)>) {
+        let panels = self.d_out.div_ceil(PANEL);
         open.clear();
         for (row, &count) in counts.iter().enumerate() {
             let [low, high] = bounds.each_ref().map(|bounds| &bounds[row * panels..(row + 1) * panels]);
@@ -95,14 +111,6 @@ impl Screen {
             let may = high.iter().enumerate().filter(|(_, high)| **high >= least && count > 0);
             open.extend(may.map(|(panel, _)| (row as u32, panel as u32)));
         }
-        if coarse {
-            // Each is looked at for itself, so of several rows fewer may be left.
-            if open.len() * TOO_MANY_CLOSE > (counts.len() + 1) * panels {
-                return false;
-            }
-            self.look_closer(isa, rows, counts, open, close);
-        }
-        open.len() * TOO_MANY <= counts.len() * panels
     }
 
     /// Leaves those of the open panels that are open by bounds of rows in 16 bits too, which are in `close` then.

@@ -151,6 +151,24 @@ fn refuses_what_it_cannot_help_with() {
     assert!(odd.is_err() || Screen::copy(&Arc::new(odd.unwrap())).unwrap().is_none());
 }
 
+/// A row of which 8 bits tell little is screened in 16, and 8 bits are left alone for a while.
+#[test]
+fn rows_with_a_huge_input_are_found_as_well() {
+    let (d_in, d_out) = (512, 4096);
+    let w: Vec<f32> = (0..d_in * d_out).map(noise).collect();
+    let packed = Arc::new(Packed::pack(d_in, d_out, WeightDtype::F32, &(&w[..], d_in)).unwrap());
+    let Some(screen) = screen(&packed) else { return };
+    let mut x: Vec<f32> = (0..2 * d_in).map(noise).collect();
+    x[100] = 80.0;
+    let mut found = vec![];
+    for _ in 0..5 {
+        assert!(screen.greatest(Isa::detect(), &x, &[1, 3], &mut found));
+        assert_eq!(found, by_product(&x, &packed, &[1, 3]));
+    }
+    assert!(screen.coarse_of_use.pause.load(Ordering::Relaxed) > 0);
+    assert_eq!(screen.of_use.refused.load(Ordering::Relaxed), 0);
+}
+
 #[test]
 fn tiles_cover_all_rows() {
     for rows in 1..=100usize {
