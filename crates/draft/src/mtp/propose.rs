@@ -29,8 +29,6 @@ const CHUNK: usize = 256;
 pub struct MtpDrafter {
     model: Arc<MtpModel>,
     chains: Vec<Chain>,
-    /// Committed tokens that no module has read, and the backbone's states at them, `[1, rows, d]` each.
-    waiting: (Vec<Token>, Vec<Tensor<3>>),
 }
 
 /// One module's pairs.
@@ -39,6 +37,9 @@ struct Chain {
     cache: KvCache,
     /// The last state, whose token will be the next root, `[1, 1, d]`.
     last: Option<Tensor<3>>,
+    /// Committed tokens that it has not read, and the states at them (the backbone's, or those of the module before), `[1, rows, d]`
+    /// each. Trees that are shallower than there are modules leave the last ones alone.
+    waiting: (Vec<Token>, Vec<Tensor<3>>),
 }
 
 impl MtpDrafter {
@@ -49,9 +50,9 @@ impl MtpDrafter {
 
     /// A drafter with modules that others draft with too, for sequences of their own.
     pub fn sharing(model: Arc<MtpModel>) -> Self {
-        let chain = |module| Chain { cache: model.new_cache(module), last: None };
+        let chain = |module| Chain { cache: model.new_cache(module), last: None, waiting: (vec![], vec![]) };
         let chains = (0..model.modules()).map(chain).collect();
-        Self { model, chains, waiting: (vec![], vec![]) }
+        Self { model, chains }
     }
 
     /// The modules.
@@ -64,35 +65,43 @@ impl MtpDrafter {
         self.chains.iter().map(|chain| chain.cache.len()).collect()
     }
 
-    /// Brings the caches up to the last committed token.
-    fn catch_up(&mut self) -> Result<(), ModelError> {
-        let (tokens, states) = std::mem::take(&mut self.waiting);
-        if states.is_empty() {
-            return Ok(());
-        }
-        let states = join(states);
-        for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-            self.read(chunk, states.clone().narrow(1, i * CHUNK, chunk.len()))?;
+    /// Brings the first `modules` caches up to the last committed token, and others that many tokens wait for.
+    fn catch_up(&mut self, modules: usize) -> Result<(), ModelError> {
+        for module in 0..self.chains.len() {
+            let chain = &mut self.chains[module];
+            let wanted = module < modules || chain.waiting.0.len() >= CHUNK;
+            let (tokens, states) = if wanted { std::mem::take(&mut chain.waiting) } else { continue };
+            if states.is_empty() {
+                continue;
+            }
+            let states = join(states);
+            for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+                let outputs = self.read(module, chunk, states.clone().narrow(1, i * CHUNK, chunk.len()))?;
+                if let Some((outputs, next)) = outputs.zip(self.chains.get_mut(module + 1)) {
+                    next.waiting.0.extend_from_slice(&chunk[chunk.len() - outputs.dims()[1]..]);
+                    next.waiting.1.push(outputs);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Reads committed tokens with the backbone's states at them, `[1, tokens, d]`.
-    fn read(&mut self, tokens: &[Token], mut states: Tensor<3>) -> Result<(), ModelError> {
-        for (module, chain) in self.chains.iter_mut().enumerate() {
-            let known = join(chain.last.take().into_iter().chain([states]).collect());
-            let pairs = known.dims()[1] - 1;
-            chain.last = Some(known.clone().narrow(1, pairs, 1));
-            if pairs == 0 {
-                break;
-            }
-            // The last state but one goes with the last token: a module further on lags a token more behind at first.
-            let visible = Visible::Causal { rows: pairs };
-            let (tokens, known) = (&tokens[tokens.len() - pairs..], known.narrow(1, 0, pairs));
-            states = self.model.forward(module, tokens, &known, &visible, &mut chain.cache)?;
-            chain.cache.commit(&(0..pairs).collect::<Vec<_>>())?;
+    /// Reads committed tokens with the states at them, `[1, tokens, d]`. Returns what the module makes of the last of them, `[1, pairs, d]`: the
+    /// state before the first token may not be known, so that a module further on lags a token more behind.
+    fn read(&mut self, module: usize, tokens: &[Token], states: Tensor<3>) -> Result<Option<Tensor<3>>, ModelError> {
+        let chain = &mut self.chains[module];
+        let known = join(chain.last.take().into_iter().chain([states]).collect());
+        let pairs = known.dims()[1] - 1;
+        chain.last = Some(known.clone().narrow(1, pairs, 1));
+        if pairs == 0 {
+            return Ok(None);
         }
-        Ok(())
+        // The last state but one goes with the last token.
+        let visible = Visible::Causal { rows: pairs };
+        let (tokens, known) = (&tokens[tokens.len() - pairs..], known.narrow(1, 0, pairs));
+        let outputs = self.model.forward(module, tokens, &known, &visible, &mut chain.cache)?;
+        chain.cache.commit(&(0..pairs).collect::<Vec<_>>())?;
+        Ok(Some(outputs))
     }
 }
 
@@ -102,17 +111,16 @@ impl Drafter for MtpDrafter {
     }
 
     fn reset(&mut self) {
-        self.waiting = (vec![], vec![]);
         for chain in &mut self.chains {
             chain.cache.truncate(0);
-            chain.last = None;
+            (chain.last, chain.waiting) = (None, (vec![], vec![]));
         }
     }
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if !committed.tokens.is_empty() {
-            self.waiting.0.extend_from_slice(committed.tokens);
-            self.waiting.1.push(committed.output.hidden.select(committed.rows));
+        if let Some(first) = self.chains.first_mut().filter(|_| !committed.tokens.is_empty()) {
+            first.waiting.0.extend_from_slice(committed.tokens);
+            first.waiting.1.push(committed.output.hidden.select(committed.rows));
         }
         Ok(())
     }
@@ -121,12 +129,12 @@ impl Drafter for MtpDrafter {
         if builder.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
-        self.catch_up()?;
+        // A module beyond the tree's depth would never be asked.
+        let modules = self.chains.len().min(builder.max_depth());
+        self.catch_up(modules)?;
         if self.chains.first().is_none_or(|chain| chain.last.is_none()) {
             return Ok(Proposal::root(root));
         }
-        // A module beyond the tree's depth would never be asked.
-        let modules = self.chains.len().min(builder.max_depth());
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
         let ranked = candidates::by_rank(builder);
@@ -137,10 +145,10 @@ impl Drafter for MtpDrafter {
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
-        self.catch_up()?;
+        let modules = self.chains.len().min(drafts.len() + 1);
+        self.catch_up(modules)?;
         let last = self.chains.first().and_then(|chain| chain.last.clone());
         let Some(input) = last.map(read) else { return Ok(None) };
-        let modules = self.chains.len().min(drafts.len() + 1);
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
         let level = Level { nodes: vec![], outputs: vec![None; modules] };
         let guesses = follow(&mut Levels { model: &self.model, chains, level, rows, ranked: false }, root, drafts);

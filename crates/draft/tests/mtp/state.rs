@@ -74,6 +74,27 @@ fn rejected_tokens_leave_no_trace() {
     }
 }
 
+/// A tree asks as many modules as it is deep. The others read what they missed when a deeper tree comes.
+#[test]
+fn modules_beyond_a_trees_depth_are_left_alone() {
+    let decoder = decoder();
+    let chain = ChainTree::new(1).unwrap();
+    let mut drafter = MtpDrafter::new(model(&decoder, 4));
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    for (known, &token) in TEXT.iter().enumerate().take(9) {
+        read(&mut drafter, &mut target, &[token]);
+        let root = TEXT[known + 1];
+        let shallow = drafter.propose(root, &chain).unwrap().draft;
+        assert_eq!(drafter.cached(), [known, 0, 0, 0]);
+        if known == 8 {
+            let deep = fresh(&decoder, 4, &TEXT[..=known], root);
+            assert_eq!(shallow.tree().token(1), deep.tree().token(1));
+            assert_eq!(propose(&mut drafter, root), deep);
+            assert_eq!(drafter.cached(), [8, 7, 6, 5]);
+        }
+    }
+}
+
 #[test]
 fn a_trace_is_what_is_drafted_with() {
     let (decoder, all) = (decoder(), (0..SHAPE.vocab_size as Token).collect::<Vec<_>>());
