@@ -17,6 +17,7 @@ pub mod medusa;
 pub mod mtp;
 pub mod ngram;
 pub mod oracle;
+mod pairs;
 pub mod parameter;
 mod published;
 pub mod pytorch;

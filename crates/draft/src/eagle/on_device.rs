@@ -1,8 +1,9 @@
 //! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the table of the
 //! pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
-use super::propose::{DraftLayer, read_pairs};
+use super::propose::{DraftLayer, reading};
 use crate::drafter::{DraftError, Needs};
+use crate::pairs::read_pairs;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
@@ -159,7 +160,11 @@ impl EagleOnDevice {
     pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
         self.cache.truncate(0);
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
-        Ok(read_pairs(&*self.model, &mut self.cache, tokens, &states)?)
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        let guessed = read_pairs(&mut reading(&*self.model), &mut self.cache, tokens, &states)?;
+        Ok(Some(guessed.narrow(1, tokens.len() - 1, 1)))
     }
 
     /// Reads what a step committed, of which `output` is the verification. Gives the state guessed at the new root.

@@ -4,6 +4,7 @@ use super::model::EagleModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
+use crate::pairs::{Pairs, ReadPairs};
 use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::accept::ChildLaw;
@@ -16,8 +17,6 @@ use gorgon_model::states::select_rows;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
-/// Pairs per forward pass: bounds the memory of a long prompt.
-const CHUNK: usize = 256;
 /// Pairs that a new cache has room for.
 const ROOM: usize = 512;
 
@@ -78,29 +77,7 @@ pub trait DraftLayer: Send + Sync {
 #[derive(Debug)]
 pub struct EagleDrafter<M = EagleModel> {
     model: Arc<M>,
-    cache: KvCache,
-    known: Known,
-}
-
-/// What is known and not in the cache yet.
-#[derive(Debug, Default)]
-struct Known {
-    /// Features that no pair was made of, `[1, rows, d]` each.
-    features: Vec<Tensor<3>>,
-    /// The tokens after them, the last one's apart: that will be the root.
-    next: Vec<Token>,
-    /// The root of the last proposal, whose pair is the last one in the cache.
-    rooted: Option<Rooted>,
-}
-
-/// The last pair and what it gave.
-#[derive(Clone, Debug)]
-struct Rooted {
-    root: Token,
-    /// `f_i`, `[1, 1, d]`.
-    feature: Tensor<3>,
-    /// `f̂_{i+1}`, `[1, 1, d]`.
-    guessed: Tensor<3>,
+    pairs: Pairs,
 }
 
 impl<M: DraftLayer> EagleDrafter<M> {
@@ -111,8 +88,8 @@ impl<M: DraftLayer> EagleDrafter<M> {
 
     /// A drafter with a layer that others draft with too, for sequences of their own.
     pub fn sharing(model: Arc<M>) -> Self {
-        let cache = model.new_cache(ROOM);
-        Self { model, cache, known: Known::default() }
+        let pairs = Pairs::new(model.new_cache(ROOM));
+        Self { model, pairs }
     }
 
     /// The layer.
@@ -122,34 +99,19 @@ impl<M: DraftLayer> EagleDrafter<M> {
 
     /// Pairs in the cache: those of committed tokens, and that of the last root.
     pub fn cached(&self) -> usize {
-        self.cache.len()
+        self.pairs.cached()
     }
 
     /// Brings the cache up to the pair of `root`. `None` before the first feature.
     fn catch_up(&mut self, root: Token) -> Result<Option<Tensor<3>>, ModelError> {
-        if let Some(rooted) = self.known.rooted.clone() {
-            if rooted.root == root {
-                return Ok(Some(rooted.guessed));
-            }
-            self.unroot(rooted.feature);
-        }
-        if self.known.features.is_empty() {
-            return Ok(None);
-        }
-        let features = join(self.known.features.clone());
-        let tokens: Vec<Token> = self.known.next.iter().copied().chain([root]).collect();
-        let guessed = read_pairs(&*self.model, &mut self.cache, &tokens, &features)?;
-        let feature = features.narrow(1, tokens.len() - 1, 1);
-        let rooted = guessed.map(|guessed| Rooted { root, feature, guessed });
-        self.known = Known { rooted: rooted.clone(), ..Known::default() };
-        Ok(rooted.map(|rooted| rooted.guessed))
+        let guesses = self.pairs.catch_up(root, &mut reading(&*self.model))?;
+        Ok(guesses.map(|guesses| guesses.at_root))
     }
+}
 
-    /// Takes the pair of a root that was not committed back.
-    fn unroot(&mut self, feature: Tensor<3>) {
-        self.cache.truncate(self.cache.len() - 1);
-        self.known = Known { features: vec![feature], ..Known::default() };
-    }
+/// A layer as a reader of pairs.
+pub(super) fn reading<M: DraftLayer + ?Sized>(model: &M) -> impl ReadPairs {
+    |tokens: &[Token], states, visible: &Visible, cache: &mut KvCache| model.forward(tokens, states, visible, cache)
 }
 
 impl<M: DraftLayer> Drafter for EagleDrafter<M> {
@@ -162,23 +124,13 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
     }
 
     fn reset(&mut self) {
-        self.cache.truncate(0);
-        self.known = Known::default();
+        self.pairs.reset();
     }
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        let Some(&first) = committed.tokens.first() else { return Ok(()) };
-        let states = self.model.states(committed.output, committed.rows)?;
-        let mut tokens = committed.tokens;
-        match self.known.rooted.take() {
-            Some(rooted) if rooted.root == first => tokens = &tokens[1..],
-            Some(rooted) => self.unroot(rooted.feature),
-            // The very first token follows nothing.
-            None if self.known.features.is_empty() => tokens = &tokens[1..],
-            None => {}
+        if !committed.tokens.is_empty() {
+            self.pairs.observe(committed.tokens, self.model.states(committed.output, committed.rows)?);
         }
-        self.known.next.extend_from_slice(tokens);
-        self.known.features.push(states);
         Ok(())
     }
 
@@ -188,44 +140,24 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let level = Level { nodes: vec![0], guessed };
-        let (cache, ranked) = (&mut self.cache, candidates::by_rank(builder));
+        let (cache, ranked) = (&mut self.pairs.cache, candidates::by_rank(builder));
         let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked };
         let draft = builder.build(root, &mut levels);
-        self.cache.roll_back();
+        self.pairs.cache.roll_back();
         // Children are the likeliest tokens, not draws: rules treat them as a list.
         Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(guessed) = self.catch_up(root)? else { return Ok(None) };
-        let Some(input) = self.known.rooted.as_ref().map(|rooted| read(rooted.feature.clone())) else {
-            return Ok(None);
-        };
+        let Some(input) = self.pairs.state().map(|state| read(state.clone())) else { return Ok(None) };
         let level = Level { nodes: vec![0], guessed };
-        let cache = &mut self.cache;
+        let cache = &mut self.pairs.cache;
         let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked: false };
         let guesses = follow(&mut levels, root, drafts);
-        self.cache.roll_back();
+        self.pairs.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))
     }
-}
-
-/// Commits pairs of features and the tokens after them to `cache`, in chunks: the state guessed from the last one, `None` if
-/// there are none.
-pub(super) fn read_pairs<M: DraftLayer + ?Sized>(
-    model: &M,
-    cache: &mut KvCache,
-    tokens: &[Token],
-    features: &Tensor<3>,
-) -> Result<Option<Tensor<3>>, ModelError> {
-    let mut guessed = None;
-    for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-        let part = features.clone().narrow(1, i * CHUNK, chunk.len());
-        let output = model.forward(chunk, part, &Visible::Causal { rows: chunk.len() }, cache)?;
-        cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
-        guessed = Some(output.narrow(1, chunk.len() - 1, 1));
-    }
-    Ok(guessed)
 }
 
 /// The nodes that were expanded last, with the features guessed at them.
@@ -282,13 +214,5 @@ impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
             Some(found) => candidates::ranked(&found, widths),
             None => candidates::likely(self.model.likeliest(&self.level.guessed, widths)),
         })
-    }
-}
-
-/// One tensor of several `[1, rows, d]`, row after row; there is at least one.
-pub(crate) fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
     }
 }

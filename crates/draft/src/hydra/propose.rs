@@ -3,7 +3,7 @@
 use super::model::HydraModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::eagle::join;
+use crate::pairs::join;
 use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;

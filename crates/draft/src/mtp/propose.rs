@@ -3,8 +3,8 @@
 use super::model::MtpModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::eagle::join;
 use crate::in_flight::InFlight;
+use crate::pairs::{CHUNK, Pairs, Root};
 use crate::trace::{Guessed, Network, Trace, follow};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
@@ -18,28 +18,15 @@ use gorgon_model::states::select_rows;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
-/// Pairs per forward pass: bounds the memory of a long prompt.
-const CHUNK: usize = 256;
-
 /// Drafts level by level with a chain of pairs for each module.
 ///
-/// The caches hold pairs of committed tokens. The root's pairs and those of drafts stay in flight while a tree is drafted,
-/// and are dropped after it.
+/// The caches hold pairs of committed tokens, up to the pair of the root. A level's rows stay in flight while one tree is
+/// drafted, and are dropped after it.
 #[derive(Debug)]
 pub struct MtpDrafter {
     model: Arc<MtpModel>,
-    chains: Vec<Chain>,
-}
-
-/// One module's pairs.
-#[derive(Debug)]
-struct Chain {
-    cache: KvCache,
-    /// The last state, whose token will be the next root, `[1, 1, d]`.
-    last: Option<Tensor<3>>,
-    /// Committed tokens that it has not read, and the states at them (the backbone's, or those of the module before), `[1, rows, d]`
-    /// each. Trees that are shallower than there are modules leave the last ones alone.
-    waiting: (Vec<Token>, Vec<Tensor<3>>),
+    /// Of each module. Those beyond a tree's depth are left alone, so that tokens wait for them.
+    chains: Vec<Pairs>,
 }
 
 impl MtpDrafter {
@@ -50,8 +37,7 @@ impl MtpDrafter {
 
     /// A drafter with modules that others draft with too, for sequences of their own.
     pub fn sharing(model: Arc<MtpModel>) -> Self {
-        let chain = |module| Chain { cache: model.new_cache(module), last: None, waiting: (vec![], vec![]) };
-        let chains = (0..model.modules()).map(chain).collect();
+        let chains = (0..model.modules()).map(|module| Pairs::new(model.new_cache(module))).collect();
         Self { model, chains }
     }
 
@@ -60,48 +46,39 @@ impl MtpDrafter {
         &self.model
     }
 
-    /// Pairs in each module's cache.
+    /// Pairs in each module's cache: those of committed tokens, and that of the last root.
     pub fn cached(&self) -> Vec<usize> {
-        self.chains.iter().map(|chain| chain.cache.len()).collect()
+        self.chains.iter().map(Pairs::cached).collect()
     }
 
-    /// Brings the first `modules` caches up to the last committed token, and others that many tokens wait for.
-    fn catch_up(&mut self, modules: usize) -> Result<(), ModelError> {
+    /// Brings the first `modules` caches up to the pair of `root`: what each module makes of it, `None` where it knows no state yet. Others read
+    /// when many tokens wait for them.
+    fn catch_up(&mut self, modules: usize, root: Token) -> Result<Vec<Option<Tensor<3>>>, ModelError> {
+        if self.chains.iter().any(|chain| chain.root().is_some_and(|other| other != root)) {
+            self.chains.iter_mut().for_each(Pairs::unroot);
+        }
+        let (mut at_root, model) = (vec![None; modules], &self.model);
         for module in 0..self.chains.len() {
+            let mut read = |tokens: &[Token], states: Tensor<3>, visible: &Visible, cache: &mut KvCache| {
+                model.forward(module, tokens, &states, visible, cache)
+            };
             let chain = &mut self.chains[module];
-            let wanted = module < modules || chain.waiting.0.len() >= CHUNK;
-            let (tokens, states) = if wanted { std::mem::take(&mut chain.waiting) } else { continue };
-            if states.is_empty() {
-                continue;
-            }
-            let states = join(states);
-            for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-                let outputs = self.read(module, chunk, states.clone().narrow(1, i * CHUNK, chunk.len()))?;
-                if let Some((outputs, next)) = outputs.zip(self.chains.get_mut(module + 1)) {
-                    next.waiting.0.extend_from_slice(&chunk[chunk.len() - outputs.dims()[1]..]);
-                    next.waiting.1.push(outputs);
+            let guessed = match at_root.get_mut(module) {
+                Some(at_root) => {
+                    let guesses = chain.catch_up(root, &mut read)?;
+                    guesses.and_then(|guesses| {
+                        *at_root = Some(guesses.at_root);
+                        guesses.committed
+                    })
                 }
+                None if chain.waiting() >= CHUNK => chain.read_on(&mut read)?,
+                None => None,
+            };
+            if let Some(((tokens, states), next)) = guessed.zip(self.chains.get_mut(module + 1)) {
+                next.observe(&tokens, states);
             }
         }
-        Ok(())
-    }
-
-    /// Reads committed tokens with the states at them, `[1, tokens, d]`. Returns what the module makes of the last of them, `[1, pairs, d]`: the
-    /// state before the first token may not be known, so that a module further on lags a token more behind.
-    fn read(&mut self, module: usize, tokens: &[Token], states: Tensor<3>) -> Result<Option<Tensor<3>>, ModelError> {
-        let chain = &mut self.chains[module];
-        let known = join(chain.last.take().into_iter().chain([states]).collect());
-        let pairs = known.dims()[1] - 1;
-        chain.last = Some(known.clone().narrow(1, pairs, 1));
-        if pairs == 0 {
-            return Ok(None);
-        }
-        // The last state but one goes with the last token.
-        let visible = Visible::Causal { rows: pairs };
-        let (tokens, known) = (&tokens[tokens.len() - pairs..], known.narrow(1, 0, pairs));
-        let outputs = self.model.forward(module, tokens, &known, &visible, &mut chain.cache)?;
-        chain.cache.commit(&(0..pairs).collect::<Vec<_>>())?;
-        Ok(Some(outputs))
+        Ok(at_root)
     }
 }
 
@@ -111,17 +88,23 @@ impl Drafter for MtpDrafter {
     }
 
     fn reset(&mut self) {
-        for chain in &mut self.chains {
-            chain.cache.truncate(0);
-            (chain.last, chain.waiting) = (None, (vec![], vec![]));
-        }
+        self.chains.iter_mut().for_each(Pairs::reset);
     }
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if let Some(first) = self.chains.first_mut().filter(|_| !committed.tokens.is_empty()) {
-            first.waiting.0.extend_from_slice(committed.tokens);
-            first.waiting.1.push(committed.output.hidden.select(committed.rows));
+        if committed.tokens.is_empty() {
+            return Ok(());
         }
+        let (mut tokens, mut states) = (committed.tokens, committed.output.hidden.select(committed.rows));
+        for chain in &mut self.chains {
+            match chain.observe(tokens, states) {
+                // What a module guessed at the root is a state of the next one's now.
+                Root::Committed(guessed) => (tokens, states) = (&tokens[..1], guessed),
+                Root::NotRead => return Ok(()),
+                Root::Dropped => break,
+            }
+        }
+        self.chains.iter_mut().for_each(Pairs::unroot);
         Ok(())
     }
 
@@ -131,12 +114,12 @@ impl Drafter for MtpDrafter {
         }
         // A module beyond the tree's depth would never be asked.
         let modules = self.chains.len().min(builder.max_depth());
-        self.catch_up(modules)?;
-        if self.chains.first().is_none_or(|chain| chain.last.is_none()) {
+        let outputs = self.catch_up(modules, root)?;
+        if outputs.first().is_none_or(Option::is_none) {
             return Ok(Proposal::root(root));
         }
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
-        let level = Level { nodes: vec![], outputs: vec![None; modules] };
+        let level = Level { nodes: vec![0], outputs };
         let ranked = candidates::by_rank(builder);
         let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows, ranked });
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
@@ -146,11 +129,11 @@ impl Drafter for MtpDrafter {
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let modules = self.chains.len().min(drafts.len() + 1);
-        self.catch_up(modules)?;
-        let last = self.chains.first().and_then(|chain| chain.last.clone());
-        let Some(input) = last.map(read) else { return Ok(None) };
+        let outputs = self.catch_up(modules, root)?;
+        let Some(input) = self.chains.first().and_then(Pairs::state) else { return Ok(None) };
+        let input = read(input.clone());
         let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
-        let level = Level { nodes: vec![], outputs: vec![None; modules] };
+        let level = Level { nodes: vec![0], outputs };
         let guesses = follow(&mut Levels { model: &self.model, chains, level, rows, ranked: false }, root, drafts);
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         Ok(Some(Trace { input, guesses: guesses? }))
@@ -167,21 +150,18 @@ struct Level {
 /// Expands a tree level by level.
 struct Levels<'a> {
     model: &'a MtpModel,
-    chains: &'a mut [Chain],
+    chains: &'a mut [Pairs],
     level: Level,
-    /// Rows in flight of each module; the root's are among them.
+    /// Rows in flight of each module; the root's pair is in its cache.
     rows: Vec<InFlight>,
     /// Whether only the order of candidates is asked for.
     ranked: bool,
 }
 
 impl Levels<'_> {
-    /// The states that module `module` pairs with `nodes` of depth `depth`: what the module before made of their parents;
-    /// of the root, what is known; where there is no module before, what the last one made of the parents itself.
+    /// The states that module `module` pairs with nodes of depth `depth`, at least 1: what the module before made of their parents;
+    /// where there is no module before, what the last one made of the parents itself.
     fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<Tensor<3>> {
-        if depth == 0 {
-            return self.chains[module].last.clone();
-        }
         let from = if module >= depth { module - 1 } else { module };
         self.level.outputs[from].as_ref().map(|output| select_rows(output, parents))
     }
@@ -189,7 +169,7 @@ impl Levels<'_> {
     /// Reads `nodes`, children of nodes of the last level, with every module that guesses from here on.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize], depth: usize) -> Result<(), SourceError> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<Vec<usize>> = if depth == 0 { Some(vec![]) } else { nodes.iter().map(parent).collect() };
+        let parents: Option<Vec<usize>> = nodes.iter().map(parent).collect();
         let parents = parents.ok_or("a tree is drafted level by level")?;
         let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let modules = self.chains.len();
@@ -209,7 +189,9 @@ impl Levels<'_> {
     /// Reads `nodes` and says what the LM head reads at them.
     fn states(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Tensor<3>, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
-        self.descend(tree, nodes, depth)?;
+        if depth > 0 {
+            self.descend(tree, nodes, depth)?;
+        }
         let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
         Ok(guess.ok_or("a module was not asked")?.clone())
     }

@@ -1,0 +1,178 @@
+//! What drafters that read pairs remember: a state, and the token after it. Pairs of committed tokens are in a cache, and so is that of the
+//! last root, which will be committed with the next step.
+
+use burn::tensor::Tensor;
+use gorgon_core::Token;
+use gorgon_kernels::tree_attention::Visible;
+use gorgon_model::cache::KvCache;
+use gorgon_model::decoder::ModelError;
+
+/// Pairs per forward pass: bounds the memory of a long prompt.
+pub(crate) const CHUNK: usize = 256;
+
+/// What a network guesses from some pairs, whose keys and values stay in flight in a cache.
+pub(crate) trait ReadPairs:
+    FnMut(&[Token], Tensor<3>, &Visible, &mut KvCache) -> Result<Tensor<3>, ModelError>
+{
+}
+impl<F: FnMut(&[Token], Tensor<3>, &Visible, &mut KvCache) -> Result<Tensor<3>, ModelError>> ReadPairs for F {}
+
+/// One network's pairs.
+#[derive(Debug)]
+pub(crate) struct Pairs {
+    /// Pairs that were read. What a tree's rows add is taken back when it is drafted.
+    pub cache: KvCache,
+    /// States that no pair was made of, `[1, rows, d]` each.
+    states: Vec<Tensor<3>>,
+    /// The tokens after them, the last one's apart: that will be the root.
+    next: Vec<Token>,
+    /// The root of the last proposal, whose pair is the last one in the cache.
+    rooted: Option<Rooted>,
+}
+
+/// The last pair and what it gave.
+#[derive(Debug)]
+struct Rooted {
+    root: Token,
+    /// The state before it, `[1, 1, d]`.
+    state: Tensor<3>,
+    /// `[1, 1, d]`.
+    guessed: Tensor<3>,
+}
+
+/// What became of the root that was read ahead when tokens were committed.
+pub(crate) enum Root {
+    /// None was.
+    NotRead,
+    /// It is the first of the tokens; what had been guessed at it, `[1, 1, d]`.
+    Committed(Tensor<3>),
+    /// Another token was committed; its pair was taken back.
+    Dropped,
+}
+
+/// What catching up gave.
+pub(crate) struct Guesses {
+    /// The committed tokens that were read now, and what was guessed at them, `[1, tokens, d]`.
+    pub committed: Option<(Vec<Token>, Tensor<3>)>,
+    /// What was guessed at the root, `[1, 1, d]`.
+    pub at_root: Tensor<3>,
+}
+
+impl Pairs {
+    pub fn new(cache: KvCache) -> Self {
+        Self { cache, states: vec![], next: vec![], rooted: None }
+    }
+
+    /// Pairs in the cache: those of committed tokens, and that of the last root.
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Committed tokens that were not read.
+    pub fn waiting(&self) -> usize {
+        self.next.len()
+    }
+
+    /// The root that was read ahead, if there is one.
+    pub fn root(&self) -> Option<Token> {
+        self.rooted.as_ref().map(|rooted| rooted.root)
+    }
+
+    /// The state before that root, `[1, 1, d]`.
+    pub fn state(&self) -> Option<&Tensor<3>> {
+        self.rooted.as_ref().map(|rooted| &rooted.state)
+    }
+
+    pub fn reset(&mut self) {
+        self.cache.truncate(0);
+        (self.states, self.next, self.rooted) = (vec![], vec![], None);
+    }
+
+    /// Tokens were committed (at least one), with these states at them, `[1, tokens, d]`.
+    pub fn observe(&mut self, tokens: &[Token], states: Tensor<3>) -> Root {
+        let (root, paired) = match self.rooted.take() {
+            Some(rooted) if rooted.root == tokens[0] => (Root::Committed(rooted.guessed), &tokens[1..]),
+            Some(rooted) => {
+                self.take_back(rooted);
+                (Root::Dropped, tokens)
+            }
+            // The very first token follows nothing.
+            None if self.states.is_empty() => (Root::NotRead, &tokens[1..]),
+            None => (Root::NotRead, tokens),
+        };
+        self.next.extend_from_slice(paired);
+        self.states.push(states);
+        root
+    }
+
+    /// Reads what is waiting and the pair of `root`. `None` before the first state.
+    pub fn catch_up(&mut self, root: Token, read: &mut impl ReadPairs) -> Result<Option<Guesses>, ModelError> {
+        if let Some(rooted) = self.rooted.as_ref().filter(|rooted| rooted.root == root) {
+            return Ok(Some(Guesses { committed: None, at_root: rooted.guessed.clone() }));
+        }
+        self.unroot();
+        if self.states.is_empty() {
+            return Ok(None);
+        }
+        let states = join(self.states.clone());
+        let committed = self.next.len();
+        let tokens: Vec<Token> = self.next.iter().copied().chain([root]).collect();
+        let guessed = read_pairs(read, &mut self.cache, &tokens, &states)?;
+        let at_root = guessed.clone().narrow(1, committed, 1);
+        let state = states.narrow(1, committed, 1);
+        self.rooted = Some(Rooted { root, state, guessed: at_root.clone() });
+        self.states.clear();
+        let read = std::mem::take(&mut self.next);
+        let committed = (committed > 0).then(|| (read, guessed.narrow(1, 0, committed)));
+        Ok(Some(Guesses { committed, at_root }))
+    }
+
+    /// Reads what is waiting alone: those tokens and what was guessed at them, if there are any.
+    pub fn read_on(&mut self, read: &mut impl ReadPairs) -> Result<Option<(Vec<Token>, Tensor<3>)>, ModelError> {
+        let waiting = self.next.len();
+        if waiting == 0 {
+            return Ok(None);
+        }
+        let states = join(self.states.clone());
+        let guessed = read_pairs(read, &mut self.cache, &self.next, &states.clone().narrow(1, 0, waiting))?;
+        self.states = vec![states.narrow(1, waiting, 1)];
+        Ok(Some((std::mem::take(&mut self.next), guessed)))
+    }
+
+    /// Takes the pair of a root that was not committed back, if there is one.
+    pub fn unroot(&mut self) {
+        if let Some(rooted) = self.rooted.take() {
+            self.take_back(rooted);
+        }
+    }
+
+    fn take_back(&mut self, rooted: Rooted) {
+        self.cache.truncate(self.cache.len() - 1);
+        (self.states, self.next) = (vec![rooted.state], vec![]);
+    }
+}
+
+/// Commits pairs of states `[1, tokens, d]` and the tokens after them to `cache`, in chunks: what is guessed at the tokens, of which there is at
+/// least one.
+pub(crate) fn read_pairs(
+    read: &mut impl ReadPairs,
+    cache: &mut KvCache,
+    tokens: &[Token],
+    states: &Tensor<3>,
+) -> Result<Tensor<3>, ModelError> {
+    let mut guessed = vec![];
+    for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
+        let part = states.clone().narrow(1, i * CHUNK, chunk.len());
+        guessed.push(read(chunk, part, &Visible::Causal { rows: chunk.len() }, cache)?);
+        cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+    }
+    Ok(join(guessed))
+}
+
+/// One tensor of several `[1, rows, d]`, row after row; there is at least one.
+pub(crate) fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => Tensor::cat(parts, 1),
+    }
+}
