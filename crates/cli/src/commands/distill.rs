@@ -154,8 +154,9 @@ impl Job {
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
             let (capacity, room) = (self.capacity(), self.room(&compute)?);
             plan.push_str(&format!(
-                "; memory: weights {}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
+                "; memory: weights {}{}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
                 bytes(room.weights as u64),
+                if room.copies == 0 { String::new() } else { format!(", copies of LM heads {}", bytes(room.copies)) },
                 bytes((room.each * room.slots as u128) as u64),
                 room.slots
             ));
