@@ -6,7 +6,7 @@ use crate::printer::bytes;
 use crate::settings::Settings;
 use gorgon_train::micro_batch;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{FitSettings, Objective, Rehearsal, Spent};
+use gorgon_train::trainer::{FitSettings, Objective, Purpose, Rehearsal, Spent};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -140,13 +140,15 @@ impl Largest {
 fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) -> Result<f64, Failure> {
     let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
     let phases = objective.phases(fit.schedule.steps);
-    let largest = largest.steps.iter().map(|(_, step)| *step);
-    let steps: Vec<u64> = phases.iter().flat_map(timed).chain(largest.clone()).collect();
+    let largest: Vec<u64> = largest.steps.iter().map(|(_, step)| *step).collect();
     let started = Instant::now();
     let there_is_time = || started.elapsed() < LONGEST_RUN;
-    let mut rehearsal = Rehearsal::new(objective, fit, &steps).map_err(fitting::failure)?;
-    let mut seconds = rehearsal.preparing * fit.schedule.steps as f64;
+    let mut rehearsal = Rehearsal::new(objective, fit);
+    let mut seconds = 0.0;
     for phase in &phases {
+        let steps: Vec<u64> = timed(phase).collect();
+        let preparing = rehearsal.prepare(&steps, Purpose::Time).map_err(fitting::failure)?;
+        seconds += preparing * (phase.end - phase.start) as f64;
         let mut taken = vec![];
         for step in timed(phase).filter(|step| *step < phase.start + 2 || there_is_time()) {
             taken.push(rehearsal.step(step).map_err(fitting::failure)?);
@@ -154,8 +156,9 @@ fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) 
         seconds += typical(taken) * (phase.end - phase.start) as f64;
     }
     // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
-    for (_, step) in largest.enumerate().filter(|(i, _)| *i == 0 || there_is_time()) {
-        rehearsal.step(step).map_err(fitting::failure)?;
+    rehearsal.prepare(&largest, Purpose::Memory).map_err(fitting::failure)?;
+    for (_, step) in largest.iter().enumerate().filter(|(i, _)| *i == 0 || there_is_time()) {
+        rehearsal.step(*step).map_err(fitting::failure)?;
     }
     rehearsal.evaluate().map_err(fitting::failure)?;
     Ok(seconds)

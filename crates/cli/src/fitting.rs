@@ -1,6 +1,7 @@
 //! What all training verbs share: the run folder, Ctrl-C, progress, plots.
 
 use crate::args::Fit;
+use crate::commands::load;
 use crate::config;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -62,6 +63,7 @@ pub fn run_folder(
     inputs: &[PathBuf],
     settings: &Settings,
 ) -> Result<RunDir, Failure> {
+    load::check_folder(resume.unwrap_or(parent))?;
     let host = Host { device: settings.device_name()?, cpu_threads: rayon::current_num_threads() };
     let launch = Launch::new(env!("CARGO_PKG_VERSION"), std::env::args_os(), settings.started, host);
     if let Some(path) = resume {

@@ -104,6 +104,15 @@ pub fn file_name(index: usize) -> String {
 /// # Errors
 /// When it cannot be written.
 pub fn write(path: &Path, rows: &[Row], metadata: &BTreeMap<String, String>) -> io::Result<()> {
+    let bytes = encoded(rows, metadata)?;
+    atomic::write(path, |file| file.write_all(&bytes))
+}
+
+/// The bytes of one shard.
+///
+/// # Errors
+/// When the library cannot make them.
+pub fn encoded(rows: &[Row], metadata: &BTreeMap<String, String>) -> io::Result<Vec<u8>> {
     let pairs = metadata.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -116,7 +125,7 @@ pub fn write(path: &Path, rows: &[Row], metadata: &BTreeMap<String, String>) -> 
     let batch = RecordBatch::try_new(schema, columns(rows)).map_err(io::Error::other)?;
     writer.write(&batch).map_err(io::Error::other)?;
     writer.close().map_err(io::Error::other)?;
-    atomic::write(path, |file| file.write_all(&bytes))
+    Ok(bytes)
 }
 
 fn columns(rows: &[Row]) -> Vec<ArrayRef> {

@@ -1,9 +1,9 @@
 //! Folders of draft heads.
 
-use crate::format::{self, Detected, TensorInfo};
+use crate::format::{self, Detected, EagleFacts, Facts, LmHeads, MedusaFacts, TensorInfo};
 use crate::pytorch;
-use gorgon_model::file;
 use gorgon_model::weights::{Checkpoint, WeightsError};
+use gorgon_model::{file, layout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,20 @@ impl HeadsFolder {
             return Err(wrong(format!("{} heads that would load wrongly: {problem}{rest}", detected.format)));
         }
         Ok(Self { path: dir.into(), checkpoint, detected })
+    }
+
+    /// Inputs and outputs of an LM head that the file holds for all its heads together, and that may be asked for likeliest tokens. The
+    /// target's serves where there is none; those of single heads compute all logits.
+    pub fn shared_lm_head(&self) -> Option<(usize, usize)> {
+        let name = match &self.detected.facts {
+            Facts::Medusa(MedusaFacts { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
+            Facts::Eagle(EagleFacts { draft_vocab_size: Some(_), .. }) => layout::LM_HEAD,
+            _ => return None,
+        };
+        match self.checkpoint.entries().get(name)?.shape.as_slice() {
+            [outputs, inputs] => Some((*inputs, *outputs)),
+            _ => None,
+        }
     }
 }
 

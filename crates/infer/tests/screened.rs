@@ -27,6 +27,7 @@ use gorgon_infer::batch::{Batch, Choosing, Turn};
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Products};
+use gorgon_model::lm_head;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
@@ -116,6 +117,15 @@ fn drafted(
     let draws = &mut Seeded::new(0);
     let mut with = Stepper { target: &mut target, drafter, builder, rule, draws };
     decode_with(&mut with, &PROMPT, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn what_a_copy_takes_is_known_before_it_is_made() {
+    for decoder in decoders() {
+        let bytes = lm_head::copy_bytes_of(decoder.config(), decoder.compute());
+        let made = decoder.lm_head().has_copy().then(|| decoder.lm_head().bytes_for_likeliest());
+        assert_eq!(bytes, made.unwrap_or(0) as u64, "{:?}", decoder.compute().precision());
+    }
 }
 
 #[test]

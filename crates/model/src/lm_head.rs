@@ -1,5 +1,7 @@
 //! LM heads: a linear layer whose greatest outputs may be all that is wanted.
 
+use crate::config::ModelConfig;
+use crate::device::{Compute, Int8};
 use crate::linear::{Linear, Weight};
 use burn::tensor::Tensor;
 use gorgon_core::{Recycled, Token};
@@ -15,6 +17,18 @@ static ROOM: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Says how many bytes copies of LM heads may take from now on. Where there is no room for one, all logits are computed.
 pub fn allow_copies(bytes: u64) {
     ROOM.store(bytes, Ordering::Relaxed);
+}
+
+/// Bytes of the copy that is made of an LM head without a bias, where likeliest tokens are asked for and there is room ([`allow_copies`]);
+/// 0 where none is made ([`LmHead::has_copy`]).
+pub fn copy_bytes(d_in: usize, d_out: usize, compute: &Compute) -> u64 {
+    let made = compute.is_host() && compute.int8() != Int8::All && Screen::helps_shape(d_in, d_out);
+    if made { Screen::bytes_for(d_in, d_out) as u64 } else { 0 }
+}
+
+/// The same of a model's LM head.
+pub fn copy_bytes_of(model: &ModelConfig, compute: &Compute) -> u64 {
+    if model.final_soft_cap.is_some() { 0 } else { copy_bytes(model.hidden_size, model.vocab_size, compute) }
 }
 
 /// A linear layer over a vocabulary.

@@ -1,26 +1,24 @@
 //! Chat templates: a conversation becomes the text that the model was trained on.
 //!
 //! Templates are Jinja programs that come with a model, so they are as untrusted as its weights. They run within
-//! [`Limits`], see no files, and on a thread of their own whose stack is deep enough for what the limits let through.
+//! [`Limits`], see no files, and on threads of their own whose stacks are deep enough for what the limits let through.
 
 mod budget;
 mod functions;
 mod json;
 mod rewrite;
+mod worker;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use minijinja::machinery::{CodeGenerator, eval, make_string_output, parse};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Error, ErrorKind};
+use minijinja::ErrorKind;
 use serde_json::{Map, Value, json};
 
-use self::budget::Budget;
 pub use self::budget::Limits;
+use self::worker::{Failed, Program, Request, Workers};
 use crate::text::{TextError, TokenizerConfig};
 
 /// What can go wrong with a chat template.
@@ -84,14 +82,13 @@ pub struct Render {
     pub now: Option<SystemTime>,
 }
 
-/// A model's chat template.
+/// A model's chat template. Clones share the threads that render.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     path: PathBuf,
-    source: String,
     /// The texts of the special tokens.
     tokens: Map<String, Value>,
-    limits: Limits,
+    workers: Arc<Workers>,
 }
 
 /// A message as templates expect it.
@@ -121,16 +118,18 @@ impl ChatTemplate {
         };
         let names = ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"];
         let tokens = names.iter().filter_map(|name| Some(((*name).to_owned(), config.token(name)?.into()))).collect();
-        let template = Self { path, source: generation_tags(&source), tokens, limits };
+        let source = generation_tags(&source);
         if source.len() > limits.template_bytes {
             let reason = format!("longer than {} bytes", limits.template_bytes);
-            return Err(TemplateError::Invalid { path: template.path, reason });
+            return Err(TemplateError::Invalid { path, reason });
         }
-        template.on_deep_stack(|t| t.compile_and(|_, _| Ok(()))).map_err(|e| match e {
-            TemplateError::Failed { path, reason } => TemplateError::Invalid { path, reason },
-            e => e,
-        })?;
-        Ok(template)
+        match Workers::start(Program { source, limits }) {
+            Ok(workers) => Ok(Self { path, tokens, workers: Arc::new(workers) }),
+            Err(failed) => Err(match explain(failed, &path, &limits) {
+                TemplateError::Failed { path, reason } => TemplateError::Invalid { path, reason },
+                error => error,
+            }),
+        }
     }
 
     /// The file the template came from.
@@ -152,73 +151,34 @@ impl ChatTemplate {
         variables.insert("messages".into(), Value::from(messages));
         variables.insert("add_generation_prompt".into(), Value::Bool(render.add_generation_prompt));
         variables.extend(render.variables.clone());
-        self.on_deep_stack(|t| t.render_here(&variables, render.now))
-    }
-
-    fn render_here(&self, variables: &Map<String, Value>, now: Option<SystemTime>) -> Result<String, Error> {
-        let budget = Arc::new(Budget::new(&self.limits));
-        let env = functions::environment(&self.limits, &budget, now);
-        let root = minijinja::Value::from(Serde(variables));
-        self.compile_and(|instructions, blocks| {
-            let mut text = String::new();
-            eval(&env, instructions, root, blocks, &mut make_string_output(&mut text), AutoEscape::None)?;
-            match text.len() > self.limits.output_bytes {
-                true => Err(budget::too_large(&format!("more than {} bytes of text", self.limits.output_bytes))),
-                false => Ok(text),
-            }
-        })
-    }
-
-    /// Compiles the template and uses the result. This takes a fraction of a millisecond, so it is not kept.
-    fn compile_and<T>(&self, f: impl FnOnce(&Instructions<'_>, &Blocks<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
-        let template = rewrite::rewrite(&parse(&self.source, NAME, syntax)?)?;
-        let mut generator = CodeGenerator::new(NAME, &self.source);
-        generator.compile_stmt(&template);
-        let (instructions, blocks) = generator.finish();
-        f(&instructions, &blocks)
-    }
-
-    /// Runs something on a thread whose stack holds the deepest syntax tree of the longest template, and turns
-    /// whatever goes wrong there, a panic of the engine included, into an error that names the template.
-    fn on_deep_stack<T: Send>(&self, f: impl FnOnce(&Self) -> Result<T, Error> + Send) -> Result<T, TemplateError> {
-        let failed = |reason: &str| TemplateError::Failed { path: self.path.clone(), reason: reason.into() };
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("chat template".into()).stack_size(STACK_BYTES);
-            let thread = thread.spawn_scoped(scope, || f(self)).map_err(|e| failed(&e.to_string()))?;
-            let result = thread.join().map_err(|_| failed("the template engine gave up"))?;
-            result.map_err(|e| self.explain(&e))
-        })
-    }
-
-    fn explain(&self, error: &Error) -> TemplateError {
-        let path = self.path.clone();
-        let mut cause = Some(error as &(dyn std::error::Error + 'static));
-        while let Some(e) = cause {
-            if let Some(raised) = e.downcast_ref::<functions::Raised>() {
-                return TemplateError::Refused { path, message: short(&raised.0) };
-            }
-            cause = e.source();
-        }
-        let what = match (error.kind(), error.detail()) {
-            (ErrorKind::OutOfFuel, _) => format!("more than {} instructions", self.limits.fuel),
-            (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
-            (kind, Some(detail)) => format!("{kind}: {detail}"),
-            (kind, None) => kind.to_string(),
-        };
-        let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
-        TemplateError::Failed { path, reason: short(&what) + &line }
+        let rendered = self.workers.render(Request { variables, now: render.now });
+        rendered.map_err(|failed| explain(failed, &self.path, &self.workers.program().limits))
     }
 }
 
-type Instructions<'a> = minijinja::machinery::Instructions<'a>;
-type Blocks<'a> = std::collections::BTreeMap<&'a str, Instructions<'a>>;
-
-/// What the engine calls the template.
-const NAME: &str = "chat_template";
-
-/// A syntax tree can be as deep as the template is long, and is dropped recursively.
-const STACK_BYTES: usize = 128 << 20;
+/// Whatever went wrong, a panic of the engine included, as an error that names the template.
+fn explain(failed: Failed, path: &Path, limits: &Limits) -> TemplateError {
+    let path = path.to_owned();
+    let error = match failed {
+        Failed::Template(error) => error,
+        Failed::Thread(reason) => return TemplateError::Failed { path, reason },
+    };
+    let mut cause = Some(&error as &(dyn std::error::Error + 'static));
+    while let Some(e) = cause {
+        if let Some(raised) = e.downcast_ref::<functions::Raised>() {
+            return TemplateError::Refused { path, message: short(&raised.0) };
+        }
+        cause = e.source();
+    }
+    let what = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => format!("more than {} instructions", limits.fuel),
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    TemplateError::Failed { path, reason: short(&what) + &line }
+}
 
 fn missing(folder: &Path) -> TemplateError {
     TemplateError::Missing { folder: folder.to_owned() }

@@ -218,6 +218,67 @@ fn limits_can_be_changed() {
 }
 
 #[test]
+fn every_rendering_has_all_of_the_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    // About three fifths of each.
+    write(
+        folder.path(),
+        "chat_template.jinja",
+        "{% set ns = namespace(x='') %}{% for i in range(60) %}{% set ns.x = 'abcdefgh' * 25 %}{% endfor %}{{ ns.x | upper | length }}",
+    );
+    let limits = Limits { memory_bytes: 20_000, work: 5_000, fuel: 1_000, ..Limits::default() };
+    let template = ChatTemplate::load_with(folder.path(), limits).unwrap();
+    for _ in 0..20 {
+        assert_eq!(template.render(&[], &Render::default()).unwrap(), "200");
+    }
+    for smaller in
+        [Limits { memory_bytes: 10_000, ..limits }, Limits { work: 1_000, ..limits }, Limits { fuel: 500, ..limits }]
+    {
+        let template = ChatTemplate::load_with(folder.path(), smaller).unwrap();
+        assert_one_line(&template.render(&[], &Render::default()).unwrap_err());
+    }
+}
+
+#[test]
+fn a_rendering_after_one_that_overran_works() {
+    let template = load(
+        "{% if how == 'long' %}{% for i in range(60000) %}{% for j in range(60000) %}{% endfor %}{% endfor %}\
+         {% elif how == 'deep' %}{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}\
+         {% elif how == 'large' %}{{ 'a' * 10**9 }}{% elif how == 'no' %}{{ raise_exception('no') }}{% endif %}{{ how }}",
+    );
+    let template = template.unwrap();
+    let render = |how: &str| {
+        let variables = serde_json::Map::from_iter([("how".to_owned(), Value::from(how))]);
+        template.render(&[], &Render { variables, ..Render::default() })
+    };
+    for bad in ["long", "deep", "large", "no", "long", "deep"] {
+        assert_eq!(render("well").unwrap(), "well");
+        assert_one_line(&render(bad).unwrap_err());
+        assert_eq!(render("again").unwrap(), "again");
+    }
+}
+
+#[test]
+fn renderings_side_by_side_are_right() {
+    let template =
+        load("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{{ strftime_now('%Y') }}").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            // Clones share what renders.
+            let template = template.clone();
+            scope.spawn(move || {
+                let now = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(thread * 366 * 86_400));
+                for i in 0..300 {
+                    let content = format!("{thread} says {i} {}", "x".repeat(i % 7));
+                    let rendered = template.render(&[message("user", &content)], &Render { now, ..Render::default() });
+                    assert_eq!(rendered.unwrap(), format!("user: {content}\n{}", 1970 + thread));
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn long_conversations_are_fine() {
     let template = load(
         "{% for m in messages %}{% if loop.index0 < messages | length - 1 %}{{ m.role + ': ' + m['content'] | trim }}\n\

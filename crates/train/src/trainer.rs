@@ -8,7 +8,7 @@ mod rehearsal;
 mod step;
 mod sums;
 
-pub use objective::{Evaluation, Gradients, Objective};
+pub use objective::{Evaluation, Gradients, Objective, Purpose};
 pub use rehearsal::Rehearsal;
 
 use self::step::{Done, Fitted};

@@ -18,7 +18,7 @@ use gorgon_train::heads::{Conversations, DistillSpecFitting, Distilled, Features
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::write_model;
-use gorgon_train::trainer::{Objective, Report, fit};
+use gorgon_train::trainer::{Objective, Purpose, Report, fit};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,6 +116,37 @@ fn step(objective: &DistillSpecFitting, parameters: &[Parameter]) -> (f64, Vec<V
         };
     }
     (loss, sums)
+}
+
+/// The first round is planned with what the draft model writes as it is, later ones with answers as long as the data's, which are four tokens
+/// after prompts of five; memory always with what it writes.
+#[test]
+fn later_rounds_are_planned_with_answers_as_long_as_the_datas() {
+    let objective = fitting(config(Measure::Fkl, Answers::Draft), false);
+    assert_eq!(objective.phases(10), [0..4, 4..10]);
+    assert_eq!(objective.phases(3).len(), 1);
+    assert_eq!(fitting(config(Measure::Fkl, Answers::Data), false).phases(10).len(), 1);
+    let parameters = objective.parameters(3);
+    let tokens = |steps: &[u64], purpose| {
+        objective.forget();
+        objective.rehearse(steps, purpose, &parameters).unwrap();
+        let of = |step: &u64| {
+            let batches = objective.batches(*step).unwrap();
+            let rows = objective.data().packing.step(*step).iter().map(Vec::len).sum::<usize>();
+            (batches.iter().map(|batch| objective.size(batch).tokens).sum::<usize>(), rows)
+        };
+        steps.iter().map(of).collect::<Vec<_>>()
+    };
+    let (first, later) = (tokens(&[0], Purpose::Time)[0], tokens(&[5], Purpose::Time)[0]);
+    assert_eq!(later.0, 9 * later.1);
+    assert!(first.0 > 9 * first.1, "{first:?}");
+    assert_eq!(tokens(&[0], Purpose::Memory), [first]);
+    assert!(tokens(&[5], Purpose::Memory)[0].0 > later.0);
+    // What was made before stays until it is forgotten.
+    objective.rehearse(&[0], Purpose::Time, &parameters).unwrap();
+    assert!(objective.batches(5).is_ok());
+    objective.forget();
+    assert!(objective.batches(5).unwrap().iter().map(|batch| objective.size(batch).tokens).sum::<usize>() > 0);
 }
 
 /// Along random directions of every parameter, gradients are what the loss does.

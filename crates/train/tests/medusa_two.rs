@@ -2,53 +2,26 @@
 
 mod on_backbone;
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Tensor};
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::medusa::{Heads, MedusaConfig};
-use gorgon_kernels::Frozen;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
-use gorgon_model::weights::Checkpoint;
 use gorgon_train::checkpoint;
-use gorgon_train::config::{LanguageLoss, MedusaTwoConfig};
-use gorgon_train::heads::{MedusaTwoFitting, OnBackbone, lm_head};
-use gorgon_train::llama::{Llama, Packed};
-use gorgon_train::lora::{Lora, LoraConfig};
+use gorgon_train::config::LanguageLoss;
+use gorgon_train::heads::OnBackbone;
+use gorgon_train::llama::Packed;
 use gorgon_train::trainer::Objective;
-use on_backbone::{SHAPE, assert_slopes, conversations, step, stirred};
+use on_backbone::{assert_slopes, medusa_two, step, stirred};
 use std::path::Path;
-
-fn fitting(dir: &Path, language: LanguageLoss) -> MedusaTwoFitting {
-    let data = conversations(dir);
-    let (base, model) = (Checkpoint::open(dir).unwrap(), data.features.decoder.config().clone());
-    let llama = Llama::of(&model, 64, Device::flex()).unwrap();
-    let lora = LoraConfig { rank: 3, ..LoraConfig::default() };
-    let heads = Heads {
-        config: MedusaConfig { heads: 2, ..MedusaConfig::default() },
-        hidden_size: SHAPE.hidden_size,
-        vocab_size: SHAPE.vocab_size,
-        chunk_rows: 16,
-    };
-    MedusaTwoFitting {
-        heads,
-        lm_head: lm_head(&base, &model, &Device::flex(), Some(Frozen::default())).unwrap(),
-        lora: Lora::new(lora.clone(), llama.load(&base).unwrap()),
-        llama,
-        base,
-        config: MedusaTwoConfig { lora, language, heads_weight: 0.5, ..MedusaTwoConfig::default() },
-        steps: 8,
-        data,
-    }
-}
 
 #[test]
 fn gradients_are_slopes() {
     for language in [LanguageLoss::Kl, LanguageLoss::CrossEntropy] {
         let dir = tempfile::tempdir().unwrap();
-        let objective = fitting(dir.path(), language);
+        let objective = medusa_two(dir.path(), language);
         assert_slopes(&objective, &stirred(objective.parameters(3)), 5);
     }
 }
@@ -56,7 +29,7 @@ fn gradients_are_slopes() {
 #[test]
 fn the_backbone_rests_while_the_heads_warm_up() {
     let dir = tempfile::tempdir().unwrap();
-    let objective = fitting(dir.path(), LanguageLoss::Kl);
+    let objective = medusa_two(dir.path(), LanguageLoss::Kl);
     let parameters = stirred(objective.parameters(3));
     let (early, late) = (step(&objective, &parameters, 0).1, step(&objective, &parameters, 5).1);
     for (i, p) in parameters.iter().enumerate() {
@@ -72,7 +45,7 @@ fn the_backbone_rests_while_the_heads_warm_up() {
 #[test]
 fn what_the_backbone_loses_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let objective = fitting(dir.path(), LanguageLoss::Kl);
+    let objective = medusa_two(dir.path(), LanguageLoss::Kl);
     let fresh = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
     assert!(fresh["kl"].as_f64().unwrap().abs() < 1e-5, "{}", fresh["kl"]);
     assert_eq!((&fresh["agreement"], &fresh["degraded"]), (&1.0.into(), &false.into()));
@@ -88,7 +61,7 @@ fn what_the_backbone_loses_is_told() {
 #[test]
 fn the_merged_model_computes_what_was_fitted() {
     let (dir, run) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let objective = fitting(dir.path(), LanguageLoss::Kl);
+    let objective = medusa_two(dir.path(), LanguageLoss::Kl);
     let parameters = stirred(objective.parameters(3));
     let step = run.path().join("step-000001");
     std::fs::create_dir(&step).unwrap();

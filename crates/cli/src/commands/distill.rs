@@ -62,6 +62,7 @@ pub fn execute(
     if let Some(n) = preview {
         return job.preview(n, settings);
     }
+    load::check_folder(&job.config.out)?;
     std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
     let folder = RunDir::open(&job.config.out)?;
     job.claim(folder.path(), settings)?;
@@ -154,8 +155,9 @@ impl Job {
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
             let (capacity, room) = (self.capacity(), self.room(&compute)?);
             plan.push_str(&format!(
-                "; memory: weights {}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
+                "; memory: weights {}{}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
                 bytes(room.weights as u64),
+                if room.copies == 0 { String::new() } else { format!(", copies of LM heads {}", bytes(room.copies)) },
                 bytes((room.each * room.slots as u128) as u64),
                 room.slots
             ));

@@ -99,25 +99,32 @@ pub struct OnDisk {
     pub journal: u64,
     /// All that is neither journal nor shards.
     pub others: u64,
-    /// The sample's rows as shards.
-    pub shards: Shards,
+    /// The shards of all rows, without their tokens.
+    pub bare: u64,
+    /// The sample's tokens.
+    pub tokens: Tokens,
 }
 
-/// The shards of the sample's rows and of half of them, in bytes.
+/// What tokens take in a shard.
 #[derive(Clone, Copy, Debug)]
-pub struct Shards {
+pub struct Tokens {
+    /// Rows of the sample.
     pub rows: usize,
-    pub all: u64,
-    pub half: u64,
+    /// Bytes of their tokens in one shard.
+    pub all: f64,
+    /// Bytes of a quarter of them in one shard, on the average over its quarters.
+    pub quarter: f64,
 }
 
-impl Shards {
-    /// Bytes of the shards of so many rows, at most `per_shard` in each: a shard has a fixed part, and one for each row.
+impl Tokens {
+    /// Bytes of the tokens of so many rows, at most `per_shard` in each shard. A shard lists each token that occurs once, and has more to refer back
+    /// to the longer it is. So its tokens grow less than its rows do: by the power of them that the sample and its quarters tell.
     pub fn of(&self, rows: usize, per_shard: usize) -> f64 {
-        let more = (self.rows - self.rows / 2).max(1) as f64;
-        let each = self.all.saturating_sub(self.half) as f64 / more;
-        let fixed = (self.all as f64 - each * self.rows as f64).max(0.0);
-        fixed * rows.div_ceil(per_shard.max(1)) as f64 + each * rows as f64
+        let power = (self.all / self.quarter).ln() / 4f64.ln();
+        let power = if power.is_finite() { power.clamp(0.5, 1.0) } else { 1.0 };
+        let part = |rows: usize| self.all * (rows as f64 / self.rows.max(1) as f64).powf(power);
+        let per_shard = per_shard.max(1);
+        (rows / per_shard) as f64 * part(per_shard) + part(rows % per_shard)
     }
 }
 
@@ -158,10 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn shards_have_a_fixed_part_and_one_for_each_row() {
-        let shards = Shards { rows: 10, all: 2000, half: 1500 };
-        assert_eq!(shards.of(10, 100), 2000.0);
-        assert_eq!(shards.of(110, 100), 2.0 * 1000.0 + 110.0 * 100.0);
-        assert_eq!(Shards { rows: 0, all: 0, half: 0 }.of(5, 0), 0.0);
+    fn tokens_grow_less_than_their_rows() {
+        // A power of a half, nearly 0.8, and one.
+        let of = |quarter, rows| (Tokens { rows: 100, all: 800.0, quarter }.of(rows, 1600)).round();
+        assert_eq!([of(400.0, 100), of(400.0, 1600), of(400.0, 3300)], [800.0, 3200.0, 7200.0]);
+        assert_eq!([of(264.0, 100), of(264.0, 1600)], [800.0, 7346.0]);
+        assert_eq!([of(200.0, 150), of(200.0, 1600), of(200.0, 1650)], [1200.0, 12_800.0, 13_200.0]);
+        // Nothing grows faster than its rows.
+        assert_eq!(of(100.0, 200), 1600.0);
+        let (none, few) = (Tokens { rows: 0, all: 0.0, quarter: 0.0 }, Tokens { rows: 3, all: 60.0, quarter: 0.0 });
+        assert_eq!([none.of(5, 0), few.of(6, 100)], [0.0, 120.0]);
     }
 }

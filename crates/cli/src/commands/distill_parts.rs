@@ -2,6 +2,7 @@
 //! machine gave them, so the joined shards are those of one machine.
 
 use crate::commands::distill::{JOURNAL, Job};
+use crate::commands::load;
 use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
@@ -65,6 +66,7 @@ pub fn execute(config: DistillConfig, part: Part, dry_run: bool, settings: &Sett
     if dry_run {
         return Ok(ExitCode::SUCCESS);
     }
+    load::check_folder(&folder)?;
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let folder = RunDir::open(&folder)?;
     fitting::write_json(&folder.path().join(IDENTITY), &identity)?;

@@ -169,10 +169,10 @@ impl<'a> Meter<'a> {
 
     /// Journal and shards grow with their rows.
     fn disk(&self) -> Option<f64> {
-        let OnDisk { journal, others, shards } = (self.looks.disk)(&self.pilots)?;
+        let OnDisk { journal, others, bare, tokens } = (self.looks.disk)(&self.pilots)?;
         let all = self.work.conversations;
         let journal = journal as f64 * all as f64 / self.pilots.len().max(1) as f64;
-        Some(others as f64 + journal + shards.of(all, shard::ROWS_PER_SHARD))
+        Some((others + bare) as f64 + journal + tokens.of(all, shard::ROWS_PER_SHARD))
     }
 
     /// What the sample made one expect, if there was one, and what there was.

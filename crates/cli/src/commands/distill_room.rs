@@ -52,6 +52,8 @@ pub struct Room {
     pub slots: usize,
     /// Bytes of weights, those that draft included.
     pub weights: u128,
+    /// Bytes that copies of LM heads may take, which find likeliest tokens.
+    pub copies: u64,
     /// Bytes that each conversation takes at most: caches, and the logits of its rows.
     pub each: u128,
     /// Bytes of a token in a cache.
@@ -59,7 +61,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For a config's batch size, with conversations of so many tokens.
+    /// For a config's batch size, with conversations of so many tokens; `greedy` if likeliest tokens are all that is asked for.
     ///
     /// # Errors
     /// When the weights and one conversation, or as many as were asked for, do not fit the memory that the config grants.
@@ -67,7 +69,7 @@ impl Room {
         config: &DistillConfig,
         (dir, model): (&Path, &ModelConfig),
         capacity: usize,
-        drafting: Option<&Drafting>,
+        (drafting, greedy): (Option<&Drafting>, bool),
         compute: &Compute,
     ) -> Result<Self, Failure> {
         let nodes = drafting.map_or(1, |drafting| drafting.builder.max_nodes());
@@ -81,28 +83,22 @@ impl Room {
         let granted = config.memory_mib.map(|mib| u128::from(mib) << 20);
         let available = load::available_memory().filter(|_| compute.is_host());
         let memory = granted.or(available.map(|bytes| u128::from(bytes) * TAKEN / 100));
-        let fits =
-            memory.map(|memory| usize::try_from(memory.saturating_sub(weights) / each.max(1)).unwrap_or(usize::MAX));
-        let slots = match (config.batch_size, fits) {
-            (BatchSize::Conversations(n), _) => n,
-            (BatchSize::Auto, None) => UNBOUNDED,
-            (BatchSize::Auto, Some(fits)) => {
-                let rows = if compute.is_host() { USEFUL_ROWS.0 } else { USEFUL_ROWS.1 };
-                fits.min(rows / nodes).max(1)
-            }
-        };
+        let left = memory.map(|memory| memory.saturating_sub(weights));
+        let rows = if compute.is_host() { USEFUL_ROWS.0 } else { USEFUL_ROWS.1 };
+        let copies = Drafting::copies(drafting, model, greedy, compute);
+        let Shared { slots, copies, fits } = Shared::of(left, each, copies, config.batch_size, rows / nodes);
         match (granted, fits) {
             (Some(granted), Some(fits)) if fits < slots => Err(Self::too_small(granted, weights, each, slots, fits)),
             _ => {
                 let per_token = u64::try_from((cache + cached) / (capacity + nodes).max(1) as u128).unwrap_or(u64::MAX);
-                Ok(Self { slots, weights, each, per_token })
+                Ok(Self { slots, weights, copies, each, per_token })
             }
         }
     }
 
     /// Bytes with so many conversations at a time.
     pub fn bytes(&self, slots: usize) -> u64 {
-        u64::try_from(self.weights + self.each * slots as u128).unwrap_or(u64::MAX)
+        u64::try_from(self.weights + u128::from(self.copies) + self.each * slots as u128).unwrap_or(u64::MAX)
     }
 
     fn too_small(granted: u128, weights: u128, each: u128, slots: usize, fits: usize) -> Failure {
@@ -121,5 +117,60 @@ impl Room {
             fits => format!("batch_size = {fits} fits, and batch_size = \"auto\" finds it"),
         };
         Failure::input(message).hint(hint)
+    }
+}
+
+/// How memory is shared between conversations and copies of LM heads.
+#[derive(Debug, PartialEq)]
+struct Shared {
+    slots: usize,
+    copies: u64,
+    /// Conversations that there is room for, where that is known.
+    fits: Option<usize>,
+}
+
+impl Shared {
+    /// Shares what is left beside the weights, where that is known. As when a model is loaded, copies may take a quarter of it; and none is made
+    /// that would take a conversation's place, since decoding goes without.
+    fn of(left: Option<u128>, each: u128, wanted: [u64; 2], size: BatchSize, useful: usize) -> Self {
+        let quarter = left.map_or(u128::MAX, |left| left / 4);
+        let taken = |sum: u64, bytes: u64| sum + if u128::from(sum) + u128::from(bytes) <= quarter { bytes } else { 0 };
+        let with = |copies: u64| {
+            let room = |left: u128| left.saturating_sub(copies.into()) / each.max(1);
+            let fits = left.map(|left| usize::try_from(room(left)).unwrap_or(usize::MAX));
+            let slots = match (size, fits) {
+                (BatchSize::Conversations(n), _) => n,
+                (BatchSize::Auto, None) => UNBOUNDED,
+                (BatchSize::Auto, Some(fits)) => fits.min(useful).max(1),
+            };
+            Self { slots, copies, fits }
+        };
+        let shared = with(wanted.into_iter().fold(0, taken));
+        if shared.fits.is_some_and(|fits| fits < shared.slots) { with(0) } else { shared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_take_no_conversations_place() {
+        let shared = |left, wanted, size| {
+            let Shared { slots, copies, fits } = Shared::of(left, 10, wanted, size, 32);
+            (slots, copies, fits)
+        };
+        let (auto, seven) = (BatchSize::Auto, BatchSize::Conversations(7));
+        assert_eq!(shared(Some(100), [25, 0], auto), (7, 25, Some(7)));
+        assert_eq!(shared(Some(100), [25, 0], seven), (7, 25, Some(7)));
+        // More than a quarter, alone or together.
+        assert_eq!(shared(Some(100), [26, 0], auto), (10, 0, Some(10)));
+        assert_eq!(shared(Some(100), [20, 6], seven), (7, 20, Some(8)));
+        assert_eq!(shared(Some(100), [26, 6], seven), (7, 6, Some(9)));
+        // Less, but seven conversations and the copy do not fit.
+        assert_eq!(shared(Some(80), [20, 0], seven), (7, 0, Some(8)));
+        assert_eq!(shared(Some(12), [3, 0], auto), (1, 0, Some(1)));
+        assert_eq!(shared(Some(69), [1, 0], seven), (7, 0, Some(6)));
+        assert_eq!(shared(None, [30, 40], auto), (UNBOUNDED, 70, None));
     }
 }

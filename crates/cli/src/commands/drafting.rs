@@ -23,6 +23,7 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
+use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
 use serde_json::{Value, json};
@@ -192,6 +193,20 @@ impl Drafting {
         let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
         let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
         Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
+    }
+
+    /// Bytes of copies in 8 bits that find likeliest tokens: of the model's LM head, where the text is greedy or heads ask it too, and of one
+    /// that the heads have of their own.
+    pub fn copies(drafting: Option<&Self>, model: &ModelConfig, greedy: bool, compute: &Compute) -> [u64; 2] {
+        // Drafts are ranked where a tree looks at nothing but ranks.
+        let ranked = drafting.filter(|drafting| drafting.builder.ranks_at(0).is_some());
+        let heads = ranked.and_then(|drafting| drafting.heads.as_ref());
+        let own = heads.and_then(HeadsFolder::shared_lm_head);
+        let models = greedy || (heads.is_some() && own.is_none());
+        [
+            if models { lm_head::copy_bytes_of(model, compute) } else { 0 },
+            own.map_or(0, |(inputs, outputs)| lm_head::copy_bytes(inputs, outputs, compute)),
+        ]
     }
 
     /// What drafts depend on beside the model: names, and hashes of weights and tree.

@@ -11,8 +11,11 @@ use gorgon_model::device::Compute;
 use gorgon_model::hub::{self, HubError, HubOptions, Repo};
 use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
@@ -174,5 +177,32 @@ pub fn check_output(path: &Path) -> Result<(), Failure> {
         return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));
     }
     let refused = |error| Failure::input(format!("{}: cannot be written: {error}", path.display()));
-    gorgon_runs::atomic::destination(path).map(drop).map_err(refused)
+    gorgon_runs::atomic::destination(path).map(drop).map_err(refused)?;
+    probe(folder).map_err(refused)
+}
+
+/// Fails early when nothing could be written into a folder, which need not be there yet, and leaves nothing behind: the folder is made when
+/// there is something to put into it.
+///
+/// # Errors
+/// When a file is in its place or on the way to it, or its file system is full or read-only.
+pub fn check_folder(path: &Path) -> Result<(), Failure> {
+    let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+    let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if there.is_dir() {
+        return probe(there).map_err(|error| Failure::input(format!("{}: cannot be written: {error}", path.display())));
+    }
+    let what = if there == path { "it is no folder".into() } else { format!("{} is no folder", there.display()) };
+    Err(Failure::input(format!("{}: {what}", path.display())))
+}
+
+/// Writes a byte to a file in a folder, and takes it away again.
+fn probe(folder: &Path) -> std::io::Result<()> {
+    /// Replicas of a process may look at the same moment.
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    let name = format!(".gorgon-{}-{}.tmp", std::process::id(), PROBES.fetch_add(1, Ordering::Relaxed));
+    let path = folder.join(name);
+    let written = File::create(&path).and_then(|mut file| file.write_all(&[0]).and_then(|()| file.sync_all()));
+    let removed = std::fs::remove_file(&path);
+    written.and(removed)
 }

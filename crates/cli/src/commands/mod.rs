@@ -19,7 +19,7 @@ pub mod export;
 pub mod fetch;
 pub mod generate;
 pub mod inspect;
-mod load;
+pub mod load;
 pub mod logits;
 pub mod plan;
 pub mod pretrain;

@@ -1,6 +1,7 @@
 //! `gorgon pretrain`: a small Llama from scratch.
 
 use crate::args::Fit;
+use crate::commands::load;
 use crate::commands::pretrain_data::Corpus;
 use crate::config;
 use crate::error::Failure;
@@ -35,6 +36,8 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         prepare(&config, &corpus, &tokenizer, settings)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Where the model will be written in the end.
+    load::check_folder(&config.out)?;
     let stem = format!("pretrain-{}", fitting::stem(&config.out));
     let inputs = &config.data.files;
     let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, inputs, settings)?;

@@ -119,6 +119,9 @@ fn launch(
     let config = &config.clone().resolved();
     config.check().map_err(fitting::failure)?;
     fitting::check_resume(resume)?;
+    if !dry_run && !only_features {
+        load::check_folder(resume.unwrap_or(&config.runs))?;
+    }
     let replicas = &settings.divided();
     let settings = &replicas[0];
     let dir = load::folder(&config.model, settings)?;

@@ -2,6 +2,7 @@
 
 use crate::args::{Calibrate, Sequoia, Show, TreeCommand};
 use crate::commands::contest::Setup;
+use crate::commands::load;
 use crate::commands::stored_tree::{self, TREE_FILE};
 use crate::error::Failure;
 use crate::fitting;
@@ -130,6 +131,7 @@ pub fn measure_and_store(
     let heads = args.draft.heads.as_deref();
     let folder =
         HeadsFolder::open(heads.ok_or_else(|| Failure::input("--heads is needed: the tree is stored with them"))?)?;
+    load::check_folder(&folder.path)?;
     let mut setup = Setup::new(args, settings)?;
     let (accuracies, times, choice) = match folder.detected.format.method() {
         // Heads that do not know each other's guesses can be measured at every position of a text.

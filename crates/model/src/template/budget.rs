@@ -50,7 +50,7 @@ const ELEMENT_WORK: u64 = 16;
 /// What is left of the limits during one rendering.
 #[derive(Debug)]
 pub(super) struct Budget {
-    value_bytes: usize,
+    limits: Limits,
     memory: AtomicU64,
     work: AtomicU64,
 }
@@ -64,11 +64,14 @@ pub(super) struct Size {
 
 impl Budget {
     pub fn new(limits: &Limits) -> Self {
-        Self {
-            value_bytes: limits.output_bytes,
-            memory: AtomicU64::new(limits.memory_bytes),
-            work: AtomicU64::new(limits.work),
-        }
+        let (memory, work) = (AtomicU64::new(limits.memory_bytes), AtomicU64::new(limits.work));
+        Self { limits: *limits, memory, work }
+    }
+
+    /// All of it again, for the next rendering.
+    pub fn refill(&self) {
+        self.memory.store(self.limits.memory_bytes, Ordering::Relaxed);
+        self.work.store(self.limits.work, Ordering::Relaxed);
     }
 
     /// The size of a value that goes into an operation.
@@ -153,9 +156,9 @@ impl Budget {
 
     /// Checks the length of a string before it is made.
     pub fn check_bytes(&self, bytes: usize) -> Result<(), Error> {
-        match bytes <= self.value_bytes {
+        match bytes <= self.limits.output_bytes {
             true => Ok(()),
-            false => Err(too_large(&format!("a text of more than {} bytes", self.value_bytes))),
+            false => Err(too_large(&format!("a text of more than {} bytes", self.limits.output_bytes))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The functions, filters and methods that a chat template may call.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -21,8 +21,23 @@ const MAX_NUMBER: usize = 10_000;
 #[error("{0}")]
 pub(super) struct Raised(pub String);
 
-/// An environment for one rendering.
-pub(super) fn environment(limits: &Limits, budget: &Arc<Budget>, now: Option<SystemTime>) -> Environment<'static> {
+/// The time of a rendering: what it was given, or the local time of day.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Clock(Arc<Mutex<Option<SystemTime>>>);
+
+impl Clock {
+    /// Sets it for the next rendering.
+    pub fn set(&self, now: Option<SystemTime>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    fn now(&self) -> Option<SystemTime> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An environment for renderings one after the other, before each of which budget and clock are set.
+pub(super) fn environment(limits: &Limits, budget: &Arc<Budget>, clock: &Clock) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_fuel(Some(limits.fuel));
     env.set_recursion_limit(limits.recursion);
@@ -36,7 +51,10 @@ pub(super) fn environment(limits: &Limits, budget: &Arc<Budget>, now: Option<Sys
     env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
-    env.add_function("strftime_now", move |format: &str| strftime(format, now));
+    let clock = clock.clone();
+    env.add_function("strftime_now", move |format: &str| strftime(format, clock.now()));
+    #[cfg(test)]
+    env.add_function("panic_for_a_test", || -> Value { panic!("a template made the engine panic") });
     let b = budget.clone();
     env.set_unknown_method_callback(move |state: &mut State<'_, '_>, value: &Value, method: &str, args: &[Value]| {
         call_method(&b, state, value, method, args)

@@ -12,7 +12,7 @@ use crate::error::{TrainError, io};
 use crate::llama::{Llama, Packed};
 use crate::micro_batch::Size;
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Purpose};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
@@ -24,8 +24,9 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::taps::Taps;
 use rayon::prelude::*;
-use round::{Round, Writer};
+use round::{Length, Round, Writer};
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -163,7 +164,7 @@ impl DistillSpecFitting {
     /// Lets a draft model write.
     fn writer<'a>(&'a self, model: &'a SmallModel) -> Writer<'a> {
         let (config, seed, longest) = (&self.config, self.seed, self.longest);
-        Writer { decoder: model.decoder(), config, seed, longest }
+        Writer { decoder: model.decoder(), config, seed, longest, length: Length::Own }
     }
 
     /// The conversations of the micro-batches of some steps, each once.
@@ -222,16 +223,29 @@ impl Objective for DistillSpecFitting {
         Ok(())
     }
 
-    fn rehearse(&self, steps: &[u64], parameters: &[Parameter]) -> Result<(), TrainError> {
+    /// A draft model that is fitted comes to end its answers where the target does, whose answers the data has. So after the first round the
+    /// time is that of answers as long as those; what it writes before it is fitted may be much longer.
+    fn rehearse(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<(), TrainError> {
         if self.config.answers == Answers::Data {
             return Ok(());
         }
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
-        let rows = self.rows_of(steps.iter().copied());
         let model = self.loaded(parameters, folder.path())?;
-        let answers = self.writer(&model).answers(Round::REHEARSED, &self.data.rows, &rows)?;
-        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Some(Round::rehearsed(answers));
+        let is_fitted = |step: &u64| purpose == Purpose::Time && *step >= self.config.every;
+        let (later, first): (Vec<u64>, Vec<u64>) = steps.iter().partition(|step| is_fitted(step));
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        for (steps, length) in [(first, Length::Own), (later, Length::Data)] {
+            let (rows, writer) = (self.rows_of(steps.into_iter()), Writer { length, ..self.writer(&model) });
+            let answers = writer.answers(Round::REHEARSED, &self.data.rows, &rows)?;
+            *round = Some(Round::rehearsed(round.take(), answers));
+        }
         Ok(())
+    }
+
+    /// The first round, and those after it.
+    fn phases(&self, steps: u64) -> Vec<Range<u64>> {
+        let first = if self.config.answers == Answers::Data { steps } else { self.config.every.min(steps) };
+        [0..first, first..steps].into_iter().filter(|phase| !phase.is_empty()).collect()
     }
 
     fn forget(&self) {
@@ -291,7 +305,7 @@ impl Objective for DistillSpecFitting {
 
     fn halves(&self, batch: &Answered) -> Option<(Answered, Answered)> {
         let (first, rest) = self.data.packing.halves(&batch.rows)?;
-        let written = |part: std::ops::Range<usize>| batch.written.as_ref().map(|written| written[part].to_vec());
+        let written = |part: Range<usize>| batch.written.as_ref().map(|written| written[part].to_vec());
         let (early, late) = (written(0..first.len()), written(first.len()..batch.rows.len()));
         Some((Answered { rows: first, written: early }, Answered { rows: rest, written: late }))
     }

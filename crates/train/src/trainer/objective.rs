@@ -8,6 +8,15 @@ use gorgon_runs::tensors::Stored;
 use serde_json::{Map, Value};
 use std::ops::Range;
 
+/// What steps are rehearsed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The most that they can take in memory.
+    Memory,
+    /// The time that they will take when their turn comes, with parameters that were fitted until then.
+    Time,
+}
+
 /// Something to fit.
 pub trait Objective: Sync {
     /// A micro-batch.
@@ -30,11 +39,12 @@ pub trait Objective: Sync {
         Ok(())
     }
 
-    /// What [`Self::prepare`] would make for these steps alone, for a rehearsal: it lasts until [`Self::forget`] is called.
+    /// What [`Self::prepare`] would make for these steps alone, for a rehearsal: it is kept, beside what was made so before, until
+    /// [`Self::forget`] is called.
     ///
     /// # Errors
     /// When it cannot be made.
-    fn rehearse(&self, _steps: &[u64], _parameters: &[Parameter]) -> Result<(), TrainError> {
+    fn rehearse(&self, _steps: &[u64], _purpose: Purpose, _parameters: &[Parameter]) -> Result<(), TrainError> {
         Ok(())
     }
 

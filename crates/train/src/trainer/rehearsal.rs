@@ -1,7 +1,7 @@
 //! Steps that are tried and forgotten: what they take tells what a run will take.
 
 use super::step::Fitted;
-use super::{FitSettings, Objective};
+use super::{FitSettings, Objective, Purpose};
 use crate::error::TrainError;
 use crate::world::World;
 use std::time::Instant;
@@ -12,24 +12,25 @@ pub struct Rehearsal<'a, O: Objective> {
     objective: &'a O,
     settings: &'a FitSettings,
     fitted: Fitted,
-    /// Seconds that it took to make what a step needs before it.
-    pub preparing: f64,
 }
 
 impl<'a, O: Objective> Rehearsal<'a, O> {
-    /// One that stands before the first of these steps, which can then be taken in any order.
-    ///
-    /// # Errors
-    /// When what they need cannot be made.
-    pub fn new(objective: &'a O, settings: &'a FitSettings, steps: &[u64]) -> Result<Self, TrainError> {
-        let fitted = Fitted::new(objective, settings);
-        let started = Instant::now();
-        objective.rehearse(steps, &fitted.parameters)?;
-        let preparing = started.elapsed().as_secs_f64() / steps.len().max(1) as f64;
-        Ok(Self { objective, settings, fitted, preparing })
+    /// One that stands before the first step.
+    pub fn new(objective: &'a O, settings: &'a FitSettings) -> Self {
+        Self { objective, settings, fitted: Fitted::new(objective, settings) }
     }
 
-    /// Takes the step of this number. Returns its seconds.
+    /// Makes what these steps need, which can then be taken in any order. Returns its seconds for each of them.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn prepare(&self, steps: &[u64], purpose: Purpose) -> Result<f64, TrainError> {
+        let started = Instant::now();
+        self.objective.rehearse(steps, purpose, &self.fitted.parameters)?;
+        Ok(started.elapsed().as_secs_f64() / steps.len().max(1) as f64)
+    }
+
+    /// Takes the step of this number, for which everything is there. Returns its seconds.
     ///
     /// # Errors
     /// As of [`super::fit`]; a loss that is no number is for the run itself to report.

@@ -7,13 +7,19 @@ use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
 use gorgon_draft::medusa::{Heads, MedusaConfig};
+use gorgon_kernels::Frozen;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
+use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::config::Training;
-use gorgon_train::heads::{Conversations, EagleFitting, Features, HeadFitting};
+use gorgon_train::config::{LanguageLoss, MedusaTwoConfig, Training};
+use gorgon_train::heads::{
+    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
+};
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::{Lora, LoraConfig};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;
@@ -173,6 +179,30 @@ pub fn eagle(data: Conversations) -> EagleFitting {
         lm_head: lm_head(None).into(),
         chunk_rows: 16,
         seed: 3,
+        data,
+    }
+}
+
+/// A backbone with adapters and two Medusa heads, which rests at the first of eight steps and moves at the later ones. It is written to `dir`.
+pub fn medusa_two(dir: &Path, language: LanguageLoss) -> MedusaTwoFitting {
+    let data = conversations(dir);
+    let (base, model) = (Checkpoint::open(dir).unwrap(), data.features.decoder.config().clone());
+    let llama = Llama::of(&model, 64, Device::flex()).unwrap();
+    let lora = LoraConfig { rank: 3, ..LoraConfig::default() };
+    let heads = Heads {
+        config: MedusaConfig { heads: 2, ..MedusaConfig::default() },
+        hidden_size: SHAPE.hidden_size,
+        vocab_size: SHAPE.vocab_size,
+        chunk_rows: 16,
+    };
+    MedusaTwoFitting {
+        heads,
+        lm_head: read_lm_head(&base, &model, &Device::flex(), Some(Frozen::default())).unwrap(),
+        lora: Lora::new(lora.clone(), llama.load(&base).unwrap()),
+        llama,
+        base,
+        config: MedusaTwoConfig { lora, language, heads_weight: 0.5, ..MedusaTwoConfig::default() },
+        steps: 8,
         data,
     }
 }

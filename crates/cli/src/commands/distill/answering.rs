@@ -1,7 +1,7 @@
 //! The part of a distillation in which the model, here or on servers, answers.
 
 use super::{JOURNAL, Job};
-use crate::commands::distill_forecast::{OnDisk, Shards};
+use crate::commands::distill_forecast::{OnDisk, Tokens};
 use crate::commands::distill_progress::{Looks, Memory, Meter, Totals, Work};
 use crate::commands::distill_room::{self, Room};
 use crate::commands::drafters::Drafters;
@@ -14,11 +14,13 @@ use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_data::config::BatchSize;
 use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
+use gorgon_data::render::Example;
 use gorgon_data::shard::{self, Row};
 use gorgon_infer::batch::Drafts;
 use gorgon_model::device::Compute;
+use gorgon_model::lm_head;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -150,6 +152,8 @@ impl Job {
         let room = self.room(&compute)?;
         let watch = Watch::start();
         let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
+        // As planned; loading alone does not know of the other conversations.
+        lm_head::allow_copies(room.copies);
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
@@ -175,14 +179,10 @@ impl Job {
         let sample: Vec<_> = prompts.iter().filter(|prompt| wanted.contains(&prompt.row)).cloned().collect();
         let (rows, _) = distill::rows(&self.renderer, &sample, &answered).ok()?;
         let metadata = super::metadata(&self.identity().ok()?);
-        let size = |part: &[Row]| {
-            let path = scratch.path().join(shard::file_name(0));
-            shard::write(&path, part, &metadata).ok()?;
-            Some(std::fs::metadata(&path).ok()?.len())
-        };
-        let (all, half) = (size(&rows)?, size(&rows[..rows.len() / 2])?);
+        let bare = |part: &[distill::Prompt]| size(&part.iter().map(without_tokens).collect::<Vec<_>>(), &metadata);
+        let bare = prompts.chunks(shard::ROWS_PER_SHARD).map(bare).sum::<Option<u64>>()?;
         let others = folder_bytes(folder).saturating_sub(std::fs::metadata(&path).ok()?.len()) + REPORTS;
-        Some(OnDisk { journal: answered.bytes_of(wanted), others, shards: Shards { rows: rows.len(), all, half } })
+        Some(OnDisk { journal: answered.bytes_of(wanted), others, bare, tokens: tokens(&rows, &metadata)? })
     }
 
     fn servers(&self, slots: usize) -> Servers<'_> {
@@ -203,7 +203,8 @@ impl Job {
 
     pub(super) fn room(&self, compute: &Compute) -> Result<Room, Failure> {
         let model = (self.dir.as_path(), &self.model);
-        Room::new(&self.config, model, self.capacity(), self.drafting.as_ref(), compute)
+        let drafts = (self.drafting.as_ref(), self.transform.is_greedy());
+        Room::new(&self.config, model, self.capacity(), drafts, compute)
     }
 
     /// Conversations at a time.
@@ -214,4 +215,34 @@ impl Job {
             _ => Ok(self.room(&settings.compute()?)?.slots),
         }
     }
+}
+
+/// Bytes of a shard.
+fn size(rows: &[Row], metadata: &BTreeMap<String, String>) -> Option<u64> {
+    Some(shard::encoded(rows, metadata).ok()?.len() as u64)
+}
+
+/// The row of a conversation of which everything is known but its tokens.
+fn without_tokens(prompt: &distill::Prompt) -> Row {
+    Row {
+        row: prompt.row,
+        id: prompt.id.clone(),
+        source: prompt.source.clone(),
+        line: prompt.line,
+        category: prompt.category.clone(),
+        example: Example::default(),
+        ends: vec![distill::END_TOKEN.into(); prompt.users.len()],
+        shard: String::new(),
+    }
+}
+
+/// What the tokens of a sample's rows take in a shard, and those of its quarters.
+fn tokens(rows: &[Row], metadata: &BTreeMap<String, String>) -> Option<Tokens> {
+    let of = |rows: &[Row]| {
+        let bare: Vec<Row> = rows.iter().map(|row| Row { example: Example::default(), ..row.clone() }).collect();
+        Some(size(rows, metadata)?.saturating_sub(size(&bare, metadata)?) as f64)
+    };
+    let quarter = |first: usize| of(&rows.iter().skip(first).step_by(4).cloned().collect::<Vec<_>>());
+    let quarters = (0..4).map(quarter).sum::<Option<f64>>()?;
+    Some(Tokens { rows: rows.len(), all: of(rows)?, quarter: quarters / 4.0 })
 }

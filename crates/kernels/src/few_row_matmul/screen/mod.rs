@@ -61,8 +61,12 @@ impl Screen {
     /// Whether a copy of `w` would be faster to read: not without products of bytes (AVX-512 VNNI), of weights that are in 8 bits
     /// already, or of few of them.
     pub fn helps(w: &Packed) -> bool {
-        let fits = w.d_in() <= MOST_INPUTS && w.d_in() * w.d_out() >= LEAST;
-        fits && w.dtype() != WeightDtype::Int8 && Isa::detect().has_byte_products()
+        w.dtype() != WeightDtype::Int8 && Self::helps_shape(w.d_in(), w.d_out())
+    }
+
+    /// The same of a matrix of this shape that is not in 8 bits.
+    pub fn helps_shape(d_in: usize, d_out: usize) -> bool {
+        d_in <= MOST_INPUTS && d_in.saturating_mul(d_out) >= LEAST && Isa::detect().has_byte_products()
     }
 
     /// A copy of `w`. `None` where it would not help ([`Self::helps`]) or a weight is not finite.

@@ -69,9 +69,13 @@ impl Round {
     /// The number of one that is no round of a run.
     pub const REHEARSED: u64 = u64::MAX;
 
-    /// What was written for steps that are only tried.
-    pub fn rehearsed(answers: Vec<(usize, usize, Vec<Token>)>) -> Self {
-        Stored { parameters: String::new(), answers }.into_round(Self::REHEARSED)
+    /// What was written for steps that are only tried, beside what was known of others.
+    pub fn rehearsed(known: Option<Self>, answers: Vec<(usize, usize, Vec<Token>)>) -> Self {
+        let mut round = Stored { parameters: String::new(), answers }.into_round(Self::REHEARSED);
+        for (index, example) in known.into_iter().flat_map(|known| known.examples) {
+            round.examples.entry(index).or_insert(example);
+        }
+        round
     }
 
     /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write` gives.
@@ -114,6 +118,17 @@ pub(super) struct Writer<'a> {
     pub seed: u64,
     /// Longest conversation.
     pub longest: usize,
+    /// How long answers are.
+    pub length: Length,
+}
+
+/// How long an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Until the draft model ends it.
+    Own,
+    /// As long as the first one of the conversation, whatever the draft model says.
+    Data,
 }
 
 impl Writer<'_> {
@@ -136,12 +151,13 @@ impl Writer<'_> {
                 let ids = &rows[index].example.ids;
                 let prompt = rows[index].example.assistant.iter().position(|own| *own).unwrap_or(ids.len());
                 let room = self.longest.saturating_sub(prompt).min(self.config.max_new_tokens);
+                let given = rows[index].example.assistant[prompt..].iter().take_while(|own| **own).count();
+                let room = if self.length == Length::Data { room.min(given) } else { room };
                 let draws = Seeded::stream(self.seed ^ ANSWERS, stream);
                 Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), draws }
             };
             let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
-            let end_tokens = &self.decoder.config().eos_tokens;
-            self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens })?;
+            self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens: self.end_tokens() })?;
             all.extend(talks.into_iter().map(|talk| (talk.index, talk.prompt, talk.ids)));
         }
         Ok(all)
@@ -169,8 +185,13 @@ impl Writer<'_> {
     }
 
     fn goes_on(&self, talk: &Talk) -> bool {
-        let ended = talk.ids.last().is_some_and(|last| self.decoder.config().eos_tokens.contains(last));
+        let ended = talk.ids.last().is_some_and(|last| self.end_tokens().contains(last));
         talk.ids.len() > talk.prompt && talk.ids.len() < talk.end && !ended
+    }
+
+    /// Tokens that end an answer.
+    fn end_tokens(&self) -> &[Token] {
+        if self.length == Length::Own { &self.decoder.config().eos_tokens } else { &[] }
     }
 }
 
