@@ -63,7 +63,7 @@ pub fn run_folder(
     inputs: &[PathBuf],
     settings: &Settings,
 ) -> Result<RunDir, Failure> {
-    load::check_folder(resume.unwrap_or(parent))?;
+    load::check_writable(resume.unwrap_or(parent))?;
     let host = Host { device: settings.device_name()?, cpu_threads: rayon::current_num_threads() };
     let launch = Launch::new(env!("CARGO_PKG_VERSION"), std::env::args_os(), settings.started, host);
     if let Some(path) = resume {

@@ -7,14 +7,17 @@ use std::ops::{Deref, DerefMut};
 /// Vectors of one kind that a thread keeps at most: more than a decode step has in use at once.
 const KEPT: usize = 16;
 
-/// Bytes of the largest vector that is kept. Those of long prompts are larger, and take so long to fill that fresh memory is nothing
-/// beside it.
+/// Bytes of the largest vector that is kept. States of long prompts and logits of many nodes over a large vocabulary are larger, and take
+/// so long to compute that fresh memory is little beside it.
 const LARGEST: usize = 4 << 20;
+
+/// Bytes that a thread keeps of one kind at most.
+const ALL: usize = 8 << 20;
 
 /// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
 pub struct Recycled<T: Recycle>(Vec<T>);
 
-/// What can be in a [`Recycled`].
+/// What can be in a [`Recycled`]: the types that are listed here.
 pub trait Recycle: Copy + 'static {
     /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller further up.
     fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
@@ -40,9 +43,9 @@ recycle!(u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crat
 impl<T: Recycle> Recycled<T> {
     /// An empty vector.
     pub fn new() -> Self {
-        let mut new = Self::kept();
-        new.clear();
-        new
+        let mut memory = T::with_kept(Vec::pop).flatten().unwrap_or_default();
+        memory.clear();
+        Self(memory)
     }
 
     /// A vector of `length` copies of `value`.
@@ -57,27 +60,32 @@ impl<T: Recycle> Recycled<T> {
     where
         T: Default,
     {
-        let mut new = Self::kept();
-        if new.capacity() < length {
+        let fits = |kept: &mut Vec<Vec<T>>| {
+            let at = kept.iter().rposition(|memory| memory.capacity() >= length)?;
+            Some(kept.remove(at))
+        };
+        let Some(mut memory) = T::with_kept(fits).flatten() else {
             // Zeros that the system need not write.
-            new.0 = vec![T::default(); length];
-        }
-        new.resize(length, T::default());
-        new
+            return Self(vec![T::default(); length]);
+        };
+        memory.resize(length, T::default());
+        Self(memory)
     }
 
-    /// A vector with what was in it.
-    fn kept() -> Self {
-        Self(T::with_kept(Vec::pop).flatten().unwrap_or_default())
+    /// The vector, for good.
+    pub fn into_vec(mut self) -> Vec<T> {
+        std::mem::take(&mut self.0)
     }
+
 }
 
 impl<T: Recycle> Drop for Recycled<T> {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.0);
-        if (1..=LARGEST).contains(&(memory.capacity() * size_of::<T>())) {
+        let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
+        if (1..=LARGEST).contains(&size(&memory)) {
             T::with_kept(|kept| {
-                if kept.len() < KEPT {
+                if kept.len() < KEPT && kept.iter().map(size).sum::<usize>() + size(&memory) <= ALL {
                     kept.push(memory);
                 }
             });
@@ -175,10 +183,12 @@ mod tests {
         drop(again);
         // Whatever was there, unless it has to grow.
         assert_eq!(Recycled::<u64>::unset(1000)[999], 7);
-        assert_eq!(Recycled::<u64>::unset(5000), [0; 5000]);
-        let again = Recycled::<u64>::new();
-        assert!(again.is_empty());
+        let (longer, again) = (Recycled::<u64>::unset(5000), Recycled::<u64>::new());
+        assert_eq!(longer, [0; 5000]);
+        assert_eq!((again.as_ptr(), again.len()), (at, 0));
         std::thread::spawn(move || drop(again)).join().unwrap();
+        assert_eq!(kept(), 0);
+        assert_eq!(longer.into_vec().len(), 5000);
         assert_eq!(kept(), 0);
     }
 
@@ -191,6 +201,9 @@ mod tests {
         drop(Recycled::<u64>::of(0, LARGEST / 8 + 1));
         drop(Recycled::<u64>::new());
         assert_eq!(kept(), 0);
+        let all: Vec<Recycled<u64>> = (0..4).map(|_| Recycled::of(0, LARGEST / 8)).collect();
+        drop(all);
+        assert_eq!(kept(), ALL / LARGEST);
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! What drafters that read pairs remember: a state, and the token after it. Pairs of committed tokens are in a cache, and so is that of the
-//! last root, which will be committed with the next step.
+//! What drafters that read pairs remember: a state, and the token after it.
+//!
+//! Pairs of committed tokens are in a cache, and so is that of the last root, which will be committed with the next step.
 
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
+use gorgon_model::states::select_rows;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 pub(crate) const CHUNK: usize = 256;
@@ -49,14 +51,6 @@ pub(crate) enum Root {
     Committed(Tensor<3>),
     /// Another token was committed; its pair was taken back.
     Dropped,
-}
-
-/// What catching up gave.
-pub(crate) struct Guesses {
-    /// The committed tokens that were read now, and what was guessed at them, `[1, tokens, d]`.
-    pub committed: Option<(Vec<Token>, Tensor<3>)>,
-    /// What was guessed at the root, `[1, 1, d]`.
-    pub at_root: Tensor<3>,
 }
 
 impl Pairs {
@@ -106,38 +100,54 @@ impl Pairs {
         root
     }
 
-    /// Reads what is waiting and the pair of `root`. `None` before the first state.
-    pub fn catch_up(&mut self, root: Token, read: &mut impl ReadPairs) -> Result<Option<Guesses>, ModelError> {
+    /// Reads what is waiting and the pair of `root`: what is guessed at the root, `[1, 1, d]`; `None` before the first state. `tell` is told of
+    /// the other tokens, with what is guessed at them.
+    pub fn catch_up(
+        &mut self,
+        root: Token,
+        read: &mut impl ReadPairs,
+        tell: &mut dyn FnMut(&[Token], Tensor<3>),
+    ) -> Result<Option<Tensor<3>>, ModelError> {
         if let Some(rooted) = self.rooted.as_ref().filter(|rooted| rooted.root == root) {
-            return Ok(Some(Guesses { committed: None, at_root: rooted.guessed.clone() }));
+            return Ok(Some(rooted.guessed.clone()));
         }
         self.unroot();
         if self.states.is_empty() {
             return Ok(None);
         }
         let states = join(self.states.clone());
-        let committed = self.next.len();
+        let waiting = self.next.len();
         let tokens: Vec<Token> = self.next.iter().copied().chain([root]).collect();
-        let guessed = read_pairs(read, &mut self.cache, &tokens, &states)?;
-        let at_root = guessed.clone().narrow(1, committed, 1);
-        let state = states.narrow(1, committed, 1);
-        self.rooted = Some(Rooted { root, state, guessed: at_root.clone() });
-        self.states.clear();
-        let read = std::mem::take(&mut self.next);
-        let committed = (committed > 0).then(|| (read, guessed.narrow(1, 0, committed)));
-        Ok(Some(Guesses { committed, at_root }))
+        let (mut left, mut at_root) = (waiting, None);
+        read_pairs(read, &mut self.cache, &tokens, &states, &mut |tokens, guessed| {
+            let committed = tokens.len().min(left);
+            left -= committed;
+            if committed < tokens.len() {
+                at_root = Some(row(&guessed, committed));
+            }
+            if committed > 0 {
+                tell(&tokens[..committed], guessed.narrow(1, 0, committed));
+            }
+        })?;
+        let rooted = at_root.map(|guessed| Rooted { root, state: row(&states, waiting), guessed });
+        let at_root = rooted.as_ref().map(|rooted| rooted.guessed.clone());
+        (self.states, self.next, self.rooted) = (vec![], vec![], rooted);
+        Ok(at_root)
     }
 
-    /// Reads what is waiting alone: those tokens and what was guessed at them, if there are any.
-    pub fn read_on(&mut self, read: &mut impl ReadPairs) -> Result<Option<(Vec<Token>, Tensor<3>)>, ModelError> {
+    /// Reads what is waiting alone, and tells of it.
+    pub fn read_waiting(
+        &mut self,
+        read: &mut impl ReadPairs,
+        tell: &mut dyn FnMut(&[Token], Tensor<3>),
+    ) -> Result<(), ModelError> {
         let waiting = self.next.len();
-        if waiting == 0 {
-            return Ok(None);
+        if waiting > 0 {
+            let states = join(self.states.clone());
+            read_pairs(read, &mut self.cache, &self.next, &states, tell)?;
+            (self.states, self.next) = (vec![row(&states, waiting)], vec![]);
         }
-        let states = join(self.states.clone());
-        let guessed = read_pairs(read, &mut self.cache, &self.next, &states.clone().narrow(1, 0, waiting))?;
-        self.states = vec![states.narrow(1, waiting, 1)];
-        Ok(Some((std::mem::take(&mut self.next), guessed)))
+        Ok(())
     }
 
     /// Takes the pair of a root that was not committed back, if there is one.
@@ -153,21 +163,42 @@ impl Pairs {
     }
 }
 
-/// Commits pairs of states `[1, tokens, d]` and the tokens after them to `cache`, in chunks: what is guessed at the tokens, of which there is at
-/// least one.
+/// Commits pairs of states `[1, tokens or more, d]` and the tokens after them to `cache`, in chunks, and tells of each what is guessed at
+/// its tokens. After an error the cache is as it was.
 pub(crate) fn read_pairs(
     read: &mut impl ReadPairs,
     cache: &mut KvCache,
     tokens: &[Token],
     states: &Tensor<3>,
-) -> Result<Tensor<3>, ModelError> {
-    let mut guessed = vec![];
+    tell: &mut dyn FnMut(&[Token], Tensor<3>),
+) -> Result<(), ModelError> {
+    let before = cache.len();
     for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
         let part = states.clone().narrow(1, i * CHUNK, chunk.len());
-        guessed.push(read(chunk, part, &Visible::Causal { rows: chunk.len() }, cache)?);
-        cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+        let guessed = read(chunk, part, &Visible::Causal { rows: chunk.len() }, cache).and_then(|guessed| {
+            cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+            Ok(guessed)
+        });
+        match guessed {
+            Ok(guessed) => tell(chunk, guessed),
+            Err(error) => {
+                cache.truncate(before);
+                return Err(error);
+            }
+        }
     }
-    Ok(join(guessed))
+    Ok(())
+}
+
+/// Rows from which one of them is copied instead of looked at: what looks at a row keeps all of them in memory.
+const MANY: usize = 64;
+
+/// One of `states [1, rows, d]`.
+pub(crate) fn row(states: &Tensor<3>, row: usize) -> Tensor<3> {
+    match states.dims()[1] {
+        rows if rows < MANY => states.clone().narrow(1, row, 1),
+        _ => select_rows(states, &[row]),
+    }
 }
 
 /// One tensor of several `[1, rows, d]`, row after row; there is at least one.

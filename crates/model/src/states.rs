@@ -36,6 +36,26 @@ impl States {
         }
     }
 
+    /// Size of a state, `d`.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Host { width, .. } => *width,
+            Self::Device(states) => states.dims()[2],
+        }
+    }
+
+    /// As a tensor, without a copy.
+    ///
+    /// # Shapes
+    /// `[1, rows, d]`.
+    pub fn into_tensor(self) -> Tensor<3> {
+        let rows = self.rows();
+        match self {
+            Self::Host { values, width } => host::tensor(values.into_vec(), [1, rows, width]),
+            Self::Device(states) => states,
+        }
+    }
+
     /// As a tensor: on the CPU a copy.
     ///
     /// # Shapes
@@ -88,7 +108,9 @@ impl States {
         let width = parts.iter().find_map(|part| if let Self::Host { width, .. } = part { Some(*width) } else { None });
         match width {
             Some(width) => {
-                let values = parts.iter().filter_map(Self::on_host).flatten().copied().collect();
+                let mut values = Recycled::new();
+                values.reserve(parts.iter().filter_map(Self::on_host).map(<[f32]>::len).sum());
+                parts.iter().filter_map(Self::on_host).for_each(|part| values.extend_from_slice(part));
                 Self::Host { values, width }
             }
             None => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),

@@ -62,7 +62,7 @@ pub fn execute(
     if let Some(n) = preview {
         return job.preview(n, settings);
     }
-    load::check_folder(&job.config.out)?;
+    load::check_writable(&job.config.out)?;
     std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
     let folder = RunDir::open(&job.config.out)?;
     job.claim(folder.path(), settings)?;

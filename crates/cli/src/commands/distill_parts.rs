@@ -66,7 +66,7 @@ pub fn execute(config: DistillConfig, part: Part, dry_run: bool, settings: &Sett
     if dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    load::check_folder(&folder)?;
+    load::check_writable(&folder)?;
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let folder = RunDir::open(&folder)?;
     fitting::write_json(&folder.path().join(IDENTITY), &identity)?;

@@ -186,7 +186,7 @@ pub(super) fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    load::check_folder(out)?;
+    load::check_writable(out)?;
     std::fs::create_dir_all(parent).map_err(failed)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".gorgon-").suffix(".tmp");

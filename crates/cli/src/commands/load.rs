@@ -11,11 +11,9 @@ use gorgon_model::device::Compute;
 use gorgon_model::hub::{self, HubError, HubOptions, Repo};
 use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
@@ -177,7 +175,9 @@ pub fn check_output(path: &Path) -> Result<(), Failure> {
         return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));
     }
     let refused = |error| Failure::input(format!("{}: cannot be written: {error}", path.display()));
-    gorgon_runs::atomic::destination(path).map(drop).map_err(refused)?;
+    // A link's file is written where the link leads.
+    let real = gorgon_runs::atomic::destination(path).map_err(refused)?;
+    let folder = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     probe(folder).map_err(refused)
 }
 
@@ -186,7 +186,7 @@ pub fn check_output(path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When a file is in its place or on the way to it, or its file system is full or read-only.
-pub fn check_folder(path: &Path) -> Result<(), Failure> {
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
     let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
     let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if there.is_dir() {
@@ -198,11 +198,8 @@ pub fn check_folder(path: &Path) -> Result<(), Failure> {
 
 /// Writes a byte to a file in a folder, and takes it away again.
 fn probe(folder: &Path) -> std::io::Result<()> {
-    /// Replicas of a process may look at the same moment.
-    static PROBES: AtomicU64 = AtomicU64::new(0);
-    let name = format!(".gorgon-{}-{}.tmp", std::process::id(), PROBES.fetch_add(1, Ordering::Relaxed));
-    let path = folder.join(name);
-    let written = File::create(&path).and_then(|mut file| file.write_all(&[0]).and_then(|()| file.sync_all()));
-    let removed = std::fs::remove_file(&path);
-    written.and(removed)
+    let mut file = tempfile::Builder::new().prefix(".gorgon-").suffix(".tmp").tempfile_in(folder)?;
+    file.write_all(&[0])?;
+    file.as_file().sync_all()?;
+    file.close()
 }

@@ -46,7 +46,7 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
     let mut target = Target::new(decoder, ids.len(), needs.taps);
     let output = target.prefill(&ids)?;
-    let [_, rows, width] = output.hidden.tensor().dims();
+    let (rows, width) = (output.hidden.rows(), output.hidden.width());
     let logits = target.logits(&output.hidden);
     let vocab = logits.len() / rows;
     if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_sound()) {
@@ -55,7 +55,7 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let hidden = read(output.hidden.tensor());
     let mut all = vec![
         Rows { name: "hidden", shape: vec![rows, width], values: hidden },
-        Rows { name: "logits", shape: vec![rows, vocab], values: logits.to_vec() },
+        Rows { name: "logits", shape: vec![rows, vocab], values: logits.into_vec() },
     ];
     if let Some(loaded) = &mut loaded {
         all.extend(drafted(loaded.drafter(), &ids, &output, args.drafts)?);

@@ -37,7 +37,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     // Where the model will be written in the end.
-    load::check_folder(&config.out)?;
+    load::check_writable(&config.out)?;
     let stem = format!("pretrain-{}", fitting::stem(&config.out));
     let inputs = &config.data.files;
     let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, inputs, settings)?;

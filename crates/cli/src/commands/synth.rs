@@ -52,7 +52,7 @@ const HELD_OUT: u64 = 1000;
 /// Writes what tells the corpus: its kinds, a sample, and the prompts that nothing is trained on.
 fn card(folder: &Path, settings: &Settings) -> Result<ExitCode, Failure> {
     let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
-    load::check_folder(folder)?;
+    load::check_writable(folder)?;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let take = |split, n| (0..n).map(|i| synth::dialogue(settings.seed, split, i)).collect::<Vec<_>>();
     let files = [

@@ -120,7 +120,7 @@ fn launch(
     config.check().map_err(fitting::failure)?;
     fitting::check_resume(resume)?;
     if !dry_run && !only_features {
-        load::check_folder(resume.unwrap_or(&config.runs))?;
+        load::check_writable(resume.unwrap_or(&config.runs))?;
     }
     let replicas = &settings.divided();
     let settings = &replicas[0];

@@ -131,7 +131,7 @@ pub fn measure_and_store(
     let heads = args.draft.heads.as_deref();
     let folder =
         HeadsFolder::open(heads.ok_or_else(|| Failure::input("--heads is needed: the tree is stored with them"))?)?;
-    load::check_folder(&folder.path)?;
+    load::check_writable(&folder.path)?;
     let mut setup = Setup::new(args, settings)?;
     let (accuracies, times, choice) = match folder.detected.format.method() {
         // Heads that do not know each other's guesses can be measured at every position of a text.

@@ -3,7 +3,7 @@
 
 use super::propose::{DraftLayer, reading};
 use crate::drafter::{DraftError, Needs};
-use crate::pairs::read_pairs;
+use crate::pairs::{read_pairs, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
@@ -160,11 +160,11 @@ impl EagleOnDevice {
     pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
         self.cache.truncate(0);
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
-        if tokens.is_empty() {
-            return Ok(None);
-        }
-        let guessed = read_pairs(&mut reading(&*self.model), &mut self.cache, tokens, &states)?;
-        Ok(Some(guessed.narrow(1, tokens.len() - 1, 1)))
+        let mut last = None;
+        read_pairs(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
+            last = Some(row(&guessed, tokens.len() - 1));
+        })?;
+        Ok(last)
     }
 
     /// Reads what a step committed, of which `output` is the verification. Gives the state guessed at the new root.

@@ -117,6 +117,9 @@ impl MedusaModel {
     pub fn logits(&self, hidden: &States, heads: usize) -> Recycled<f32> {
         let Some(hidden) = hidden.on_host() else { return self.project(self.states(&hidden.tensor(), heads)).into() };
         let states = self.states_on_host(hidden, heads);
+        if states.is_empty() {
+            return Recycled::new();
+        }
         let lm_heads: &[Linear] = match &self.lm_heads {
             Projection::Backbone => return self.decoder.draft_scores(&states),
             Projection::Shared(lm_head) => std::slice::from_ref(lm_head),

@@ -62,20 +62,17 @@ impl MtpDrafter {
             let mut read = |tokens: &[Token], states: Tensor<3>, visible: &Visible, cache: &mut KvCache| {
                 model.forward(module, tokens, &states, visible, cache)
             };
-            let chain = &mut self.chains[module];
-            let guessed = match at_root.get_mut(module) {
-                Some(at_root) => {
-                    let guesses = chain.catch_up(root, &mut read)?;
-                    guesses.and_then(|guesses| {
-                        *at_root = Some(guesses.at_root);
-                        guesses.committed
-                    })
+            let (chains, further) = self.chains.split_at_mut(module + 1);
+            let chain = &mut chains[module];
+            let mut tell = |tokens: &[Token], states: Tensor<3>| {
+                if let Some(next) = further.first_mut() {
+                    next.observe(tokens, states);
                 }
-                None if chain.waiting() >= CHUNK => chain.read_on(&mut read)?,
-                None => None,
             };
-            if let Some(((tokens, states), next)) = guessed.zip(self.chains.get_mut(module + 1)) {
-                next.observe(&tokens, states);
+            match at_root.get_mut(module) {
+                Some(at_root) => *at_root = chain.catch_up(root, &mut read, &mut tell)?,
+                None if chain.waiting() >= CHUNK => chain.read_waiting(&mut read, &mut tell)?,
+                None => {}
             }
         }
         Ok(at_root)

@@ -25,8 +25,12 @@ pub const SHAPE: LlamaShape = LlamaShape {
 };
 
 pub fn decoder() -> Arc<Decoder> {
+    decoder_of(&SHAPE)
+}
+
+pub fn decoder_of(shape: &LlamaShape) -> Arc<Decoder> {
     let dir = tempfile::tempdir().unwrap();
-    SHAPE.write(dir.path(), FloatFormat::F32, 3).unwrap();
+    shape.write(dir.path(), FloatFormat::F32, 3).unwrap();
     Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap())
 }
 

@@ -1,11 +1,13 @@
 //! What a drafter remembers: pairs of committed tokens and nothing else.
 
-use crate::random::{SHAPE, decoder, model};
+use crate::random::{SHAPE, decoder, decoder_of, model};
 use gorgon_core::Token;
+use gorgon_core::accept::draws::Seeded;
 use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::sync::Arc;
@@ -91,6 +93,39 @@ fn modules_beyond_a_trees_depth_are_left_alone() {
             assert_eq!(shallow.tree().token(1), deep.tree().token(1));
             assert_eq!(propose(&mut drafter, root), deep);
             assert_eq!(drafter.cached(), [9, 8, 7, 6]);
+        }
+    }
+}
+
+/// Trees of any depth, other roots than those that are committed, steps without a proposal, long prompts, a fresh start: the tree is that of
+/// the committed text.
+#[test]
+fn any_course_of_proposals_leaves_no_trace() {
+    let decoder = decoder_of(&LlamaShape { max_positions: 1024, ..SHAPE });
+    let text: Vec<Token> = (0..1000u32).map(|i| (i * i * 31 + i * 7) % 300).collect();
+    for seed in 0..4 {
+        let mut draws = Seeded::new(seed);
+        let mut below = |n: usize| (draws.uniform() * n as f64) as usize;
+        let depths = 1 + below(4);
+        let mut drafter = MtpDrafter::new(model(&decoder, depths));
+        let mut target = Target::new(decoder.clone(), 1024, Taps::none());
+        for long in [false, true] {
+            let mut known = 0;
+            while known < if long { 640 } else { 30 } {
+                let new = if long && below(6) == 0 { 100 + below(250) } else { 1 + below(4) };
+                read(&mut drafter, &mut target, &text[known..known + new]);
+                known += new;
+                for _ in 0..below(3) {
+                    let root = if below(3) == 0 { 5 } else { text[known] };
+                    let chain = ChainTree::new(below(depths + 2)).unwrap();
+                    let mut alone = MtpDrafter::new(model(&decoder, depths));
+                    read(&mut alone, &mut Target::new(decoder.clone(), 1024, Taps::none()), &text[..known]);
+                    let [got, want] = [&mut drafter, &mut alone].map(|one| one.propose(root, &chain).unwrap().draft);
+                    assert_eq!(got, want, "{depths} modules, {known} tokens, {} drafts", chain.drafts());
+                }
+            }
+            drafter.reset();
+            target.reset();
         }
     }
 }

@@ -111,7 +111,7 @@ unsafe fn multiply_tall<T: tall::Tall>(x: &[f32], rows: usize, w: &Packed, out: 
         });
     };
     let (tasks, work) = (w.d_out().div_ceil(PAIR), x.len() * w.d_out());
-    if count <= OWN_COPIES {
+    if count <= super::TALLEST || x.len() <= OWN_COPIES {
         // Few rows are laid by each thread for itself: memory that others have read lately is slow to write.
         let product = PRODUCTS.fetch_add(1, Ordering::Relaxed);
         return crate::team::run(tasks, work, |pair| {
@@ -139,9 +139,9 @@ thread_local! {
     /// A thread's own copy of few rows, and the product that they are of.
     static OWN: RefCell<(u64, Vec<f32>)> = const { RefCell::new((0, vec![])) };
 }
-/// Rows of which each thread makes a copy of its own.
+/// Values of more rows than one tile's that each thread copies for itself.
 #[cfg(target_arch = "x86_64")]
-const OWN_COPIES: usize = 32;
+const OWN_COPIES: usize = 1 << 14;
 /// Products of few rows so far, and one.
 #[cfg(target_arch = "x86_64")]
 static PRODUCTS: AtomicU64 = AtomicU64::new(1);

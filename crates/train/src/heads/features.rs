@@ -83,8 +83,8 @@ impl Features {
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
             parts.push(match output.taps.is_empty() {
-                true => output.hidden.tensor(),
-                false => Tensor::cat(output.taps.into_iter().chain([output.hidden.tensor()]).collect(), 2),
+                true => output.hidden.into_tensor(),
+                false => Tensor::cat(output.taps.into_iter().chain([output.hidden.into_tensor()]).collect(), 2),
             });
         }
         let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };

@@ -119,7 +119,7 @@ impl<F: OnBackbone> Job<F> {
     /// When the backbone fails, the folder holds something else or is in use, or a file cannot be written.
     pub fn cache(&mut self, request: &CacheRequest, alone: bool, settings: &Settings) -> Result<(), Failure> {
         let folder = &request.folder;
-        load::check_folder(folder)?;
+        load::check_writable(folder)?;
         std::fs::create_dir_all(folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
         let _lock = alone.then(|| RunDir::open(folder)).transpose()?;
         let data = self.objective.data();

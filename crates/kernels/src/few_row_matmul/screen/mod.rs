@@ -44,9 +44,9 @@ pub struct Screen {
     columns: [Vec<f32>; 3],
     /// The greatest `‖w‖` of all.
     longest: f32,
-    /// Whether it was of use lately, and whether its bounds by rows in 8 bits were.
-    of_use: Trust,
-    coarse_of_use: Trust,
+    /// When it was of no use lately, and when its bounds by rows in 8 bits were.
+    backoff: Backoff,
+    coarse_backoff: Backoff,
     d_in: usize,
     d_out: usize,
 }
@@ -103,8 +103,8 @@ impl Screen {
             panels,
             columns,
             longest,
-            of_use: Trust::default(),
-            coarse_of_use: Trust::default(),
+            backoff: Backoff::default(),
+            coarse_backoff: Backoff::default(),
             d_in,
             d_out,
         }))
@@ -125,16 +125,16 @@ impl Screen {
     }
 }
 
-/// Whether something was of use when it was last asked. After it was of none it is left alone for a while, longer each time.
+/// After something was of no use it is left alone for a while, longer each time (exponential backoff).
 #[derive(Default)]
-struct Trust {
+struct Backoff {
     /// How often it was of no use since it was of use.
     refused: AtomicU32,
     /// How often it is not asked from now on.
     pause: AtomicU32,
 }
 
-impl Trust {
+impl Backoff {
     /// Whether it is asked now.
     fn asks(&self) -> bool {
         self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()

@@ -49,7 +49,7 @@ impl Screen {
         assert_eq!(x.len(), counts.len() * self.d_in, "rows for {self:?}");
         found.clear();
         let panels = self.d_out.div_ceil(PANEL);
-        if counts.iter().any(|&count| count > panels) || !self.of_use.asks() {
+        if counts.iter().any(|&count| count > panels) || !self.backoff.asks() {
             return false;
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -60,7 +60,7 @@ impl Screen {
                 return false;
             }
             let useful = self.open_panels(isa, set, counts, bounds, close, open);
-            self.of_use.note(useful);
+            self.backoff.note(useful);
             if useful {
                 outputs.resize(open.len(), [0.0; PANEL]);
                 crate::team::chunks(outputs, 1, open.len() * PANEL * self.d_in, |i, out| {
@@ -85,12 +85,12 @@ impl Screen {
     ) -> bool {
         let panels = self.d_out.div_ceil(PANEL);
         let few = |open: &[(u32, u32)]| open.len() * TOO_MANY <= counts.len() * panels;
-        if self.coarse_of_use.asks() {
+        if self.coarse_backoff.asks() {
             self.screen(rows, true, bounds);
             self.left_by(isa, bounds, counts, open);
             // Each is looked at for itself, so of several rows fewer may be left.
             let useful = open.len() * TOO_MANY_CLOSE <= (counts.len() + 1) * panels;
-            self.coarse_of_use.note(useful);
+            self.coarse_backoff.note(useful);
             if useful {
                 self.look_closer(isa, rows, counts, open, close);
                 return few(open);

@@ -165,8 +165,8 @@ fn rows_with_a_huge_input_are_found_as_well() {
         assert!(screen.greatest(Isa::detect(), &x, &[1, 3], &mut found));
         assert_eq!(found, by_product(&x, &packed, &[1, 3]));
     }
-    assert!(screen.coarse_of_use.pause.load(Ordering::Relaxed) > 0);
-    assert_eq!(screen.of_use.refused.load(Ordering::Relaxed), 0);
+    assert!(screen.coarse_backoff.pause.load(Ordering::Relaxed) > 0);
+    assert_eq!(screen.backoff.refused.load(Ordering::Relaxed), 0);
 }
 
 #[test]
