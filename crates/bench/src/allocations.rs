@@ -1,5 +1,5 @@
-//! The system's allocator: its allocations are counted, so that a measurement can say how many a decode step makes, and what it
-//! keeps for later can be handed back, so that a measurement does not count what was there before.
+//! The system's allocator: its allocations are counted, so that a measurement can say how many a decode step makes, and
+//! what it keeps for later can be handed back, so that a measurement does not count what was there before.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,8 +11,8 @@ pub fn count() -> u64 {
     COUNT.load(Relaxed)
 }
 
-/// The first thing that the program does. Lets all threads allocate from one arena. With an arena for each, every one keeps what was freed in it for its own thread, and the
-/// process holds a fifth more than is ever in use together.
+/// The first thing that the program does. Lets all threads allocate from one arena. With an arena for each, every one
+/// keeps what was freed in it for its own thread, and the process holds a fifth more than is ever in use together.
 pub fn share() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

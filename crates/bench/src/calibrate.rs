@@ -150,8 +150,8 @@ impl Choice {
     }
 }
 
-/// The size with the most expected tokens per second, `(1 + Σ node values) / T(n)`, against `1 / T(plain)`; a gain that lies within
-/// the spread of the measured times counts for nothing.
+/// The size with the most expected tokens per second, `(1 + Σ node values) / T(n)`, against `1 / T(plain)`; a gain that
+/// lies within the spread of the measured times counts for nothing.
 ///
 /// # Errors
 /// When a shape cannot be.

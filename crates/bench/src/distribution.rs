@@ -19,10 +19,10 @@ const PER_CELL: usize = 5;
 /// Pearson's test of drafted tokens against the plain law of each.
 ///
 /// For a token `x` after a text, with plain law `p` (transformed, tokens by falling probability), let
-/// `u = P(tokens before x) + v·p(x)` with `v` uniform. If the token has the law `p`, whatever the text, these `u` are independent and uniform on
-/// `[0, 1)` (Rosenblatt 1952), so their counts in equal cells are multinomial, and
-/// `Σ (count - n/cells)² / (n/cells)` is chi-square distributed with `cells - 1` degrees of freedom. Tokens are counted by their place in the
-/// step, as the first comes from another row of the target than those after accepted drafts.
+/// `u = P(tokens before x) + v·p(x)` with `v` uniform. If the token has the law `p`, whatever the text, these `u` are
+/// independent and uniform on `[0, 1)` (Rosenblatt 1952), so their counts in equal cells are multinomial, and
+/// `Σ (count - n/cells)² / (n/cells)` is chi-square distributed with `cells - 1` degrees of freedom. Tokens are counted
+/// by their place in the step, as the first comes from another row of the target than those after accepted drafts.
 #[derive(Clone, Debug, Serialize)]
 pub struct DistributionTest {
     /// Sampled tokens that were counted.
@@ -57,7 +57,8 @@ struct Tally {
 }
 
 impl Contest<'_> {
-    /// Samples `samples` drafted answers to every prompt, each with its own seed, and tests their tokens against the plain law.
+    /// Samples `samples` drafted answers to every prompt, each with its own seed, and tests their tokens against the
+    /// plain law.
     ///
     /// # Errors
     /// When a prompt does not fit, the model or the drafter fails, or there are too few tokens for a test.

@@ -49,8 +49,8 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Half the width of the 95 % interval of a mean, `t · s / √n` with Student's `t` for `n - 1` degrees of freedom; `None` of
-/// fewer than two numbers.
+/// Half the width of the 95 % interval of a mean, `t · s / √n` with Student's `t` for `n - 1` degrees of freedom;
+/// `None` of fewer than two numbers.
 pub fn half_width_95(values: &[f64]) -> Option<f64> {
     let freedom = values.len().checked_sub(1).filter(|&n| n > 0)? as f64;
     let (n, mean) = (values.len() as f64, mean(values));

@@ -132,7 +132,8 @@ impl Contest<'_> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let mut target = self.target(longest);
         let mut runs = vec![];
-        // What runs first pays for pages and caches that later runs find warm; a recorded step is recorded for a length.
+        // What runs first pays for pages and caches that later runs find warm; a recorded step is recorded for a
+        // length.
         let first = if self.recorded.is_some() { prompts.iter().max_by_key(|p| p.ids.len()) } else { prompts.first() };
         if let Some(first) = first {
             self.plain(&mut target, &first.ids)?;

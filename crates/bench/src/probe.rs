@@ -1,9 +1,9 @@
 //! Calibration of any drafter: how often each node of a tree is accepted, measured by decoding with a wide one.
 //!
 //! Heads that draft independently can be measured at every position of a text ([`crate::calibrate`]). A drafter whose
-//! later guesses depend on its earlier ones is measured where it is used: a wide tree is decoded with, and
-//! the share of steps in which a node is on the accepted path is that node's value. Values never grow along a path, so the
-//! `n` most valuable nodes are the best tree of that size.
+//! later guesses depend on its earlier ones is measured where it is used: a wide tree is decoded with, and the share of
+//! steps in which a node is on the accepted path is that node's value. Values never grow along a path, so the `n` most
+//! valuable nodes are the best tree of that size.
 
 use crate::BenchError;
 use crate::calibrate::{Accuracies, Choice};
@@ -138,8 +138,8 @@ fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -
     Ok(witness.seen.into_inner())
 }
 
-/// Decodes the prompts twice: with a tree for a middling drafter, then with the one that fits what was seen, whose nodes'
-/// shares are the result. `deepest` bounds the depth.
+/// Decodes the prompts twice: with a tree for a middling drafter, then with the one that fits what was seen, whose
+/// nodes' shares are the result. `deepest` bounds the depth.
 ///
 /// # Errors
 /// When the model or the drafter fails, or no step was taken.
@@ -172,8 +172,8 @@ impl Probed {
     /// The tree with the most expected tokens per second, over all sizes that were timed and all depths.
     ///
     /// A step lasts what verifying its nodes lasts and what drafting its levels lasts: measured steps without their
-    /// drafting, by the number of nodes, and the time of a level, by the deepest tree that was timed. Expected tokens are
-    /// `1 + Σ values`. A gain that lies within the spread of the measured times counts for nothing.
+    /// drafting, by the number of nodes, and the time of a level, by the deepest tree that was timed. Expected tokens
+    /// are `1 + Σ values`. A gain that lies within the spread of the measured times counts for nothing.
     ///
     /// # Errors
     /// When a shape cannot be.

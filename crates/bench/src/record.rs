@@ -27,7 +27,8 @@ pub struct RecordError {
 pub struct CalibrationRecord {
     /// The chosen tree as rank paths; none if plain decoding is faster.
     pub tree: Vec<RankPath>,
-    /// Accuracy by head and rank; for drafters that know their own guesses, by depth and rank where the parent was accepted.
+    /// Accuracy by head and rank; for drafters that know their own guesses, by depth and rank where the parent was
+    /// accepted.
     pub accuracies: Vec<Vec<f64>>,
     /// Positions they were measured on.
     pub positions: usize,
@@ -113,8 +114,8 @@ impl CalibrationRecord {
         self.step_times.first().filter(|time| time.nodes == 1).map(|time| time.seconds)
     }
 
-    /// How many plain steps a drafted step of `nodes` nodes lasts: between measured sizes a straight line, beyond them in
-    /// proportion to the nodes.
+    /// How many plain steps a drafted step of `nodes` nodes lasts: between measured sizes a straight line, beyond them
+    /// in proportion to the nodes.
     pub fn cost(&self, nodes: usize) -> Option<f64> {
         let plain = self.plain_seconds()?;
         let above = self.step_times.iter().position(|time| time.nodes >= nodes);

@@ -1,9 +1,10 @@
 //! Step times by the number of nodes, on machines that do other things as well.
 //!
-//! Every size of tree is measured in pairs with plain decoding: one right after the other, in turns, on the same prompt. What slows
-//! the machine for longer than a pair slows both, so the ratio of their steps stays what it is. A size's ratio is the median
-//! over its pairs. A step with more nodes cannot take less time, so sizes whose medians say so are pooled
-//! until none does (isotonic regression by pooling adjacent violators, with medians: it minimises the sum of distances).
+//! Every size of tree is measured in pairs with plain decoding: one right after the other, in turns, on the same
+//! prompt. What slows the machine for longer than a pair slows both, so the ratio of their steps stays what it is. A
+//! size's ratio is the median over its pairs. A step with more nodes cannot take less time, so sizes whose medians say
+//! so are pooled until none does (isotonic regression by pooling adjacent violators, with medians: it minimises the sum
+//! of distances).
 
 use crate::calibrate::tree;
 use crate::measure::{BenchPrompt, Contest};
@@ -49,8 +50,8 @@ struct Pairs {
     drafting: Vec<f64>,
 }
 
-/// Measures whole steps (draft, verify, accept, commit) of trees of growing size, each in `rounds` pairs with plain decoding. Of
-/// `sizes`, 1 stands for that.
+/// Measures whole steps (draft, verify, accept, commit) of trees of growing size, each in `rounds` pairs with plain
+/// decoding. Of `sizes`, 1 stands for that.
 ///
 /// # Errors
 /// When the model or the drafter fails.
@@ -95,8 +96,8 @@ pub fn measure(
     Ok(median(plain).map_or_else(Vec::new, |plain| times(&drafted, &pairs, plain)))
 }
 
-/// Decodes a prompt with drafts and plainly, in this or the other order. Seconds of a drafted step, of drafting in it, and of a plain
-/// step; `None` if one of them took no step.
+/// Decodes a prompt with drafts and plainly, in this or the other order. Seconds of a drafted step, of drafting in it,
+/// and of a plain step; `None` if one of them took no step.
 fn pair(
     contest: &mut Contest<'_>,
     target: &mut Target,
@@ -137,8 +138,8 @@ fn times(sizes: &[usize], pairs: &[Pairs], plain: f64) -> Vec<StepTime> {
     std::iter::once(alone).chain(drafted).collect()
 }
 
-/// A median and a spread for each sample, with medians that never fall and are never below one: samples next to each other
-/// whose medians fall are pooled.
+/// A median and a spread for each sample, with medians that never fall and are never below one: samples next to each
+/// other whose medians fall are pooled.
 fn growing(samples: &[&[f64]]) -> Vec<(f64, f64)> {
     /// Samples that are pooled: how many they are, what is in them, and its median.
     struct Block {

@@ -70,7 +70,8 @@ impl SuiteReport {
     }
 }
 
-/// Measures everything; `observe` is told what is being done, and `allocations` counts the program's allocations so far.
+/// Measures everything; `observe` is told what is being done, and `allocations` counts the program's allocations so
+/// far.
 ///
 /// # Errors
 /// When weights cannot be written, a model fails, or the peer does.
@@ -186,8 +187,8 @@ fn steps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Resu
     Ok(())
 }
 
-/// The largest part by which a step grows with a node more. A jump is small beside what else the machine does, so the two
-/// are timed in turns, more often than the rest.
+/// The largest part by which a step grows with a node more. A jump is small beside what else the machine does, so the
+/// two are timed in turns, more often than the rest.
 fn jumps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<f64, BenchError> {
     let times = if subject.shape().is_large() { rounds } else { 3 * rounds };
     let mut largest = 0f64;

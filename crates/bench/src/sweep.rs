@@ -1,5 +1,5 @@
-//! Quality against rejections and speed: lossy rules over a range of α, beside the target alone, the draft model alone and
-//! lossless drafting.
+//! Quality against rejections and speed: lossy rules over a range of α, beside the target alone, the draft model alone
+//! and lossless drafting.
 
 mod family;
 

@@ -41,8 +41,8 @@ fn prompts() -> Vec<BenchPrompt> {
     conversations.into_iter().map(prompt).collect()
 }
 
-/// Random heads. With an `overflow`, the second head is infinite at the states whose 18th value exceeds it: they come up
-/// after some steps of some answers, and turn the whole row into NaN.
+/// Random heads. With an `overflow`, the second head is infinite at the states whose 18th value exceeds it: they come
+/// up after some steps of some answers, and turn the whole row into NaN.
 fn write_heads(dir: &Path, decoder: &Decoder, overflow: Option<f32>) {
     let config = MedusaConfig { heads: 4, own_lm_heads: false, ..MedusaConfig::default() };
     let (d, vocab) = (decoder.config().hidden_size, decoder.config().vocab_size);

@@ -31,14 +31,15 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub struct Global {
-    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain share their work among several devices of one kind:
-    /// cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
+    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain share their work among several devices of
+    /// one kind: cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
     #[arg(long, global = true, default_value = "auto", value_name = "DEVICE")]
     pub device: Devices,
     /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
     #[arg(long, global = true, value_name = "FORMAT")]
     pub dtype: Option<FloatFormat>,
-    /// What the CPU multiplies: f32, or bf16 (weights and activations rounded, sums in f32; for processors with AVX-512 BF16).
+    /// What the CPU multiplies: f32, or bf16 (weights and activations rounded, sums in f32; for processors with AVX-512
+    /// BF16).
     #[arg(long, global = true, default_value = "f32", value_name = "FORMAT")]
     pub compute_dtype: Products,
     /// Weights in 8 bits on the CPU: off, drafts (an LM head for drafts alone; the text stays the same) or all.
@@ -135,9 +136,9 @@ pub struct Logits {
     /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32.
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
-    /// A folder of draft heads, or the run folder of a training: also writes what they say along the tokens, `draft_inputs
-    /// [n - N, d]`, `draft_states [n - N, N, d]` and `draft_logits [n - N, N, D]`. Row (i, k) guesses token i + k + 2 from the model's
-    /// states up to token i and the tokens up to i + k + 1.
+    /// A folder of draft heads, or the run folder of a training: also writes what they say along the tokens,
+    /// `draft_inputs [n - N, d]`, `draft_states [n - N, N, d]` and `draft_logits [n - N, N, D]`. Row (i, k) guesses
+    /// token i + k + 2 from the model's states up to token i and the tokens up to i + k + 1.
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
     /// Guesses of the heads at every token [default: 4, or as many as there are heads].
@@ -151,8 +152,8 @@ pub struct Draft {
     /// A folder of draft heads, or the run folder of a training.
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, model:DIR (a smaller model
-    /// with the same tokens), ngram:N (prompt lookup, needs no heads), oracle:R1,R2,….
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, model:DIR (a smaller
+    /// model with the same tokens), ngram:N (prompt lookup, needs no heads), oracle:R1,R2,….
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
     /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or

@@ -45,7 +45,8 @@ pub struct Disk {
 impl Disk {
     /// A run's checkpoints; `moments` and `parameters` are numbers of values in them, of `tensors` parameters.
     pub fn of_run(parameters: usize, moments: usize, tensors: usize, fit: &FitSettings) -> Self {
-        // Names, shapes and places in the header of a safetensors file take about this much, three times for each parameter.
+        // Names, shapes and places in the header of a safetensors file take about this much, three times for each
+        // parameter.
         let header = 110 * 3 * tensors as u64;
         let saved = |every: u64| fit.schedule.steps.checked_div(every).unwrap_or(0);
         let saves = saved(fit.save_every).max(saved(fit.eval_every)).max(1);
@@ -89,9 +90,9 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an evaluation on what
-    /// `objective` has as held-out data, for which a few of the longest conversations will do ([`longest`]): what is resident then is
-    /// what fitting will take.
+    /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an
+    /// evaluation on what `objective` has as held-out data, for which a few of the longest conversations will do
+    /// ([`longest`]): what is resident then is what fitting will take.
     ///
     /// # Errors
     /// When the data cannot be read, the backbone fails, or a single conversation does not fit into memory.
@@ -180,9 +181,9 @@ pub fn longest<T: Clone>(conversations: &[T], tokens: impl Fn(&T) -> usize) -> V
 }
 
 impl Fitting {
-    /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments and a sum of
-    /// gradients of its own, and threads whose buffers hold as much as a micro-batch at work; all share what stays as it is.
-    /// Other devices share the work.
+    /// What was told on one device, for all that fit together. On the CPU each of them has parameters, moments and a
+    /// sum of gradients of its own, and threads whose buffers hold as much as a micro-batch at work; all share what
+    /// stays as it is. Other devices share the work.
     pub fn divided(self, parameters: usize, settings: &Settings, micro_batches: usize) -> Self {
         let more = (settings.copies() as u64 - 1) * (4 * 4 * parameters as u64 + self.at_work);
         Self {

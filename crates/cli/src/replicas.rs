@@ -1,8 +1,9 @@
 //! Fitting on several devices of this machine at once.
 //!
-//! Each device has a thread with its share of the CPU's threads, and a copy of all that is fitted and fitted to. Replica 0 is the
-//! one that a training on a single device would have; the others are made by its thread's side and write nothing. Whoever fails
-//! takes the others with it: their next exchange tells them, and the first real reason is reported.
+//! Each device has a thread with its share of the CPU's threads, and a copy of all that is fitted and fitted to.
+//! Replica 0 is the one that a training on a single device would have; the others are made by its thread's side and
+//! write nothing. Whoever fails takes the others with it: their next exchange tells them, and the first real reason is
+//! reported.
 
 use crate::error::Failure;
 use crate::fitting;
@@ -20,8 +21,8 @@ use std::time::Duration;
 /// What gradients of several CUDA devices are summed with: `nccl`, or `host`, which always works.
 const SUMS: &str = "GORGON_SUMS";
 
-/// How long devices may take to come together, and to follow one that failed, where the library that they wait in cannot be
-/// interrupted: then the program ends.
+/// How long devices may take to come together, and to follow one that failed, where the library that they wait in
+/// cannot be interrupted: then the program ends.
 const PATIENCE: Patience = Patience { beginning: Duration::from_secs(180), after_loss: Duration::from_secs(30) };
 
 /// What replica 0 fits, and where it writes.
@@ -77,8 +78,8 @@ struct Together<'a> {
 }
 
 impl Together<'_> {
-    /// A replica's life: `None` if it ended because another one failed. Its place in the world is given up in any case, so that
-    /// the others do not wait for it.
+    /// A replica's life: `None` if it ended because another one failed. Its place in the world is given up in any case,
+    /// so that the others do not wait for it.
     fn replica(
         &self,
         number: usize,

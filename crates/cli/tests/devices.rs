@@ -1,5 +1,6 @@
-//! Training on several devices of one process. The CPU named several times is as many replicas, which run the code that GPUs do,
-//! but for the sums: those lie in memory, in the order of micro-batches, so that every number of replicas fits the same bits.
+//! Training on several devices of one process. The CPU named several times is as many replicas, which run the code that
+//! GPUs do, but for the sums: those lie in memory, in the order of micro-batches, so that every number of replicas fits
+//! the same bits.
 
 mod chain;
 mod gorgon;

@@ -28,7 +28,8 @@ fn heads(dir: &Path) {
     std::fs::write(dir.join("config.json"), config.document(d, vocab, "somewhere").to_string()).unwrap();
 }
 
-/// As a calibration would leave it: chains of first guesses that are right seven times in ten, and steps of two nodes that cost `cost`.
+/// As a calibration would leave it: chains of first guesses that are right seven times in ten, and steps of two nodes
+/// that cost `cost`.
 fn calibrated(dir: &Path, cost: f64) {
     let document = json!({
         "tree": [[0]], "accuracies": [[0.7, 0.1], [0.5, 0.1], [0.4, 0.1]], "positions": 100,

@@ -255,7 +255,8 @@ fn features_are_planned(args: &[&str], format: &str, folder: &Path) {
     assert!(told()["seconds"].is_null());
 }
 
-/// States that were computed ahead: sized before, kept in pieces, mended where damaged, read by any number of trainings.
+/// States that were computed ahead: sized before, kept in pieces, mended where damaged, read by any number of
+/// trainings.
 #[test]
 fn features_are_computed_ahead_and_survive() {
     let job = whole();

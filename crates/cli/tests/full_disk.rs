@@ -1,5 +1,5 @@
-//! Full disks in every stage: the work stops with a line that says so, nothing that was committed is lost, and what goes on
-//! ends with the same bits.
+//! Full disks in every stage: the work stops with a line that says so, nothing that was committed is lost, and what
+//! goes on ends with the same bits.
 #![cfg(unix)]
 
 mod chain;
@@ -88,8 +88,8 @@ impl SmallDisk {
         self.plan.push_str(&format!("must 64m {args}\n"));
     }
 
-    /// Does it all. Returns how many tries failed, and the folder with what there is in the end; `None` where no file system can
-    /// be mounted.
+    /// Does it all. Returns how many tries failed, and the folder with what there is in the end; `None` where no file
+    /// system can be mounted.
     fn run(&self) -> Option<(usize, PathBuf)> {
         if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
             eprintln!("SKIPPED: no file system can be mounted here");

@@ -1,5 +1,5 @@
-//! Every drafter with every kind of tree and every rule that claims to be lossless: greedy text is plain text, and sampled text
-//! follows the model's own law.
+//! Every drafter with every kind of tree and every rule that claims to be lossless: greedy text is plain text, and
+//! sampled text follows the model's own law.
 
 mod chain;
 mod gorgon;

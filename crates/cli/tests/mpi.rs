@@ -49,7 +49,8 @@ fn two_processes_end_with_the_bits_of_one() {
     }
 }
 
-/// A sum of five is taken in another order, which changes last bits and nothing else; also by processes of two replicas each.
+/// A sum of five is taken in another order, which changes last bits and nothing else; also by processes of two replicas
+/// each.
 #[test]
 fn other_orders_of_the_sums_stay_close() {
     let five = "training.batches_per_step=5";

@@ -7,8 +7,9 @@ use chain::Job;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Mounts a file system of its own with a folder and a file of its own, copies heads to it, and fills it or makes it read-only. Runs each line of
-/// the plan, and prints its exit code and what it said, a line for each; then what was left.
+/// Mounts a file system of its own with a folder and a file of its own, copies heads to it, and fills it or makes it
+/// read-only. Runs each line of the plan, and prints its exit code and what it said, a line for each; then what was
+/// left.
 const SCRIPT: &str = r#"
     set -eu
     gorgon="$1" disk="$2" heads="$3" plan="$4" how="$5"

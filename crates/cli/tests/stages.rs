@@ -1,5 +1,5 @@
-//! `kill -9` and damaged files in the stages beside distillation and training: pretraining, hidden states, calibration and
-//! comparison. What is gone on with ends as if nothing had happened.
+//! `kill -9` and damaged files in the stages beside distillation and training: pretraining, hidden states, calibration
+//! and comparison. What is gone on with ends as if nothing had happened.
 #![cfg(unix)]
 
 mod chain;
@@ -142,8 +142,8 @@ fn killed_hidden_states_end_with_the_same_bits() {
     eprintln!("crash-test: hidden states killed {killed} times: bits that differ 0");
 }
 
-/// Plan and measurement stand beside each other in the run folder, of a training and of a pretraining; a run that was gone on
-/// with does not compare what it has not seen.
+/// Plan and measurement stand beside each other in the run folder, of a training and of a pretraining; a run that was
+/// gone on with does not compare what it has not seen.
 #[test]
 fn plans_are_compared_with_what_was_measured() {
     let plan = |job: &Job| -> Value {
@@ -243,7 +243,8 @@ fn damaged_trees_are_named(heads: &Path, shown: &[&str]) {
     }
 }
 
-/// A calibration that dies leaves the tree that there was, or the new one, and never anything half; the heads stay as they are.
+/// A calibration that dies leaves the tree that there was, or the new one, and never anything half; the heads stay as
+/// they are.
 #[test]
 fn a_killed_calibration_leaves_whole_trees() {
     let job = Job::new();

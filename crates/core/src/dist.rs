@@ -55,7 +55,8 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize
         top.sort_unstable_by(order);
         return top;
     }
-    // The best so far, in order. Scores come in with growing indices, so one that only equals the last of them stays out.
+    // The best so far, in order. Scores come in with growing indices, so one that only equals the last of them stays
+    // out.
     top = (0..count).collect();
     top.sort_unstable_by(order);
     let mut least = key(top[count - 1]);

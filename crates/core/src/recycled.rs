@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 /// Vectors of one kind that a thread keeps at most: more than a decode step has in use at once.
 const KEPT: usize = 16;
 
-/// Bytes of the largest vector that is kept. States of long prompts and logits of many nodes over a large vocabulary are larger, and take
-/// so long to compute that fresh memory is little beside it.
+/// Bytes of the largest vector that is kept. States of long prompts and logits of many nodes over a large vocabulary
+/// are larger, and take so long to compute that fresh memory is little beside it.
 const LARGEST: usize = 4 << 20;
 
 /// Bytes that a thread keeps of one kind at most.
@@ -19,7 +19,8 @@ pub struct Recycled<T: Recycle>(Vec<T>);
 
 /// What can be in a [`Recycled`]: the types that are listed here.
 pub trait Recycle: Copy + 'static {
-    /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller further up.
+    /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller
+    /// further up.
     fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
 }
 
@@ -76,7 +77,6 @@ impl<T: Recycle> Recycled<T> {
     pub fn into_vec(mut self) -> Vec<T> {
         std::mem::take(&mut self.0)
     }
-
 }
 
 impl<T: Recycle> Drop for Recycled<T> {

@@ -113,8 +113,8 @@ pub enum Event {
     },
 }
 
-/// The conversations that are answered first: a tenth, and at least 32, drawn by their numbers, so that what they take tells
-/// what all will take. The first ones to end would not: short answers end first.
+/// The conversations that are answered first: a tenth, and at least 32, drawn by their numbers, so that what they take
+/// tells what all will take. The first ones to end would not: short answers end first.
 pub fn pilots<'a>(left: impl Iterator<Item = &'a Prompt>) -> BTreeSet<u64> {
     const LEAST: usize = 32;
     // The bits of a product with the golden ratio are spread evenly over neighbouring numbers and over any stride.
@@ -204,8 +204,9 @@ pub fn distill(
     }
 }
 
-/// In the order in which they are begun: the pilots, then the others; long conversations first, by the power of two of their length, those of like length in their
-/// order: so the slots stay full to the end, and what is prefilled and decoded together is of like length.
+/// In the order in which they are begun: the pilots, then the others; long conversations first, by the power of two of
+/// their length, those of like length in their order: so the slots stay full to the end, and what is prefilled and
+/// decoded together is of like length.
 pub fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Prompt> {
     let mut waiting: Vec<&Prompt> = prompts.collect();
     let pilots = pilots(waiting.iter().copied());

@@ -1,8 +1,8 @@
 //! Copying drills: random tokens to be said again, or values to be found by their keys.
 //!
-//! A small model learns late to look back by content (to copy a word it never saw in this place, to find a row of a table
-//! by its name), since ordinary text rewards it thinly. A drill has nothing but that: every label is somewhere in the
-//! prompt, and nothing else tells it.
+//! A small model learns late to look back by content (to copy a word it never saw in this place, to find a row of a
+//! table by its name), since ordinary text rewards it thinly. A drill has nothing but that: every label is somewhere in
+//! the prompt, and nothing else tells it.
 
 use crate::render::{Example, RenderError, Renderer};
 use gorgon_core::Token;

@@ -41,8 +41,9 @@ pub struct Example {
 }
 
 impl Example {
-    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there and the
-    /// assistant's. In the 1-based count of the formulas, head `k` at `t` counts iff `x_{t+k+1}` is the assistant's.
+    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there and
+    /// the assistant's. In the 1-based count of the formulas, head `k` at `t` counts iff `x_{t+k+1}` is the
+    /// assistant's.
     pub fn counts(&self, head: usize, t: usize) -> bool {
         self.assistant.get(t + head + 2).copied().unwrap_or(false)
     }

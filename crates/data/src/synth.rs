@@ -1,8 +1,8 @@
 //! A chat corpus of the project's own making: deterministic, checkable, and split so that held-out prompts differ from
 //! the training ones in wording and in operands.
 //!
-//! Each [`Kind`] writes one sort of task with a [`Pen`], the only source of chance. Wordings of a user's turn go through
-//! [`Pen::wording`] and operands through [`Pen::operands`]; both keep the two splits apart.
+//! Each [`Kind`] writes one sort of task with a [`Pen`], the only source of chance. Wordings of a user's turn go
+//! through [`Pen::wording`] and operands through [`Pen::operands`]; both keep the two splits apart.
 
 mod agendas;
 mod arithmetic;

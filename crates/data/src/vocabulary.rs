@@ -24,10 +24,10 @@ const TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}\
      {{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}{% endfor %}\
      {% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}";
 
-/// Words with the space before them, numbers, punctuation, line ends, other white space: the pattern of Qwen2's tokenizer
-/// but for the numbers, which are taken by two digits and with the space before them. A number below 100 is then one token
-/// that stands right beside the word before it: a small model finds and compares whole tokens, and hardly ever learns to do
-/// so with numbers in pieces.
+/// Words with the space before them, numbers, punctuation, line ends, other white space: the pattern of Qwen2's
+/// tokenizer but for the numbers, which are taken by two digits and with the space before them. A number below 100 is
+/// then one token that stands right beside the word before it: a small model finds and compares whole tokens, and
+/// hardly ever learns to do so with numbers in pieces.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| ?\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// Trains a tokenizer of `size` tokens and writes `tokenizer.json`, `tokenizer_config.json` and

@@ -27,8 +27,8 @@ fn labels_are_the_answers_and_their_end_tokens() {
     assert_eq!(example.labels(), "Good day.".len() + "Nein — ok".len() + 1 + 3);
 }
 
-/// Head `k` (from 1) at position `t` counts iff `x_{t+k+1}` is the assistant's: the last position of a prompt takes part,
-/// for it is where the answer's second token is first guessed.
+/// Head `k` (from 1) at position `t` counts iff `x_{t+k+1}` is the assistant's: the last position of a prompt takes
+/// part, for it is where the answer's second token is first guessed.
 #[test]
 fn a_head_counts_where_its_label_is_the_assistants() {
     let renderer = renderer(Some(model::TEMPLATE));

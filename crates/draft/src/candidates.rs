@@ -11,7 +11,8 @@ pub(crate) fn ranked(likeliest: &[(Token, f32)], counts: &[usize]) -> CandidateR
     rows
 }
 
-/// Rows of tokens with their probabilities as candidates. Networks are untrusted: a probability that is no number counts as 0 to a builder.
+/// Rows of tokens with their probabilities as candidates. Networks are untrusted: a probability that is no number
+/// counts as 0 to a builder.
 pub(crate) fn likely(rows: Vec<Vec<(Token, f32)>>) -> CandidateRows {
     let candidate = |(token, p): (Token, f32)| Candidate { token, probability: f64::from(p) };
     rows.into_iter().map(|row| row.into_iter().map(candidate)).collect()

@@ -102,7 +102,8 @@ pub trait Drafter: Send {
     /// When the drafter's own model fails.
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError>;
 
-    /// As [`Self::propose`], for drafters whose children may be draws: those come from `draws`. This is what a step asks.
+    /// As [`Self::propose`], for drafters whose children may be draws: those come from `draws`. This is what a step
+    /// asks.
     ///
     /// # Errors
     /// When the drafter's own model fails.
@@ -115,8 +116,8 @@ pub trait Drafter: Send {
         self.propose(root, builder)
     }
 
-    /// What its network says after `root` and after each of `drafts`, which are given; no tree is built and nothing is kept. `None` of
-    /// a drafter that has no heads, or before the first committed token.
+    /// What its network says after `root` and after each of `drafts`, which are given; no tree is built and nothing is
+    /// kept. `None` of a drafter that has no heads, or before the first committed token.
     ///
     /// # Errors
     /// When the drafter's own model fails.

@@ -16,10 +16,11 @@ const MEMORY: f64 = 8.0;
 
 /// Lets another drafter propose while its drafts pay for their steps, and proposes nothing otherwise.
 ///
-/// A drafted step that lasts as long as `cost` plain ones and emits `t` tokens gains `t - cost` plain steps. The gains are added up;
-/// when they fall below `-(1 + 1.5 · (cost - 1) + 0.005 · tokens)` drafting rests, and as the text grows it is tried again. So with a
-/// cost that is right, decoding is never slower than about 0.99 of plain decoding over a text of some length, whatever the
-/// heads are. Decisions depend on tokens alone, not on clocks: the same seed gives the same text.
+/// A drafted step that lasts as long as `cost` plain ones and emits `t` tokens gains `t - cost` plain steps. The gains
+/// are added up; when they fall below `-(1 + 1.5 · (cost - 1) + 0.005 · tokens)` drafting rests, and as the text grows
+/// it is tried again. So with a cost that is right, decoding is never slower than about 0.99 of plain decoding over a
+/// text of some length, whatever the heads are. Decisions depend on tokens alone, not on clocks: the same seed gives
+/// the same text.
 pub struct FallbackDrafter {
     inner: Box<dyn Drafter>,
     cost: f64,

@@ -7,8 +7,8 @@ use std::ops::Range;
 /// What heads are fitted to: states of the backbone, and what came after them.
 #[derive(Clone, Debug)]
 pub struct HeadBatch {
-    /// The backbone's states, sequence after sequence, `[rows, d]`: those with a label, or, where heads read every position
-    /// before or compare with a later one, all of a sequence up to the last one that counts.
+    /// The backbone's states, sequence after sequence, `[rows, d]`: those with a label, or, where heads read every
+    /// position before or compare with a later one, all of a sequence up to the last one that counts.
     pub states: Tensor<2>,
     /// Entry `j`: the embeddings of the tokens `j + 1` places after each row, `[rows, d]`; anything where the text has
     /// ended.

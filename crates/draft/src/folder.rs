@@ -48,8 +48,8 @@ const MAX_CONFIG: u64 = 16 << 20;
 const FINISHED: &str = "heads";
 
 impl HeadsFolder {
-    /// Opens a folder of heads, or the run folder of a training that has finished, and recognises them. Other safetensors
-    /// files beside the weights are ignored.
+    /// Opens a folder of heads, or the run folder of a training that has finished, and recognises them. Other
+    /// safetensors files beside the weights are ignored.
     ///
     /// # Errors
     /// When there are no weights, they are no draft heads, or they contradict their format or config.
@@ -68,8 +68,8 @@ impl HeadsFolder {
         Ok(Self { path: dir.into(), checkpoint, detected })
     }
 
-    /// Inputs and outputs of an LM head that the file holds for all its heads together, and that may be asked for likeliest tokens. The
-    /// target's serves where there is none; those of single heads compute all logits.
+    /// Inputs and outputs of an LM head that the file holds for all its heads together, and that may be asked for
+    /// likeliest tokens. The target's serves where there is none; those of single heads compute all logits.
     pub fn shared_lm_head(&self) -> Option<(usize, usize)> {
         let name = match &self.detected.facts {
             Facts::Medusa(MedusaFacts { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
@@ -108,8 +108,8 @@ pub fn config(dir: &Path) -> Result<Option<Value>, HeadsError> {
     }
 }
 
-/// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is, a PyTorch file
-/// last; `None` without any.
+/// The weights of a heads folder: `model.safetensors` or its shards, else the only file of tensors there is, a PyTorch
+/// file last; `None` without any.
 ///
 /// # Errors
 /// When the folder or a file cannot be read.

@@ -8,11 +8,11 @@ use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, 
 /// The longest n-gram that can be asked for.
 pub const LONGEST: usize = 16;
 
-/// Drafts without a model: after a node stands whatever followed the longest suffix of the text up to it, of at most `n`
-/// tokens, where that suffix was said before (prompt and answer alike).
+/// Drafts without a model: after a node stands whatever followed the longest suffix of the text up to it, of at most
+/// `n` tokens, where that suffix was said before (prompt and answer alike).
 ///
-/// Of several followers the most frequent is likeliest, of equally frequent ones the latest; a candidate's probability is its
-/// share. Text that repeats nothing is drafted nothing for.
+/// Of several followers the most frequent is likeliest, of equally frequent ones the latest; a candidate's probability
+/// is its share. Text that repeats nothing is drafted nothing for.
 #[derive(Clone, Debug)]
 pub struct NgramDrafter {
     n: usize,

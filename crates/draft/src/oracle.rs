@@ -9,8 +9,8 @@ use gorgon_core::tree::TreeBuilder;
 /// Lets another drafter work at full cost, then overrides its tokens.
 ///
 /// At depth `d` the true continuation (recorded by a plain run of the same prompt first) is put on the first path with
-/// probability `R_d`, given that its parent was right; otherwise a wrong token is. Depths beyond the rates are wrong, and so is
-/// every node off the first path.
+/// probability `R_d`, given that its parent was right; otherwise a wrong token is. Depths beyond the rates are wrong,
+/// and so is every node off the first path.
 pub struct OracleDrafter {
     inner: Box<dyn Drafter>,
     name: String,

@@ -1,6 +1,7 @@
 //! What drafters that read pairs remember: a state, and the token after it.
 //!
-//! Pairs of committed tokens are in a cache, and so is that of the last root, which will be committed with the next step.
+//! Pairs of committed tokens are in a cache, and so is that of the last root, which will be committed with the next
+//! step.
 
 use burn::tensor::Tensor;
 use gorgon_core::Token;
@@ -100,8 +101,8 @@ impl Pairs {
         root
     }
 
-    /// Reads what is waiting and the pair of `root`: what is guessed at the root, `[1, 1, d]`; `None` before the first state. `tell` is told of
-    /// the other tokens, with what is guessed at them.
+    /// Reads what is waiting and the pair of `root`: what is guessed at the root, `[1, 1, d]`; `None` before the first
+    /// state. `tell` is told of the other tokens, with what is guessed at them.
     pub fn catch_up(
         &mut self,
         root: Token,
@@ -163,8 +164,8 @@ impl Pairs {
     }
 }
 
-/// Commits pairs of states `[1, tokens or more, d]` and the tokens after them to `cache`, in chunks, and tells of each what is guessed at
-/// its tokens. After an error the cache is as it was.
+/// Commits pairs of states `[1, tokens or more, d]` and the tokens after them to `cache`, in chunks, and tells of each
+/// what is guessed at its tokens. After an error the cache is as it was.
 pub(crate) fn read_pairs(
     read: &mut impl ReadPairs,
     cache: &mut KvCache,

@@ -27,8 +27,8 @@ pub fn find(files: &[PathBuf]) -> Option<&PathBuf> {
 
 /// Opens the tensors of a PyTorch file of `dir`.
 ///
-/// They are written out once, to a temporary file in the format that everything else reads, which is gone from its folder when
-/// this returns and from the disk when the checkpoint is closed.
+/// They are written out once, to a temporary file in the format that everything else reads, which is gone from its
+/// folder when this returns and from the disk when the checkpoint is closed.
 ///
 /// # Errors
 /// When the file is no PyTorch file of plain tensors, or the temporary one cannot be written.

@@ -1,9 +1,9 @@
 //! Decoding several sequences at once, plainly or with drafts: the weights are read once for the rows of all of them.
 //!
-//! Each sequence has a slot with a cache, and with drafts a drafter of its own. A step is that of [`crate::step`], slot by
-//! slot, but for the target's pass, which has the rows of all slots' trees: a row sees its own sequence and its own tree's
-//! ancestors. On the CPU neither a row nor a draft depends on which others it is computed with, so a text is the same
-//! whatever the batch.
+//! Each sequence has a slot with a cache, and with drafts a drafter of its own. A step is that of [`crate::step`], slot
+//! by slot, but for the target's pass, which has the rows of all slots' trees: a row sees its own sequence and its own
+//! tree's ancestors. On the CPU neither a row nor a draft depends on which others it is computed with, so a text is the
+//! same whatever the batch.
 
 use crate::step::{StepOutcome, sound_verdict};
 use gorgon_core::accept::{AcceptanceRule, Draws, Rows as Scores, Verdict};
@@ -147,9 +147,8 @@ impl<'a> Batch<'a> {
 
     /// Reads tokens into a slot. Returns the token that is chosen after the last of them.
     ///
-    /// # Errors
-    /// When there are no tokens, they do not fit, one is outside the vocabulary, the logits are no numbers, or the drafter
-    /// fails.
+    /// # Errors When there are no tokens, they do not fit, one is outside the vocabulary, the logits are no numbers, or
+    /// the drafter fails.
     pub fn prefill(
         &mut self,
         slot: usize,
@@ -189,12 +188,11 @@ impl<'a> Batch<'a> {
         Ok(last.ok_or(ModelError::EmptyPrompt)?)
     }
 
-    /// One step of some slots, each named once, in increasing order. Returns what each of them emitted: accepted drafts and
-    /// the bonus token, cut after an end token and where no tokens are left. What is cut off was never read.
+    /// One step of some slots, each named once, in increasing order. Returns what each of them emitted: accepted drafts
+    /// and the bonus token, cut after an end token and where no tokens are left. What is cut off was never read.
     ///
-    /// # Errors
-    /// When there is nothing to do, a slot is full, a token is outside the vocabulary, the logits of a path are no numbers,
-    /// or a drafter fails. Nothing stays in flight then.
+    /// # Errors When there is nothing to do, a slot is full, a token is outside the vocabulary, the logits of a path
+    /// are no numbers, or a drafter fails. Nothing stays in flight then.
     pub fn step(&mut self, turns: &mut [Turn<'_>], choosing: Choosing<'_>) -> Result<Vec<StepOutcome>, BatchError> {
         let proposals = self.propose(turns)?;
         let trees: Vec<&TokenTree> = proposals.iter().map(|proposal| proposal.draft.tree()).collect();

@@ -1,8 +1,8 @@
 //! The decode loop. It speaks token ids only: text belongs to whoever calls it.
 //!
 //! [`step`] is one step on one page: draft, verify, accept, commit. [`session`] runs steps to the end of an answer,
-//! [`plain`] is decoding without a drafter, [`batch`] several sequences at once, and [`recorded`] a step that a GPU takes
-//! without the host.
+//! [`plain`] is decoding without a drafter, [`batch`] several sequences at once, and [`recorded`] a step that a GPU
+//! takes without the host.
 
 pub mod batch;
 pub mod event;

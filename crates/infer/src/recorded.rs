@@ -1,5 +1,5 @@
-//! Greedy decoding whose step is recorded once on a GPU and replayed: draft, verify, accept, commit and fill the next tree,
-//! all there. The host reads what was decided, once a step, and sends nothing.
+//! Greedy decoding whose step is recorded once on a GPU and replayed: draft, verify, accept, commit and fill the next
+//! tree, all there. The host reads what was decided, once a step, and sends nothing.
 
 mod drafts;
 mod pair;
@@ -39,7 +39,8 @@ pub struct StepCounts {
     pub replays: usize,
     /// Recordings: one per bucket of the context's length.
     pub recordings: usize,
-    /// Recordings that the device refused, so that the step was run again launch by launch: a failure wherever speed counts.
+    /// Recordings that the device refused, so that the step was run again launch by launch: a failure wherever speed
+    /// counts.
     pub fallbacks: usize,
 }
 
@@ -87,8 +88,8 @@ impl std::fmt::Debug for Recorded {
 }
 
 impl Recorded {
-    /// Steps over trees of `shape`, filled by `heads` and cut to the heads there are. Without heads drafts are token 0 and
-    /// stay so: with a lone root that is plain decoding, with other shapes a way to time them.
+    /// Steps over trees of `shape`, filled by `heads` and cut to the heads there are. Without heads drafts are token 0
+    /// and stay so: with a lone root that is plain decoding, with other shapes a way to time them.
     ///
     /// # Errors
     /// When the target is on the CPU: there is nothing to record there.
@@ -104,8 +105,8 @@ impl Recorded {
         Self::made(target, Some(heads), shape, true)
     }
 
-    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided` ([`Self::reveal`]).
-    /// The target was made with the taps that the layer needs.
+    /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided`
+    /// ([`Self::reveal`]). The target was made with the taps that the layer needs.
     ///
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.
@@ -127,7 +128,8 @@ impl Recorded {
         Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
     }
 
-    /// Plain decoding over the same cache: what this one holds is forgotten whenever the other decodes, and the other way round.
+    /// Plain decoding over the same cache: what this one holds is forgotten whenever the other decodes, and the other
+    /// way round.
     pub fn plain_beside(&self) -> Self {
         let tree = TreeTable::with_room(1, 1, &self.device);
         Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
@@ -160,9 +162,9 @@ impl Recorded {
         Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
     }
 
-    /// Tells an oracle what text to draft: `text` is a prompt with its plain continuation. At depth `d` the first path holds the true
-    /// token with probability `rates[d - 1]`, given that its parent was right, and a wrong one otherwise; depths beyond the rates
-    /// are wrong, and so is every node off the first path.
+    /// Tells an oracle what text to draft: `text` is a prompt with its plain continuation. At depth `d` the first path
+    /// holds the true token with probability `rates[d - 1]`, given that its parent was right, and a wrong one
+    /// otherwise; depths beyond the rates are wrong, and so is every node off the first path.
     pub fn reveal(&mut self, text: &[Token], rates: &[f64], seed: u64) {
         if let Some(guide) = &self.buffers.guide {
             let target = self.buffers.target.borrow();
@@ -181,8 +183,8 @@ impl Recorded {
         nodes <= greedy_step::MOST_NODES
     }
 
-    /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not for
-    /// speed. Gives those written down so far.
+    /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not
+    /// for speed. Gives those written down so far.
     pub fn watch(&mut self) -> Vec<TokenTree> {
         self.watched.replace(vec![]).unwrap_or_default()
     }
@@ -192,12 +194,11 @@ impl Recorded {
         std::mem::take(&mut self.counts)
     }
 
-    /// Decodes after `prompt`, telling `observe` of every token; it may stop the generation by breaking. The text is greedy
-    /// plain decoding's, up to the rounding of a device that computes a row differently beside others.
+    /// Decodes after `prompt`, telling `observe` of every token; it may stop the generation by breaking. The text is
+    /// greedy plain decoding's, up to the rounding of a device that computes a row differently beside others.
     ///
-    /// # Errors
-    /// When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a tree, or the
-    /// model's scores are no numbers.
+    /// # Errors When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a
+    /// tree, or the model's scores are no numbers.
     pub fn decode(
         &mut self,
         prompt: &[Token],
@@ -251,8 +252,8 @@ impl Recorded {
         }
         let Some((_, graph)) = &mut self.graph else { return Err(ModelError::EmptyPrompt.into()) };
         self.counts.replays += usize::from(graph.is_hardware());
-        // SAFETY: the closure owns all buffers that it reads and writes, this thread alone uses them, and the read below
-        // waits for the replay.
+        // SAFETY: the closure owns all buffers that it reads and writes, this thread alone uses them, and the read
+        // below waits for the replay.
         let outcome = read(unsafe { graph.replay() }.clone());
         (self.counts.steps, self.counts.reads) = (self.counts.steps + 1, self.counts.reads + 1);
         let emitted = self.buffers.outcome.emitted(&outcome);
@@ -264,8 +265,8 @@ impl Recorded {
         Ok(StepOutcome { tokens, nodes: self.buffers.tree.nodes() })
     }
 
-    /// Records the step for contexts of at most `slots` slots. Recording runs it a few times, so the tables that it advances
-    /// are put back; rows of the cache that it wrote lie after the committed ones.
+    /// Records the step for contexts of at most `slots` slots. Recording runs it a few times, so the tables that it
+    /// advances are put back; rows of the cache that it wrote lie after the committed ones.
     fn record(&mut self, slots: usize) {
         self.graph = None;
         let tables = [self.buffers.flight.table().clone(), self.buffers.tree.table().clone()];

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 /// Decodes after `prompt` with drafts, telling `observe` of every token; it may stop the generation by breaking.
 ///
-/// With a lossless rule the text is plain decoding's (at temperature 0) or has its law. Tokens that a step yields beyond a
-/// limit are not emitted, but its accepted drafts count in full.
+/// With a lossless rule the text is plain decoding's (at temperature 0) or has its law. Tokens that a step yields
+/// beyond a limit are not emitted, but its accepted drafts count in full.
 ///
 /// # Errors
 /// When the prompt is empty, holds a token outside the vocabulary, or does not fit with the new tokens and a tree.

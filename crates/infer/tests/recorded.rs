@@ -1,5 +1,5 @@
-//! Recorded steps on a GPU against the CPU's decoding, token for token. `GORGON_TEST_DEVICE` names the device; without one
-//! there is nothing to record, which is an error that is checked instead.
+//! Recorded steps on a GPU against the CPU's decoding, token for token. `GORGON_TEST_DEVICE` names the device; without
+//! one there is nothing to record, which is an error that is checked instead.
 
 mod random_medusa;
 
@@ -39,8 +39,8 @@ fn compute() -> Compute {
     Compute::resolve(device.parse().unwrap(), Some(FloatFormat::F32)).unwrap()
 }
 
-/// Writes heads whose blocks are zero: head `k` says what the LM head says, so that some drafts are right where the text
-/// repeats itself.
+/// Writes heads whose blocks are zero: head `k` says what the LM head says, so that some drafts are right where the
+/// text repeats itself.
 fn write_heads(dir: &Path) {
     let config = MedusaConfig { heads: 3, ..MedusaConfig::default() };
     let specs = config.parameters(SHAPE.hidden_size, SHAPE.vocab_size);
@@ -129,8 +129,8 @@ fn heads_say_the_same_in_one_product() {
     }
 }
 
-/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is nothing; the
-/// text stays plain decoding's.
+/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is
+/// nothing; the text stays plain decoding's.
 #[test]
 fn an_oracle_decides_what_is_accepted() {
     let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,5 +1,5 @@
-//! Recorded EAGLE steps on a GPU against the CPU's drafting, tree for tree and token for token. `GORGON_TEST_DEVICE` names the device;
-//! on the CPU there is nothing to record.
+//! Recorded EAGLE steps on a GPU against the CPU's drafting, tree for tree and token for token. `GORGON_TEST_DEVICE`
+//! names the device; on the CPU there is nothing to record.
 
 mod recorder;
 #[path = "../../core/tests/shared/mod.rs"]
@@ -145,8 +145,8 @@ impl Pair {
         self.by_the_host(&self.here, tree, prompt, oracle)
     }
 
-    /// A generation whose trees are grown by the host, with the trees that were drafted, and those that were verified: an oracle may be
-    /// in between.
+    /// A generation whose trees are grown by the host, with the trees that were drafted, and those that were verified:
+    /// an oracle may be in between.
     fn by_the_host(
         &self,
         decoder: &Arc<Decoder>,
@@ -194,8 +194,8 @@ fn decode(recorded: &mut Recorded, prompt: &[Token]) -> Generation {
     recorded.decode(prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Decodes by recorded steps, and compares every tree and every token with the CPU's. A step is one read and one replay, and a context
-/// that leaves its bucket is recorded anew.
+/// Decodes by recorded steps, and compares every tree and every token with the CPU's. A step is one read and one
+/// replay, and a context that leaves its bucket is recorded anew.
 fn compare(pair: &Pair, tree: &DynamicTree, prompts: &[(&[Token], usize)]) {
     let mut recorded = pair.recorded(tree, false);
     for &(prompt, recordings) in prompts {
@@ -248,8 +248,8 @@ fn recorded_trees_of_eagle3_are_the_cpus() {
     }
 }
 
-/// What the oracle says on the device is what it says on the CPU, but for what it puts in the place of a true token off the first
-/// path; paths of all lengths are committed and drafted from.
+/// What the oracle says on the device is what it says on the CPU, but for what it puts in the place of a true token off
+/// the first path; paths of all lengths are committed and drafted from.
 #[test]
 fn recorded_trees_with_an_oracle_are_the_cpus() {
     let Some((pair, _folders)) = Pair::random(ONE) else { return };

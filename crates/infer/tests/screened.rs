@@ -1,5 +1,5 @@
-//! Greedy decoding that finds likeliest tokens without all logits says what looking at all logits says: the same text, drafts and
-//! accepted paths, alone and in a batch.
+//! Greedy decoding that finds likeliest tokens without all logits says what looking at all logits says: the same text,
+//! drafts and accepted paths, alone and in a batch.
 
 #[path = "../../draft/tests/eagle/random.rs"]
 #[allow(dead_code)] // the drafter's own tests use the rest

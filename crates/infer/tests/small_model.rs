@@ -1,4 +1,5 @@
-//! A separate draft model in the decode loop: whatever it is, it changes no text; what it says is what the rules are told.
+//! A separate draft model in the decode loop: whatever it is, it changes no text; what it says is what the rules are
+//! told.
 
 use gorgon_core::Token;
 use gorgon_core::accept::draws::Seeded;
@@ -119,7 +120,8 @@ fn no_draft_model_changes_greedy_text() {
     }
 }
 
-/// The target as its own draft model: the first child of every node is right, at temperature 0 and above, since `p = q`.
+/// The target as its own draft model: the first child of every node is right, at temperature 0 and above, since
+/// `p = q`.
 #[test]
 fn a_model_that_drafts_for_itself_is_always_right() {
     let target = decoder(TARGET, 3);

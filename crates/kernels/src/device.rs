@@ -1,8 +1,8 @@
 //! The way between burn tensors on a GPU and kernels in the language of cubecl, as [`crate::host`] is for slices.
 //!
-//! A handle refers to memory, and what a kernel writes is seen through every handle to it. Buffers that a step uses again
-//! (caches, tables, results) are therefore made once and written by kernels alone, in place, so that a recorded step finds
-//! them where they were.
+//! A handle refers to memory, and what a kernel writes is seen through every handle to it. Buffers that a step uses
+//! again (caches, tables, results) are therefore made once and written by kernels alone, in place, so that a recorded
+//! step finds them where they were.
 
 #[cfg(not(feature = "gpu"))]
 pub(crate) fn absent() -> ! {
@@ -101,8 +101,8 @@ mod gpu {
 pub(crate) mod tests {
     use burn::tensor::{DType, Device, DeviceKind, DeviceType, Int, Tensor, TensorData};
 
-    /// The device that kernels are tested on: the first wgpu adapter, or with `GORGON_TEST_DEVICE=cuda` the first CUDA device.
-    /// Without an adapter tests say so and pass.
+    /// The device that kernels are tested on: the first wgpu adapter, or with `GORGON_TEST_DEVICE=cuda` the first CUDA
+    /// device. Without an adapter tests say so and pass.
     pub fn device() -> Option<Device> {
         if std::env::var("GORGON_TEST_DEVICE").is_ok_and(|name| name == "cuda") {
             #[cfg(feature = "cuda")]

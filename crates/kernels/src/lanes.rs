@@ -92,8 +92,8 @@ pub fn exp(x: f32) -> f32 {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    // Adding 1.5 · 2^23 rounds to the nearest whole number, ties to even, and leaves it in the lowest bits of the sum: a
-    // conversion to an integer would not become vector code, since Rust's saturates.
+    // Adding 1.5 · 2^23 rounds to the nearest whole number, ties to even, and leaves it in the lowest bits of the sum:
+    // a conversion to an integer would not become vector code, since Rust's saturates.
     const SHIFT: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.0);
     let shifted = clamped * LOG2_E + SHIFT;

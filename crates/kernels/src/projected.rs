@@ -37,8 +37,8 @@ pub(crate) struct Wanted {
     pub weight: bool,
 }
 
-/// Shows `each` the logits of both, `chunk` rows at a time, and takes from it the gradient of a loss with respect to the
-/// first ones. Returns `∂L/∂h [rows, d]` and `∂L/∂W [V, d]` where they are wanted.
+/// Shows `each` the logits of both, `chunk` rows at a time, and takes from it the gradient of a loss with respect to
+/// the first ones. Returns `∂L/∂h [rows, d]` and `∂L/∂W [V, d]` where they are wanted.
 ///
 /// # Panics
 /// If rows or vocabularies differ, or the first network has a soft cap, which has no gradient here.

@@ -6,8 +6,8 @@ use burn::tensor::{DType, Int, Tensor};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A row per token, `W [V, d]`: `logits = h · Wᵀ`. Where it stays as it is, it can be held in panels for both directions too, which
-/// spares each product the packing.
+/// A row per token, `W [V, d]`: `logits = h · Wᵀ`. Where it stays as it is, it can be held in panels for both
+/// directions too, which spares each product the packing.
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Tensor<2>,
@@ -20,8 +20,8 @@ pub enum TableFormat {
     /// 32-bit numbers.
     #[default]
     F32,
-    /// Numbers rounded to `bf16`, states and gradients too; sums in 32 bits on the CPU, results rounded as well on a GPU. Up to
-    /// twice as fast where the processor has such products.
+    /// Numbers rounded to `bf16`, states and gradients too; sums in 32 bits on the CPU, results rounded as well on a
+    /// GPU. Up to twice as fast where the processor has such products.
     Bf16,
 }
 
@@ -78,7 +78,8 @@ enum Panels {
 
 impl Table {
     /// A table that stays as it is. In 32 bits it is held in panels where they are of use (processors whose vectors
-    /// [`few_row_matmul`] fills with many rows) and have room: as many bytes again for each direction; in `bf16` half as many.
+    /// [`few_row_matmul`] fills with many rows) and have room: as many bytes again for each direction; in `bf16` half
+    /// as many.
     ///
     /// # Errors
     /// When products in `bf16` are asked for and cannot be had.
@@ -100,7 +101,8 @@ impl Table {
             Some(Panels::Packed { forward, backward }) if forward.dtype() == WeightDtype::F32 => {
                 Panels::wide(&rows, held(TableFormat::F32, backward.is_some()))
             }
-            // What this table's device and memory had, fewer rows have too; where not, the products are those of 32 bits.
+            // What this table's device and memory had, fewer rows have too; where not, the products are those of 32
+            // bits.
             Some(Panels::Packed { backward, .. }) => {
                 Panels::narrow(&rows, held(TableFormat::Bf16, backward.is_some())).ok()
             }
@@ -109,7 +111,8 @@ impl Table {
         Self { rows, panels: panels.map(Arc::new) }
     }
 
-    /// What products beside it on its device should multiply: `bf16` on a GPU where its own are rounded to it, else 32 bits.
+    /// What products beside it on its device should multiply: `bf16` on a GPU where its own are rounded to it, else 32
+    /// bits.
     pub fn product_dtype(&self) -> DType {
         match self.panels.as_deref() {
             Some(Panels::Rounded(_)) => DType::BF16,
@@ -126,7 +129,8 @@ impl Table {
         }
     }
 
-    /// Bytes that a thread keeps for its products of `rows` rows with panels: rows laid side by side, as many as are at once.
+    /// Bytes that a thread keeps for its products of `rows` rows with panels: rows laid side by side, as many as are at
+    /// once.
     pub fn scratch_bytes(&self, rows: usize) -> usize {
         let vocab = self.rows.dims()[0];
         match self.panels.as_deref() {
@@ -135,8 +139,8 @@ impl Table {
         }
     }
 
-    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory. On a GPU as many as
-    /// one launch can have.
+    /// Rows of logits that are worth having at once: with panels on the CPU, more rows only take more memory. On a GPU
+    /// as many as one launch can have.
     pub fn rows_at_once(&self, most: usize) -> usize {
         let most = match self.panels.as_deref() {
             None | Some(Panels::Rounded(_)) => most.min(ROWS_OF_A_LAUNCH),

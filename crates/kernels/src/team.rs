@@ -1,10 +1,11 @@
 //! A few threads that stand ready for very short work.
 //!
-//! A decode step is some thirty products of 2 to 200 microseconds, one after the other. Handing each to a general thread pool costs
-//! about as much as it saves. Here helpers wait in a loop for some hundred microseconds after their last work before they go to sleep, and the leader does
-//! the work itself while helpers take from it what they can: it waits for a helper only to finish a piece that the
-//! helper has begun. A helper that the system puts aside in the middle of a piece (another program uses its core) holds the leader up,
-//! so after such a wait the leader works alone for some time, and helpers sleep: the loss stays within a few percent.
+//! A decode step is some thirty products of 2 to 200 microseconds, one after the other. Handing each to a general
+//! thread pool costs about as much as it saves. Here helpers wait in a loop for some hundred microseconds after their
+//! last work before they go to sleep, and the leader does the work itself while helpers take from it what they can: it
+//! waits for a helper only to finish a piece that the helper has begun. A helper that the system puts aside in the
+//! middle of a piece (another program uses its core) holds the leader up, so after such a wait the leader works alone
+//! for some time, and helpers sleep: the loss stays within a few percent.
 
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,8 +27,9 @@ const HELD_UP: Duration = Duration::from_micros(200);
 const REST: (u32, u32) = (4, 256);
 const SOON: Duration = Duration::from_millis(50);
 
-/// Runs `task(0)` to `task(tasks - 1)`, each once, in no fixed order, on the calling thread and as many others as its rayon pool
-/// has. `work` is the number of multiply-adds of all tasks together. If the team is at work already, the calling thread does everything.
+/// Runs `task(0)` to `task(tasks - 1)`, each once, in no fixed order, on the calling thread and as many others as its
+/// rayon pool has. `work` is the number of multiply-adds of all tasks together. If the team is at work already, the
+/// calling thread does everything.
 ///
 /// # Panics
 /// If a task panics.
@@ -37,8 +39,8 @@ pub fn run(tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
     lead(tasks, work, HELD_UP + piece, task);
 }
 
-/// Runs one of `pieces` pieces of work that are done side by side. If there is one for each thread, [`run`] and its like stay on the
-/// calling thread in it.
+/// Runs one of `pieces` pieces of work that are done side by side. If there is one for each thread, [`run`] and its
+/// like stay on the calling thread in it.
 pub fn one_of<R>(pieces: usize, work: impl FnOnce() -> R) -> R {
     let before = ALONE.replace(ALONE.get() || pieces >= rayon::current_num_threads());
     // Put back on a panic too.
@@ -70,8 +72,8 @@ fn lead(tasks: usize, work: usize, held_up: Duration, task: impl Fn(usize) + Syn
     }
 }
 
-/// Runs `each` on every item, each once, in no fixed order, as [`run`] does. An item may be a long piece of work: that a
-/// helper is waited for at the end is no sign of anything then.
+/// Runs `each` on every item, each once, in no fixed order, as [`run`] does. An item may be a long piece of work: that
+/// a helper is waited for at the end is no sign of anything then.
 ///
 /// # Panics
 /// If an item's work panics.
@@ -81,7 +83,8 @@ pub fn each<T: Send>(items: &mut [T], work: usize, each: impl Fn(&mut T) + Sync)
     lead(items.len(), work, Duration::MAX, |index| each(unsafe { first.item(index) }));
 }
 
-/// Runs `each` on every chunk of `size` values with its index, the last chunk shorter where it must be, as [`run`] does.
+/// Runs `each` on every chunk of `size` values with its index, the last chunk shorter where it must be, as [`run`]
+/// does.
 ///
 /// # Panics
 /// If `each` panics, or `size` is zero.
@@ -148,8 +151,8 @@ struct Shared {
     rest: AtomicU32,
     started: Instant,
 }
-// SAFETY: `job` is written by the leader alone, while no job is open and no helper is inside; helpers read it while they are
-// inside and have seen the epoch of an open job.
+// SAFETY: `job` is written by the leader alone, while no job is open and no helper is inside; helpers read it while
+// they are inside and have seen the epoch of an open job.
 unsafe impl Sync for Shared {}
 // SAFETY: the closure behind the pointer is `Sync`, and the leader outlives every use of it.
 unsafe impl Send for Shared {}
@@ -189,8 +192,9 @@ impl Team {
         }
         let open = Open { shared, held_up };
         let task: *const (dyn Fn(usize) + Sync + '_) = task;
-        // SAFETY: only the lifetime changes. `Open` closes the job and waits for helpers before this function returns or
-        // unwinds, so nobody uses the pointer after the borrow. No helper is inside, since the last job was closed that way.
+        // SAFETY: only the lifetime changes. `Open` closes the job and waits for helpers before this function returns
+        // or unwinds, so nobody uses the pointer after the borrow. No helper is inside, since the last job was closed
+        // that way.
         unsafe {
             let task = std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(task);
             *shared.job.get() = Some(Job { task, tasks, helpers });
@@ -262,8 +266,8 @@ impl Shared {
             seen = self.wait_for_job(seen);
             self.inside.0.fetch_add(1, SeqCst);
             if self.epoch.0.load(SeqCst) == seen {
-                // SAFETY: the job was open after this helper was counted as inside, so the leader waits for it before it touches the
-                // job or lets go of the closure.
+                // SAFETY: the job was open after this helper was counted as inside, so the leader waits for it before
+                // it touches the job or lets go of the closure.
                 let work = unsafe { (*self.job.get()).map(|job| (job, &*job.task)) };
                 if let Some((job, task)) = work.filter(|(job, _)| helper < job.helpers) {
                     let done = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job.tasks, task)));

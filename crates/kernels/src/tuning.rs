@@ -1,13 +1,14 @@
 //! Which way of a product is the fastest on a GPU.
 //!
-//! Products are timed in several ways when their shape is first met, which takes seconds; kept on disk, the next run begins where
-//! this one ended. What is kept is a database of cubecl's, by its version, the ways there are and the device.
+//! Products are timed in several ways when their shape is first met, which takes seconds; kept on disk, the next run
+//! begins where this one ended. What is kept is a database of cubecl's, by its version, the ways there are and the
+//! device.
 
 use std::path::PathBuf;
 
-/// Has results kept in this folder, or not at all. A user's own `cubecl.toml`, `burn.toml` or `CUBECL_…` variable that says where they
-/// go is followed instead. To be called before the first use of a GPU; after it, or in a build whose products are not timed,
-/// nothing is changed.
+/// Has results kept in this folder, or not at all. A user's own `cubecl.toml`, `burn.toml` or `CUBECL_…` variable that
+/// says where they go is followed instead. To be called before the first use of a GPU; after it, or in a build whose
+/// products are not timed, nothing is changed.
 pub fn keep_in(folder: Option<PathBuf>) {
     #[cfg(feature = "tuned")]
     {

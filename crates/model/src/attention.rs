@@ -169,7 +169,8 @@ impl Attention {
         self.qkv.bytes() + self.o.bytes()
     }
 
-    /// Attention of the rows in flight, sequence after sequence, on a GPU; their keys and values are written to the caches.
+    /// Attention of the rows in flight, sequence after sequence, on a GPU; their keys and values are written to the
+    /// caches.
     ///
     /// # Shapes
     /// `x [1, rows, d]` with the rows of all passes, result the same.

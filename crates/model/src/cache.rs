@@ -157,8 +157,8 @@ impl KvCache {
         widened
     }
 
-    /// Makes room for `rows` more rows: a cache that is too small for them is replaced by one of at least twice its size,
-    /// committed rows and rows in flight included. `config` is the one it was made for.
+    /// Makes room for `rows` more rows: a cache that is too small for them is replaced by one of at least twice its
+    /// size, committed rows and rows in flight included. `config` is the one it was made for.
     pub fn make_room(&mut self, rows: usize, config: &ModelConfig) {
         let needed = self.committed + self.reserved.unwrap_or(0) + rows;
         if needed <= self.capacity {
@@ -216,7 +216,8 @@ impl KvCache {
         }
     }
 
-    /// Moves rows of a path on a GPU together, in every layer at once; the path is one of a pass that made its own table.
+    /// Moves rows of a path on a GPU together, in every layer at once; the path is one of a pass that made its own
+    /// table.
     pub(crate) fn keep(&self, path: &Tensor<1, Int>) {
         if let Some(on_device) = &self.on_device {
             cache_rows::gather(&on_device.rows, path);

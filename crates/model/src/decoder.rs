@@ -286,8 +286,8 @@ impl Decoder {
         PassOutput { hidden: States::Host { values, width: d }, taps: tapped.into_iter().flatten().collect() }
     }
 
-    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that is what is
-    /// wanted and a screen can tell, the likeliest token alone.
+    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that
+    /// is what is wanted and a screen can tell, the likeliest token alone.
     ///
     /// # Shapes
     /// `logits [V]`, after any final soft cap.
@@ -426,8 +426,8 @@ impl Decoder {
         }
     }
 
-    /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the reading.
-    /// No output depends on a draft's logits as far as a lossless rule verifies it.
+    /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the
+    /// reading. No output depends on a draft's logits as far as a lossless rule verifies it.
     pub fn draft_logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
         self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward(hidden))
     }

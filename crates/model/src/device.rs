@@ -44,8 +44,8 @@ pub enum Products {
     /// Weights as they are stored, activations in 32 bits.
     #[default]
     F32,
-    /// Weights and activations rounded to `bf16`: up to twice as fast where the processor has such products, and, as on a
-    /// GPU, another model, slightly.
+    /// Weights and activations rounded to `bf16`: up to twice as fast where the processor has such products, and, as on
+    /// a GPU, another model, slightly.
     Bf16,
 }
 
@@ -205,8 +205,8 @@ impl FloatFormat {
 /// A device with a number format.
 ///
 /// On the CPU activations and products are `f32` and the format is the weights' precision: `f32` takes them as they are
-/// (16-bit checkpoints stay in 16 bits, which is exact), the others round them; with [`Products::Bf16`] what is multiplied is
-/// rounded too. Elsewhere it is the format of both.
+/// (16-bit checkpoints stay in 16 bits, which is exact), the others round them; with [`Products::Bf16`] what is
+/// multiplied is rounded too. Elsewhere it is the format of both.
 #[derive(Clone, Debug)]
 pub struct Compute {
     device: Device,

@@ -188,8 +188,8 @@ impl LoneLayer {
         Ok(Self { config, compute: compute.clone(), layer })
     }
 
-    /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names start
-    /// with, the last dot included.
+    /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names
+    /// start with, the last dot included.
     ///
     /// # Errors
     /// When a tensor is missing or cannot be read.
@@ -250,8 +250,9 @@ impl LoneLayer {
         })
     }
 
-    /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the cache's
-    /// own count of rows stays as it is. `read` is what the attention reads where that is not the residual stream.
+    /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the
+    /// cache's own count of rows stays as it is. `read` is what the attention reads where that is not the residual
+    /// stream.
     ///
     /// # Shapes
     /// `read [1, R, width]`, `x [1, R, d]` with the table's rows, padding included; result as `x`.

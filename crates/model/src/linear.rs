@@ -302,8 +302,9 @@ impl<'a> Rows<'a> {
         self.parts.iter().map(|(_, rows)| rows).sum()
     }
 
-    /// How the CPU stores these rows. Products are in `f32` whatever the storage, and widening 16 bits to 32 is exact, so
-    /// asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and traffic.
+    /// How the CPU stores these rows. Products are in `f32` whatever the storage, and widening 16 bits to 32 is exact,
+    /// so asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and
+    /// traffic.
     fn storage(&self, format: FloatFormat) -> WeightDtype {
         match format {
             FloatFormat::F32 => self.stored_bits().unwrap_or(WeightDtype::F32),

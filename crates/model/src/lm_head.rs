@@ -14,13 +14,14 @@ use std::sync::{Arc, OnceLock};
 /// Bytes that copies may still take in this process.
 static ROOM: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Says how many bytes copies of LM heads may take from now on. Where there is no room for one, all logits are computed.
+/// Says how many bytes copies of LM heads may take from now on. Where there is no room for one, all logits are
+/// computed.
 pub fn allow_copies(bytes: u64) {
     ROOM.store(bytes, Ordering::Relaxed);
 }
 
-/// Bytes of the copy that is made of an LM head without a bias, where likeliest tokens are asked for and there is room ([`allow_copies`]);
-/// 0 where none is made ([`LmHead::has_copy`]).
+/// Bytes of the copy that is made of an LM head without a bias, where likeliest tokens are asked for and there is room
+/// ([`allow_copies`]); 0 where none is made ([`LmHead::has_copy`]).
 pub fn copy_bytes(d_in: usize, d_out: usize, compute: &Compute) -> u64 {
     let made = compute.is_host() && compute.int8() != Int8::All && Screen::helps_shape(d_in, d_out);
     if made { Screen::bytes_for(d_in, d_out) as u64 } else { 0 }
@@ -50,9 +51,10 @@ impl LmHead {
         Self { linear, screen: Arc::new(OnceLock::from(None)) }
     }
 
-    /// The `counts[i]` likeliest tokens of each row with their logits, likeliest first, the lower token first on ties, one row after the
-    /// other: what looking at all logits would say. `None` where all have to be computed: where [`Self::has_copy`] is false, and for rows that the copy
-    /// cannot tell of (not finite, or too many logits close to the greatest).
+    /// The `counts[i]` likeliest tokens of each row with their logits, likeliest first, the lower token first on ties,
+    /// one row after the other: what looking at all logits would say. `None` where all have to be computed: where
+    /// [`Self::has_copy`] is false, and for rows that the copy cannot tell of (not finite, or too many logits close to
+    /// the greatest).
     ///
     /// # Shapes
     /// `hidden [1, rows, d]`, `counts [rows]`.
@@ -79,9 +81,9 @@ impl LmHead {
         found.first().filter(|_| told).map(|&(token, _)| token)
     }
 
-    /// Whether there is a copy that finds likeliest tokens; it is made if there is none yet. There never is one elsewhere than on the
-    /// CPU, on a processor without products of bytes (AVX-512 VNNI), of weights in 8 bits, with a bias or a soft cap, of few weights, and where there is no room
-    /// for it ([`allow_copies`]).
+    /// Whether there is a copy that finds likeliest tokens; it is made if there is none yet. There never is one
+    /// elsewhere than on the CPU, on a processor without products of bytes (AVX-512 VNNI), of weights in 8 bits, with a
+    /// bias or a soft cap, of few weights, and where there is no room for it ([`allow_copies`]).
     pub fn has_copy(&self) -> bool {
         self.screen().is_some()
     }

@@ -21,8 +21,8 @@ pub enum RopeScaling {
         /// Context length of the pretraining, in tokens.
         original_length: f64,
     },
-    /// YaRN: dimensions that turn often within the original context stay, those that turn seldom are divided by the factor, those
-    /// between are mixed along a ramp.
+    /// YaRN: dimensions that turn often within the original context stay, those that turn seldom are divided by the
+    /// factor, those between are mixed along a ramp.
     Yarn {
         /// The factor.
         factor: f64,

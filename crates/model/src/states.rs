@@ -4,7 +4,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Recycled;
 use gorgon_kernels::host;
 
-/// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a tensor would allocate.
+/// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a
+/// tensor would allocate.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per pass")]
 pub enum States {

@@ -31,8 +31,8 @@ impl Target {
         Self { decoder, cache, taps, visible: Visible::Causal { rows: 0 } }
     }
 
-    /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond the
-    /// model's context: their tokens there are never kept.
+    /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond
+    /// the model's context: their tokens there are never kept.
     pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, taps: Taps) -> Self {
         let capacity = tokens.min(decoder.config().max_positions) + nodes;
         let cache = KvCache::new(decoder.config(), decoder.compute(), capacity);
@@ -98,8 +98,8 @@ impl Target {
         Ok(PassOutput { hidden: States::join(hidden), taps: taps.into_iter().map(join).collect() })
     }
 
-    /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once `logits`
-    /// has its size.
+    /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once
+    /// `logits` has its size.
     ///
     /// # Shapes
     /// `logits` becomes `[V]`: those after the token.
@@ -110,8 +110,8 @@ impl Target {
         self.advance_for(token, false, logits).map(|_| ())
     }
 
-    /// The same where only the likeliest token after it is wanted: that token, or `None` where all logits had to be computed, which are
-    /// in `logits` then.
+    /// The same where only the likeliest token after it is wanted: that token, or `None` where all logits had to be
+    /// computed, which are in `logits` then.
     ///
     /// # Errors
     /// As [`Self::advance`].

@@ -244,8 +244,8 @@ impl Text {
         self.inner.max_id
     }
 
-    /// The lowest id that is one token here and another one in `other`. An id that only one of them has is no difference:
-    /// models have padding and special tokens of their own.
+    /// The lowest id that is one token here and another one in `other`. An id that only one of them has is no
+    /// difference: models have padding and special tokens of their own.
     pub fn first_difference(&self, other: &Self) -> Option<u32> {
         let vocabulary = self.inner.tokenizer.get_vocab(true).into_iter();
         let differs = |(token, id): &(String, u32)| other.token(*id).is_some_and(|theirs| theirs != *token);

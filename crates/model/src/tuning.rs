@@ -1,8 +1,8 @@
 //! What a build for GPUs remembers from run to run: which way of each product is the fastest.
 //!
-//! The database that it is in panics over damage (flipped bits in its pages, its table of readers overwritten). So what a run leaves is
-//! sealed with its hashes when the program ends, and read only while the seal holds; without it, it is deleted and measured again.
-//! One process at a time has the folder; others measure for themselves.
+//! The database that it is in panics over damage (flipped bits in its pages, its table of readers overwritten). So what
+//! a run leaves is sealed with its hashes when the program ends, and read only while the seal holds; without it, it is
+//! deleted and measured again. One process at a time has the folder; others measure for themselves.
 
 use sha2::{Digest, Sha256};
 use std::fs::File;

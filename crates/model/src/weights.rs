@@ -176,8 +176,8 @@ impl Checkpoint {
         Ok(opened)
     }
 
-    /// A checkpoint that is nowhere: weights of a config's shapes are drawn on the device that they are asked for on, for
-    /// measuring. Norms are one, biases zero.
+    /// A checkpoint that is nowhere: weights of a config's shapes are drawn on the device that they are asked for on,
+    /// for measuring. Norms are one, biases zero.
     pub fn drawn(config: &ModelConfig) -> Self {
         let entry = |spec: layout::TensorSpec| {
             let bytes = 4 * spec.shape.iter().product::<usize>();

@@ -22,8 +22,8 @@ pub(crate) struct Workspace {
     pub found: Vec<(Token, f32)>,
 }
 
-/// Values that are kept at most, by each thread: those of 64 rows of a 110M model. Prompts and larger models need more, and take so
-/// long that fresh memory is nothing beside it.
+/// Values that are kept at most, by each thread: those of 64 rows of a 110M model. Prompts and larger models need more,
+/// and take so long that fresh memory is nothing beside it.
 const KEPT: usize = 1 << 20;
 
 impl Workspace {

@@ -49,7 +49,8 @@ fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
     text
 }
 
-/// Decodes with a recorded step over the tree of `parents`, filled with the likeliest tokens at the last accepted state.
+/// Decodes with a recorded step over the tree of `parents`, filled with the likeliest tokens at the last accepted
+/// state.
 fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
     let device = decoder.compute().device();
     let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Taps::none()));

@@ -16,8 +16,8 @@ pub struct Changed {
     pub written: String,
 }
 
-/// An object with the SHA-256 of everything else in it (as JSON without white space) under `sha256`; anything but an object
-/// stays as it is.
+/// An object with the SHA-256 of everything else in it (as JSON without white space) under `sha256`; anything but an
+/// object stays as it is.
 #[must_use]
 pub fn seal(document: &Value) -> Value {
     let mut sealed = document.clone();

@@ -68,7 +68,8 @@ pub struct TrainConfig {
     /// Rows of logits in memory at once, at most.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
-    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits. On a GPU, those of Medusa's blocks too.
+    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits. On a GPU, those of
+    /// Medusa's blocks too.
     #[serde(default)]
     pub lm_head_format: LmHeadFormat,
     /// Medusa heads.
@@ -97,14 +98,16 @@ pub struct TrainConfig {
     pub training: Training,
 }
 
-/// What products with the frozen LM head multiply while heads are fitted. What is fitted, the optimizer's moments and decoding keep 32 bits.
+/// What products with the frozen LM head multiply while heads are fitted. What is fitted, the optimizer's moments and
+/// decoding keep 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LmHeadFormat {
     /// 32-bit numbers.
     #[default]
     F32,
-    /// States, gradients and the LM head rounded to 8 significant bits, sums in 32 bits: faster where the device has such products.
+    /// States, gradients and the LM head rounded to 8 significant bits, sums in 32 bits: faster where the device has
+    /// such products.
     Bf16,
 }
 

@@ -33,8 +33,8 @@ pub struct HeadStepOptions {
     pub device: Device,
 }
 
-/// Heads that are fitted to made-up labels of made-up states: the same ones in every program that makes them by the same rule,
-/// so that losses can be compared.
+/// Heads that are fitted to made-up labels of made-up states: the same ones in every program that makes them by the
+/// same rule, so that losses can be compared.
 pub struct HeadStep {
     heads: Heads,
     lm_head: Table,
@@ -110,8 +110,8 @@ impl HeadStep {
         loss
     }
 
-    /// The same after a backbone's pass over conversations of `length` tokens, as when no states were kept: its states take the
-    /// place of the made-up ones.
+    /// The same after a backbone's pass over conversations of `length` tokens, as when no states were kept: its states
+    /// take the place of the made-up ones.
     ///
     /// # Errors
     /// When the backbone fails.

@@ -80,8 +80,8 @@ impl Lora {
         p.role == Role::Matrix && self.config.targets.iter().any(is)
     }
 
-    /// `A` and `B` of every adapted matrix. `A` is normal with the variance `1 / (3 d_in)`, `B` is zero, so that the adapter
-    /// begins as none.
+    /// `A` and `B` of every adapted matrix. `A` is normal with the variance `1 / (3 d_in)`, `B` is zero, so that the
+    /// adapter begins as none.
     pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
         let (mut all, r, draws) = (vec![], self.config.rank, &mut Seeded::new(seed));
         for p in self.base.iter().filter(|p| self.is_adapted(p)) {

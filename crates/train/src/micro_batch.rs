@@ -1,8 +1,9 @@
 //! A micro-batch that does not fit into memory is computed in halves.
 //!
 //! A step's loss is a sum over its conversations, divided by what the whole step weighs, so that the parts of a
-//! micro-batch add up to the same loss and gradients as the whole: equal but for the order in which numbers are added. What is
-//! cut depends on what did not fit in earlier steps, which checkpoints hold, and on sizes; never on threads or time.
+//! micro-batch add up to the same loss and gradients as the whole: equal but for the order in which numbers are added.
+//! What is cut depends on what did not fit in earlier steps, which checkpoints hold, and on sizes; never on threads or
+//! time.
 
 use crate::error::TrainError;
 use crate::parameters::Parameter;
@@ -44,8 +45,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The memory that each of `at_once` micro-batches has under a limit for all of fitting. It does not depend on the number
-    /// of threads, so that what is cut does not either.
+    /// The memory that each of `at_once` micro-batches has under a limit for all of fitting. It does not depend on the
+    /// number of threads, so that what is cut does not either.
     ///
     /// # Errors
     /// When the limit leaves nothing for them.
@@ -68,8 +69,8 @@ pub(crate) struct Step<'a, O: Objective> {
     weights: &'a [Tensor<1>],
     totals: &'a [f64],
     room: Room,
-    /// The smallest that did not fit in this step. Others learn of it in the next one, so that what is cut does not depend on
-    /// which of them was first.
+    /// The smallest that did not fit in this step. Others learn of it in the next one, so that what is cut does not
+    /// depend on which of them was first.
     found: Mutex<Option<Cut>>,
 }
 
@@ -131,8 +132,8 @@ impl<'a, O: Objective> Step<'a, O> {
         self.found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part of a micro-batch in the step's loss and gradients, in as many pieces as it takes; their order is that of its
-    /// conversations.
+    /// The part of a micro-batch in the step's loss and gradients, in as many pieces as it takes; their order is that
+    /// of its conversations.
     ///
     /// # Errors
     /// As of [`Objective::gradients`]; [`TrainError::Memory`] if a single conversation does not fit.

@@ -75,7 +75,8 @@ impl Pretraining {
         self
     }
 
-    /// Steps in which every example is met once: those of the first part's first epoch, and of the last part, of `steps` in all.
+    /// Steps in which every example is met once: those of the first part's first epoch, and of the last part, of
+    /// `steps` in all.
     pub fn one_pass(&self, steps: u64) -> impl Iterator<Item = u64> + use<> {
         let last = self.finish.as_ref().map_or(steps, |finish| finish.from);
         (0..self.packing.steps_per_epoch().clamp(1, last.max(1))).chain(last..steps)

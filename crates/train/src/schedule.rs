@@ -1,7 +1,7 @@
 //! The learning rate over a run.
 
-/// Linear warm-up, then half a cosine down to a floor; once more for a last part, if there is one (a warm restart, Loshchilov and
-/// Hutter 2017).
+/// Linear warm-up, then half a cosine down to a floor; once more for a last part, if there is one (a warm restart,
+/// Loshchilov and Hutter 2017).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     /// The highest rate.

@@ -113,8 +113,8 @@ pub fn fit<O: Objective>(
     fit_in(&World::current(), objective, run, settings, stop, observe)
 }
 
-/// The same as one of several replicas. Only the first reads and writes checkpoints; the folder of another is for nothing but
-/// its log of steps.
+/// The same as one of several replicas. Only the first reads and writes checkpoints; the folder of another is for
+/// nothing but its log of steps.
 ///
 /// # Errors
 /// As of [`fit`]; [`TrainError::Ended`] when another replica is gone.

@@ -1,13 +1,14 @@
 //! Who fits together: data parallel training.
 //!
-//! A world is made of **replicas**: threads of one process with a device each, processes under MPI, or processes with several
-//! replicas each. Every replica has all parameters, all data and a backbone of its own, and computes the gradients of its
-//! share of a step's micro-batches: replica `r` of `n` those whose number is `r` modulo `n`. The sums are exchanged, and
-//! every replica takes the same step. Which micro-batches a step has, and what their losses are divided by, does not depend
-//! on `n`; only the order of sums does, and within one process on the CPU not even that. Replica 0 alone evaluates and writes.
+//! A world is made of **replicas**: threads of one process with a device each, processes under MPI, or processes with
+//! several replicas each. Every replica has all parameters, all data and a backbone of its own, and computes the
+//! gradients of its share of a step's micro-batches: replica `r` of `n` those whose number is `r` modulo `n`. The sums
+//! are exchanged, and every replica takes the same step. Which micro-batches a step has, and what their losses are
+//! divided by, does not depend on `n`; only the order of sums does, and within one process on the CPU not even that.
+//! Replica 0 alone evaluates and writes.
 //!
-//! Sums are taken within each process first (on the devices themselves where burn can, else in memory and in the order of
-//! micro-batches), then over processes.
+//! Sums are taken within each process first (on the devices themselves where burn can, else in memory and in the order
+//! of micro-batches), then over processes.
 
 mod device_sums;
 mod group;
@@ -73,8 +74,8 @@ impl World {
             .collect()
     }
 
-    /// Has it watched that no replica of this process waits in vain where nothing can interrupt it: `overdue` is told, from another thread, and
-    /// should end the process. All of its replicas have to call it at once.
+    /// Has it watched that no replica of this process waits in vain where nothing can interrupt it: `overdue` is told,
+    /// from another thread, and should end the process. All of its replicas have to call it at once.
     ///
     /// # Errors
     /// When another replica is gone.
@@ -151,13 +152,14 @@ impl World {
         self.processes.wait();
     }
 
-    /// What gradients are summed with where they are, if anything; else they are summed in memory, by [`Self::together`].
+    /// What gradients are summed with where they are, if anything; else they are summed in memory, by
+    /// [`Self::together`].
     pub(crate) fn on_devices(&self) -> Option<&DeviceSums> {
         self.on_devices.as_ref()
     }
 
-    /// What comes of a value of each of this process's replicas, in their order; the same for all of them. One of them makes
-    /// it and may meanwhile speak to other processes.
+    /// What comes of a value of each of this process's replicas, in their order; the same for all of them. One of them
+    /// makes it and may meanwhile speak to other processes.
     ///
     /// # Errors
     /// When another replica is gone.

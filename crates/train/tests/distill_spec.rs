@@ -118,8 +118,8 @@ fn step(objective: &DistillSpecFitting, parameters: &[Parameter]) -> (f64, Vec<V
     (loss, sums)
 }
 
-/// The first round is planned with what the draft model writes as it is, later ones with answers as long as the data's, which are four tokens
-/// after prompts of five; memory always with what it writes.
+/// The first round is planned with what the draft model writes as it is, later ones with answers as long as the data's,
+/// which are four tokens after prompts of five; memory always with what it writes.
 #[test]
 fn later_rounds_are_planned_with_answers_as_long_as_the_datas() {
     let objective = fitting(config(Measure::Fkl, Answers::Draft), false);

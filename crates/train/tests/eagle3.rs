@@ -86,7 +86,8 @@ fn tapped_states_are_kept_within_their_precision() {
     }
 }
 
-/// What can be drafted are the most frequent tokens of the answers that are fitted to, and is written with every checkpoint.
+/// What can be drafted are the most frequent tokens of the answers that are fitted to, and is written with every
+/// checkpoint.
 #[test]
 fn the_draft_vocabulary_is_that_of_the_answers() {
     let objective = fitting(None, 40);

@@ -1,4 +1,5 @@
-//! Hidden states on disk: the same as computed, in pieces, mended where they were damaged, never those of something else.
+//! Hidden states on disk: the same as computed, in pieces, mended where they were damaged, never those of something
+//! else.
 #![cfg(unix)]
 
 use gorgon_core::Token;

@@ -31,7 +31,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that are in use after some steps of one number beyond those after steps of another, which fill what is kept for all later ones.
+/// Bytes that are in use after some steps of one number beyond those after steps of another, which fill what is kept
+/// for all later ones.
 fn kept<O: Objective>(objective: &O, number: u64, after: u64) -> isize {
     let parameters = stirred(objective.parameters(3));
     let run = |number: u64| {

@@ -1,4 +1,5 @@
-//! Micro-batches that do not fit into memory: cut in halves they give the same, and a resumed run cuts what it would have cut.
+//! Micro-batches that do not fit into memory: cut in halves they give the same, and a resumed run cuts what it would
+//! have cut.
 
 mod on_backbone;
 
@@ -182,7 +183,8 @@ fn check_halves<O: Objective>(objective: &dyn Fn() -> O) {
     }
 }
 
-/// The sums of halves are the whole's; what did not fit is not tried again; neither threads nor interruptions change a bit.
+/// The sums of halves are the whole's; what did not fit is not tried again; neither threads nor interruptions change a
+/// bit.
 #[test]
 fn halves_give_the_same_and_are_remembered() {
     check_halves(&heads);

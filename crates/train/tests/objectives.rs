@@ -50,7 +50,8 @@ fn pretraining() -> Pretraining {
     Pretraining::new(llama, SHAPE, fitted, held_out, packing, 0.25)
 }
 
-/// The last part has examples of its own, in batches that can be halved like all others; the first part is as without it.
+/// The last part has examples of its own, in batches that can be halved like all others; the first part is as without
+/// it.
 #[test]
 fn the_last_part_is_fitted_to_its_own_examples() {
     const FROM: u64 = 5;

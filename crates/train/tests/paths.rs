@@ -1,5 +1,5 @@
-//! Fitting heads that know the path: Hydra, Hydra++ and multi-token prediction. Gradients are slopes, and neither threads
-//! nor interruptions nor cached states change a bit.
+//! Fitting heads that know the path: Hydra, Hydra++ and multi-token prediction. Gradients are slopes, and neither
+//! threads nor interruptions nor cached states change a bit.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_data::pack::Packing;

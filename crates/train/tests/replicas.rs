@@ -1,5 +1,5 @@
-//! Replicas on threads of this process, each with objective and backbone of its own: what they fit is what one alone does, they
-//! stop together, and none waits for one that failed.
+//! Replicas on threads of this process, each with objective and backbone of its own: what they fit is what one alone
+//! does, they stop together, and none waits for one that failed.
 
 mod on_backbone;
 

@@ -171,8 +171,8 @@ impl Subject {
         Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
 
-    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, with the likeliest token of each, which is what greedy decoding
-    /// asks of it: the median of some.
+    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, with the likeliest token of each, which is
+    /// what greedy decoding asks of it: the median of some.
     ///
     /// # Errors
     /// When the model fails.
@@ -244,8 +244,8 @@ impl Subject {
         MedusaModel::load(&folder, decoder).map_err(|error| empty(&error))
     }
 
-    /// Plain and drafted decoding with four untrained Medusa heads that share the LM head (or a copy of it in 8 bits), eight
-    /// nodes, and an oracle's tokens.
+    /// Plain and drafted decoding with four untrained Medusa heads that share the LM head (or a copy of it in 8 bits),
+    /// eight nodes, and an oracle's tokens.
     ///
     /// # Errors
     /// When the heads cannot be written or a model fails.

@@ -48,7 +48,8 @@ pub struct Contest {
 pub struct Bench {
     #[command(flatten)]
     pub contest: Contest,
-    /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine can do at most.
+    /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine
+    /// can do at most.
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["model", "prompts", "heads"])]
     pub suite: Option<Suite>,
     /// Lossy rules at these α, beside plain and lossless decoding: share of right answers to held-out prompts of the

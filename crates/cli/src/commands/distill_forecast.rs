@@ -3,7 +3,8 @@
 use gorgon_data::distill::Prompt;
 use std::collections::BTreeMap;
 
-/// Bytes that a token of an answer takes in the journal that is kept in memory: its id, and the room that lists grow by.
+/// Bytes that a token of an answer takes in the journal that is kept in memory: its id, and the room that lists grow
+/// by.
 const KEPT_PER_TOKEN: f64 = 6.0;
 /// Bytes of an answer there, tokens apart.
 const KEPT_PER_ANSWER: f64 = 160.0;
@@ -56,10 +57,11 @@ pub struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// How memory grows from now on. A slot holds the longest conversation that it had, since memory that was once used is kept.
+    /// How memory grows from now on. A slot holds the longest conversation that it had, since memory that was once used
+    /// is kept.
     ///
-    /// A conversation is as long as its text and its turns say, give or take what one of the sample was longer or shorter than that: they lend
-    /// it to those to come in turns.
+    /// A conversation is as long as its text and its turns say, give or take what one of the sample was longer or
+    /// shorter than that: they lend it to those to come in turns.
     pub fn growth(&self) -> Growth {
         let known: Vec<(&Asked, &Read)> =
             self.asked.iter().filter_map(|asked| Some((asked, self.done.get(&asked.row)?))).collect();
@@ -117,8 +119,9 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Bytes of the tokens of so many rows, at most `per_shard` in each shard. A shard lists each token that occurs once, and has more to refer back
-    /// to the longer it is. So its tokens grow less than its rows do: by the power of them that the sample and its quarters tell.
+    /// Bytes of the tokens of so many rows, at most `per_shard` in each shard. A shard lists each token that occurs
+    /// once, and has more to refer back to the longer it is. So its tokens grow less than its rows do: by the power of
+    /// them that the sample and its quarters tell.
     pub fn of(&self, rows: usize, per_shard: usize) -> f64 {
         let power = (self.all / self.quarter).ln() / 4f64.ln();
         let power = if power.is_finite() { power.clamp(0.5, 1.0) } else { 1.0 };

@@ -1,5 +1,5 @@
-//! A distillation cut into parts for several machines, and joined again. A conversation's answers do not depend on which
-//! machine gave them, so the joined shards are those of one machine.
+//! A distillation cut into parts for several machines, and joined again. A conversation's answers do not depend on
+//! which machine gave them, so the joined shards are those of one machine.
 
 use crate::commands::distill::{JOURNAL, Job};
 use crate::commands::load;

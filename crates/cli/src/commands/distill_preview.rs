@@ -6,8 +6,8 @@ use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
 use std::io::IsTerminal;
 
-/// Prints conversations token by token: the assistant's in colour on a terminal (two shades in turn, so that tokens can be
-/// told apart), in brackets elsewhere.
+/// Prints conversations token by token: the assistant's in colour on a terminal (two shades in turn, so that tokens can
+/// be told apart), in brackets elsewhere.
 pub fn show(rows: &[Row], renderer: &Renderer) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     for row in rows {

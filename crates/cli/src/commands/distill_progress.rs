@@ -53,8 +53,8 @@ pub struct Looks<'a> {
 }
 
 impl Work {
-    /// What all answers will take, when those of so many pilots have so many tokens, and so many conversations took that. Those in flight
-    /// are half done, on average.
+    /// What all answers will take, when those of so many pilots have so many tokens, and so many conversations took
+    /// that. Those in flight are half done, on average.
     fn extrapolated(&self, (pilots, of_pilots): (usize, usize), done: usize, so_far: Totals) -> Totals {
         let all = (self.conversations - self.before) as f64;
         let tokens = of_pilots as f64 * all / pilots.max(1) as f64;

@@ -61,10 +61,11 @@ pub struct Room {
 }
 
 impl Room {
-    /// For a config's batch size, with conversations of so many tokens; `greedy` if likeliest tokens are all that is asked for.
+    /// For a config's batch size, with conversations of so many tokens; `greedy` if likeliest tokens are all that is
+    /// asked for.
     ///
-    /// # Errors
-    /// When the weights and one conversation, or as many as were asked for, do not fit the memory that the config grants.
+    /// # Errors When the weights and one conversation, or as many as were asked for, do not fit the memory that the
+    /// config grants.
     pub fn new(
         config: &DistillConfig,
         (dir, model): (&Path, &ModelConfig),
@@ -130,8 +131,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Shares what is left beside the weights, where that is known. As when a model is loaded, copies may take a quarter of it; and none is made
-    /// that would take a conversation's place, since decoding goes without.
+    /// Shares what is left beside the weights, where that is known. As when a model is loaded, copies may take a
+    /// quarter of it; and none is made that would take a conversation's place, since decoding goes without.
     fn of(left: Option<u128>, each: u128, wanted: [u64; 2], size: BatchSize, useful: usize) -> Self {
         let quarter = left.map_or(u128::MAX, |left| left / 4);
         let taken = |sum: u64, bytes: u64| sum + if u128::from(sum) + u128::from(bytes) <= quarter { bytes } else { 0 };

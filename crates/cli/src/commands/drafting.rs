@@ -37,7 +37,8 @@ const MODEL_CHAIN: usize = 4;
 /// Where a training leaves a draft model in its run folder.
 pub const FITTED_MODEL: &str = "model";
 
-/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after the first level, width.
+/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
+/// the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// What was asked for, before any weights are read.
@@ -101,7 +102,8 @@ impl Drafting {
         Ok(Some(SmallModel::new(self.name(), load::beside(dir, decoder)?, decoder.config())))
     }
 
-    /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what evaluations take.
+    /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what
+    /// evaluations take.
     ///
     /// # Errors
     /// When they are missing or wrong.
@@ -179,8 +181,8 @@ impl Drafting {
         }
     }
 
-    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads at most
-    /// a layer of the model's own for each layer of theirs.
+    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads
+    /// at most a layer of the model's own for each layer of theirs.
     ///
     /// # Errors
     /// When a draft model cannot be read.
@@ -195,8 +197,8 @@ impl Drafting {
         Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
     }
 
-    /// Bytes of copies in 8 bits that find likeliest tokens: of the model's LM head, where the text is greedy or heads ask it too, and of one
-    /// that the heads have of their own.
+    /// Bytes of copies in 8 bits that find likeliest tokens: of the model's LM head, where the text is greedy or heads
+    /// ask it too, and of one that the heads have of their own.
     pub fn copies(drafting: Option<&Self>, model: &ModelConfig, greedy: bool, compute: &Compute) -> [u64; 2] {
         // Drafts are ranked where a tree looks at nothing but ranks.
         let ranked = drafting.filter(|drafting| drafting.builder.ranks_at(0).is_some());

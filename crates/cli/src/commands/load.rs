@@ -124,7 +124,8 @@ pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure>
     Err(Failure::input(message).hint("shorten the prompt"))
 }
 
-/// Fails before the system does: an allocation that cannot be met ends the program without a word. Returns how many bytes are left.
+/// Fails before the system does: an allocation that cannot be met ends the program without a word. Returns how many
+/// bytes are left.
 fn check_memory(
     config: &ModelConfig,
     checkpoint: &Checkpoint,
@@ -181,8 +182,8 @@ pub fn check_output(path: &Path) -> Result<(), Failure> {
     probe(folder).map_err(refused)
 }
 
-/// Fails early when nothing could be written into a folder, which need not be there yet, and leaves nothing behind: the folder is made when
-/// there is something to put into it.
+/// Fails early when nothing could be written into a folder, which need not be there yet, and leaves nothing behind: the
+/// folder is made when there is something to put into it.
 ///
 /// # Errors
 /// When a file is in its place or on the way to it, or its file system is full or read-only.

@@ -20,9 +20,9 @@ pub struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The later user turns, at most `turns - 1` of them, as prompts: each after the answers that `answer` gives to those before it.
-    /// Ends where one leaves no room for `new_tokens` in a context of `context`, or where the template does not write an answer as
-    /// the model said it (one that is no text, say).
+    /// The later user turns, at most `turns - 1` of them, as prompts: each after the answers that `answer` gives to
+    /// those before it. Ends where one leaves no room for `new_tokens` in a context of `context`, or where the template
+    /// does not write an answer as the model said it (one that is no text, say).
     ///
     /// # Errors
     /// When `answer` fails.

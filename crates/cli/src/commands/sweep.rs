@@ -192,8 +192,8 @@ fn exam(
     }
 }
 
-/// Quality against rejections and against speed, a line per rule and a mark per reference. Points at which everything is
-/// rejected (BiLD's at α = 0) are left out: they would stretch the axis to where nothing else is.
+/// Quality against rejections and against speed, a line per rule and a mark per reference. Points at which everything
+/// is rejected (BiLD's at α = 0) are left out: they would stretch the axis to where nothing else is.
 fn plots(folder: &Path, points: &[Point]) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
     let chart = |title: &str, x_label: &str, x: fn(&Point) -> Option<f64>| {

@@ -154,13 +154,15 @@ pub trait AcceptanceRule {
     /// If `target` has no row for a visited node. Whatever `draft` holds causes no panic.
     fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict;
 
-    /// The rule if it is [`Greedy`], which asks for nothing but each node's likeliest token. Where those are known without all logits
-    /// [`Greedy::accept_likeliest`] is called instead of [`Self::accept`] and [`Self::next`]; a rule that has to see every step says `None`.
+    /// The rule if it is [`Greedy`], which asks for nothing but each node's likeliest token. Where those are known
+    /// without all logits [`Greedy::accept_likeliest`] is called instead of [`Self::accept`] and [`Self::next`]; a rule
+    /// that has to see every step says `None`.
     fn as_greedy(&self) -> Option<&Greedy> {
         None
     }
 
-    /// The token after `last` when nothing was drafted: what [`Self::accept`] says of a lone root with the target's `row`.
+    /// The token after `last` when nothing was drafted: what [`Self::accept`] says of a lone root with the target's
+    /// `row`.
     fn next(&self, last: Token, row: Row<'_>, draws: &mut dyn Draws) -> Token {
         let rows = match row {
             Row::Logits(data) => Rows::Logits { data, vocab: data.len() },

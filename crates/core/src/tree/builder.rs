@@ -47,14 +47,15 @@ pub trait TreeBuilder: Sync {
     /// The greatest depth a node can have: the most drafts that one step can accept.
     fn max_depth(&self) -> usize;
 
-    /// Whether the children of a node are its first candidates, in their order and with none left out between them. Only
-    /// then are candidates that were drawn still draws when they are children; otherwise candidates have to be a list.
+    /// Whether the children of a node are its first candidates, in their order and with none left out between them.
+    /// Only then are candidates that were drawn still draws when they are children; otherwise candidates have to be a
+    /// list.
     fn takes_in_order(&self) -> bool {
         false
     }
 
-    /// Candidates that are asked for at most after a node of depth `depth`, if their order is all that the builder looks at. `None` if it
-    /// looks at probabilities too: a drafter then has to compute them.
+    /// Candidates that are asked for at most after a node of depth `depth`, if their order is all that the builder
+    /// looks at. `None` if it looks at probabilities too: a drafter then has to compute them.
     fn ranks_at(&self, _depth: usize) -> Option<usize> {
         None
     }
@@ -90,7 +91,8 @@ impl TreeKind {
         }
     }
 
-    /// The dynamic tree that drafts the same: itself, or for a chain one that expands a single node, unless it is too deep.
+    /// The dynamic tree that drafts the same: itself, or for a chain one that expands a single node, unless it is too
+    /// deep.
     pub fn grown(&self) -> Option<DynamicTree> {
         match *self {
             Self::Fixed(_) => None,
@@ -124,7 +126,8 @@ impl DraftTree {
         self.tree
     }
 
-    /// The drafter's probability `q(node | parent)` by node, in `[0, 1]`; 1 for the root, and where it was not computed.
+    /// The drafter's probability `q(node | parent)` by node, in `[0, 1]`; 1 for the root, and where it was not
+    /// computed.
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
     }

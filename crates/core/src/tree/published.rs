@@ -6,7 +6,8 @@ use super::TreeShape;
 
 /// One of the nine trees published with Medusa (`medusa_choices.py` of FasterDecoding/Medusa), each of 64 nodes with
 /// the root, named for the backbone and the training stage of the heads it was chosen for; or the tree of 26 nodes that
-/// EAGLE-1 decodes with whatever the backbone (`choices.py` of SafeAILab/EAGLE, where it goes by the name of Medusa's first).
+/// EAGLE-1 decodes with whatever the backbone (`choices.py` of SafeAILab/EAGLE, where it goes by the name of Medusa's
+/// first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say which backbone and stage
 pub enum PublishedTree {

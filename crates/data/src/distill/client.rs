@@ -1,8 +1,8 @@
 //! One answer from a serving engine: an OpenAI-compatible `/completions`, as vLLM, SGLang and others have it.
 //!
-//! Prompts go as token ids where the server takes them, else as text. Answers come with their ids from servers that know
-//! `return_token_ids`; they count as exact if they spell the answer's text. Otherwise the text is tokenised again, and
-//! the answer is marked so.
+//! Prompts go as token ids where the server takes them, else as text. Answers come with their ids from servers that
+//! know `return_token_ids`; they count as exact if they spell the answer's text. Otherwise the text is tokenised again,
+//! and the answer is marked so.
 
 use super::{END_TOKEN, LENGTH};
 use crate::render::Renderer;

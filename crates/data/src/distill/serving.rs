@@ -69,8 +69,8 @@ struct Crew<'a, 'b> {
     failed: Mutex<Option<DistillError>>,
 }
 
-/// Lets servers answer all prompts that the journal does not have yet. Returns true when all are done, false when it was
-/// asked to stop.
+/// Lets servers answer all prompts that the journal does not have yet. Returns true when all are done, false when it
+/// was asked to stop.
 ///
 /// # Errors
 /// When an answer cannot be had from any server, or the journal cannot be written. All answers that came are in it.

@@ -13,7 +13,8 @@ pub enum Check {
     Contains(Vec<String>),
     /// The answer is exactly this, up to surrounding white space.
     Exact(String),
-    /// Of these, the first is the one that the answer names last: an answer may quote a row before it says a value of it.
+    /// Of these, the first is the one that the answer names last: an answer may quote a row before it says a value of
+    /// it.
     Choice(Vec<String>),
 }
 

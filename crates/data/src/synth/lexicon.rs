@@ -80,8 +80,8 @@ pub(super) fn listed<T: ToString>(pen: &mut Pen, items: &[T]) -> String {
     }
 }
 
-/// What every file's kinds are tested for: answers pass their own checks, most other answers fail them, and no prompt is
-/// in both splits.
+/// What every file's kinds are tested for: answers pass their own checks, most other answers fail them, and no prompt
+/// is in both splits.
 #[cfg(test)]
 pub(super) fn verify(kinds: &[super::Kind]) {
     use super::Split;

@@ -188,7 +188,8 @@ const SORTED: i64 = 40;
 
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth"];
 
-/// `low` to `high` different small numbers: so few that a small model meets every two of them often enough to know which is less.
+/// `low` to `high` different small numbers: so few that a small model meets every two of them often enough to know
+/// which is less.
 fn numbers(pen: &mut Pen, low: i64, high: i64) -> Vec<i64> {
     let n = pen.between(low, high) as usize;
     pen.distinct(&(1..=SORTED).collect::<Vec<_>>(), n)

@@ -1,5 +1,6 @@
-//! Small tables and questions about them. An answer says the row before it answers, name and values side by side whatever stands
-//! between them in the table: a small model finds what followed a word the first time, and then has the value at hand.
+//! Small tables and questions about them. An answer says the row before it answers, name and values side by side
+//! whatever stands between them in the table: a small model finds what followed a word the first time, and then has the
+//! value at hand.
 
 use super::lexicon::{COLOURS, NAMES, ask, fill, goods};
 use super::phrase::capital;
@@ -284,7 +285,8 @@ fn table_columns(pen: &mut Pen) -> Dialogue {
     let heading = ["Name", COLUMNS[columns[0]].heading, COLUMNS[columns[1]].heading];
     let (label, name, value) = (COLUMNS[columns[which]].label, &rows[at][0], &rows[at][which + 1]);
     let table = Written::markdown(&heading, &rows);
-    // The row, and then each value with its heading, so that the one asked for is found by its name and not by its place.
+    // The row, and then each value with its heading, so that the one asked for is found by its name and not by its
+    // place.
     let [first, second] = [0, 1].map(|i| format!("{} {}", COLUMNS[columns[i]].label, rows[at][i + 1]));
     let fact = format!("{first}, {second}. {name}'s {label} is {value}");
     let row: Vec<&str> = rows[at].iter().map(String::as_str).collect();

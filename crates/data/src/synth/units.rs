@@ -1,4 +1,5 @@
-//! Units and the calendar. Where there are few operands (days of the week, small multiples), only wordings are held out.
+//! Units and the calendar. Where there are few operands (days of the week, small multiples), only wordings are held
+//! out.
 
 use super::lexicon::{NAMES, ask, commas};
 use super::{Check, Dialogue, Kind, Pen};

@@ -63,8 +63,8 @@ impl EagleShape {
         Self { layer: LayerShape::of(backbone), fc_bias }
     }
 
-    /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Every matrix starts as PyTorch's linear layers
-    /// do, which the reference starts from.
+    /// All tensors, in the order in which [`super::EagleNetwork`] reads them. Every matrix starts as PyTorch's linear
+    /// layers do, which the reference starts from.
     pub fn parameters(&self) -> Vec<ParameterSpec> {
         let s = &self.layer;
         let (d, i) = (s.hidden_size, s.intermediate_size);

@@ -6,8 +6,8 @@ use crate::published::{self, Named};
 use serde_json::Value;
 use std::path::Path;
 
-/// Writes the tensors of an EAGLE-1/2 draft layer in f16 and its `config.json` into `out`, which exists. The embedding is
-/// left out: every loader takes it from the backbone. `base` is what the config names as the base model.
+/// Writes the tensors of an EAGLE-1/2 draft layer in f16 and its `config.json` into `out`, which exists. The embedding
+/// is left out: every loader takes it from the backbone. `base` is what the config names as the base model.
 ///
 /// # Errors
 /// When these are other heads or have no config, a weight does not fit f16, or a file cannot be written.

@@ -1,8 +1,8 @@
 //! The draft layer's loss with its gradients.
 //!
 //! `L = Σ_i s · (SmoothL1(f̂_{i+1}, f_{i+1}) + w · CE(softmax(LM(f_{i+1})), LM(f̂_{i+1})))` over the pairs that count:
-//! smooth L1 with threshold 1 as a mean over the feature's width, `w = 0.1` in the paper. A final soft cap of the backbone
-//! is left out of both distributions.
+//! smooth L1 with threshold 1 as a mean over the feature's width, `w = 0.1` in the paper. A final soft cap of the
+//! backbone is left out of both distributions.
 
 use super::network::EagleNetwork;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -87,8 +87,8 @@ pub fn losses(
     (output, leaves.iter().zip(weights).map(of).collect())
 }
 
-/// Smooth L1 distances of rows, means over the width, and their gradients. With `c = clamp(x − y, −1, 1)` an element's is
-/// `c (x − y − c / 2)`, its gradient `c`.
+/// Smooth L1 distances of rows, means over the width, and their gradients. With `c = clamp(x − y, −1, 1)` an element's
+/// is `c (x − y − c / 2)`, its gradient `c`.
 fn smooth_l1(x: &Tensor<2>, y: &Tensor<2>) -> (Vec<f32>, Tensor<2>) {
     let width = x.dims()[1] as f32;
     let difference = x.clone() - y.clone();

@@ -50,8 +50,8 @@ impl EagleModel {
         Ok(Self { decoder, embedding, fc, layer })
     }
 
-    /// A layer of the backbone's sizes with random weights beside a decoder on a GPU: for measuring, since what it costs does not
-    /// depend on what it says.
+    /// A layer of the backbone's sizes with random weights beside a decoder on a GPU: for measuring, since what it
+    /// costs does not depend on what it says.
     ///
     /// # Errors
     /// When the decoder is on the CPU.

@@ -1,5 +1,5 @@
-//! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the table of the
-//! pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
+//! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the
+//! table of the pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
 use super::propose::{DraftLayer, reading};
 use crate::drafter::{DraftError, Needs};
@@ -85,8 +85,8 @@ pub trait DeviceLayer: DraftLayer + std::fmt::Debug {
     fn layer(&self) -> &LoneLayer;
 }
 
-/// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the pairs of committed
-/// tokens up to the root's; rows of a tree are written behind them and written over by the next one.
+/// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the
+/// pairs of committed tokens up to the root's; rows of a tree are written behind them and written over by the next one.
 #[derive(Debug)]
 pub struct EagleOnDevice {
     model: Box<dyn DeviceLayer>,
@@ -152,8 +152,8 @@ impl EagleOnDevice {
         self.model.needs()
     }
 
-    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass over it.
-    /// Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
+    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass
+    /// over it. Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
     ///
     /// # Errors
     /// When a token is outside the vocabulary, or the pass lacks taps.
@@ -181,7 +181,8 @@ impl EagleOnDevice {
         Ok(guessed.select(1, self.trail.last()))
     }
 
-    /// Grows a tree below the root that `flight` has, behind as many committed rows, and writes it there and into `tree`.
+    /// Grows a tree below the root that `flight` has, behind as many committed rows, and writes it there and into
+    /// `tree`.
     ///
     /// # Shapes
     /// `guessed [1, 1, d]`, the state guessed at the root.

@@ -20,7 +20,8 @@ use std::sync::Arc;
 /// Pairs that a new cache has room for.
 const ROOM: usize = 512;
 
-/// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or EAGLE-3's.
+/// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or
+/// EAGLE-3's.
 pub trait DraftLayer: Send + Sync {
     /// What it wants from the target's passes.
     fn needs(&self) -> Needs {
@@ -72,8 +73,9 @@ pub trait DraftLayer: Send + Sync {
 
 /// Drafts with guessed features, level by level.
 ///
-/// The cache holds pairs `(f_i, x_{i+1})` of committed tokens and the backbone's own features, up to the pair of the root.
-/// A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever kept.
+/// The cache holds pairs `(f_i, x_{i+1})` of committed tokens and the backbone's own features, up to the pair of the
+/// root. A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever
+/// kept.
 #[derive(Debug)]
 pub struct EagleDrafter<M = EagleModel> {
     model: Arc<M>,

@@ -5,8 +5,8 @@ use super::medusa::MedusaNaming;
 
 /// What the tensors say about the heads, by method.
 ///
-/// A plain size is 0 where no tensor tells it, which never happens without a problem being reported. An optional size is
-/// absent where the format leaves it to the target.
+/// A plain size is 0 where no tensor tells it, which never happens without a problem being reported. An optional size
+/// is absent where the format leaves it to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
     /// Medusa heads.
@@ -99,8 +99,9 @@ pub struct EagleFacts {
     pub draft_vocab_size: Option<usize>,
     /// Number of the target's hidden states that are read: 1 for EAGLE-1.
     pub taps: usize,
-    /// The taps, where the config lists them, as layers that are entered ([`gorgon_model::taps::Taps`]). EAGLE, vLLM and
-    /// speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are left, are converted.
+    /// The taps, where the config lists them, as layers that are entered ([`gorgon_model::taps::Taps`]). EAGLE, vLLM
+    /// and speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are left, are
+    /// converted.
     pub tap_layers: Option<Vec<usize>>,
     /// Width of each tap.
     pub target_hidden_size: usize,

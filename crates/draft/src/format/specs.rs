@@ -139,8 +139,8 @@ impl Specs {
         votes.decide()
     }
 
-    /// Reports missing, unexpected, wrongly shaped and wrongly stored tensors. Names for which `foreign` holds belong to
-    /// something else in the same file.
+    /// Reports missing, unexpected, wrongly shaped and wrongly stored tensors. Names for which `foreign` holds belong
+    /// to something else in the same file.
     pub fn check(&self, inventory: &Inventory<'_>, sizes: &Sizes, foreign: impl Fn(&str) -> bool, report: &mut Report) {
         for spec in self.0.iter().filter(|spec| spec.required && !inventory.has(&spec.name)) {
             report.problem(format!("missing: {}", spec.name));

@@ -95,8 +95,8 @@ impl HydraShape {
         HydraNaming { dropouts: self.config.prefix_attention }
     }
 
-    /// All tensors: the prefix layer, its norm, then head by head the blocks (weight, bias; of the first also those of the
-    /// way around it) and the own LM head. Heads start as the LM head of the state they read.
+    /// All tensors: the prefix layer, its norm, then head by head the blocks (weight, bias; of the first also those of
+    /// the way around it) and the own LM head. Heads start as the LM head of the state they read.
     pub fn parameters(&self) -> Vec<ParameterSpec> {
         let (config, naming) = (&self.config, self.naming());
         let (d, vocab) = (self.layer.hidden_size, self.layer.vocab_size);

@@ -10,8 +10,8 @@ use std::path::Path;
 /// The file of tensors, as the original calls it.
 const FILE: &str = "hydra_lm_head.safetensors";
 
-/// Writes Hydra or Hydra++ heads in f16 and their `config.json` into `out`, which exists. Shared LM heads are written out,
-/// with biases of zero: the original loader needs one per head.
+/// Writes Hydra or Hydra++ heads in f16 and their `config.json` into `out`, which exists. Shared LM heads are written
+/// out, with biases of zero: the original loader needs one per head.
 ///
 /// # Errors
 /// When these are other heads, have blocks that the original loader would make one of, a weight does not fit f16, or a

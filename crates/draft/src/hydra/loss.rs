@@ -67,8 +67,8 @@ impl HydraHeads {
             .fold(first, |h, block| h.clone() + activation::silu(affine(&h, block, d)))
     }
 
-    /// Losses and ranks of every head and, where `scales` are given, the gradient of every parameter. Without scales the
-    /// losses are those against the labels, whatever the heads are fitted to.
+    /// Losses and ranks of every head and, where `scales` are given, the gradient of every parameter. Without scales
+    /// the losses are those against the labels, whatever the heads are fitted to.
     ///
     /// # Shapes
     /// `weights` flat, as in [`HydraShape::parameters`]; `lm_head [V, d]`; scales one per head.

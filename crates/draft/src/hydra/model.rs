@@ -133,8 +133,8 @@ impl HydraModel {
         self.prefix.as_ref().map(|prefix| prefix.layer.new_cache(ROOM))
     }
 
-    /// What heads read in place of the last of some committed tokens' states: the state itself, or what the prefix layer
-    /// makes of it. The tokens' keys and values stay in `cache`.
+    /// What heads read in place of the last of some committed tokens' states: the state itself, or what the prefix
+    /// layer makes of it. The tokens' keys and values stay in `cache`.
     ///
     /// # Shapes
     /// `hidden [1, rows, d]`, one row or more; result `[1, 1, d]`.

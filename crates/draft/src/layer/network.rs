@@ -29,9 +29,8 @@ impl LayerNetwork {
 
     /// The whole layer.
     ///
-    /// # Shapes
-    /// `weights` flat, as in [`LayerShape::parameters`]; `x [rows, d]`, result the same; `segments` are the rows of each
-    /// sequence, in order and without gaps.
+    /// # Shapes `weights` flat, as in [`LayerShape::parameters`]; `x [rows, d]`, result the same; `segments` are the
+    /// rows of each sequence, in order and without gaps.
     pub fn forward(&self, weights: &[Tensor<1>], x: Tensor<2>, segments: &[Range<usize>]) -> Tensor<2> {
         let read = rms_norm_tracked(x.clone(), &weights[0], self.shape.norm_eps);
         self.without_input_norm(&weights[1..], x, read, segments)
@@ -66,8 +65,8 @@ impl LayerNetwork {
         Segments { heads, kv_heads, head_dim, angles: self.angles.clone(), rows: rows.to_vec().into() }
     }
 
-    /// The rest of the layer: what the attention mixed goes through the output projection into the residual stream `x`, then
-    /// comes the feed-forward network. `w` are output projection, norm, gate, up and down projection.
+    /// The rest of the layer: what the attention mixed goes through the output projection into the residual stream `x`,
+    /// then comes the feed-forward network. `w` are output projection, norm, gate, up and down projection.
     pub(crate) fn after_attention(&self, w: &[Tensor<1>], x: Tensor<2>, mixed: &Tensor<2>) -> Tensor<2> {
         let s = &self.shape;
         let (d, ff) = (s.hidden_size, s.intermediate_size);

@@ -62,7 +62,8 @@ impl MedusaConfig {
         self.decay.powi(head as i32 + 1)
     }
 
-    /// All tensors, head by head: `{head}.{block}.linear.{weight,bias}`, and `{head}.{blocks}.weight` for an own LM head.
+    /// All tensors, head by head: `{head}.{block}.linear.{weight,bias}`, and `{head}.{blocks}.weight` for an own LM
+    /// head.
     pub fn parameters(&self, hidden_size: usize, vocab_size: usize) -> Vec<ParameterSpec> {
         let (d, mut all) = (hidden_size, vec![]);
         for head in 0..self.heads {

@@ -46,8 +46,8 @@ impl Heads {
         2 * self.config.blocks + usize::from(self.config.own_lm_heads)
     }
 
-    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`. What is multiplied is rounded to `product`, everything else stays as it
-    /// is, and so do the weights that are fitted.
+    /// A head's residual blocks: `h ← h + SiLU(W1 h + b1)`. What is multiplied is rounded to `product`, everything else
+    /// stays as it is, and so do the weights that are fitted.
     ///
     /// # Shapes
     /// `weights` flat, as in [`MedusaConfig::parameters`] for one head; `hidden [rows, d]`, result the same.
@@ -60,14 +60,13 @@ impl Heads {
         })
     }
 
-    /// `Σ_k scale_k Σ_i CE(head_k(h_i), y_i)`: losses and ranks of every head and, where `scales` are given, the gradient
-    /// of every parameter.
+    /// `Σ_k scale_k Σ_i CE(head_k(h_i), y_i)`: losses and ranks of every head and, where `scales` are given, the
+    /// gradient of every parameter.
     ///
     /// Hidden states and the shared LM head are constants. The logits are made and used up a chunk at a time.
     ///
-    /// # Shapes
-    /// `weights` flat, as in [`MedusaConfig::parameters`]; `lm_head [V, d]`; `hidden [rows, d]`; labels and scales one per
-    /// head.
+    /// # Shapes `weights` flat, as in [`MedusaConfig::parameters`]; `lm_head [V, d]`; `hidden [rows, d]`; labels and
+    /// scales one per head.
     pub fn losses(
         &self,
         weights: &[Tensor<1>],
@@ -84,7 +83,8 @@ impl Heads {
         (outputs, gradients)
     }
 
-    /// As [`Self::losses`], with the gradient of the hidden states too: for a backbone that is fitted along with the heads.
+    /// As [`Self::losses`], with the gradient of the hidden states too: for a backbone that is fitted along with the
+    /// heads.
     ///
     /// # Shapes
     /// The gradient of the states is `[rows, d]`.
@@ -109,8 +109,8 @@ impl Heads {
         (outputs, gradients, states)
     }
 
-    /// Every head. On a GPU heads with a shared LM head are rows of the same products, and their losses are read together; on
-    /// the CPU one head after another takes less memory.
+    /// Every head. On a GPU heads with a shared LM head are rows of the same products, and their losses are read
+    /// together; on the CPU one head after another takes less memory.
     fn all_heads(
         &self,
         weights: &[Tensor<1>],

@@ -80,8 +80,8 @@ impl MedusaModel {
         Ok(Self { decoder, first, blocks, lm_heads, format: folder.detected.format })
     }
 
-    /// Heads as training begins with, one block of zeros each and the backbone's LM head, beside a decoder on a GPU: for
-    /// measuring, since what they cost does not depend on what they say.
+    /// Heads as training begins with, one block of zeros each and the backbone's LM head, beside a decoder on a GPU:
+    /// for measuring, since what they cost does not depend on what they say.
     pub fn untrained(decoder: Arc<Decoder>, heads: usize) -> Self {
         let d = decoder.config().hidden_size;
         let (device, format) = (decoder.compute().device().clone(), decoder.compute().activation());
@@ -110,7 +110,8 @@ impl MedusaModel {
         self.format
     }
 
-    /// Logits of the first `heads` heads at one state. With a shared LM head, its weights are read once for all of them.
+    /// Logits of the first `heads` heads at one state. With a shared LM head, its weights are read once for all of
+    /// them.
     ///
     /// # Shapes
     /// `hidden [1, d]`, result `[heads · V]`, head by head.
@@ -144,8 +145,8 @@ impl MedusaModel {
         }
     }
 
-    /// The `counts[k]` likeliest tokens of each head `k` with their logits, head by head, if they can be told without all logits; see
-    /// [`LmHead::likeliest`].
+    /// The `counts[k]` likeliest tokens of each head `k` with their logits, head by head, if they can be told without
+    /// all logits; see [`LmHead::likeliest`].
     ///
     /// # Shapes
     /// `hidden [1, d]`.

@@ -13,7 +13,8 @@ use gorgon_model::states::States;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
-/// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents are.
+/// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents
+/// are.
 #[derive(Debug)]
 pub struct MedusaDrafter {
     model: Arc<MedusaModel>,

@@ -50,8 +50,8 @@ impl Module {
 }
 
 impl MtpModel {
-    /// Loads recognised modules for `decoder`. Copies of embedding and LM head in the file are left alone: the backbone's
-    /// serve.
+    /// Loads recognised modules for `decoder`. Copies of embedding and LM head in the file are left alone: the
+    /// backbone's serve.
     ///
     /// # Errors
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
@@ -93,7 +93,8 @@ impl MtpModel {
         self.modules[module].layer.new_cache(ROOM)
     }
 
-    /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay in flight in `cache`.
+    /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay in flight in
+    /// `cache`.
     ///
     /// # Shapes
     /// One of `tokens` per row of `states [1, rows, d]`; result the same.

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 /// Drafts level by level with a chain of pairs for each module.
 ///
-/// The caches hold pairs of committed tokens, up to the pair of the root. A level's rows stay in flight while one tree is
-/// drafted, and are dropped after it.
+/// The caches hold pairs of committed tokens, up to the pair of the root. A level's rows stay in flight while one tree
+/// is drafted, and are dropped after it.
 #[derive(Debug)]
 pub struct MtpDrafter {
     model: Arc<MtpModel>,
@@ -51,8 +51,8 @@ impl MtpDrafter {
         self.chains.iter().map(Pairs::cached).collect()
     }
 
-    /// Brings the first `modules` caches up to the pair of `root`: what each module makes of it, `None` where it knows no state yet. Others read
-    /// when many tokens wait for them.
+    /// Brings the first `modules` caches up to the pair of `root`: what each module makes of it, `None` where it knows
+    /// no state yet. Others read when many tokens wait for them.
     fn catch_up(&mut self, modules: usize, root: Token) -> Result<Vec<Option<Tensor<3>>>, ModelError> {
         if self.chains.iter().any(|chain| chain.root().is_some_and(|other| other != root)) {
             self.chains.iter_mut().for_each(Pairs::unroot);
@@ -156,8 +156,8 @@ struct Levels<'a> {
 }
 
 impl Levels<'_> {
-    /// The states that module `module` pairs with nodes of depth `depth`, at least 1: what the module before made of their parents;
-    /// where there is no module before, what the last one made of the parents itself.
+    /// The states that module `module` pairs with nodes of depth `depth`, at least 1: what the module before made of
+    /// their parents; where there is no module before, what the last one made of the parents itself.
     fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<Tensor<3>> {
         let from = if module >= depth { module - 1 } else { module };
         self.level.outputs[from].as_ref().map(|output| select_rows(output, parents))

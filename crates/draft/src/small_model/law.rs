@@ -23,7 +23,8 @@ impl DraftLaw {
 
     /// What serves a rule best under a transform. Rules that compare `p` with `q` get draws from the transformed `q`,
     /// k-SEQ independent ones, the others draws without replacement; at temperature 0 these are the likeliest tokens.
-    /// Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which then are the likeliest.
+    /// Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which then are the
+    /// likeliest.
     pub fn of(rule: RuleChoice, transform: Transform) -> Self {
         let likeliest = Self { transform, ..Self::LIKELIEST };
         let drawn = |children| match transform.is_greedy() {

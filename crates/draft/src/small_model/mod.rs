@@ -1,7 +1,7 @@
 //! A separate draft model (Leviathan et al. 2023; Chen et al. 2023): any smaller backbone with the target's vocabulary.
 //!
-//! It reads what is committed into a cache of its own and drafts by itself, so it needs nothing of the target's passes. Its
-//! distributions go to the acceptance rule with its drafts.
+//! It reads what is committed into a cache of its own and drafts by itself, so it needs nothing of the target's passes.
+//! Its distributions go to the acceptance rule with its drafts.
 
 mod law;
 mod model;

@@ -25,9 +25,9 @@ const PATIENCE: usize = 32;
 
 /// Drafts with a model of its own, level by level.
 ///
-/// The cache holds emitted tokens only: committed ones, and the root of the last proposal, which is committed next. Rows of
-/// drafts stay in flight while one tree is drafted and are dropped after it. Where the text leaves the draft model's context
-/// or vocabulary, nothing is drafted.
+/// The cache holds emitted tokens only: committed ones, and the root of the last proposal, which is committed next.
+/// Rows of drafts stay in flight while one tree is drafted and are dropped after it. Where the text leaves the draft
+/// model's context or vocabulary, nothing is drafted.
 #[derive(Debug)]
 pub struct SmallModelDrafter {
     model: SmallModel,
@@ -168,8 +168,8 @@ impl Drafter for SmallModelDrafter {
     }
 }
 
-/// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about, which have
-/// no children, are zeros.
+/// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about, which
+/// have no children, are zeros.
 fn arranged(draft: &DraftTree, known: &BTreeMap<usize, Recycled<f32>>, vocab: usize) -> Vec<f32> {
     let mut rows = vec![0.0; draft.tree().len() * vocab];
     for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {

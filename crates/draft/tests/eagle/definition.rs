@@ -15,7 +15,8 @@ use std::sync::Arc;
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];
 const ROOT: Token = 42;
 
-/// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its own.
+/// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its
+/// own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
     let hidden = target.prefill(&PROMPT).unwrap().hidden.tensor();

@@ -40,7 +40,8 @@ fn proposal(dir: &Path, decoder: &Arc<Decoder>) -> DraftTree {
     drafter.propose(42, &DynamicTree::new(30, 3, 5).unwrap()).unwrap().draft
 }
 
-/// From the trained folder to each layout, and from each layout to the other: proposals are equal to the last probability.
+/// From the trained folder to each layout, and from each layout to the other: proposals are equal to the last
+/// probability.
 #[test]
 fn exported_layers_propose_what_the_trained_one_did() {
     let decoder = decoder();

@@ -115,7 +115,8 @@ fn sequences_do_not_feel_each_other() {
     assert!(zeros.len() == 13 && zeros.into_iter().all(|g| read(g).iter().all(|&v| v == 0.0)));
 }
 
-/// The layer that is fitted is the layer that drafts: row `t` of step `i` is what a chain of `i` drafts after position `t` gives.
+/// The layer that is fitted is the layer that drafts: row `t` of step `i` is what a chain of `i` drafts after position
+/// `t` gives.
 #[test]
 fn the_unrolled_network_is_the_drafting_one() {
     let (decoder, pairs, steps) = (decoder(), 12, 4);

@@ -19,8 +19,8 @@ fn prompt(n: usize) -> Vec<Token> {
     [256, 12, 99, 3, 250, 77, 1][..n].to_vec()
 }
 
-/// The children after a path from the root: every module reads the whole text up to the path's end at once, as in fitting.
-/// Where there are fewer modules than the path is deep, the last one goes on with its own output.
+/// The children after a path from the root: every module reads the whole text up to the path's end at once, as in
+/// fitting. Where there are fewer modules than the path is deep, the last one goes on with its own output.
 fn children(
     decoder: &Arc<Decoder>,
     model: &MtpModel,

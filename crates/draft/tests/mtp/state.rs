@@ -31,8 +31,8 @@ fn fresh(decoder: &Arc<Decoder>, depths: usize, text: &[Token], root: Token) -> 
     propose(&mut drafter, root)
 }
 
-/// Whatever was proposed and rejected on the way, the tree is that of the committed text, bit for bit; texts shorter than
-/// there are modules included.
+/// Whatever was proposed and rejected on the way, the tree is that of the committed text, bit for bit; texts shorter
+/// than there are modules included.
 #[test]
 fn rejected_tokens_leave_no_trace() {
     let decoder = decoder();
@@ -97,8 +97,8 @@ fn modules_beyond_a_trees_depth_are_left_alone() {
     }
 }
 
-/// Trees of any depth, other roots than those that are committed, steps without a proposal, long prompts, a fresh start: the tree is that of
-/// the committed text.
+/// Trees of any depth, other roots than those that are committed, steps without a proposal, long prompts, a fresh
+/// start: the tree is that of the committed text.
 #[test]
 fn any_course_of_proposals_leaves_no_trace() {
     let decoder = decoder_of(&LlamaShape { max_positions: 1024, ..SHAPE });

@@ -119,8 +119,8 @@ fn weight(q_norm: &Tensor<f32>, k_norm: &Tensor<f32>, is_query: bool, dim: usize
     w
 }
 
-/// One key/value head of one layer, keys or values: each unit moves some dimensions of the whole path, in its order. A row
-/// never goes to a later slot than its own, so none is read after it was written over.
+/// One key/value head of one layer, keys or values: each unit moves some dimensions of the whole path, in its order. A
+/// row never goes to a later slot than its own, so none is read after it was written over.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn gather_path<F: Float>(
     cache: &mut Tensor<F>,
@@ -160,8 +160,8 @@ pub(super) fn place(placing: &Placing<'_>, qkv: &Burn<3>, cache: &Burn<4>, layer
         None => (angles.clone(), angles.clone(), 0.0),
     };
     let queries = device::empty(&qkv, [1, rows, heads * head_dim], qkv.dtype);
-    // SAFETY: positions are within the table of angles and slots within the cache, which had room for the rows in flight
-    // when the table was made.
+    // SAFETY: positions are within the table of angles and slots within the cache, which had room for the rows in
+    // flight when the table was made.
     unsafe {
         place_head::launch_unchecked(
             &qkv.client,

@@ -1,4 +1,5 @@
-//! Rows of a cache on a GPU: new ones are written where they belong, accepted ones are moved together, all layers at once.
+//! Rows of a cache on a GPU: new ones are written where they belong, accepted ones are moved together, all layers at
+//! once.
 //!
 //! A cache is one tensor `[2 · layers, kv_heads, capacity, head_dim]`, the keys of layer `l` at `2 l` and its values at
 //! `2 l + 1`.
@@ -23,8 +24,8 @@ pub struct Placing<'a> {
     pub angles: &'a Tensor<3>,
 }
 
-/// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer` to
-/// the slots of the rows in flight. Returns the queries.
+/// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
+/// to the slots of the rows in flight. Returns the queries.
 ///
 /// # Shapes
 /// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with padded rows.
@@ -45,9 +46,8 @@ pub fn place(placing: &Placing<'_>, qkv: &Tensor<3>, cache: &Tensor<4>, layer: u
 
 /// Moves rows of a path together in every layer, in one launch: row `path[i]` in flight goes to slot `prefix + i`.
 ///
-/// # Shapes
-/// `cache [2 · layers, kv_heads, capacity, head_dim]`; `path [2 + n] = [prefix, length, rows..]` with increasing rows, of
-/// which `length ≤ n` count.
+/// # Shapes `cache [2 · layers, kv_heads, capacity, head_dim]`; `path [2 + n] = [prefix, length, rows..]` with
+/// increasing rows, of which `length ≤ n` count.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.

@@ -238,7 +238,8 @@ pub(super) fn descend(grown: &Grown, level: usize, flight: &Flight) {
     let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
     let (frontier, slots) = (device::ints(&grown.frontier), device::ints(&grown.slots));
     let first = growth.first(level);
-    // SAFETY: passes are laid out as the geometry says, and a level has at least as many candidates as are chosen of it.
+    // SAFETY: passes are laid out as the geometry says, and a level has at least as many candidates as are chosen of
+    // it.
     unsafe {
         choose_frontier::launch_unchecked(
             &values.client,

@@ -1,4 +1,5 @@
-//! The likeliest tokens of rows of logits with their probabilities, on a GPU: segments of a row side by side, then joined.
+//! The likeliest tokens of rows of logits with their probabilities, on a GPU: segments of a row side by side, then
+//! joined.
 
 use super::Grown;
 use super::reference::{DEEPEST, NEVER};
@@ -12,8 +13,8 @@ const SEGMENT: usize = 2048;
 /// The most segments of a row.
 const SEGMENTS: usize = 32;
 
-/// One segment of one row: its greatest logits in their order, the greatest of them, and the sum of exponentials below it, which is
-/// below zero where an entry is NaN or positive infinity.
+/// One segment of one row: its greatest logits in their order, the greatest of them, and the sum of exponentials below
+/// it, which is below zero where an entry is NaN or positive infinity.
 ///
 /// # Shapes
 /// `logits [rows.., V]`, `found [rows, segments, width + 2]`, `places [rows, segments, width]`.
@@ -211,7 +212,8 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Opti
     let frontier = device::ints(&grown.frontier);
     let named = tokens.map_or_else(|| frontier.clone(), device::ints);
     let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
-    // SAFETY: cubes stay within their segments of the logits, and write candidates of this level, of which there are that many.
+    // SAFETY: cubes stay within their segments of the logits, and write candidates of this level, of which there are
+    // that many.
     unsafe {
         scan_segment::launch_unchecked(
             &logits.client,

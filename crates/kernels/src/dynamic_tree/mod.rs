@@ -1,10 +1,10 @@
 //! A tree that is grown level by level and then cut to its likeliest nodes, on a GPU: EAGLE-2's, as
 //! `gorgon_core::tree::DynamicTree` defines it. Nothing is read back.
 //!
-//! Level 0 holds the `top_k` likeliest children of the root; on each further level the `top_k` nodes of greatest value have
-//! `top_k` children each. What was drafted are *candidates*, numbered in that order: level by level, the children of a more valuable
-//! parent first, likelier siblings first. A candidate's value is the sum of the logarithms of the probabilities on its path, in
-//! `f32` (the host sums in `f64`, so near-ties may be ordered differently).
+//! Level 0 holds the `top_k` likeliest children of the root; on each further level the `top_k` nodes of greatest value
+//! have `top_k` children each. What was drafted are *candidates*, numbered in that order: level by level, the children
+//! of a more valuable parent first, likelier siblings first. A candidate's value is the sum of the logarithms of the
+//! probabilities on its path, in `f32` (the host sums in `f64`, so near-ties may be ordered differently).
 
 #[cfg(feature = "gpu")]
 mod cube;
@@ -110,13 +110,12 @@ impl Grown {
     }
 }
 
-/// Makes the candidates of `level`: the likeliest tokens of each row of logits, the lower token first on ties. Rows that hold
-/// NaN or an infinity, or nothing finite, give candidates that are never likely, as those are whose probability is below
-/// `e⁻⁸⁷` times that of the likeliest.
+/// Makes the candidates of `level`: the likeliest tokens of each row of logits, the lower token first on ties. Rows
+/// that hold NaN or an infinity, or nothing finite, give candidates that are never likely, as those are whose
+/// probability is below `e⁻⁸⁷` times that of the likeliest.
 ///
-/// # Shapes
-/// `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below. `V ≥ top_k`. `tokens [V]` are the
-/// tokens of the columns, where those are not their numbers.
+/// # Shapes `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below.
+/// `V ≥ top_k`. `tokens [V]` are the tokens of the columns, where those are not their numbers.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
@@ -132,8 +131,8 @@ pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&T
     }
 }
 
-/// Chooses the `top_k` most valuable candidates of `level`, the earlier ones on ties, and writes the table of the pass over them, behind
-/// as many committed rows as `flight`, the next verification, has.
+/// Chooses the `top_k` most valuable candidates of `level`, the earlier ones on ties, and writes the table of the pass
+/// over them, behind as many committed rows as `flight`, the next verification, has.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
@@ -149,8 +148,8 @@ pub fn descend(grown: &Grown, level: usize, flight: &Flight) {
     }
 }
 
-/// Keeps the most valuable candidates of all levels, the earlier ones on ties, in their order, and writes them into `tree` and into
-/// the table of the pass that verifies them, whose root and committed rows are there.
+/// Keeps the most valuable candidates of all levels, the earlier ones on ties, in their order, and writes them into
+/// `tree` and into the table of the pass that verifies them, whose root and committed rows are there.
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or the tree or the pass has another size.

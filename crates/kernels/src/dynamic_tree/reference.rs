@@ -7,8 +7,8 @@ pub const NEVER: f32 = -1e30;
 /// How far below the likeliest a logit may be before its probability is 0.
 pub const DEEPEST: f32 = -87.0;
 
-/// The `width` likeliest tokens of a row of logits with the logarithms of their probabilities, likeliest first, the lower
-/// token first on ties.
+/// The `width` likeliest tokens of a row of logits with the logarithms of their probabilities, likeliest first, the
+/// lower token first on ties.
 pub fn likeliest(row: &[f32], width: usize) -> Vec<(i32, f32)> {
     let value = |i: usize| if row[i].is_nan() { f32::NEG_INFINITY } else { row[i] };
     let mut order: Vec<usize> = (0..row.len()).collect();

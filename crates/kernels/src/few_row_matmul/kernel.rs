@@ -162,7 +162,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// What a product with `w` makes of `x [rows, d_in]` before it multiplies, in `paired` and `rounded` if it is something else.
+/// What a product with `w` makes of `x [rows, d_in]` before it multiplies, in `paired` and `rounded` if it is something
+/// else.
 pub(super) fn as_read<'a>(x: &'a [f32], w: &Packed, paired: &'a mut Vec<f32>, rounded: &'a mut Vec<f32>) -> Read<'a> {
     if w.dtype() != WeightDtype::Bf16Pairs {
         return Read { lines: x, width: w.d_in(), numbers: x };

@@ -1,11 +1,12 @@
 //! `y = x · W` for one to a few hundred rows of `x`, with `W` frozen and packed once.
 //!
 //! A decode step multiplies very few rows by every weight of the model, so it is bound by reading the weights. They are
-//! stored in panels of [`PANEL`] output columns, `[ceil(d_out / PANEL)][d_in][PANEL]`, so that a panel is one contiguous
-//! stream that is read once for some rows, with all accumulators in registers.
+//! stored in panels of [`PANEL`] output columns, `[ceil(d_out / PANEL)][d_in][PANEL]`, so that a panel is one
+//! contiguous stream that is read once for some rows, with all accumulators in registers.
 //!
-//! Each output element is one chain of fused multiply-adds over `d_in` in increasing order, whatever the number of rows,
-//! threads or the instruction set. (Pairs of `bf16` exist on some processors only; there too a row does not depend on its company.)
+//! Each output element is one chain of fused multiply-adds over `d_in` in increasing order, whatever the number of
+//! rows, threads or the instruction set. (Pairs of `bf16` exist on some processors only; there too a row does not
+//! depend on its company.)
 
 mod element;
 mod kernel;

@@ -22,8 +22,8 @@ pub enum WeightDtype {
     /// 8-bit integers with one `f32` scale per output column: `w[c, k] ≈ scale[c] · q[c, k]`, `q` in -127..=127 and
     /// `scale[c] = max_k |w[c, k]| / 127`.
     Int8,
-    /// [`WeightDtype::Bf16`] with neighbouring inputs side by side, for processors that multiply two numbers at once. What
-    /// is multiplied with them is rounded to `bf16` too.
+    /// [`WeightDtype::Bf16`] with neighbouring inputs side by side, for processors that multiply two numbers at once.
+    /// What is multiplied with them is rounded to `bf16` too.
     Bf16Pairs,
 }
 
@@ -128,8 +128,8 @@ pub(super) fn pages(size: usize) -> Result<MmapMut, PackError> {
     Ok(pages)
 }
 
-/// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero. Pairs are in panels
-/// `[ceil(d_out / PANEL)][ceil(d_in / 2)][PANEL][2]`, and an odd input's partner is zero.
+/// A frozen weight matrix in panels `[ceil(d_out / PANEL)][d_in][PANEL]`; columns beyond `d_out` are zero. Pairs are in
+/// panels `[ceil(d_out / PANEL)][ceil(d_in / 2)][PANEL][2]`, and an odd input's partner is zero.
 pub struct Packed {
     panels: MmapMut,
     /// Of 8-bit weights, by output column; empty otherwise.
@@ -146,11 +146,11 @@ impl std::fmt::Debug for Packed {
 }
 
 impl Packed {
-    /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs a panel or two of `f32` per thread.
+    /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs a panel or two of `f32` per
+    /// thread.
     ///
-    /// # Errors
-    /// When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor cannot multiply
-    /// with it.
+    /// # Errors When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor
+    /// cannot multiply with it.
     pub fn pack(d_in: usize, d_out: usize, dtype: WeightDtype, source: &dyn RowSource) -> Result<Self, PackError> {
         let size = PackError::Size { d_out, d_in };
         if d_in == 0 || d_out == 0 {
@@ -336,8 +336,8 @@ fn narrow<T: Element>(rows: &[f32], d_in: usize, panel: &mut [u8]) -> Result<(),
     fits::<T>(rows)
 }
 
-/// Whether a type has values for these numbers. All are looked at without leaving early, which vectorises; then, if need be,
-/// the culprit is found.
+/// Whether a type has values for these numbers. All are looked at without leaving early, which vectorises; then, if
+/// need be, the culprit is found.
 fn fits<T: Element>(rows: &[f32]) -> Result<(), PackError> {
     if rows.iter().fold(false, |any, &value| any | T::clips(value)) {
         let value = rows.iter().copied().find(|&value| T::clips(value)).unwrap_or(f32::NAN);

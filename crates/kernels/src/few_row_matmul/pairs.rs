@@ -1,8 +1,8 @@
 //! Products of pairs of 16-bit numbers with sums in 32 bits: twice the multiply-adds per instruction.
 //!
-//! `y = Σ_j (x[2j] · w[2j] + x[2j + 1] · w[2j + 1])` with `x` and `w` rounded to `bf16`, by the processor's dot-product instruction, which
-//! rounds each of its two sums and takes subnormal numbers for zero. Like all products here, a row's sums are one chain in
-//! increasing order, whatever the rows beside it.
+//! `y = Σ_j (x[2j] · w[2j] + x[2j + 1] · w[2j + 1])` with `x` and `w` rounded to `bf16`, by the processor's dot-product
+//! instruction, which rounds each of its two sums and takes subnormal numbers for zero. Like all products here, a row's
+//! sums are one chain in increasing order, whatever the rows beside it.
 
 use super::PANEL;
 use super::element::{Bits, Element};

@@ -4,9 +4,9 @@
 //! broadcast), so 2 · 15 sums and one vector of weights fill the registers. Compilers keep the broadcast in a register
 //! instead, for both vectors of a panel, and spill sums from thirteen rows on; hence the assembly.
 //!
-//! More rows are several tiles, which take turns on blocks of [`BLOCK`] inputs: a block stays in the second-level cache for
-//! all of them, and while they compute on it each fetches its share of the next one, so memory is never idle. Sums wait
-//! in memory between blocks, unrounded: each is still one chain of multiply-adds.
+//! More rows are several tiles, which take turns on blocks of [`BLOCK`] inputs: a block stays in the second-level cache
+//! for all of them, and while they compute on it each fetches its share of the next one, so memory is never idle. Sums
+//! wait in memory between blocks, unrounded: each is still one chain of multiply-adds.
 
 use super::super::element::Element;
 use super::super::pairs::Pair;
@@ -25,7 +25,8 @@ pub const FROM_IN_CACHE: usize = 7;
 pub const IN_CACHE: usize = 1 << 19;
 /// Inputs that all tiles work through before they go on.
 const BLOCK: usize = 1024;
-/// Bytes between what a lone tile fetches and what it uses: a thread has to have this many on their way for as long as memory takes.
+/// Bytes between what a lone tile fetches and what it uses: a thread has to have this many on their way for as long as
+/// memory takes.
 const AHEAD: usize = 8192;
 /// Floats in a vector.
 const LANES: usize = 16;
@@ -75,8 +76,8 @@ impl<'a> SideBySide<'a> {
         Self { values: space, rows, d_in }
     }
 
-    /// `sums[row][column] = Σ_k x[row, k] · panels[k, column]` over one or two panels, each `[d_in][PANEL]`. `next` is where
-    /// the panels lie that this thread will probably ask for next.
+    /// `sums[row][column] = Σ_k x[row, k] · panels[k, column]` over one or two panels, each `[d_in][PANEL]`. `next` is
+    /// where the panels lie that this thread will probably ask for next.
     ///
     /// # Panics
     /// If the lengths do not fit.
@@ -134,8 +135,8 @@ impl<'a> SideBySide<'a> {
         let x = &self.values[tile * place(self.d_in) + range.start * height..][..range.len() * height];
         let weights = &panel[range.start * PANEL..range.end * PANEL];
         let work = Work { x, weights, first: range.start == 0, column, fetch };
-        // SAFETY: only `new` makes a `SideBySide`, whose caller promised the processor; `x` has the inputs of so many rows,
-        // `weights` those of a panel, and there are as many rows of sums.
+        // SAFETY: only `new` makes a `SideBySide`, whose caller promised the processor; `x` has the inputs of so many
+        // rows, `weights` those of a panel, and there are as many rows of sums.
         unsafe { T::tile(&work, &mut sums[row..row + height]) };
     }
 }
@@ -147,7 +148,8 @@ struct Fetch {
     step: usize,
 }
 
-/// Values from one tile's rows to the next one's: a vector more than they are, since they are written a vector at a time.
+/// Values from one tile's rows to the next one's: a vector more than they are, since they are written a vector at a
+/// time.
 fn place(d_in: usize) -> usize {
     TALLEST * d_in + LANES
 }
@@ -176,8 +178,8 @@ pub struct Work<'a, T> {
 pub trait Tall: Element {
     /// Adds a block to the sums of `sums.len()` rows.
     ///
-    /// # Safety
-    /// The processor has AVX-512 F and BW, and BF16 for pairs; `x` and `weights` hold equally many inputs, and `column + PANEL <= PAIR`.
+    /// # Safety The processor has AVX-512 F and BW, and BF16 for pairs; `x` and `weights` hold equally many inputs, and
+    /// `column + PANEL <= PAIR`.
     unsafe fn tile(work: &Work<'_, Self>, sums: &mut [[f32; PAIR]]);
 }
 
@@ -249,8 +251,8 @@ tall! {
     Pair, tile_pair, "vdpbf16ps", |p: *const Pair| _mm512_load_ps(p.cast());
 }
 
-/// `out[k][r] = x[r][k]` for up to `4 · G` rows. A vector is written for each `k`, in increasing order, so `out` needs a
-/// vector more than it keeps.
+/// `out[k][r] = x[r][k]` for up to `4 · G` rows. A vector is written for each `k`, in increasing order, so `out` needs
+/// a vector more than it keeps.
 ///
 /// # Safety
 /// The processor has AVX-512 F.

@@ -1,7 +1,7 @@
 //! Tiles in the registers of x86 processors.
 //!
-//! A tile of `R` rows, `P` panels and `V` vectors of each panel keeps `R · P · V` sums in registers. Few rows take two panels
-//! at once, to have enough independent sums; more rows take one. So a panel is read from memory once for up to
+//! A tile of `R` rows, `P` panels and `V` vectors of each panel keeps `R · P · V` sums in registers. Few rows take two
+//! panels at once, to have enough independent sums; more rows take one. So a panel is read from memory once for up to
 //! six rows (with 16 registers three, and six in two strips): while weights arrive, the sums are computed for nothing.
 //! More rows have taller tiles where registers are wide (`tall.rs`).
 
@@ -10,8 +10,8 @@ use super::{PAIR, PANEL};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
-/// Bytes of a panel between what is fetched and what is used: what memory has on its way is counted in bytes, whatever the
-/// format of the weights.
+/// Bytes of a panel between what is fetched and what is used: what memory has on its way is counted in bytes, whatever
+/// the format of the weights.
 const AHEAD: usize = 3072;
 
 macro_rules! strip {

@@ -7,8 +7,8 @@ use crate::tree_attention::Flight;
 use burn::tensor::{DType, Int, Tensor as Burn};
 use cubecl::prelude::*;
 
-/// One row's greatest entries, one after the other: each round finds the greatest of those that come after the last one in
-/// the order of value and index, so nothing has to be marked.
+/// One row's greatest entries, one after the other: each round finds the greatest of those that come after the last one
+/// in the order of value and index, so nothing has to be marked.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn greatest<F: Float>(
     logits: &Tensor<F>,

@@ -7,9 +7,10 @@ pub(crate) const UNITS: usize = 256;
 /// Below any logit that counts.
 pub(crate) const LEAST: f32 = -3.0e38;
 
-/// Finds the greatest of `logits[base + from..base + end]` that comes after the last one in the order of value and index;
-/// after none at all if `last_place` is `none`. It is left in `values[0]`, its index (without `base`) in `places[0]`, and whether an
-/// entry is NaN or positive infinity in `damaged[0]`. Entries that are no numbers count as the least.
+/// Finds the greatest of `logits[base + from..base + end]` that comes after the last one in the order of value and
+/// index; after none at all if `last_place` is `none`. It is left in `values[0]`, its index (without `base`) in
+/// `places[0]`, and whether an entry is NaN or positive infinity in `damaged[0]`. Entries that are no numbers count as
+/// the least.
 #[cube]
 pub(crate) fn next_greatest<F: Float>(
     logits: &Tensor<F>,

@@ -1,5 +1,5 @@
-//! A greedy decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and the
-//! next tree's tokens. Nothing is read back but the [`Outcome`].
+//! A greedy decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and
+//! the next tree's tokens. Nothing is read back but the [`Outcome`].
 
 #[cfg(feature = "gpu")]
 mod cube;
@@ -18,8 +18,8 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 /// The most nodes of a tree that every device accepts a path of: a unit each, in one cube.
 pub const MOST_NODES: usize = 256;
 
-/// A tree's shape on a device: of a fixed shape only the tokens change from step to step; a dynamic one is written there
-/// ([`crate::dynamic_tree::plant`]).
+/// A tree's shape on a device: of a fixed shape only the tokens change from step to step; a dynamic one is written
+/// there ([`crate::dynamic_tree::plant`]).
 #[derive(Clone, Debug)]
 pub struct TreeTable {
     /// `[4 · R]`: parents, depths and ranks of all nodes, and whether they are on the first path, padding included.
@@ -31,8 +31,8 @@ pub struct TreeTable {
 }
 
 impl TreeTable {
-    /// The table of a tree: `parents[i]`, and `ranks[i]`, the place of node `i` among its head's guesses; those of the root
-    /// are not read.
+    /// The table of a tree: `parents[i]`, and `ranks[i]`, the place of node `i` among its head's guesses; those of the
+    /// root are not read.
     pub fn new(parents: &[usize], ranks: &[usize], device: &Device) -> Self {
         let (nodes, padded) = (parents.len(), Flight::padded(parents.len()));
         let depths = reference::depths(parents);
@@ -74,9 +74,9 @@ impl TreeTable {
     }
 }
 
-/// What a step decided, on the device: `[prefix, length, rows[n], last, tokens[n]]` for paths of at most `n` nodes. `rows` are
-/// the accepted nodes, `last` the deepest of them, `tokens` what is emitted: the accepted drafts, then the bonus. A token
-/// below zero says that the scores of its row were no scores.
+/// What a step decided, on the device: `[prefix, length, rows[n], last, tokens[n]]` for paths of at most `n` nodes.
+/// `rows` are the accepted nodes, `last` the deepest of them, `tokens` what is emitted: the accepted drafts, then the
+/// bonus. A token below zero says that the scores of its row were no scores.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     table: Tensor<1, Int>,
@@ -111,8 +111,8 @@ impl Outcome {
 /// that were chosen beforehand for each place of the root, and no other node the true token.
 #[derive(Clone, Debug)]
 pub struct Guide {
-    /// `[P + P · depths]`: the true token of each position (-1 if it is not known), and the first path's tokens for a root at
-    /// each position.
+    /// `[P + P · depths]`: the true token of each position (-1 if it is not known), and the first path's tokens for a
+    /// root at each position.
     table: Tensor<1, Int>,
     positions: usize,
     /// How deep its trees are.
@@ -122,7 +122,8 @@ pub struct Guide {
 }
 
 impl Guide {
-    /// A guide for trees of `depths` levels below their roots, at as many positions as there are `truths`; `chosen[p]` is the first path below a root at position `p`.
+    /// A guide for trees of `depths` levels below their roots, at as many positions as there are `truths`; `chosen[p]`
+    /// is the first path below a root at position `p`.
     ///
     /// # Panics
     /// If a path is not as long as trees are deep.
@@ -141,8 +142,8 @@ impl Guide {
     }
 }
 
-/// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞, or has
-/// nothing finite.
+/// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞,
+/// or has nothing finite.
 ///
 /// # Shapes
 /// `logits [1, rows, V]`, result `[rows]`.
@@ -161,8 +162,8 @@ pub fn argmax_rows(logits: &Tensor<3>) -> Tensor<1, Int> {
     }
 }
 
-/// The indices of each row's `width` greatest logits, greatest first, the lowest index first on ties. NaN counts as negative
-/// infinity.
+/// The indices of each row's `width` greatest logits, greatest first, the lowest index first on ties. NaN counts as
+/// negative infinity.
 ///
 /// # Shapes
 /// `logits [1, rows, V]` with `width ≤ V`, result `[rows, width]`.
@@ -181,8 +182,8 @@ pub fn top_rows(logits: &Tensor<3>, width: usize) -> Tensor<2, Int> {
     }
 }
 
-/// Greedy acceptance: the deepest node all of whose path are their parents' argmaxes, the first of the deepest. Writes the
-/// outcome, and the table of the next pass: its prefix, positions and starts, and the bonus token as its root.
+/// Greedy acceptance: the deepest node all of whose path are their parents' argmaxes, the first of the deepest. Writes
+/// the outcome, and the table of the next pass: its prefix, positions and starts, and the bonus token as its root.
 ///
 /// # Shapes
 /// `argmax [R]` as [`argmax_rows`] gives it.
@@ -220,7 +221,8 @@ pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
     }
 }
 
-/// Overrides the tree's drafted tokens as a [`Guide`] for trees as deep says; below roots beyond its positions they stay.
+/// Overrides the tree's drafted tokens as a [`Guide`] for trees as deep says; below roots beyond its positions they
+/// stay.
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or the guide is for trees of another depth.

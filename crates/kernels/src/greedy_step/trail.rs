@@ -4,8 +4,8 @@ use super::Outcome;
 use crate::tree_attention::{Flight, Visible};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// A causal pass over the tokens that a step emitted, of which the device says how many there are, and where the states before them
-/// lie among the rows of the step's verification.
+/// A causal pass over the tokens that a step emitted, of which the device says how many there are, and where the states
+/// before them lie among the rows of the step's verification.
 #[derive(Clone, Debug)]
 pub struct Trail {
     pub(super) pass: Flight,
@@ -38,8 +38,8 @@ impl Trail {
     }
 }
 
-/// Writes the trail of an outcome: row `i` is the `i`-th emitted token behind the committed ones, its state that of the `i`-th
-/// accepted node.
+/// Writes the trail of an outcome: row `i` is the `i`-th emitted token behind the committed ones, its state that of the
+/// `i`-th accepted node.
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or an outcome may be longer than the trail.

@@ -13,9 +13,8 @@ const LEAST: f32 = -3.0e38;
 
 /// One row: its greatest logit and the sum of exponentials in one pass, its gradient in a second one.
 ///
-/// # Shapes
-/// `logits [rows, V]` in vectors, `labels`, `scales` `[all rows]`, `found [2, all rows]`: losses, then ranks; `vocab` and `stride`
-/// in vectors.
+/// # Shapes `logits [rows, V]` in vectors, `labels`, `scales` `[all rows]`, `found [2, all rows]`: losses, then ranks;
+/// `vocab` and `stride` in vectors.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn cross_entropy_row<F: Float, N: Size>(
     logits: &mut Tensor<Vector<F, N>>,

@@ -29,8 +29,8 @@ pub struct LinearCrossEntropy {
     pub d_weight: Option<Tensor<2>>,
 }
 
-/// Cross-entropy of `hidden · weightᵀ` against labels with its gradients, `chunk` rows of logits at a time. On a GPU losses and
-/// ranks are read once, after all chunks.
+/// Cross-entropy of `hidden · weightᵀ` against labels with its gradients, `chunk` rows of logits at a time. On a GPU
+/// losses and ranks are read once, after all chunks.
 ///
 /// # Shapes
 /// `hidden [rows, d]`, `weight [V, d]`, one label and one scale per row.

@@ -2,8 +2,8 @@
 //!
 //! For rows `h_i` with labels `y_i` and scales `s_i`: `L = Σ_i s_i · (logsumexp(W h_i) − (W h_i)[y_i])`,
 //! `∂L/∂h_i = s_i · (softmax(W h_i) − e_{y_i}) W` and `∂L/∂W = Σ_i s_i · (softmax(W h_i) − e_{y_i}) h_iᵀ`. Logits exist
-//! for one chunk of rows at a time: the whole `rows × V` matrix is never in memory. [`soft_cross_entropy`] has another network's
-//! distribution in place of labels.
+//! for one chunk of rows at a time: the whole `rows × V` matrix is never in memory. [`soft_cross_entropy`] has another
+//! network's distribution in place of labels.
 
 #[cfg(feature = "gpu")]
 mod cube;

@@ -25,8 +25,8 @@ pub fn linear_cross_entropy(h: &[f32], w: &[f32], d: usize, labels: &[u32], scal
     (losses, d_hidden, d_weight)
 }
 
-/// Losses of rows `h [rows, d]` against the distributions of `t [rows, d]`, both under `w [V, d]`, and `∂L/∂h` of their sum
-/// times `scale`.
+/// Losses of rows `h [rows, d]` against the distributions of `t [rows, d]`, both under `w [V, d]`, and `∂L/∂h` of their
+/// sum times `scale`.
 pub fn soft_cross_entropy(h: &[f32], t: &[f32], w: &[f32], d: usize, scale: f64) -> (Vec<f64>, Vec<f64>) {
     let vocab = w.len() / d;
     let log_softmax = |row: &[f32]| -> Vec<f64> {

@@ -25,8 +25,8 @@ pub struct SoftCrossEntropy {
     pub d_weight: Option<Tensor<2>>,
 }
 
-/// Soft cross-entropy of `hidden · weightᵀ` against `softmax(target · weightᵀ)`, `chunk` rows of logits at a time; every
-/// row counts `scale` in the gradient.
+/// Soft cross-entropy of `hidden · weightᵀ` against `softmax(target · weightᵀ)`, `chunk` rows of logits at a time;
+/// every row counts `scale` in the gradient.
 ///
 /// # Shapes
 /// `hidden` and `target` `[rows, d]`, `weight [V, d]`.
@@ -44,8 +44,8 @@ pub fn soft_cross_entropy(
     soft_cross_entropy_between(of(hidden), of(target), scale, chunk, false)
 }
 
-/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for. On a GPU losses and
-/// ranks are read once, after all chunks.
+/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for. On a GPU
+/// losses and ranks are read once, after all chunks.
 ///
 /// # Shapes
 /// `guessed` of width `d`, `target` of any, both of the same rows and vocabulary.

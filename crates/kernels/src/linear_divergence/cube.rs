@@ -79,9 +79,8 @@ fn log_mixed(q: f32, p: f32, beta: f32) -> f32 {
 
 /// One row.
 ///
-/// # Shapes
-/// `logits` and `targets` `[rows, V]` in vectors, `found [3, all rows]`: measures, overlaps, ranks; `vocab`, `stride` and
-/// `target_stride` in vectors.
+/// # Shapes `logits` and `targets` `[rows, V]` in vectors, `found [3, all rows]`: measures, overlaps, ranks; `vocab`,
+/// `stride` and `target_stride` in vectors.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn compare_row<F: Float, G: Float, N: Size>(
     logits: &mut Tensor<Vector<F, N>>,
@@ -250,7 +249,8 @@ impl Compared {
         Self { found: device::floats(&Burn::<1>::zeros([3 * rows], (device, DType::F32))), rows }
     }
 
-    /// The gradients of the measure of the rows from `first` on, times `scale`. `beta` is that of [`Measure::JensenShannon`].
+    /// The gradients of the measure of the rows from `first` on, times `scale`. `beta` is that of
+    /// [`Measure::JensenShannon`].
     pub(crate) fn differentiate(
         &self,
         [logits, targets]: [Burn<2>; 2],
@@ -261,8 +261,8 @@ impl Compared {
         let [rows, vocab] = logits.dims();
         let (logits, targets) = (device::owned(logits), device::rows(targets));
         let width = device::vector_width(&logits).min(device::vector_width(&targets));
-        // SAFETY: both have that many rows of that many logits, `first + rows` is at most the number of rows, and a cube
-        // stays within its row.
+        // SAFETY: both have that many rows of that many logits, `first + rows` is at most the number of rows, and a
+        // cube stays within its row.
         unsafe {
             compare_row::launch_unchecked(
                 &logits.client,

@@ -23,9 +23,9 @@ pub struct LinearDivergence {
     pub gradients: Option<(Tensor<2>, Tensor<2>)>,
 }
 
-/// Divergence of the draft model's distributions from the target's, `chunk` rows of logits at a time. With a `scale`, which
-/// every row's loss counts, also the gradients of the draft model's states and LM head. On a GPU what is found about rows is read
-/// once, after all chunks.
+/// Divergence of the draft model's distributions from the target's, `chunk` rows of logits at a time. With a `scale`,
+/// which every row's loss counts, also the gradients of the draft model's states and LM head. On a GPU what is found
+/// about rows is read once, after all chunks.
 ///
 /// # Shapes
 /// As many rows and the same V in both; widths may differ.

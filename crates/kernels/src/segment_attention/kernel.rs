@@ -132,8 +132,8 @@ impl<'a> Block<'a> {
         scores
     }
 
-    /// With `P` the probabilities and `G` the output's gradient: `∂V = PᵀG`, `∂S = scale · P ∘ (G Vᵀ - rowsum(P ∘ G Vᵀ))`,
-    /// `∂Q = ∂S K`, `∂K = ∂Sᵀ Q`.
+    /// With `P` the probabilities and `G` the output's gradient: `∂V = PᵀG`,
+    /// `∂S = scale · P ∘ (G Vᵀ - rowsum(P ∘ G Vᵀ))`, `∂Q = ∂S K`, `∂K = ∂Sᵀ Q`.
     fn backward(&self, gradient: &[f32], kv_head: usize, group: usize) -> [Vec<f32>; 3] {
         let (n, d) = (self.rows.len(), self.spec.head_dim);
         let q_width = self.spec.heads * d;

@@ -2,8 +2,8 @@
 //!
 //! Rows are tokens of several dialogues one after another. A token sees the tokens of its own segment up to itself, and
 //! its position counts from the start of the segment, so that packing changes nothing about a dialogue:
-//! `out_i = Σ_{j ≤ i, same segment} softmax_j(scale · R(q_i)·R(k_j)) v_j`. On the CPU each segment is a block of its own,
-//! so no work is spent on pairs that the mask would hide.
+//! `out_i = Σ_{j ≤ i, same segment} softmax_j(scale · R(q_i)·R(k_j)) v_j`. On the CPU each segment is a block of its
+//! own, so no work is spent on pairs that the mask would hide.
 
 pub(crate) mod kernel;
 mod launch;

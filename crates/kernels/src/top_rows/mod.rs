@@ -12,9 +12,9 @@ use rayon::prelude::*;
 /// Logits worth waking a thread for.
 const PARALLEL: usize = 1 << 15;
 
-/// The `widths[i]` greatest logits of each row `i`, greatest first, the lower index first on ties: `(index, probability)`
-/// with `probability = softmax(row)[index]`. NaN counts as negative infinity when rows are ordered; a row that holds one,
-/// or an infinity, has probabilities that are no numbers.
+/// The `widths[i]` greatest logits of each row `i`, greatest first, the lower index first on ties:
+/// `(index, probability)` with `probability = softmax(row)[index]`. NaN counts as negative infinity when rows are
+/// ordered; a row that holds one, or an infinity, has probabilities that are no numbers.
 ///
 /// # Shapes
 /// `logits [rows, vocab]`, `widths [rows]`.

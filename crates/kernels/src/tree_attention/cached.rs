@@ -3,12 +3,12 @@
 use super::{AttentionSpec, Flight};
 use burn::tensor::Tensor;
 
-/// Attention of the rows in flight over what they see of a cache, read where it lies: grouped queries, a sliding window, a
-/// soft cap, sums in `f32` whatever the storage.
+/// Attention of the rows in flight over what they see of a cache, read where it lies: grouped queries, a sliding
+/// window, a soft cap, sums in `f32` whatever the storage.
 ///
-/// # Shapes
-/// `q [1, R, heads · head_dim]` with the padded rows of `flight`; `cache [2 · layers, kv_heads, capacity, head_dim]` with the
-/// keys of layer `l` at `2 l` and its values at `2 l + 1`, in the format of `q`; result as `q`.
+/// # Shapes `q [1, R, heads · head_dim]` with the padded rows of `flight`;
+/// `cache [2 · layers, kv_heads, capacity, head_dim]` with the keys of layer `l` at `2 l` and its values at `2 l + 1`,
+/// in the format of `q`; result as `q`.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.

@@ -1,4 +1,5 @@
-//! Tree attention on a GPU: the prefix is split between cubes, each with a running softmax; a second pass combines them.
+//! Tree attention on a GPU: the prefix is split between cubes, each with a running softmax; a second pass combines
+//! them.
 
 use super::{AttentionSpec, Flight};
 use crate::device;
@@ -42,8 +43,8 @@ impl Geometry {
     }
 }
 
-/// A cube's share: one key/value head, one split of the slots, one tile of query rows. Writes the sum of weighted values,
-/// not yet divided, with the largest score and the sum of weights.
+/// A cube's share: one key/value head, one split of the slots, one tile of query rows. Writes the sum of weighted
+/// values, not yet divided, with the largest score and the sum of weights.
 ///
 /// # Shapes
 /// `q [R, heads, d]`, `cache [2 · layers, kv_heads, capacity, d]`, `sums [splits, R · group, kv_heads, d]`,

@@ -1,4 +1,5 @@
-//! What a pass over rows in flight needs to know on a GPU: one table of integers, sent up in one piece or written there.
+//! What a pass over rows in flight needs to know on a GPU: one table of integers, sent up in one piece or written
+//! there.
 
 use super::Visible;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -11,10 +12,10 @@ const SIZES: [usize; 6] = [1, 8, 16, 32, 64, 128];
 
 /// The rows of one pass as kernels read them.
 ///
-/// The table is `[prefix, first, rows, 0 | tokens[R] | positions[R] | a section per distinct window]` with `R` rows after
-/// padding; a section is `[least start | starts[R] | bits[R · W]]`: row `i` sees the committed slots from `starts[i]` on, and
-/// row `j` in flight if bit `j` of its `W` words is set. Rows beyond `rows` are padding: they write nothing to a cache, and
-/// what they yield means nothing.
+/// The table is `[prefix, first, rows, 0 | tokens[R] | positions[R] | a section per distinct window]` with `R` rows
+/// after padding; a section is `[least start | starts[R] | bits[R · W]]`: row `i` sees the committed slots from
+/// `starts[i]` on, and row `j` in flight if bit `j` of its `W` words is set. Rows beyond `rows` are padding: they write
+/// nothing to a cache, and what they yield means nothing.
 #[derive(Clone, Debug)]
 pub struct Flight {
     table: Tensor<1, Int>,

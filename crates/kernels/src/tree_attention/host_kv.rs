@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 /// Slots whose keys lie together, dimension by dimension, so that their scores are computed side by side.
 pub(super) const SLOTS: usize = lanes::LANES;
 
-/// One layer's cached keys and values on the CPU: values `[kv_heads][capacity][head_dim]`, keys in blocks of sixteen slots,
-/// `[kv_heads][capacity / 16][head_dim][16]`.
+/// One layer's cached keys and values on the CPU: values `[kv_heads][capacity][head_dim]`, keys in blocks of sixteen
+/// slots, `[kv_heads][capacity / 16][head_dim][16]`.
 #[derive(Clone, Debug)]
 pub struct HostKv {
     keys: Lines,
@@ -19,8 +19,8 @@ pub struct HostKv {
 /// Numbers that begin on a cache line, so that no vector of a slot lies across two.
 #[derive(Debug)]
 struct Lines {
-    /// With room for the beginning to be moved. Zeros of this type come as pages that the system hands out when they are first
-    /// touched; those of an aligned type would all be written.
+    /// With room for the beginning to be moved. Zeros of this type come as pages that the system hands out when they
+    /// are first touched; those of an aligned type would all be written.
     values: Vec<f32>,
     start: usize,
     size: usize,

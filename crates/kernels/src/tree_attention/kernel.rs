@@ -45,7 +45,8 @@ pub fn attend(
             attend_part(isa, &part, range.clone(), scratch);
             let span = spec.heads / spec.kv_heads * spec.head_dim;
             for (row, result) in range.zip(scratch.out.chunks_exact(span)) {
-                // SAFETY: the heads that this key/value head serves, in the rows of this block, belong to this task alone.
+                // SAFETY: the heads that this key/value head serves, in the rows of this block, belong to this task
+                // alone.
                 unsafe {
                     out.write(row * width + kv_head * span, result);
                 }

@@ -45,7 +45,8 @@ pub enum Visible {
     },
     /// Row `i` sees the listed rows, in the order of their positions, itself last: a token tree, or a level of one.
     Paths {
-        /// Rows in flight that earlier passes wrote: row `i` of this pass is row `first + i` in flight, and lists count so.
+        /// Rows in flight that earlier passes wrote: row `i` of this pass is row `first + i` in flight, and lists count
+        /// so.
         first: usize,
         /// All lists, one after the other.
         nodes: Vec<u32>,
@@ -60,8 +61,8 @@ impl Visible {
         Self::after(0, paths)
     }
 
-    /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per row,
-    /// itself last.
+    /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per
+    /// row, itself last.
     pub fn after<'a>(first: usize, paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
         let (mut nodes, mut starts) = (vec![], vec![0]);
         for path in paths {
@@ -71,8 +72,8 @@ impl Visible {
         Visible::Paths { first, nodes, starts }
     }
 
-    /// Becomes the visibility in a tree, whose root sees itself and whose other nodes see what their parents see and themselves. Memory is
-    /// kept.
+    /// Becomes the visibility in a tree, whose root sees itself and whose other nodes see what their parents see and
+    /// themselves. Memory is kept.
     ///
     /// # Shapes
     /// `parents [nodes]`, each less than its node; the root's is not looked at.

@@ -1,6 +1,7 @@
 //! Tiles of scores in the registers of x86 processors.
 //!
-//! Compilers turn the plain loops into vectors for some tile shapes and into scalars for others, so the instructions are spelled out.
+//! Compilers turn the plain loops into vectors for some tile shapes and into scalars for others, so the instructions
+//! are spelled out.
 
 use super::SLOTS;
 use std::arch::x86_64::*;

@@ -149,8 +149,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// With `P` the probabilities and `G` the output's gradient: `∂V = PᵀG`, `∂S = scale · P ∘ (G Vᵀ - rowsum(P ∘ G Vᵀ))`,
-    /// `∂Q = ∂S K`, `∂K = ∂Sᵀ Q`, where a later step's part of `P` is a column for each row alone.
+    /// With `P` the probabilities and `G` the output's gradient: `∂V = PᵀG`,
+    /// `∂S = scale · P ∘ (G Vᵀ - rowsum(P ∘ G Vᵀ))`, `∂Q = ∂S K`, `∂K = ∂Sᵀ Q`, where a later step's part of `P` is a
+    /// column for each row alone.
     fn backward(&self, gradient: &[f32], kv_head: usize, group: usize) -> Slopes {
         let (n, d, steps) = (self.rows.len(), self.spec.head_dim, self.of.steps);
         let zeros = || vec![0f32; n * d];

@@ -2,8 +2,8 @@
 
 use crate::segment_attention::Segments;
 
-/// Attention of step `later.len()`: `q [rows, heads · d]`, keys and values of step 0 and of each later step `[rows, kv_heads · d]`,
-/// all before the rotary embedding.
+/// Attention of step `later.len()`: `q [rows, heads · d]`, keys and values of step 0 and of each later step
+/// `[rows, kv_heads · d]`, all before the rotary embedding.
 pub fn unrolled_attention(
     spec: &Segments,
     q: &[f64],

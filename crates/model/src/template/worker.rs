@@ -1,7 +1,8 @@
 //! Threads that render: each holds a template compiled and an environment for it, and waits for the next conversation.
 //!
-//! A thread with a deep stack takes a tenth of a millisecond to make, and compiling a template as long again, so both are kept. A rendering
-//! still has limits of its own, and a thread whose rendering failed or panicked is given up with all that it holds.
+//! A thread with a deep stack takes a tenth of a millisecond to make, and compiling a template as long again, so both
+//! are kept. A rendering still has limits of its own, and a thread whose rendering failed or panicked is given up with
+//! all that it holds.
 
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -19,8 +19,8 @@ pub(super) fn read_index(path: &Path) -> Result<BTreeMap<String, String>, Weight
     map.iter().map(entry).collect()
 }
 
-/// The path of a shard, which must lie in the folder: a plain file name, and no symbolic link that leaves it. Links into
-/// the `blobs` folder of the same Hugging Face cache entry are how that cache stores files, so they pass.
+/// The path of a shard, which must lie in the folder: a plain file name, and no symbolic link that leaves it. Links
+/// into the `blobs` folder of the same Hugging Face cache entry are how that cache stores files, so they pass.
 pub(super) fn shard_path(dir: &Path, index: &Path, name: &str) -> Result<PathBuf, WeightsError> {
     let outside = |what: &str| WeightsError::Index {
         path: index.into(),

@@ -20,7 +20,8 @@ pub struct MedusaTwoConfig {
     pub backbone_rate: f64,
     /// What keeps the backbone's language.
     pub language: LanguageLoss,
-    /// Mean KL divergence to the original on held-out answers, in nats per token, beyond which a run is called degraded.
+    /// Mean KL divergence to the original on held-out answers, in nats per token, beyond which a run is called
+    /// degraded.
     pub kl_bound: f64,
 }
 

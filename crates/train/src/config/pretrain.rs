@@ -62,8 +62,9 @@ pub struct Corpus {
     pub prompt_weight: f64,
 }
 
-/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls once more, by
-/// the `warmup` and the `floor` of `[training]`. One pass over its dialogues, in `batches_per_step` micro-batches a step.
+/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls
+/// once more, by the `warmup` and the `floor` of `[training]`. One pass over its dialogues, in `batches_per_step`
+/// micro-batches a step.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {

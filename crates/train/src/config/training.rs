@@ -46,8 +46,8 @@ pub struct Training {
     pub save_every: u64,
     /// Checkpoints to keep beside the best one.
     pub keep: usize,
-    /// Megabytes that fitting may take: parameters, moments, gradients and micro-batches at work. Micro-batches that are beyond
-    /// it are computed in halves.
+    /// Megabytes that fitting may take: parameters, moments, gradients and micro-batches at work. Micro-batches that
+    /// are beyond it are computed in halves.
     pub memory_limit_mb: Option<u64>,
 }
 

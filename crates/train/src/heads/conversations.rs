@@ -117,7 +117,8 @@ pub trait OnBackbone: Objective {
         copy_fitted(checkpoint, &run.join("heads"))
     }
 
-    /// The held-out conversations over the model that the finished run is to be decoded with; `None` if that is the backbone.
+    /// The held-out conversations over the model that the finished run is to be decoded with; `None` if that is the
+    /// backbone.
     ///
     /// # Errors
     /// When that model cannot be loaded.
@@ -128,6 +129,7 @@ pub trait OnBackbone: Objective {
     /// What is fitted, in a few words.
     fn title(&self) -> String;
 
-    /// Bytes that a micro-batch of this many tokens (heads: positions that are read) has at work beside the weights, roughly.
+    /// Bytes that a micro-batch of this many tokens (heads: positions that are read) has at work beside the weights,
+    /// roughly.
     fn bytes_at_work(&self, tokens: usize) -> usize;
 }

@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Nodes, expansions and width of the tree that draft layers are measured with: what decoding takes unless told otherwise.
+/// Nodes, expansions and width of the tree that draft layers are measured with: what decoding takes unless told
+/// otherwise.
 const LAYER_TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// That tree.
@@ -65,8 +66,8 @@ impl Conversations {
         Ok(())
     }
 
-    /// Decodes the first held-out prompts greedily with what is fitted and the constants beside it; `None` where no prompt
-    /// leaves room for a step.
+    /// Decodes the first held-out prompts greedily with what is fitted and the constants beside it; `None` where no
+    /// prompt leaves room for a step.
     pub(super) fn decode(
         &self,
         parameters: &[Parameter],

@@ -196,8 +196,8 @@ impl Objective for DistillSpecFitting {
         self.start.clone()
     }
 
-    /// At the first step of a round the draft model, as it is by then, writes answers to the prompts of all its steps. They are
-    /// kept in the run folder, so that a run that is resumed in the midst of a round goes on with the same.
+    /// At the first step of a round the draft model, as it is by then, writes answers to the prompts of all its steps.
+    /// They are kept in the run folder, so that a run that is resumed in the midst of a round goes on with the same.
     fn prepare(&self, step: u64, parameters: &[Parameter]) -> Result<(), TrainError> {
         if self.config.answers == Answers::Data {
             return Ok(());
@@ -223,8 +223,9 @@ impl Objective for DistillSpecFitting {
         Ok(())
     }
 
-    /// A draft model that is fitted comes to end its answers where the target does, whose answers the data has. So after the first round the
-    /// time is that of answers as long as those; what it writes before it is fitted may be much longer.
+    /// A draft model that is fitted comes to end its answers where the target does, whose answers the data has. So
+    /// after the first round the time is that of answers as long as those; what it writes before it is fitted may be
+    /// much longer.
     fn rehearse(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<(), TrainError> {
         if self.config.answers == Answers::Data {
             return Ok(());
@@ -267,7 +268,8 @@ impl Objective for DistillSpecFitting {
         vec![(0..batch.rows.len()).map(|i| counted(self.example(batch, i)).len()).sum::<usize>() as f64]
     }
 
-    /// As in pretraining, the states' gradient is carried on through the network by a scalar of which it is the gradient.
+    /// As in pretraining, the states' gradient is carried on through the network by a scalar of which it is the
+    /// gradient.
     fn gradients(&self, weights: &[Tensor<1>], batch: &Answered, totals: &[f64]) -> Result<Gradients, TrainError> {
         let examples: Vec<&Example> = (0..batch.rows.len()).map(|i| self.example(batch, i)).collect();
         let tokens = examples.iter().map(|example| example.ids.len()).sum();

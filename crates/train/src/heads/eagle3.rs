@@ -84,8 +84,8 @@ impl StepRows {
 }
 
 impl Eagle3Fitting {
-    /// A draft layer for the conversations' backbone. What can be drafted are the tokens that its answers in the conversations to
-    /// fit to hold most often.
+    /// A draft layer for the conversations' backbone. What can be drafted are the tokens that its answers in the
+    /// conversations to fit to hold most often.
     ///
     /// # Errors
     /// When the config names layers that the backbone does not have.
@@ -120,8 +120,8 @@ impl Eagle3Fitting {
 
     /// Rows of some conversations, one conversation after another, with what every step reads and what it should say.
     ///
-    /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if that is the
-    /// assistant's; if the backbone would have said a token that cannot be drafted, it does not.
+    /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if that is
+    /// the assistant's; if the backbone would have said a token that cannot be drafted, it does not.
     fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
         let d = self.network.shape().layer.hidden_size;
         let wide = self.taps.layers().len() * d;
@@ -323,7 +323,8 @@ impl OnBackbone for Eagle3Fitting {
         &mut self.data
     }
 
-    /// All positions up to the last one at which the backbone says what is to be guessed: the layer attends to every pair before.
+    /// All positions up to the last one at which the backbone says what is to be guessed: the layer attends to every
+    /// pair before.
     fn positions(&self, example: &Example) -> Vec<usize> {
         counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
     }

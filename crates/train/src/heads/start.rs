@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub struct Start(BTreeMap<String, Vec<f32>>);
 
 impl Start {
-    /// Reads the heads of a folder as what is to be fitted: every parameter under its own name and in its shape, and the
-    /// constants that go with them (EAGLE-3's draft vocabulary) equal. A backbone around them is left alone.
+    /// Reads the heads of a folder as what is to be fitted: every parameter under its own name and in its shape, and
+    /// the constants that go with them (EAGLE-3's draft vocabulary) equal. A backbone around them is left alone.
     ///
     /// # Errors
     /// When a tensor is missing or of another shape, heads would be left out, or a constant differs.
@@ -64,7 +64,8 @@ fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants
     folder.checkpoint.entries().keys().find(|name| own(name) && !known(name)).cloned()
 }
 
-/// Whether a tensor is the heads' own: copies of the backbone's tables are not, and modules lie among the backbone's layers.
+/// Whether a tensor is the heads' own: copies of the backbone's tables are not, and modules lie among the backbone's
+/// layers.
 fn own(name: &str) -> bool {
     let backbones = name.starts_with("model.") || name == "lm_head.weight" || name.ends_with("embed_tokens.weight");
     !backbones || name.ends_with("eh_proj.weight")

@@ -1,8 +1,8 @@
 //! Acceptance lengths without a decoder: what greedy tree decoding would accept on known text.
 //!
-//! On text that the backbone would have written itself, a drafted token is accepted exactly when it is the text's. So the
-//! ranks that heads give the true tokens tell how far each step gets, and stepping through the text by what was accepted
-//! gives the mean acceptance length of greedy decoding with a given tree.
+//! On text that the backbone would have written itself, a drafted token is accepted exactly when it is the text's. So
+//! the ranks that heads give the true tokens tell how far each step gets, and stepping through the text by what was
+//! accepted gives the mean acceptance length of greedy decoding with a given tree.
 
 use gorgon_core::tree::PublishedTree;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput};

@@ -4,8 +4,8 @@ use super::{Moments, Optimizer};
 use crate::parameters::Parameter;
 use burn::tensor::Tensor;
 
-/// Coefficients of the quintic Newton-Schulz iteration: chosen for the steepest slope at zero, so that five rounds bring
-/// all singular values near one (Jordan, 2024).
+/// Coefficients of the quintic Newton-Schulz iteration: chosen for the steepest slope at zero, so that five rounds
+/// bring all singular values near one (Jordan, 2024).
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const ROUNDS: usize = 5;
 

@@ -30,8 +30,8 @@ pub trait Objective: Sync {
         vec![]
     }
 
-    /// Told before every step, and once more of the step that a resumed run goes on with: for data that is made with the
-    /// parameters themselves.
+    /// Told before every step, and once more of the step that a resumed run goes on with: for data that is made with
+    /// the parameters themselves.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -39,8 +39,8 @@ pub trait Objective: Sync {
         Ok(())
     }
 
-    /// What [`Self::prepare`] would make for these steps alone, for a rehearsal: it is kept, beside what was made so before, until
-    /// [`Self::forget`] is called.
+    /// What [`Self::prepare`] would make for these steps alone, for a rehearsal: it is kept, beside what was made so
+    /// before, until [`Self::forget`] is called.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -6,8 +6,8 @@ use crate::error::TrainError;
 use crate::world::World;
 use std::time::Instant;
 
-/// A fitting that nothing is kept of: no metrics, no checkpoints, and no other replica knows of it. It has all that a real one has in
-/// memory: parameters, moments, gradients, their sum, micro-batches at work.
+/// A fitting that nothing is kept of: no metrics, no checkpoints, and no other replica knows of it. It has all that a
+/// real one has in memory: parameters, moments, gradients, their sum, micro-batches at work.
 pub struct Rehearsal<'a, O: Objective> {
     objective: &'a O,
     settings: &'a FitSettings,

@@ -36,8 +36,8 @@ impl Fitted {
         Self { parameters, moments, memory: Known::default() }
     }
 
-    /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied. What the
-    /// objective makes with the parameters themselves is there already.
+    /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
+    /// What the objective makes with the parameters themselves is there already.
     pub fn step<O: Objective>(
         &mut self,
         objective: &O,

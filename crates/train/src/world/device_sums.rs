@@ -43,7 +43,8 @@ fn contained<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
 }
 
 impl DeviceSums {
-    /// Device `number` of these, if sums over them come out right; the reason otherwise. All of them have to call it at once.
+    /// Device `number` of these, if sums over them come out right; the reason otherwise. All of them have to call it at
+    /// once.
     pub fn tried(devices: &[Device], number: usize, watched: Option<Arc<Watched>>) -> Result<Self, String> {
         let sums = Self { devices: devices.to_vec(), own: devices[number].clone(), watched };
         let attempt = || {

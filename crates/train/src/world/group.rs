@@ -39,8 +39,8 @@ impl Seat {
         self.number
     }
 
-    /// Brings a value and waits for those of all others. The last one to come makes the result of them, in the order of the
-    /// seats, alone; all get the same.
+    /// Brings a value and waits for those of all others. The last one to come makes the result of them, in the order of
+    /// the seats, alone; all get the same.
     ///
     /// # Errors
     /// [`TrainError::Ended`] when another seat was given up.

@@ -1,8 +1,9 @@
 //! Waits that nothing can interrupt: what devices do together inside a library ends for all of them or for none.
 //!
-//! A device that fails while communicators are made, or in the midst of a sum, leaves the others in the library for ever. So each
-//! replica tells when it goes in and comes out, and a thread looks whether one is in there for longer than it should be: longer than
-//! beginnings may take, or long after another replica was lost. Then the process has to end, and whoever set the watch is told why.
+//! A device that fails while communicators are made, or in the midst of a sum, leaves the others in the library for
+//! ever. So each replica tells when it goes in and comes out, and a thread looks whether one is in there for longer
+//! than it should be: longer than beginnings may take, or long after another replica was lost. Then the process has to
+//! end, and whoever set the watch is told why.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -58,10 +58,12 @@ pub struct Method {
     /// Keys of that config to override, `key.path=value`.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// What drafts, as `--drafter` has it; `{run}` stands for the folder of what was fitted. What the heads are, if not said.
+    /// What drafts, as `--drafter` has it; `{run}` stands for the folder of what was fitted. What the heads are, if not
+    /// said.
     #[serde(default)]
     pub drafter: Option<String>,
-    /// The model that it drafts for, where that is not the backbone itself: `{run}/merged` of a training that changed it.
+    /// The model that it drafts for, where that is not the backbone itself: `{run}/merged` of a training that changed
+    /// it.
     #[serde(default)]
     pub model: Option<String>,
     /// The tree that it is measured with beside the calibrated one.

@@ -30,8 +30,8 @@ const REPORTS: u64 = 2000;
 /// What answering took, beside what was said before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
-    /// Bytes in memory at most, as said before, and a look at what there was since before the model was loaded; none where servers
-    /// answer.
+    /// Bytes in memory at most, as said before, and a look at what there was since before the model was loaded; none
+    /// where servers answer.
     memory: Option<(u64, Option<Watch>)>,
     /// Bytes of the output folder.
     disk: Option<u64>,

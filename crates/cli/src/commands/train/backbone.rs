@@ -49,7 +49,8 @@ impl Backbone {
         Self::under(conversations(config, dir, settings)?, None, config, dir, settings)
     }
 
-    /// The same on another device, for conversations that were read before. Replicas on the CPU share what stays as it is.
+    /// The same on another device, for conversations that were read before. Replicas on the CPU share what stays as it
+    /// is.
     ///
     /// # Errors
     /// When the model cannot be loaded there.
@@ -157,9 +158,8 @@ impl Backbone {
 
     /// An EAGLE-3 draft layer on it.
     ///
-    /// # Errors
-    /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of the training are
-    /// wrong.
+    /// # Errors When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
+    /// the training are wrong.
     pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { data, .. } = self;
@@ -171,8 +171,8 @@ impl Backbone {
 impl Backbone {
     /// A draft model for it. `dir` is the backbone's folder.
     ///
-    /// # Errors
-    /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training are wrong.
+    /// # Errors When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
+    /// are wrong.
     pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { model, data, longest, .. } = self;

@@ -112,8 +112,8 @@ impl<F: OnBackbone> Job<F> {
         Ok(seconds * all as f64 / tokens.max(1) as f64)
     }
 
-    /// Computes all hidden states that are not there yet. Without `alone` it is relied on that they are there: the others
-    /// of a training read what the first one has made.
+    /// Computes all hidden states that are not there yet. Without `alone` it is relied on that they are there: the
+    /// others of a training read what the first one has made.
     ///
     /// # Errors
     /// When the backbone fails, the folder holds something else or is in use, or a file cannot be written.

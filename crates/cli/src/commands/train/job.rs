@@ -106,8 +106,8 @@ impl<F: OnBackbone> Job<F> {
         (parameters, Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit))
     }
 
-    /// What a step takes on all devices together: seconds that it reads, and the whole of it with what was loaded since `watch` began: the
-    /// LM head, conversations.
+    /// What a step takes on all devices together: seconds that it reads, and the whole of it with what was loaded since
+    /// `watch` began: the LM head, conversations.
     fn measure(
         &mut self,
         config: &TrainConfig,
@@ -128,7 +128,8 @@ impl<F: OnBackbone> Job<F> {
         Ok((reading, Fitting { memory, by_formula, ..found }))
     }
 
-    /// Does something while there are only the longest held-out conversations, of which the first leaves room for an answer, if one does.
+    /// Does something while there are only the longest held-out conversations, of which the first leaves room for an
+    /// answer, if one does.
     fn with_few_held_out<R>(&mut self, work: impl FnOnce(&Self) -> R) -> R {
         let data = self.objective.data_mut();
         let context = data.features.decoder.config().max_positions;

@@ -1,5 +1,5 @@
-//! Is what was trained what will be served? Heads are read back from where they will be looked for, loaded as any user's
-//! are, and decode the held-out prompts of the evaluation once more: every acceptance length has to be the same.
+//! Is what was trained what will be served? Heads are read back from where they will be looked for, loaded as any
+//! user's are, and decode the held-out prompts of the evaluation once more: every acceptance length has to be the same.
 
 use crate::commands::drafting::Drafting;
 use crate::error::Failure;
@@ -12,12 +12,12 @@ use gorgon_train::heads::{Decoded, OnBackbone};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// How far two acceptance lengths may differ on a device whose sums have no fixed order, as a share. On the CPU they are
-/// equal.
+/// How far two acceptance lengths may differ on a device whose sums have no fixed order, as a share. On the CPU they
+/// are equal.
 const TOLERANCE: f64 = 0.02;
 
-/// Compares what the heads in `heads` do with what was measured of checkpoint `best` while training. The comparison goes
-/// into the metrics.
+/// Compares what the heads in `heads` do with what was measured of checkpoint `best` while training. The comparison
+/// goes into the metrics.
 ///
 /// # Errors
 /// When the heads cannot be loaded, or do something else.

@@ -27,7 +27,8 @@ impl Launch<'_> {
         Ok(Done::Planned)
     }
 
-    /// Fits on all devices of this process. What replicas read of each other lies in the folder `shared`, if there is one.
+    /// Fits on all devices of this process. What replicas read of each other lies in the folder `shared`, if there is
+    /// one.
     pub(super) fn fit_on_all<F: OnBackbone>(
         &self,
         job: &Job<F>,

@@ -141,8 +141,8 @@ impl Eagle3Shape {
     }
 }
 
-/// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt read the layers
-/// that are left inside `eagle_config`, which cannot name the embedding.
+/// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt
+/// read the layers that are left inside `eagle_config`, which cannot name the embedding.
 pub(super) fn tap_keys(taps: &[usize]) -> Map<String, Value> {
     let mut keys = Map::new();
     let ids = "eagle_aux_hidden_state_layer_ids";

@@ -57,11 +57,11 @@ const SPECULATORS: &str = "0.3.0";
 const SPECULATED: usize = 3;
 const EMBEDDING: &str = "embed_tokens.weight";
 
-/// Writes the tensors of an EAGLE-3 draft layer in f16, its vocabulary maps and its `config.json` into `out`, which exists.
+/// Writes the tensors of an EAGLE-3 draft layer in f16, its vocabulary maps and its `config.json` into `out`, which
+/// exists.
 ///
-/// # Errors
-/// When these are other heads, have parts that the layout has no place for, have no config, a weight does not fit f16, or a file
-/// cannot be written.
+/// # Errors When these are other heads, have parts that the layout has no place for, have no config, a weight does not
+/// fit f16, or a file cannot be written.
 pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let (facts, prefix) = facts(from)?;

@@ -1,9 +1,9 @@
 //! The draft layer's loss with its gradients.
 //!
-//! The layer is unrolled as it drafts: step 0 starts from the backbone's states, step `i` from the outputs of step `i − 1`, always
-//! with the true tokens. `L = Σ_i Σ_t s_i · CE(softmax_D(target), softmax(U norm(g)))` over the rows `t` of step `i` that count: both
-//! distributions are over the tokens that can be drafted. There is no loss on states. A final soft cap of the backbone is left out
-//! of its distribution.
+//! The layer is unrolled as it drafts: step 0 starts from the backbone's states, step `i` from the outputs of step
+//! `i − 1`, always with the true tokens. `L = Σ_i Σ_t s_i · CE(softmax_D(target), softmax(U norm(g)))` over the rows
+//! `t` of step `i` that count: both distributions are over the tokens that can be drafted. There is no loss on states.
+//! A final soft cap of the backbone is left out of its distribution.
 
 use super::network::{Eagle3Network, LM_HEAD, Unrolled};
 use burn::tensor::{Int, Tensor, TensorData};

@@ -1,10 +1,11 @@
 //! EAGLE-3 (Li et al., 2025): one decoder layer on the backbone's hidden states of three depths.
 //!
-//! At committed token `x_i` the layer starts from `g_i = W [l_i; m_i; h_i]`, the backbone's residual stream entering three
-//! of its layers ([`gorgon_model::taps::Taps`]). With the token after it, `g_{i+1} = Layer(g_i, [norm(E(x_{i+1})); norm(g_i)])`: the
-//! attention reads embedding and state side by side, each behind a norm of its own, and the residual stream starts from the
-//! state as it is. `softmax(U norm(g_{i+1}))` guesses `x_{i+2}`, over a part of the vocabulary; deeper guesses start from `g_{i+1}`, not
-//! normed, in place of the backbone's. Trees are drafted as by EAGLE-1 ([`super::EagleDrafter`]).
+//! At committed token `x_i` the layer starts from `g_i = W [l_i; m_i; h_i]`, the backbone's residual stream entering
+//! three of its layers ([`gorgon_model::taps::Taps`]). With the token after it,
+//! `g_{i+1} = Layer(g_i, [norm(E(x_{i+1})); norm(g_i)])`: the attention reads embedding and state side by side, each
+//! behind a norm of its own, and the residual stream starts from the state as it is. `softmax(U norm(g_{i+1}))` guesses
+//! `x_{i+2}`, over a part of the vocabulary; deeper guesses start from `g_{i+1}`, not normed, in place of the
+//! backbone's. Trees are drafted as by EAGLE-1 ([`super::EagleDrafter`]).
 
 mod config;
 mod export;
@@ -25,8 +26,8 @@ use crate::format::HeadsFormat;
 /// EAGLE-3 as a drafter.
 pub type Eagle3Drafter = super::EagleDrafter<Eagle3Model>;
 
-/// The layers whose entering states are read unless a config says otherwise: 2, the middle one and the last but two as in the
-/// reference, or three other depths in backbones of less than seven layers, where these would meet.
+/// The layers whose entering states are read unless a config says otherwise: 2, the middle one and the last but two as
+/// in the reference, or three other depths in backbones of less than seven layers, where these would meet.
 pub fn default_taps(layers: usize) -> [usize; 3] {
     match layers {
         0..=3 => [1.min(layers), layers.div_ceil(2), layers],

@@ -130,8 +130,8 @@ impl Eagle3Model {
         self.layer.bytes() + self.lm_head.as_ref().map_or(0, |head| head.bytes())
     }
 
-    /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each tap first, some writers all of
-    /// them together.
+    /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each tap first, some
+    /// writers all of them together.
     ///
     /// # Shapes
     /// `taps` `[1, rows, d]` each, result the same.

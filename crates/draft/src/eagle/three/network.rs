@@ -42,12 +42,11 @@ impl Eagle3Network {
         linear(taps, &weights[0], d, self.shape.taps.len() * d)
     }
 
-    /// One more step over packed sequences of pairs; one sequence sees nothing of another. The first step starts from fused
-    /// taps, every other from the output of the one before, with tokens that are one place further on.
+    /// One more step over packed sequences of pairs; one sequence sees nothing of another. The first step starts from
+    /// fused taps, every other from the output of the one before, with tokens that are one place further on.
     ///
-    /// # Shapes
-    /// `weights` as in [`Self::fuse`]; `embedded` and `states` `[rows, d]`, result the same; `segments` are the rows of each
-    /// sequence, in order and without gaps.
+    /// # Shapes `weights` as in [`Self::fuse`]; `embedded` and `states` `[rows, d]`, result the same; `segments` are
+    /// the rows of each sequence, in order and without gaps.
     pub fn step(
         &self,
         weights: &[Tensor<1>],

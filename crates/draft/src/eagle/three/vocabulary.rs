@@ -4,8 +4,8 @@ use gorgon_core::Token;
 use gorgon_runs::tensors::Stored;
 use safetensors::Dtype;
 
-/// A part of the backbone's vocabulary, or all of it: drafted id `i` stands for the `i`-th of its tokens. Files store it as
-/// `d2t`, `token = i + d2t[i]`, and as `t2d`, which says of every token whether it is in it.
+/// A part of the backbone's vocabulary, or all of it: drafted id `i` stands for the `i`-th of its tokens. Files store
+/// it as `d2t`, `token = i + d2t[i]`, and as `t2d`, which says of every token whether it is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftVocabulary {
     tokens: Vec<Token>,

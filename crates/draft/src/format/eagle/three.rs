@@ -35,8 +35,9 @@ impl<'a> Config<'a> {
         top.or(nested)
     }
 
-    /// The taps, as the layers that they enter. At the top of a config (speculators, vLLM) the numbers are these; inside
-    /// `eagle_config` (SpecForge, ModelOpt, SGLang) they name layers by what leaves them, so that each is one less.
+    /// The taps, as the layers that they enter. At the top of a config (speculators, vLLM) the numbers are these;
+    /// inside `eagle_config` (SpecForge, ModelOpt, SGLang) they name layers by what leaves them, so that each is one
+    /// less.
     fn tap_layers(&self, report: &mut Report) -> Option<Vec<usize>> {
         let top = self.top.layers(TAPS, report);
         let left = self.eagle.layers(TAPS, report);

@@ -13,8 +13,8 @@ const AHEAD: usize = 8192;
 /// Columns of a vector.
 const LANES: usize = 16;
 
-/// A product of four bytes for each column, added to its sum. The row's come straight from memory (an embedded broadcast): compilers keep broadcasts in
-/// registers instead, and spill sums.
+/// A product of four bytes for each column, added to its sum. The row's come straight from memory (an embedded
+/// broadcast): compilers keep broadcasts in registers instead, and spill sums.
 macro_rules! add_products {
     ($sum:expr, $w:expr, $x:expr) => {
         asm!("vpdpbusd {sum}, {w}, dword ptr [{x}]{{1to16}}", sum = inout(zmm_reg) $sum, w = in(zmm_reg) $w, x = in(reg) $x,
@@ -22,7 +22,8 @@ macro_rules! add_products {
     };
 }
 
-/// The greatest lower and the greatest upper bound of a panel's outputs by the rows' upper parts alone, for the `R` rows of a tile.
+/// The greatest lower and the greatest upper bound of a panel's outputs by the rows' upper parts alone, for the `R`
+/// rows of a tile.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW and VNNI; the rows were set for this screen.

@@ -1,14 +1,17 @@
-//! The greatest outputs of a product, exactly, from a quarter to half of the reading: greedy decoding asks an LM head for nothing else.
+//! The greatest outputs of a product, exactly, from a quarter to half of the reading: greedy decoding asks an LM head
+//! for nothing else.
 //!
-//! A copy of the weights in 8 bits, `w ≈ ŵ = s · q`, and a row in 8 or 16 bits, `h ≈ ĥ = t · a`, have an integer product that is exact and
-//! fast. The output lies about it by no more than (Cauchy-Schwarz)
+//! A copy of the weights in 8 bits, `w ≈ ŵ = s · q`, and a row in 8 or 16 bits, `h ≈ ĥ = t · a`, have an integer
+//! product that is exact and fast. The output lies about it by no more than (Cauchy-Schwarz)
 //!
 //! `|w·h − ŵ·ĥ| ≤ ‖w − ŵ‖ ‖h‖ + ‖ŵ‖ ‖h − ĥ‖`
 //!
-//! and what sums in `f32` round, `(d + 32) · 2⁻²⁴ ‖w‖ ‖h‖`. An output whose upper bound is below the `k`-th greatest lower bound is
-//! none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in 16; where 8 bits left much (a row with an
-//! input that is much greater than the others has little of those in them), 16 are taken at once for a while. The few outputs that are still open are computed from the weights themselves, by the kernel that computes all outputs and therefore with
-//! the same bits, and ordered: what comes out is what looking at all of them would have said.
+//! and what sums in `f32` round, `(d + 32) · 2⁻²⁴ ‖w‖ ‖h‖`. An output whose upper bound is below the `k`-th greatest
+//! lower bound is none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in
+//! 16; where 8 bits left much (a row with an input that is much greater than the others has little of those in them),
+//! 16 are taken at once for a while. The few outputs that are still open are computed from the weights themselves, by
+//! the kernel that computes all outputs and therefore with the same bits, and ordered: what comes out is what looking
+//! at all of them would have said.
 
 #[cfg(target_arch = "x86_64")]
 mod kernel;
@@ -38,7 +41,8 @@ const SLACK: f32 = 1.01;
 /// A matrix and a copy of it in 8 bits, with what is known about the difference.
 pub struct Screen {
     weights: Arc<Packed>,
-    /// `q + 128` in panels `[ceil(d_out / PANEL)][ceil(d_in / GROUP)][PANEL][GROUP]`. Columns beyond the last repeat it.
+    /// `q + 128` in panels `[ceil(d_out / PANEL)][ceil(d_in / GROUP)][PANEL][GROUP]`. Columns beyond the last repeat
+    /// it.
     panels: MmapMut,
     /// By column: `s`, at least `‖w − ŵ‖`, and at least `‖ŵ‖`.
     columns: [Vec<f32>; 3],
@@ -58,8 +62,8 @@ impl std::fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// Whether a copy of `w` would be faster to read: not without products of bytes (AVX-512 VNNI), of weights that are in 8 bits
-    /// already, or of few of them.
+    /// Whether a copy of `w` would be faster to read: not without products of bytes (AVX-512 VNNI), of weights that are
+    /// in 8 bits already, or of few of them.
     pub fn helps(w: &Packed) -> bool {
         w.dtype() != WeightDtype::Int8 && Self::helps_shape(w.d_in(), w.d_out())
     }
@@ -161,7 +165,8 @@ fn repeat_last(lines: &mut [f32], columns: usize) {
     }
 }
 
-/// Lines `[d_in][PANEL]` in 8 bits: scales, and the lengths of what is lost and of what is kept. `None` if a weight is not finite.
+/// Lines `[d_in][PANEL]` in 8 bits: scales, and the lengths of what is lost and of what is kept. `None` if a weight is
+/// not finite.
 fn eight_bits(lines: &[f32], bytes: &mut [u8]) -> Option<[[f32; PANEL]; 3]> {
     let (lines, _) = lines.as_chunks::<PANEL>();
     bytes.fill(128);
@@ -284,7 +289,8 @@ impl Rows {
     }
 }
 
-/// Writes the groups of a row's two parts, the upper ones each `stride` behind the one before. Returns the sum of the lower part's squares.
+/// Writes the groups of a row's two parts, the upper ones each `stride` behind the one before. Returns the sum of the
+/// lower part's squares.
 fn lay(whole: &[i32], upper: &mut [u32], stride: usize, lower: &mut [u32], facts: &mut RowFacts) -> f32 {
     let (mut sums, mut squares) = ([0i32; 2], 0i64);
     let groups = whole.as_chunks::<GROUP>().0;
@@ -322,7 +328,8 @@ fn sixteen_bits(row: &[f32], whole: &mut [i32]) -> Option<RowFacts> {
 const GREATEST: f32 = 127.0 * 256.0;
 
 per_isa! {
-    /// Rounds a row to 16 bits: its greatest magnitude, the sum of its squares, and that of the squares of what is lost.
+    /// Rounds a row to 16 bits: its greatest magnitude, the sum of its squares, and that of the squares of what is
+    /// lost.
     fn round_row(row: &[f32], whole: &mut [i32]) -> [f32; 3] {
         let greatest = lanes::max_abs(row);
         let scale = greatest / GREATEST;

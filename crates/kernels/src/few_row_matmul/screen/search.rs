@@ -36,9 +36,10 @@ thread_local! {
 }
 
 impl Screen {
-    /// The `counts[i]` greatest outputs of each row `i` of `x · W`, greatest first, the lower column first on ties, one row after
-    /// the other in `found` as `(column, output)`. False, and nothing of use in `found`, where screening is of no use: a row is not
-    /// finite, there are fewer panels than are wanted, or too much would have to be computed after all, now or lately.
+    /// The `counts[i]` greatest outputs of each row `i` of `x · W`, greatest first, the lower column first on ties, one
+    /// row after the other in `found` as `(column, output)`. False, and nothing of use in `found`, where screening is
+    /// of no use: a row is not finite, there are fewer panels than are wanted, or too much would have to be computed
+    /// after all, now or lately.
     ///
     /// # Shapes
     /// `x [rows, d_in]`, `counts [rows]`.

@@ -78,7 +78,8 @@ impl Round {
         round
     }
 
-    /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write` gives.
+    /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write`
+    /// gives.
     pub fn at_first_step(
         number: u64,
         parameters: String,

@@ -61,8 +61,8 @@ fn narrow(base: &Checkpoint) -> Dtype {
 impl Merged<'_> {
     /// Writes weights in the backbone's number format, its config with the heads' keys, and its tokenizer into `out`.
     ///
-    /// Heads are `medusa_head.{h}.{l}.linear.{weight,bias}` and `medusa_head.{h}.{layers}.weight`, of which the last is the
-    /// shared LM head where a head has none of its own: loaders of such models expect one.
+    /// Heads are `medusa_head.{h}.{l}.linear.{weight,bias}` and `medusa_head.{h}.{layers}.weight`, of which the last is
+    /// the shared LM head where a head has none of its own: loaders of such models expect one.
     ///
     /// # Errors
     /// When the backbone cannot be read, a weight does not fit its format, or a file cannot be written.

@@ -1,7 +1,7 @@
 //! Medusa-2: heads and backbone fitted together, the backbone through a low-rank adapter.
 //!
-//! `L = L_LM + λ₀ · Σ_k λ_k CE(head_k(h_t), x_{t+k+1})`, where `h` are the states of the backbone with the adapter on and
-//! `L_LM = KL(p_original || p)` on the model's own answers: the original is the same backbone with the adapter off.
+//! `L = L_LM + λ₀ · Σ_k λ_k CE(head_k(h_t), x_{t+k+1})`, where `h` are the states of the backbone with the adapter on
+//! and `L_LM = KL(p_original || p)` on the model's own answers: the original is the same backbone with the adapter off.
 //! (Cai et al., 2024.) The LM head and the embedding stay frozen, so that the heads keep sharing the first.
 
 mod evaluate;
@@ -185,8 +185,8 @@ impl Objective for MedusaTwoFitting {
         let gathered = self.gather(false, &batch.rows)?;
         let (heads, adapter) = weights.split_at(self.split());
         let (share, _) = self.config.balance(batch.step, self.steps);
-        // A backbone that rests needs no gradient. Nothing of it may be recorded for one: what was recorded is freed by going back
-        // through it, and else piles up from step to step.
+        // A backbone that rests needs no gradient. Nothing of it may be recorded for one: what was recorded is freed by
+        // going back through it, and else piles up from step to step.
         let moves = self.moves(batch.step);
         let leaf = |w: &Tensor<1>| if moves { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
         let leaves: Vec<Tensor<1>> = adapter.iter().map(leaf).collect();
