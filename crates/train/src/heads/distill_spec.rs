@@ -29,6 +29,7 @@ use serde_json::{Map, Value, json};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Drafts of the chain that evaluations decode with: what decoding takes unless told otherwise.
 const CHAIN: usize = 4;
@@ -226,12 +227,15 @@ impl Objective for DistillSpecFitting {
     /// A draft model that is fitted comes to end its answers where the target does, whose answers the data has. So
     /// after the first round the time is that of answers as long as those; what it writes before it is fitted may be
     /// much longer.
-    fn rehearse(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<(), TrainError> {
+    fn rehearse(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<f64, TrainError> {
         if self.config.answers == Answers::Data {
-            return Ok(());
+            return Ok(0.0);
         }
+        let started = Instant::now();
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
         let model = self.loaded(parameters, folder.path())?;
+        // A model is loaded once for a round, however few of its steps are rehearsed.
+        let loading = started.elapsed().as_secs_f64();
         let is_fitted = |step: &u64| purpose == Purpose::Time && *step >= self.config.every;
         let (later, first): (Vec<u64>, Vec<u64>) = steps.iter().partition(|step| is_fitted(step));
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +244,8 @@ impl Objective for DistillSpecFitting {
             let answers = writer.answers(Round::REHEARSED, &self.data.rows, &rows)?;
             *round = Some(Round::rehearsed(round.take(), answers));
         }
-        Ok(())
+        let answering = started.elapsed().as_secs_f64() - loading;
+        Ok(answering / steps.len().max(1) as f64 + loading / self.config.every as f64)
     }
 
     /// The first round, and those after it.

@@ -40,12 +40,12 @@ pub trait Objective: Sync {
     }
 
     /// What [`Self::prepare`] would make for these steps alone, for a rehearsal: it is kept, beside what was made so
-    /// before, until [`Self::forget`] is called.
+    /// before, until [`Self::forget`] is called. Returns the seconds that it takes for each step in a run.
     ///
     /// # Errors
     /// When it cannot be made.
-    fn rehearse(&self, _steps: &[u64], _purpose: Purpose, _parameters: &[Parameter]) -> Result<(), TrainError> {
-        Ok(())
+    fn rehearse(&self, _steps: &[u64], _purpose: Purpose, _parameters: &[Parameter]) -> Result<f64, TrainError> {
+        Ok(0.0)
     }
 
     /// Drops what was made for a rehearsal.
