@@ -218,6 +218,23 @@ fn limits_can_be_changed() {
 }
 
 #[test]
+fn long_conversations_are_within_the_limits() {
+    let template = load(
+        "{% for message in messages %}{% set content = '<|start|>' + message['role'] + '<|end|>\n\n' + message['content'] | trim + '<|eot|>' %}\
+         {% if loop.index0 == 0 %}{% set content = '<|begin|>' + content %}{% endif %}{{ content }}{% endfor %}\
+         {% if add_generation_prompt %}{{ '<|start|>assistant<|end|>\n\n' }}{% endif %}",
+    )
+    .unwrap();
+    // Nearly a mebibyte, in few long messages and in many short ones.
+    for (messages, bytes) in [(100, 10_000), (1_000, 980), (8_000, 80)] {
+        let said = |i: usize| message(["user", "assistant"][i % 2], &"word ".repeat(bytes / 5));
+        let all: Vec<Value> = (0..messages).map(said).collect();
+        let text = template.render(&all, &Render { add_generation_prompt: true, ..Render::default() }).unwrap();
+        assert_eq!(text.matches("<|eot|>").count(), messages);
+    }
+}
+
+#[test]
 fn every_rendering_has_all_of_the_limits() {
     let folder = tempfile::tempdir().unwrap();
     // About three fifths of each.

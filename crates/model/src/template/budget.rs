@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind, Value};
 /// The limits of one rendering. A template comes with the model, so it is as untrusted as the weights.
 ///
 /// The defaults let through conversations of up to a mebibyte (some 250,000 tokens of English), and stop a hostile
-/// template within a second or so and about a hundred MiB.
+/// template within a tenth of a second and some tens of MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest template, in bytes.
@@ -30,9 +30,9 @@ impl Default for Limits {
         Self {
             template_bytes: 256 << 10,
             output_bytes: 1 << 20,
-            memory_bytes: 64 << 20,
-            work: 1 << 27,
-            fuel: 2_000_000,
+            memory_bytes: 16 << 20,
+            work: 1 << 25,
+            fuel: 750_000,
             recursion: 250,
         }
     }
