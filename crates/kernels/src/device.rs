@@ -27,6 +27,14 @@ mod gpu {
         contiguous(tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU"))
     }
 
+    /// The same of a tensor that a kernel writes in place. It was made flat: CUDA pads the rows of other tensors, and a
+    /// copy without padding would take what is written.
+    pub fn in_place<const D: usize>(tensor: &Tensor<D>) -> CubeTensor {
+        let tensor = tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU");
+        assert!(tensor.is_contiguous(), "memory that is written in place has no padding");
+        tensor
+    }
+
     /// The same, if the tensor is on a GPU and not tracked for gradients.
     pub fn untracked<const D: usize>(tensor: &Tensor<D>) -> Option<CubeTensor> {
         Some(contiguous(tensor.clone().try_into_primitive::<CubeBackend>().ok()?))
@@ -117,6 +125,12 @@ pub(crate) mod tests {
 
     pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
         Tensor::from_data(TensorData::new(values, shape), device)
+    }
+
+    /// Without padding between rows, as memory is made that kernels write in place.
+    pub fn flat<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+        let size = values.len();
+        Tensor::<1>::from_data(TensorData::new(values, [size]), device).reshape(shape)
     }
 
     pub fn values_of<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {

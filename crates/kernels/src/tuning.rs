@@ -1,8 +1,8 @@
-//! Which way of a product is the fastest on a GPU.
+//! Which way of a product is the fastest on a GPU, and kernels as they were compiled.
 //!
-//! Products are timed in several ways when their shape is first met, which takes seconds; kept on disk, the next run
-//! begins where this one ended. What is kept is a database of cubecl's, by its version, the ways there are and the
-//! device.
+//! Products are timed in several ways when their shape is first met, and every kernel is compiled when it is first
+//! launched, which takes about a second each; kept on disk, the next run begins where this one ended. What is kept is a
+//! database of cubecl's, by its version, the ways there are and the device.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,10 @@ pub fn keep_in(folder: Option<PathBuf>) {
         let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
         if matches!(config.environment.path, CacheConfig::Target) {
             match folder {
-                Some(folder) => config.environment.path = CacheConfig::Directory(folder),
+                Some(folder) => {
+                    config.environment.path = CacheConfig::Directory(folder);
+                    config.compilation.cache = true;
+                }
                 None => {
                     config.autotune.disable_cache = true;
                     config.throughput.disable_cache = true;

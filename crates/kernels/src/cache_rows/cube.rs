@@ -152,7 +152,7 @@ pub(super) fn place(placing: &Placing<'_>, qkv: &Burn<3>, cache: &Burn<4>, layer
     let (heads, kv_heads, head_dim, rows) = (spec.heads, spec.kv_heads, spec.head_dim, flight.padded_rows());
     let half = placing.angles.dims()[2];
     let g = Geometry { heads, kv_heads, head_dim, half, rows, normed: placing.norms.is_some() };
-    let (qkv, cache) = (device::floats(qkv), device::floats(cache));
+    let (qkv, cache) = (device::floats(qkv), device::in_place(cache));
     let (angles, table) = (device::floats(placing.angles), device::ints(flight.table()));
     // Without norms their places are taken by anything that is there.
     let (q_norm, k_norm, eps) = match placing.norms {
@@ -187,7 +187,7 @@ pub(super) fn place(placing: &Placing<'_>, qkv: &Burn<3>, cache: &Burn<4>, layer
 /// See [`super::gather`].
 pub(super) fn gather(cache: &Burn<4>, path: &Burn<1, Int>) {
     let [planes, kv_heads, _, head_dim] = cache.dims();
-    let (cache, path) = (device::floats(cache), device::ints(path));
+    let (cache, path) = (device::in_place(cache), device::ints(path));
     // SAFETY: the rows of a path are rows in flight, which lie within the cache.
     unsafe {
         gather_path::launch_unchecked(

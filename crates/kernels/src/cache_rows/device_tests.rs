@@ -1,7 +1,7 @@
 //! Writing and moving rows on a GPU against the definitions.
 
 use super::{Placing, gather, place, reference};
-use crate::device::tests::{device, ints_of, tensor, value, values_of};
+use crate::device::tests::{device, flat, ints_of, tensor, value, values_of};
 use crate::tree_attention::{AttentionSpec, Flight, Visible};
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -25,7 +25,7 @@ fn rows_are_placed_as_defined() {
         let before = values(4 * spec.kv_heads * capacity * d, 5);
         let visible = Visible::from_paths([&[0][..], &[0, 1], &[0, 2]]);
         let flight = Flight::new(&[1, 2, 3], &visible, prefix, capacity, &[None], &device);
-        let cache = tensor(before.clone(), [4, spec.kv_heads, capacity, d], &device);
+        let cache = flat(before.clone(), [4, spec.kv_heads, capacity, d], &device);
         let (qn, kn) = (tensor(q_norm.clone(), [d], &device), tensor(k_norm.clone(), [d], &device));
         let table = tensor(angles.clone(), [capacity, 2, half], &device);
         let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
@@ -56,7 +56,7 @@ fn paths_are_gathered_in_every_layer_at_once() {
     {
         let capacity = 11;
         let mut want = values(planes * heads * capacity * d, 9);
-        let cache = tensor(want.clone(), [planes, heads, capacity, d], &device);
+        let cache = flat(want.clone(), [planes, heads, capacity, d], &device);
         let mut ids = vec![prefix as i32, path.len() as i32];
         ids.extend(path.iter().map(|&row| row as i32));
         ids.resize(8, 7);

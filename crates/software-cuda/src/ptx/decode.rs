@@ -1,0 +1,492 @@
+//! Instructions from their text.
+
+use super::arithmetic::{self, Name};
+use super::number::Type;
+use super::op::{
+    Access, Address, Compute, Fragment, GateOp, Instruction, Lanes, Op, Shuffle, Source, Space, Vote, With,
+};
+use super::statements::Statement;
+use super::{SPECIAL, Symbol, Unsupported};
+use std::collections::HashMap;
+
+/// A number as it is spelled: an integer, or the bits of a float.
+pub fn constant(text: &str) -> Option<u64> {
+    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    if let Some(digits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {
+        return hex(digits).filter(|_| digits.len() == 8);
+    }
+    if let Some(digits) = text.strip_prefix("0d").or_else(|| text.strip_prefix("0D")) {
+        return hex(digits).filter(|_| digits.len() == 16);
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        return hex(digits);
+    }
+    let text = text.trim_end_matches('U');
+    text.parse().ok().or_else(|| text.parse::<i64>().ok().map(|number| number as u64))
+}
+
+/// All instructions of a body, and a thread's registers at first; `own` are the bytes of shared memory in front of a
+/// launch's.
+pub fn all(
+    statements: &[Statement],
+    symbols: &HashMap<String, Symbol>,
+    own: u64,
+) -> Result<(Vec<Instruction>, Vec<u64>), Unsupported> {
+    let mut labels = HashMap::new();
+    let mut at = 0;
+    for statement in statements {
+        match statement {
+            Statement::Label(name) => drop(labels.insert(name.as_str(), at)),
+            Statement::Instruction(_) => at += 1,
+            _ => {}
+        }
+    }
+    let mut decoder = Decoder { symbols, own, labels, tables: HashMap::new(), scopes: vec![], values: vec![] };
+    decoder.scopes.push(SPECIAL.iter().enumerate().map(|(i, name)| ((*name).to_owned(), i)).collect());
+    decoder.values.resize(SPECIAL.len(), 0);
+    for statement in statements {
+        if let Statement::Targets(name, places) = statement {
+            let places: Option<Vec<usize>> = split(places).iter().map(|place| decoder.place(place)).collect();
+            decoder.tables.insert(name, places.ok_or_else(|| Unsupported(name.clone()))?);
+        }
+    }
+    let mut code = vec![];
+    for statement in statements {
+        match statement {
+            Statement::Registers(text) => decoder.declare(text),
+            Statement::Open => decoder.scopes.push(HashMap::new()),
+            Statement::Close => drop(decoder.scopes.pop()),
+            Statement::Instruction(text) => code.push(decoder.instruction(text)?),
+            Statement::Declaration(_) | Statement::Label(_) | Statement::Targets(..) => {}
+        }
+    }
+    Ok((code, decoder.values))
+}
+
+struct Decoder<'a> {
+    symbols: &'a HashMap<String, Symbol>,
+    own: u64,
+    labels: HashMap<&'a str, usize>,
+    tables: HashMap<&'a str, Vec<usize>>,
+    /// Registers by name, the innermost block last.
+    scopes: Vec<HashMap<String, usize>>,
+    values: Vec<u64>,
+}
+
+/// Operands, apart at commas outside brackets.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (vec![], 0, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+impl Decoder<'_> {
+    fn declare(&mut self, text: &str) {
+        let names = text.split_whitespace().skip(2).flat_map(|word| word.split(',')).filter(|word| !word.is_empty());
+        for name in names {
+            let (prefix, count) = name
+                .split_once('<')
+                .map_or((name, None), |(prefix, count)| (prefix, count.trim_end_matches('>').parse::<usize>().ok()));
+            let Some(scope) = self.scopes.last_mut() else { return };
+            match count {
+                None => drop(scope.insert(prefix.to_owned(), self.values.len())),
+                Some(count) => {
+                    scope.extend((0..count).map(|i| (format!("{prefix}{i}"), self.values.len() + i)));
+                }
+            }
+            self.values.resize(self.values.len() + count.unwrap_or(1), 0);
+        }
+    }
+
+    /// The register of an operand; a constant's is one of its own.
+    fn register(&mut self, text: &str) -> Option<usize> {
+        let text = text.trim();
+        if let Some(register) = self.scopes.iter().rev().find_map(|scope| scope.get(text)) {
+            return Some(*register);
+        }
+        let value = match self.symbols.get(text) {
+            Some(Symbol::At(value)) => *value,
+            Some(Symbol::AfterShared) => self.own,
+            None if text == "WARP_SZ" => 32,
+            None => constant(text)?,
+        };
+        self.values.push(value);
+        Some(self.values.len() - 1)
+    }
+
+    /// The registers of `{a, b}`, or the one of `a`.
+    fn registers(&mut self, text: &str) -> Option<Vec<usize>> {
+        split(text.trim_matches(['{', '}'])).into_iter().map(|part| self.register(part)).collect()
+    }
+
+    fn address(&mut self, name: Name<'_>, text: &str) -> Option<Address> {
+        let inside = text.strip_prefix('[')?.strip_suffix(']')?;
+        let (base, offset) = inside.split_once('+').unwrap_or((inside, "0"));
+        let space = [("shared", Space::Shared), ("local", Space::Local), ("param", Space::Parameters)];
+        let space = space.iter().find(|(word, _)| name.0[1..].iter().any(|part| part.split("::").next() == Some(word)));
+        Some(Address {
+            space: space.map_or(Space::Generic, |(_, space)| *space),
+            base: self.register(base)?,
+            offset: constant(offset.trim())? as i64,
+        })
+    }
+
+    fn place(&self, label: &str) -> Option<usize> {
+        self.labels.get(label).copied()
+    }
+
+    fn instruction(&mut self, text: &str) -> Result<Instruction, Unsupported> {
+        let unsupported = || Unsupported(text.to_owned());
+        let (guard, rest) = match text.strip_prefix('@') {
+            None => (None, text),
+            Some(guarded) => {
+                let (guard, rest) = guarded.split_once(char::is_whitespace).ok_or_else(unsupported)?;
+                let register = self.register(guard.trim_start_matches('!')).ok_or_else(unsupported)?;
+                (Some((register, !guard.starts_with('!'))), rest.trim())
+            }
+        };
+        let (name, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let parts: Vec<&str> = name.split('.').collect();
+        let operands = split(operands);
+        let op = self.op(Name(&parts), &operands).ok_or_else(unsupported)?;
+        let with = self.with(Name(&parts), &operands);
+        Ok(Instruction { guard, op, with, text: text.into() })
+    }
+
+    fn with(&mut self, name: Name<'_>, operands: &[&str]) -> With {
+        match name.0[0] {
+            "bar" | "barrier" if !name.has("warp") => With::All,
+            "wmma" | "mma" | "ldmatrix" | "stmatrix" => With::All,
+            // Their masks come last.
+            "bar" | "shfl" | "vote" | "redux" | "elect" if name.has("sync") => {
+                operands.last().and_then(|mask| self.register(mask)).map_or(With::All, With::Mask)
+            }
+            _ => With::Alone,
+        }
+    }
+
+    fn op(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        match name.0[0] {
+            "bra" => self.place(operands.first()?).map(Op::Branch),
+            "brx" => {
+                let index = self.register(operands.first()?)?;
+                self.tables.get(*operands.get(1)?).cloned().map(|places| Op::BranchTo(index, places))
+            }
+            "ret" | "exit" => Some(Op::Exit),
+            "trap" => Some(Op::Trap),
+            // One warp runs after the other, so that all they write is seen.
+            "membar" | "fence" | "prefetch" | "prefetchu" | "griddepcontrol" | "nanosleep" | "discard"
+            | "applypriority" => Some(Op::Nothing),
+            "bar" | "barrier" => self.barrier(name, operands),
+            "ld" | "ldu" | "st" => self.access(name, operands),
+            "atom" | "red" => self.atomic(name, operands),
+            "cp" => self.copy(name, operands),
+            "mbarrier" => self.gate(name, operands),
+            "wmma" | "mma" | "ldmatrix" | "stmatrix" => self.matrix(name, operands),
+            "shfl" | "vote" | "activemask" | "elect" | "redux" => self.across(name, operands),
+            "setp" => self.compare(name, operands),
+            "cvta" | "isspacep" => self.space(name, operands),
+            "mov" if operands.iter().any(|operand| operand.starts_with('{')) => self.moved(name, operands),
+            _ => self.compute(name, operands),
+        }
+    }
+
+    fn compute(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let to = self.register(operands.first()?)?;
+        let from: Option<Vec<usize>> = operands[1..].iter().map(|operand| self.register(operand)).collect();
+        let compute = match *from?.as_slice() {
+            [a] => Compute::One(arithmetic::unary(name)?, a),
+            [a, b] => Compute::Two(arithmetic::binary(name)?, [a, b]),
+            [a, b, c] => Compute::Three(arithmetic::ternary(name)?, [a, b, c]),
+            [a, b, c, d] if name.0[0] == "bfi" => Compute::Insert(name.ty()?, [a, b, c, d]),
+            [a, b, c, table] if name.0[0] == "lop3" => {
+                let table = self.values[table];
+                let looked_up = move |a: u64, b: u64, c: u64| {
+                    (0..8).filter(|row| table >> row & 1 == 1).fold(0, |found, row: u32| {
+                        let of = |value: u64, bit: u32| if row >> bit & 1 == 1 { value } else { !value };
+                        found | (of(a, 2) & of(b, 1) & of(c, 0))
+                    })
+                };
+                Compute::Three(Box::new(looked_up), [a, b, c])
+            }
+            _ => return None,
+        };
+        Some(Op::Compute(to, compute))
+    }
+
+    fn compare(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let [to, a, b, rest @ ..] = operands else { return None };
+        if name.ty()?.pair_of().is_some() {
+            return None;
+        }
+        let with = match rest {
+            [] => None,
+            [other] => {
+                let combine = name.0.iter().find(|part| ["and", "or", "xor"].contains(part))?;
+                let combine = arithmetic::binary(Name(&[combine, "pred"]))?;
+                Some((combine, self.register(other.trim_start_matches('!'))?, other.starts_with('!')))
+            }
+            _ => return None,
+        };
+        let (to, opposite) = to.split_once('|').map_or((*to, None), |(to, opposite)| (to, Some(opposite)));
+        Some(Op::Compare {
+            test: arithmetic::comparison(name)?,
+            of: [self.register(a)?, self.register(b)?],
+            with,
+            to: self.register(to),
+            opposite: opposite.and_then(|opposite| self.register(opposite)),
+        })
+    }
+
+    /// `mov` of several registers into one, or the other way round.
+    fn moved(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let &[to, from] = operands else { return None };
+        let bits = name.ty()?.bits();
+        if from.starts_with('{') {
+            let parts = self.registers(from)?;
+            let each = bits / parts.len() as u32;
+            return Some(Op::Pack(self.register(to)?, parts, each));
+        }
+        let parts: Vec<&str> = split(to.trim_matches(['{', '}']));
+        let each = bits / parts.len() as u32;
+        let parts = parts.into_iter().map(|part| self.register(part)).collect();
+        Some(Op::Unpack(parts, self.register(from)?, each))
+    }
+
+    fn space(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let &[to, from] = operands else { return None };
+        let (to, from) = (self.register(to)?, self.register(from)?);
+        let space = match () {
+            () if name.0.iter().any(|part| part.starts_with("shared")) => Space::Shared,
+            () if name.has("local") => Space::Local,
+            () if name.has("param") => Space::Parameters,
+            () => Space::Generic,
+        };
+        Some(match name.0[0] {
+            "isspacep" => Op::IsOf(to, from, space),
+            _ if name.has("to") => Op::FromGeneric(to, from, space),
+            _ => Op::ToGeneric(to, from, space),
+        })
+    }
+
+    fn access(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let (stores, ty) = (name.0[0] == "st", name.ty()?);
+        let &[first, second] = operands else { return None };
+        let (address, values) = if stores { (first, second) } else { (second, first) };
+        let access = Access { address: self.address(name, address)?, ty, registers: self.registers(values)? };
+        Some(if stores { Op::Store(access) } else { Op::Load(access) })
+    }
+
+    fn atomic(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let returns = name.0[0] == "atom";
+        let (to, operands) =
+            if returns { operands.split_first().map(|(to, rest)| (Some(*to), rest))? } else { (None, operands) };
+        let [address, values @ ..] = operands else { return None };
+        let f = arithmetic::atomic(name)?;
+        let ty = name.0.iter().rev().find_map(|part| Type::named(part))?;
+        let values: Option<Vec<usize>> = values.iter().map(|value| self.register(value)).collect();
+        let values = values?;
+        let access = Access { address: self.address(name, address)?, ty, registers: vec![] };
+        let to = to.and_then(|to| self.register(to));
+        Some(Op::Atomic(access, f, [*values.first()?, *values.get(1).unwrap_or(&values[0])], to))
+    }
+
+    fn barrier(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        if name.has("warp") {
+            return Some(Op::Nothing);
+        }
+        let supported = name.0[1..].iter().all(|part| ["sync", "aligned", "cta"].contains(part));
+        let id = self.register(operands.first()?)?;
+        let threads = match operands.get(1) {
+            Some(threads) => Some(self.register(threads)?),
+            None => None,
+        };
+        supported.then_some(Op::Barrier(id, threads))
+    }
+
+    /// Copies that need not be waited for are made at once.
+    fn copy(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        match name.0 {
+            ["cp", "async", "commit_group" | "wait_group" | "wait_all", ..] => Some(Op::Nothing),
+            // It would come once for the copies and is not counted for them beforehand.
+            ["cp", "async", "mbarrier", "arrive", kind, ..] if *kind != "noinc" => Some(Op::Nothing),
+            ["cp", "async", "bulk", "tensor", _, "shared::cluster", "global", "tile", ..] => {
+                let &[to, map, gate] = operands else { return None };
+                let (map, places) = map.strip_prefix('[')?.strip_suffix(']')?.split_once(',')?;
+                let shared = Name(&["cp", "shared"]);
+                let (map, places) = (self.register(map)?, self.registers(places.trim())?);
+                Some(Op::CopyTile(self.address(shared, to)?, map, places, self.address(shared, gate)?))
+            }
+            ["cp", "async", "ca" | "cg", ..] => {
+                let [to, from, bytes, rest @ ..] = operands else { return None };
+                let read = match rest {
+                    [] => None,
+                    [read] => Some(self.register(read)?),
+                    _ => return None,
+                };
+                let to = self.address(Name(&["cp", "shared"]), to)?;
+                let from = self.address(Name(&["cp", "global"]), from)?;
+                Some(Op::Copy(to, Source { from, bytes: constant(bytes)? as usize, read }))
+            }
+            _ => None,
+        }
+    }
+
+    /// `mbarrier`.
+    fn gate(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let at = operands.iter().position(|operand| operand.starts_with('['))?;
+        let address = self.address(Name(&["mbarrier", "shared"]), operands[at])?;
+        let before = operands[..at].first().and_then(|state| self.register(state));
+        let after = operands.get(at + 1).and_then(|operand| self.register(operand));
+        let op = match *name.0.get(1)? {
+            "inval" => return Some(Op::Nothing),
+            "init" => GateOp::Begin(after?),
+            "arrive" if name.has("expect_tx") => GateOp::Expect(before, after?, true),
+            "arrive" if !name.has("noComplete") => GateOp::Arrive(before, after),
+            "expect_tx" => GateOp::Expect(None, after?, false),
+            "try_wait" | "test_wait" => GateOp::IsOver(before?, after?),
+            _ => return None,
+        };
+        Some(Op::Gate(op, address))
+    }
+
+    fn across(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        let (to, second) = operands.first()?.split_once('|').unwrap_or((operands[0], ""));
+        let (to, second) = (self.register(to), self.register(second));
+        let of: Option<Vec<usize>> =
+            operands[1..].iter().map(|operand| self.register(operand.trim_start_matches('!'))).collect();
+        let of = of?;
+        Some(match name.0[0] {
+            "activemask" => Op::ActiveMask(to?),
+            "elect" => Op::Elect(to, second?),
+            "redux" => {
+                let (f, ty) = (
+                    name.0.iter().find(|part| ["add", "min", "max", "and", "or", "xor"].contains(part))?,
+                    name.0.last()?,
+                );
+                Op::Reduce(to?, arithmetic::binary(Name(&[f, ty]))?, *of.first()?)
+            }
+            "vote" => {
+                let kinds = [("all", Vote::All), ("any", Vote::Any), ("uni", Vote::Uniform), ("ballot", Vote::Ballot)];
+                let kind = kinds.iter().find(|(word, _)| name.has(word))?.1;
+                Op::Vote(kind, to?, *of.first()?, operands[1].starts_with('!'))
+            }
+            _ => {
+                let kinds = [
+                    ("idx", Shuffle::Index),
+                    ("up", Shuffle::Up),
+                    ("down", Shuffle::Down),
+                    ("bfly", Shuffle::Butterfly),
+                ];
+                let kind = kinds.iter().find(|(word, _)| name.has(word))?.1;
+                Op::Shuffle(kind, to, second, [*of.first()?, *of.get(1)?, *of.get(2)?])
+            }
+        })
+    }
+
+    fn matrix(&mut self, name: Name<'_>, operands: &[&str]) -> Option<Op> {
+        if ["ldmatrix", "stmatrix"].contains(&name.0[0]) {
+            if !(name.has("m8n8") && name.has("b16")) {
+                return None;
+            }
+            let &[first, second] = operands else { return None };
+            let transposed = name.has("trans");
+            return Some(if name.0[0] == "ldmatrix" {
+                Op::LoadRows(self.registers(first)?, self.address(name, second)?, transposed)
+            } else {
+                Op::StoreRows(self.registers(second)?, self.address(name, first)?, transposed)
+            });
+        }
+        let [m, n, k] = shape(name)?;
+        let moves = name.0[0] == "wmma" && !name.has("mma");
+        if !moves {
+            return self.multiply(name, [m, n, k], operands);
+        }
+        let by_columns = name.has("col");
+        let shape = if name.has("a") {
+            [m, k]
+        } else if name.has("b") {
+            [k, n]
+        } else {
+            [m, n]
+        };
+        let &[first, second, stride] = operands else { return None };
+        let loads = name.has("load");
+        let (registers, address) = if loads { (first, second) } else { (second, first) };
+        let fragment = Fragment { registers: self.registers(registers)?, ty: name.ty()?, shape, lanes: Lanes::Opaque };
+        let (address, stride) = (self.address(name, address)?, self.register(stride)?);
+        let op = if loads { Op::LoadFragment } else { Op::StoreFragment };
+        fits(&fragment).then_some(op(fragment, address, stride, by_columns))
+    }
+
+    fn multiply(&mut self, name: Name<'_>, [m, n, k]: [usize; 3], operands: &[&str]) -> Option<Op> {
+        let types: Vec<Type> = name.0.iter().filter_map(|part| Type::named(part)).collect();
+        // Of products of half precision only sums are named.
+        let [d, a, b, c] = match types[..] {
+            [d, c] => [d, Type::F16, Type::F16, c],
+            [d, a, b, c] => [d, a, b, c],
+            _ => return None,
+        };
+        let own = |lanes| if name.0[0] == "wmma" { Lanes::Opaque } else { lanes };
+        let kinds =
+            [(d, [m, n], Lanes::Sum), (a, [m, k], Lanes::First), (b, [k, n], Lanes::Second), (c, [m, n], Lanes::Sum)];
+        let by_lanes = name.0[0] == "mma";
+        if operands.len() != 4 || by_lanes && (m, n) != (16, 8) || by_lanes && !(name.has("row") && name.has("col")) {
+            return None;
+        }
+        let mut fragments = vec![];
+        for ((ty, shape, lanes), text) in kinds.into_iter().zip(operands) {
+            let fragment = Fragment { registers: self.registers(text)?, ty, shape, lanes: own(lanes) };
+            if !(ty.is_float() && ty != Type::F64 && fits(&fragment)) {
+                return None;
+            }
+            fragments.push(fragment);
+        }
+        Some(Op::Multiply(Box::new(fragments.try_into().ok()?)))
+    }
+}
+
+/// Whether there are registers for all that a lane holds.
+fn fits(fragment: &Fragment) -> bool {
+    fragment.held() * fragment.ty.bits() as usize <= fragment.registers.len() * 32
+}
+
+/// `m16n8k16`.
+fn shape(name: Name<'_>) -> Option<[usize; 3]> {
+    name.0.iter().find_map(|part| {
+        let (m, rest) = part.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k')?;
+        Some([m.parse().ok()?, n.parse().ok()?, k.parse().ok()?])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_integers_or_bits_of_floats() {
+        assert_eq!(constant("0f3F800000"), Some(0x3f80_0000));
+        assert_eq!(constant("-2"), Some(u64::MAX - 1));
+        assert_eq!((constant("0x10"), constant("18446744073709551615")), (Some(16), Some(u64::MAX)));
+        assert_eq!((constant("0f3F8"), constant("%r1")), (None, None));
+    }
+
+    #[test]
+    fn operands_are_split_outside_brackets() {
+        assert_eq!(split("{%r1, %r2}, [%rd1+4], %r3|%p"), ["{%r1, %r2}", "[%rd1+4]", "%r3|%p"]);
+        assert_eq!(shape(Name(&["mma", "sync", "m16n8k16"])), Some([16, 8, 16]));
+    }
+}
