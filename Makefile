@@ -6,7 +6,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports lint build gpu check-gpu test-wgpu test-wgpu-decode bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ check-gpu: ## Type-check the CUDA and wgpu code
 test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --lib --target-dir $(WGPU_TARGET) device_tests
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --test recorded --target-dir $(WGPU_TARGET)
+
+test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; NVRTC from PyPI; some minutes)
+	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=75 scripts/software_cuda.sh $(CARGO) test \
+		-p gorgon-kernels -p gorgon-model --features cuda,wgpu --lib --target-dir $(GPU_TARGET) device_tests -- --test-threads 1
+	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
+		-p gorgon-model --features cuda,wgpu --test recorded --target-dir $(GPU_TARGET)
 
 test-wgpu-decode: ## Whole answers by recorded steps there (a build of its own)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --test recorded_eagle --target-dir $(WGPU_TARGET)

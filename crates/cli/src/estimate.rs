@@ -4,6 +4,7 @@ use crate::error::Failure;
 use crate::fitting::{self, duration};
 use crate::printer::bytes;
 use crate::settings::Settings;
+use gorgon_model::device::Compute;
 use gorgon_train::micro_batch;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{FitSettings, Objective, Purpose, Rehearsal, Spent};
@@ -25,6 +26,8 @@ pub struct Plan {
     pub before: Option<u64>,
     /// The same by formulas alone.
     pub memory_by_formula: u64,
+    /// Bytes in a GPU's pool beyond what was there before, where it tells.
+    pub pool: Option<u64>,
     /// Bytes on the disk.
     pub disk: Disk,
     /// Seconds of work, evaluations apart; `None` where nothing was timed.
@@ -209,6 +212,32 @@ const LARGEST_RUN: usize = 4;
 /// After so long no more steps are run than have to be.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
 
+/// A look at what a GPU's memory pool holds, over some time.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    compute: Compute,
+    /// Bytes that it held when the look began.
+    before: u64,
+}
+
+impl Pool {
+    /// From now on; `None` on the CPU.
+    pub fn of(compute: &Compute) -> Option<Self> {
+        compute.pool_bytes().map(|before| Self { compute: compute.clone(), before })
+    }
+
+    /// What it holds now beyond what it held when this began: a pool keeps what it was given, so that is the most that
+    /// was needed since, unless it was made to give something back.
+    pub fn grown(&self) -> u64 {
+        self.compute.pool_bytes().unwrap_or(0).saturating_sub(self.before)
+    }
+
+    /// Has it give back what nobody uses.
+    pub fn shrink(&self) {
+        self.compute.shrink_pool();
+    }
+}
+
 /// A look at this process's memory over some time.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -270,6 +299,8 @@ pub fn folder_bytes(folder: &Path) -> u64 {
 pub struct Took {
     /// The highest resident size, as [`Plan::memory`] counts it.
     pub memory: Option<u64>,
+    /// What a GPU's pool came to hold, as [`Plan::pool`] counts it.
+    pub pool: Option<u64>,
     /// Bytes on the disk.
     pub disk: u64,
     /// Checkpoints there.
@@ -294,6 +325,8 @@ impl Plan {
         if let Some(memory) = took.memory.filter(|_| took.whole) {
             said.push(format!("memory {} / {}", bytes(self.memory), bytes(memory)));
         }
+        let pool = self.pool.zip(took.pool.filter(|_| took.whole));
+        said.extend(pool.map(|(planned, held)| format!("device memory {} / {}", bytes(planned), bytes(held))));
         said.push(format!("disk {} / {}", bytes(disk), bytes(took.disk)));
         if let (Some(planned), Some(measured)) = (self.seconds, seconds) {
             let corrected = took.corrected.map(|s| format!(", {} by the first steps", duration(s))).unwrap_or_default();
@@ -307,6 +340,7 @@ impl Plan {
                 let measured = took.memory.filter(|_| took.whole);
                 pair((before + self.memory) as f64, measured.map(|m| (before + m) as f64))
             }),
+            "device_pool_bytes": pool.map(|(planned, held)| pair(planned as f64, Some(held as f64))),
             "disk_bytes": pair(disk as f64, Some(took.disk as f64)),
             "fitting_seconds": pair(self.seconds.unwrap_or(f64::NAN), seconds),
             "fitting_seconds_by_first_steps": took.corrected,

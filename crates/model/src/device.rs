@@ -330,6 +330,19 @@ impl Compute {
         if self.is_host() { DType::F32 } else { self.format.tensor() }
     }
 
+    /// Bytes that a GPU's memory pool holds, pages that are kept for later included; `None` on the CPU.
+    pub fn pool_bytes(&self) -> Option<u64> {
+        let usage = if self.is_host() { None } else { self.device().memory_pool_usage() };
+        usage.map(|usage| usage.bytes_reserved)
+    }
+
+    /// Has a GPU's memory pool give back what nobody uses.
+    pub fn shrink_pool(&self) {
+        if !self.is_host() {
+            self.device().memory_cleanup();
+        }
+    }
+
     /// True on the CPU.
     pub fn is_host(&self) -> bool {
         self.choice == DeviceChoice::Cpu

@@ -5,7 +5,7 @@ use crate::commands::load;
 use crate::commands::pretrain_data::Corpus;
 use crate::config;
 use crate::error::Failure;
-use crate::estimate::{self, Disk, Fitting, Plan, Took, Watch};
+use crate::estimate::{self, Disk, Fitting, Plan, Pool, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::printer::{bytes, count};
 use crate::replicas::{self, Lead};
@@ -43,7 +43,8 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let run = fitting::run_folder(&config.runs, &stem, args.resume.as_deref(), &config, inputs, settings)?;
     settings.talk.say(format!("run folder {}", run.path().display()));
     let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
-    let Prepared { objective, fit: fit_settings, mut plan, watch } = prepare(&config, &corpus, &tokenizer, settings)?;
+    let Prepared { objective, fit: fit_settings, mut plan, watch, pool } =
+        prepare(&config, &corpus, &tokenizer, settings)?;
     plan.disk.rest = estimate::folder_bytes(run.path());
     let progress = Progress::new(&run, &fit_settings, settings);
     let lead = Lead { objective: &objective, run: &run, fit: &fit_settings };
@@ -51,7 +52,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let outcome = replicas::fit(&lead, &copy, &replicas, &mut |report| progress.show(&report));
     progress.finish();
     let outcome = outcome?;
-    let memory = watch.peak();
+    let (memory, pool) = (watch.peak(), pool.as_ref().map(Pool::grown));
     fitting::plots(&run, PLOTS)?;
     if !outcome.finished {
         let line = fitting::resume_line(args, "pretrain", &run);
@@ -61,7 +62,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     write(&config.out, &tokenizer, &objective, &outcome.parameters)?;
     let (disk, checkpoints) = (estimate::folder_bytes(run.path()), run.steps()?.len() as u64);
     let (spent, corrected, whole) = (outcome.spent, progress.corrected(), args.resume.is_none());
-    plan.close(&Took { memory, disk, checkpoints, spent, corrected, whole }, run.path(), settings)?;
+    plan.close(&Took { memory, pool, disk, checkpoints, spent, corrected, whole }, run.path(), settings)?;
     settings.talk.say(format!("wrote {}", config.out.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -144,12 +145,13 @@ fn prepare(
     settings: &Settings,
 ) -> Result<Prepared, Failure> {
     let (mut objective, fit) = make(config, corpus, tokenizer, settings)?;
-    let watch = Watch::start();
+    let (watch, pool) = (Watch::start(), Pool::of(&settings.compute()?));
     let mut plan = plan(&mut objective, &fit, settings, config.training.batches_per_step)?;
-    plan.before = watch.before();
+    (plan.before, plan.pool) = (watch.before(), pool.as_ref().map(Pool::grown));
     // What was rehearsed is no part of what the run takes.
     watch.forget_peak();
-    Ok(Prepared { objective, fit, plan, watch })
+    pool.iter().for_each(Pool::shrink);
+    Ok(Prepared { objective, fit, plan, watch, pool })
 }
 
 /// What is fitted on the device of `settings`, and how.
@@ -229,6 +231,7 @@ struct Prepared {
     fit: FitSettings,
     plan: Plan,
     watch: Watch,
+    pool: Option<Pool>,
 }
 
 /// Memory and time by steps that are rehearsed, disk by formula.
@@ -251,5 +254,5 @@ fn plan(objective: &mut Pretraining, fit: &FitSettings, settings: &Settings, at_
         disk.words(),
         fitting::duration(seconds)
     ));
-    Ok(Plan { memory, before: None, memory_by_formula: found.by_formula, disk, seconds: Some(seconds) })
+    Ok(Plan { memory, before: None, memory_by_formula: found.by_formula, pool: None, disk, seconds: Some(seconds) })
 }

@@ -18,7 +18,7 @@ use crate::commands::load;
 use crate::commands::pretrain::copy_tokenizer;
 use crate::config;
 use crate::error::Failure;
-use crate::estimate::{self, Plan, Took, Watch};
+use crate::estimate::{self, Plan, Pool, Took, Watch};
 use crate::fitting::{self, Progress};
 use crate::printer::bytes;
 use crate::settings::Settings;
@@ -126,8 +126,8 @@ fn launch(
     let settings = &replicas[0];
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
-    let (before, watch) = (backbone.hash.clone(), Watch::start());
-    let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, settings, replicas };
+    let (before, watch, pool) = (backbone.hash.clone(), Watch::start(), Pool::of(&settings.compute()?));
+    let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, pool, settings, replicas };
     let chunk_rows = config.chunk_rows.max(1);
     match config.method {
         HeadMethod::Medusa => launch.fit(backbone, |backbone| {
@@ -169,6 +169,8 @@ struct Launch<'a> {
     only_features: bool,
     /// Memory since the backbone was loaded.
     watch: Watch,
+    /// The same on a GPU.
+    pool: Option<Pool>,
     settings: &'a Settings,
     /// Those of every device that fits along, the first one's first.
     replicas: &'a [Settings],
@@ -187,12 +189,13 @@ impl Launch<'_> {
         if self.only_features {
             return self.keep_features(&mut job);
         }
-        let plan = job.plan(config, settings, &self.watch)?;
+        let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()))?;
         if self.dry_run {
             return Ok(Done::Planned);
         }
         // What was rehearsed is no part of what the run takes.
         self.watch.forget_peak();
+        self.pool.iter().for_each(Pool::shrink);
         let stem = format!("{}-{}", config.method.name(), fitting::stem(dir));
         let inputs = shard::files(&config.data)?;
         let world = World::current();
@@ -212,6 +215,7 @@ impl Launch<'_> {
         let outcome = outcome?;
         let took = Took {
             memory: self.watch.peak(),
+            pool: self.pool.as_ref().map(Pool::grown),
             corrected: progress.corrected(),
             whole: resume.is_none(),
             ..Took::default()
@@ -257,6 +261,7 @@ impl Launch<'_> {
             return Ok(Done::Planned);
         }
         self.watch.forget_peak();
+        self.pool.iter().for_each(Pool::shrink);
         let started = Instant::now();
         job.cache(&request, true, settings)?;
         let (disk, took) = (estimate::folder_bytes(&request.folder), started.elapsed().as_secs_f64());

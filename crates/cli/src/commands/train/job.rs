@@ -1,7 +1,7 @@
 //! One training: what is fitted, how, and what it will take.
 
 use crate::error::Failure;
-use crate::estimate::{self, Disk, Fitting, Plan, Watch};
+use crate::estimate::{self, Disk, Fitting, Plan, Pool, Watch};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -70,7 +70,12 @@ impl<F: OnBackbone> Job<F> {
     ///
     /// # Errors
     /// When the backbone fails, or a single conversation does not fit into memory.
-    pub fn plan(&mut self, config: &TrainConfig, settings: &Settings, watch: &Watch) -> Result<Plan, Failure> {
+    pub fn plan(
+        &mut self,
+        config: &TrainConfig,
+        settings: &Settings,
+        (watch, pool): (&Watch, Option<&Pool>),
+    ) -> Result<Plan, Failure> {
         let data = self.objective.data();
         let (fitted, measured) = (self.count_in(&data.rows), self.count_in(&data.held_out));
         let (parameters, mut disk) = self.on_disk();
@@ -83,20 +88,23 @@ impl<F: OnBackbone> Job<F> {
             count(measured as u128)
         ));
         let (reading, found) = self.measure(config, parameters, settings, watch)?;
+        let pool = pool.map(Pool::grown);
         disk.rest = self.objective.published_bytes(parameters);
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
         let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
         settings.talk.say(format!(
-            "{}, {} parameters; {} steps; memory beside the backbone {}; {}{cached}",
+            "{}, {} parameters; {} steps; memory beside the backbone {}{}; {}{cached}",
             self.objective.title(),
             count(parameters as u128),
             self.fit.schedule.steps,
             bytes(found.memory),
+            pool.map(|pool| format!(", on the device {}", bytes(pool))).unwrap_or_default(),
             disk.words()
         ));
         let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
         let seconds = Some(self.say_time(config, (reading, fitting_them), settings));
-        Ok(Plan { memory: found.memory, before: watch.before(), memory_by_formula: found.by_formula, disk, seconds })
+        let Fitting { memory, by_formula: memory_by_formula, .. } = found;
+        Ok(Plan { memory, before: watch.before(), memory_by_formula, pool, disk, seconds })
     }
 
     /// How many values are fitted, and what is written of them.
