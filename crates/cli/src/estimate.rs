@@ -322,10 +322,11 @@ impl Plan {
         let disk = self.disk.with(took.checkpoints.max(self.disk.checkpoints));
         let seconds = Some(took.spent.fitting).filter(|_| took.whole);
         let mut said = vec![];
-        if let Some(memory) = took.memory.filter(|_| took.whole) {
+        let pool = self.pool.zip(took.pool.filter(|_| took.whole));
+        // With a GPU the process's own memory is that of its compilers.
+        if let Some(memory) = took.memory.filter(|_| took.whole && pool.is_none()) {
             said.push(format!("memory {} / {}", bytes(self.memory), bytes(memory)));
         }
-        let pool = self.pool.zip(took.pool.filter(|_| took.whole));
         said.extend(pool.map(|(planned, held)| format!("device memory {} / {}", bytes(planned), bytes(held))));
         said.push(format!("disk {} / {}", bytes(disk), bytes(took.disk)));
         if let (Some(planned), Some(measured)) = (self.seconds, seconds) {

@@ -146,8 +146,8 @@ fn prepare(
 ) -> Result<Prepared, Failure> {
     let (mut objective, fit) = make(config, corpus, tokenizer, settings)?;
     let (watch, pool) = (Watch::start(), Pool::of(&settings.compute()?));
-    let mut plan = plan(&mut objective, &fit, settings, config.training.batches_per_step)?;
-    (plan.before, plan.pool) = (watch.before(), pool.as_ref().map(Pool::grown));
+    let mut plan = plan(&mut objective, &fit, settings, config.training.batches_per_step, pool.as_ref())?;
+    plan.before = watch.before();
     // What was rehearsed is no part of what the run takes.
     watch.forget_peak();
     pool.iter().for_each(Pool::shrink);
@@ -235,7 +235,13 @@ struct Prepared {
 }
 
 /// Memory and time by steps that are rehearsed, disk by formula.
-fn plan(objective: &mut Pretraining, fit: &FitSettings, settings: &Settings, at_once: usize) -> Result<Plan, Failure> {
+fn plan(
+    objective: &mut Pretraining,
+    fit: &FitSettings,
+    settings: &Settings,
+    at_once: usize,
+    pool: Option<&Pool>,
+) -> Result<Plan, Failure> {
     let (parameters, disk) = {
         let all = objective.parameters(0);
         let parameters = all.iter().map(Parameter::len).sum();
@@ -247,12 +253,13 @@ fn plan(objective: &mut Pretraining, fit: &FitSettings, settings: &Settings, at_
     *objective.held_out_mut() = all;
     let found = found?;
     let found = found.divided(parameters, settings, at_once);
-    let (memory, seconds) = (found.memory, found.seconds);
+    let (memory, seconds, pool) = (found.memory, found.seconds, pool.map(Pool::grown));
     settings.talk.say(format!(
-        "memory beside the conversations {}; {}; about {} for training, evaluations apart",
-        bytes(memory),
+        "{} {}; {}; about {} for training, evaluations apart",
+        if pool.is_some() { "device memory" } else { "memory beside the conversations" },
+        bytes(pool.unwrap_or(memory)),
         disk.words(),
         fitting::duration(seconds)
     ));
-    Ok(Plan { memory, before: None, memory_by_formula: found.by_formula, pool: None, disk, seconds: Some(seconds) })
+    Ok(Plan { memory, before: None, memory_by_formula: found.by_formula, pool, disk, seconds: Some(seconds) })
 }

@@ -7,7 +7,7 @@ use crate::commands::distill_room::{self, Room};
 use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::error::Failure;
-use crate::estimate::{Watch, folder_bytes, pair};
+use crate::estimate::{Pool, Watch, folder_bytes, pair};
 use crate::fitting;
 use crate::printer::{bytes, count};
 use crate::settings::Settings;
@@ -33,6 +33,8 @@ pub struct Took {
     /// Bytes in memory at most, as said before, and a look at what there was since before the model was loaded; none
     /// where servers answer.
     memory: Option<(u64, Option<Watch>)>,
+    /// Bytes that a GPU's pool came to hold since then.
+    pool: Option<u64>,
     /// Bytes of the output folder.
     disk: Option<u64>,
     /// What the sample made one expect.
@@ -65,9 +67,9 @@ impl Took {
         })
     }
 
-    /// The highest resident size so far, beyond that before the model was loaded.
+    /// The highest resident size so far, beyond that before the model was loaded; with a GPU what its pool holds.
     fn peak(&self) -> Option<u64> {
-        self.memory?.1?.peak()
+        self.pool.or_else(|| self.memory?.1?.peak())
     }
 
     /// In words, if there is something to compare.
@@ -150,7 +152,7 @@ impl Job {
         };
         let compute = settings.compute()?;
         let room = self.room(&compute)?;
-        let watch = Watch::start();
+        let (watch, pool) = (Watch::start(), Pool::of(&compute));
         let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
         // As planned; loading alone does not know of the other conversations.
         lm_head::allow_copies(room.copies);
@@ -165,8 +167,8 @@ impl Job {
         let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
         let (expected, measured) = meter.finish();
-        let memory = Some((room.bytes(work.slots), watch));
-        Ok((finished, Took { memory, expected, measured, ..Took::default() }))
+        let (memory, pool) = (Some((room.bytes(work.slots), watch)), pool.as_ref().map(Pool::grown));
+        Ok((finished, Took { memory, pool, expected, measured, ..Took::default() }))
     }
 
     /// What is on the disk of some rows, and beside them.

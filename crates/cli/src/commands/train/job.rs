@@ -93,12 +93,12 @@ impl<F: OnBackbone> Job<F> {
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
         let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
         settings.talk.say(format!(
-            "{}, {} parameters; {} steps; memory beside the backbone {}{}; {}{cached}",
+            "{}, {} parameters; {} steps; {} beside the backbone {}; {}{cached}",
             self.objective.title(),
             count(parameters as u128),
             self.fit.schedule.steps,
-            bytes(found.memory),
-            pool.map(|pool| format!(", on the device {}", bytes(pool))).unwrap_or_default(),
+            if pool.is_some() { "device memory" } else { "memory" },
+            bytes(pool.unwrap_or(found.memory)),
             disk.words()
         ));
         let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
