@@ -13,7 +13,7 @@ use crate::ptx::Kernel;
 use crate::stream::{Node, captures};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 type Status = c_int;
@@ -62,11 +62,6 @@ fn settings() -> &'static Settings {
 
 /// After a thread has read or written what is no memory, a device serves no more.
 static LOST: AtomicBool = AtomicBool::new(false);
-
-/// What was done, for those who ask.
-static LAUNCHES: AtomicU64 = AtomicU64::new(0);
-static REPLAYS: AtomicU64 = AtomicU64::new(0);
-static MODULES: AtomicU32 = AtomicU32::new(0);
 
 fn told(result: Result<(), Fault>) -> Status {
     let Err(Fault(reason)) = result else { return SUCCESS };
@@ -271,17 +266,4 @@ unsafe extern "C" fn cuGetErrorString(error: Status, text: *mut *const c_char) -
     };
     // SAFETY: as NVIDIA's.
     unsafe { give(text, spelled.as_ptr()) }
-}
-
-/// What was done so far: modules, launches, replays, and the most bytes in use.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn software_cuda_counts(counts: *mut [u64; 4]) -> Status {
-    let told = [
-        u64::from(MODULES.load(Ordering::Relaxed)),
-        LAUNCHES.load(Ordering::Relaxed),
-        REPLAYS.load(Ordering::Relaxed),
-        Memory::lock().peak(),
-    ];
-    // SAFETY: as with the rest.
-    unsafe { give(counts, told) }
 }

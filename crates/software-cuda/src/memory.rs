@@ -13,11 +13,9 @@ pub struct Memory {
     /// Bytes by first address.
     held: BTreeMap<u64, u64>,
     used: u64,
-    /// The most that was used at once.
-    peak: u64,
 }
 
-static MEMORY: Mutex<Memory> = Mutex::new(Memory { held: BTreeMap::new(), used: 0, peak: 0 });
+static MEMORY: Mutex<Memory> = Mutex::new(Memory { held: BTreeMap::new(), used: 0 });
 
 impl Memory {
     /// The one there is.
@@ -38,7 +36,6 @@ impl Memory {
         }
         self.held.insert(first, bytes);
         self.used += bytes;
-        self.peak = self.peak.max(self.used);
         Some(first)
     }
 
@@ -56,11 +53,6 @@ impl Memory {
     /// Bytes in use.
     pub fn used(&self) -> u64 {
         self.used
-    }
-
-    /// The most bytes that were in use at once.
-    pub fn peak(&self) -> u64 {
-        self.peak
     }
 
     /// Whether bytes are all within one allocation.
@@ -87,6 +79,6 @@ mod tests {
         assert_eq!(memory.allocate(501, 1500), None);
         assert!(memory.holds(first + 990, 10) && !memory.holds(first + 990, 11) && !memory.holds(first - 1, 1));
         assert!(memory.free(first) && !memory.free(first));
-        assert_eq!((memory.used(), memory.peak()), (0, 1000));
+        assert_eq!(memory.used(), 0);
     }
 }

@@ -3,13 +3,12 @@
 #![allow(non_snake_case, reason = "the names of another library")]
 
 use super::{
-    CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, INVALID_VALUE, REPLAYS, SUCCESS, Status, done, give,
-    status, told,
+    CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, INVALID_VALUE, SUCCESS, Status, done, give, status,
+    told,
 };
 use crate::stream::{Capture, Node, captures};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamBeginCapture_v2(stream: u64, _mode: c_int) -> Status {
@@ -114,7 +113,6 @@ unsafe extern "C" fn cuGraphLaunch(graph: *const Capture, stream: u64) -> Status
     if captures(|captures| captures.of(stream).map(|capture| capture.broken = true)).is_some() {
         return CAPTURE_UNSUPPORTED;
     }
-    REPLAYS.fetch_add(1, Ordering::Relaxed);
     let lost = status();
     if lost != SUCCESS {
         return lost;

@@ -2,14 +2,14 @@
 
 #![allow(non_snake_case, reason = "the names of another library")]
 
-use super::{INVALID_VALUE, LAUNCHES, MODULES, NO_BINARY, NOT_FOUND, SUCCESS, Status, enqueue, give};
+use super::{INVALID_VALUE, NO_BINARY, NOT_FOUND, SUCCESS, Status, enqueue, give};
 use crate::block::Launch;
 use crate::ptx::{self, Kernel};
 use crate::stream::Node;
 use crate::warp::TensorMap;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[unsafe(no_mangle)]
@@ -76,6 +76,7 @@ unsafe extern "C" fn cuModuleLoadData(module: *mut *mut Module, image: *const c_
     }
     // SAFETY: PTX ends with a zero.
     let text = unsafe { CStr::from_ptr(image) }.to_string_lossy();
+    static MODULES: AtomicU32 = AtomicU32::new(0);
     let number = MODULES.fetch_add(1, Ordering::Relaxed);
     if let Ok(folder) = std::env::var("SOFTWARE_CUDA_PTX") {
         // For those who want to look at them; nothing depends on it.
@@ -163,6 +164,5 @@ unsafe extern "C" fn cuLaunchKernel(
     };
     // SAFETY: as NVIDIA's.
     let params = unsafe { laid_out(&kernel, params) };
-    LAUNCHES.fetch_add(1, Ordering::Relaxed);
     enqueue(stream, || Node::Launch(kernel, Launch { grid, threads, shared: shared as usize, params }))
 }
