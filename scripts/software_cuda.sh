@@ -3,7 +3,8 @@
 #   scripts/software_cuda.sh target/gpu/debug/gorgon doctor
 # NVRTC and its headers are NVIDIA's: from CUDA_PATH if that is set, else from PyPI, into target/cuda.
 # SOFTWARE_CUDA_DEVICES and SOFTWARE_CUDA_MEMORY_MIB say how many devices there are (1) and what each holds (8192);
-# SOFTWARE_CUDA_CAPABILITY is 90 for Hopper; 75 has neither TF32 nor copies of tiles. SOFTWARE_CUDA_DRY=1 compiles kernels and does not run them; SOFTWARE_CUDA_LAUNCHES=1 tells of every launch;
+# SOFTWARE_CUDA_CAPABILITY is 90 for Hopper; 75 has neither TF32 nor copies of tiles. SOFTWARE_CUDA_DRY=1 compiles kernels and
+# does not run them; SOFTWARE_CUDA_LAUNCHES=1 tells of every launch;
 # SOFTWARE_CUDA_PTX=FOLDER keeps kernels as they were compiled; SOFTWARE_CUDA_SKIP names parts of names of kernels that are
 # not run: those that measure what a device can do say nothing here.
 set -euo pipefail
