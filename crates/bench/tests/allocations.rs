@@ -1,18 +1,30 @@
-//! Decoding on the CPU allocates nothing once it is under way, plainly or with Medusa heads.
+//! Decoding on the CPU allocates nothing once it is under way, plainly or with any drafter.
 
 use gorgon_bench::allocations::{self, Counted};
 use gorgon_bench::suite::write_heads;
 use gorgon_core::accept::{Greedy, draws::Seeded};
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
+use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
+use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
+use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_infer::{Event, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
+use gorgon_runs::tensors::{self, Source, write_f32};
+use safetensors::Dtype;
+use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 #[global_allocator]
@@ -34,7 +46,7 @@ fn a_plain_step_allocates_nothing() {
         let mut target = Target::new(model(dir.path(), vocab_size), 256, Taps::none());
         let prompt: Vec<u32> = (0..50).collect();
         let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-        assert_still(|note| {
+        assert_still(&format!("plain with {vocab_size} tokens"), |note| {
             decode(&mut target, &prompt, &Greedy, &mut Seeded::new(0), &limits, &mut |event| {
                 note(event);
                 ControlFlow::Continue(())
@@ -45,7 +57,7 @@ fn a_plain_step_allocates_nothing() {
 }
 
 #[test]
-fn a_medusa_step_allocates_nothing() {
+fn a_drafted_step_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![1, 0], vec![0, 0, 0]];
     let fixed = FixedTree::new(TreeShape::new(paths.to_vec()).unwrap());
@@ -53,25 +65,81 @@ fn a_medusa_step_allocates_nothing() {
     for vocab_size in VOCABULARIES {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
-        let heads = dir.path().join("heads");
-        write_heads(&heads, &shape(vocab_size)).unwrap();
-        let heads = MedusaModel::load(&HeadsFolder::open(&heads).unwrap(), decoder.clone()).unwrap();
-        let mut drafter = MedusaDrafter::new(heads);
-        let mut target = Target::with_trees(decoder, 256, 16, Taps::none());
-        let prompt: Vec<u32> = (0..50).collect();
-        let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-        for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
-            assert_still(|note| {
-                let (target, drafter, draws) = (&mut target, &mut drafter, &mut Seeded::new(0));
-                let mut stepper = Stepper { target, drafter, builder, rule: &Greedy, draws };
-                decode_with(&mut stepper, &prompt, &limits, &mut |event| {
-                    note(event);
-                    ControlFlow::Continue(())
-                })
-                .unwrap();
-            });
+        for (name, mut drafter) in drafters(dir.path(), &decoder) {
+            let mut target = Target::with_trees(decoder.clone(), 256, 16, drafter.needs().taps);
+            let prompt: Vec<u32> = (0..50).collect();
+            let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
+            for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
+                let what = format!("{name} with {:?} and {vocab_size} tokens", builder.kind());
+                assert_still(&what, |note| {
+                    let (target, drafter, draws) = (&mut target, &mut *drafter, &mut Seeded::new(0));
+                    let mut stepper = Stepper { target, drafter, builder, rule: &Greedy, draws };
+                    decode_with(&mut stepper, &prompt, &limits, &mut |event| {
+                        note(event);
+                        ControlFlow::Continue(())
+                    })
+                    .unwrap();
+                });
+            }
         }
     }
+}
+
+/// One drafter of each kind.
+fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Drafter>)> {
+    let (config, layer) = (decoder.config(), LayerShape::of(decoder.config()));
+    let medusa = dir.join("medusa");
+    write_heads(&medusa, &shape(config.vocab_size)).unwrap();
+    let medusa = MedusaModel::load(&HeadsFolder::open(&medusa).unwrap(), decoder.clone()).unwrap();
+    let eagle = EagleShape::of(config, true);
+    let eagle =
+        EagleModel::load(&heads(dir, "eagle", &eagle.parameters(), &eagle.document("")), decoder.clone()).unwrap();
+    let three = Eagle3Shape::of(config, vec![1, 1, 2], config.vocab_size);
+    let three =
+        Eagle3Model::load(&heads(dir, "three", &three.parameters(), &three.document("")), decoder.clone()).unwrap();
+    let hydra = |name: &str, config: HydraConfig| {
+        let shape = HydraShape { config, layer: layer.clone() };
+        let model =
+            HydraModel::load(&heads(dir, name, &shape.parameters(), &shape.document("")), decoder.clone()).unwrap();
+        Box::new(HydraDrafter::new(model))
+    };
+    let grounded = HydraConfig { heads: 3, ..HydraConfig::default() };
+    let plus = HydraConfig { prefix_attention: true, teacher: true, blocks: 4, tied_blocks: true, ..grounded };
+    let mtp = MtpShape { config: MtpConfig { depths: 2 }, layer: layer.clone(), first_layer: config.layers };
+    let mtp = MtpModel::load(&heads(dir, "mtp", &mtp.parameters(), &mtp.document("")), decoder.clone()).unwrap();
+    let small = dir.join("small");
+    std::fs::create_dir(&small).unwrap();
+    LlamaShape { layers: 1, ..shape(config.vocab_size) }.write(&small, FloatFormat::F32, 5).unwrap();
+    let small = Decoder::load(&small, &Compute::cpu(FloatFormat::F32)).unwrap();
+    let small = SmallModel::new("model:small".into(), Arc::new(small), config);
+    vec![
+        ("medusa", Box::new(MedusaDrafter::new(medusa))),
+        ("eagle", Box::new(EagleDrafter::new(eagle))),
+        ("eagle3", Box::new(EagleDrafter::new(three))),
+        ("hydra", hydra("hydra", grounded)),
+        ("hydra++", hydra("plus", plus)),
+        ("mtp", Box::new(MtpDrafter::new(mtp))),
+        ("model", Box::new(SmallModelDrafter::new(small, DraftLaw::LIKELIEST))),
+    ]
+}
+
+/// Heads with some weights.
+fn heads(dir: &Path, name: &str, parameters: &[ParameterSpec], document: &serde_json::Value) -> HeadsFolder {
+    let dir = dir.join(name);
+    std::fs::create_dir(&dir).unwrap();
+    let source = |spec: &ParameterSpec| {
+        let (size, seed) = (spec.shape.iter().product::<usize>(), spec.name.len());
+        let base = if spec.init == Init::One { 1.0 } else { 0.0 };
+        let scale = 1.0 / (*spec.shape.last().unwrap() as f32).sqrt();
+        let value = |i: usize| base + scale * (((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0);
+        let values: Vec<f32> = (0..size).map(value).collect();
+        let fill = Box::new(move |file: &mut dyn Write| write_f32(file, &values));
+        Source { name: spec.name.clone(), dtype: Dtype::F32, shape: spec.shape.clone(), fill }
+    };
+    let sources: Vec<Source<'_>> = parameters.iter().map(source).collect();
+    tensors::write(&dir.join("model.safetensors"), &sources).unwrap();
+    std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
+    HeadsFolder::open(&dir).unwrap()
 }
 
 fn shape(vocab_size: usize) -> LlamaShape {
@@ -86,13 +154,13 @@ fn shape(vocab_size: usize) -> LlamaShape {
     }
 }
 
-fn model(dir: &std::path::Path, vocab_size: usize) -> Arc<Decoder> {
+fn model(dir: &Path, vocab_size: usize) -> Arc<Decoder> {
     shape(vocab_size).write(dir, FloatFormat::F32, 1).unwrap();
     Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap())
 }
 
 /// Fails unless a decoding, which tells of its events, allocates nothing from its second step to its last.
-fn assert_still(mut decode: impl FnMut(&mut dyn FnMut(Event))) {
+fn assert_still(what: &str, mut decode: impl FnMut(&mut dyn FnMut(Event))) {
     let mut counts = Vec::with_capacity(2 * TOKENS);
     let mut run = || {
         counts.clear();
@@ -106,5 +174,5 @@ fn assert_still(mut decode: impl FnMut(&mut dyn FnMut(Event))) {
         counts[counts.len() - 1] - counts[1]
     };
     // Buffers grow in the first run, and a thread's own when it first takes part, which on a busy machine may be later.
-    assert!((0..10).any(|_| run() == 0), "{counts:?}");
+    assert!((0..10).any(|_| run() == 0), "{what}: {counts:?}");
 }

@@ -2,6 +2,7 @@
 
 use gorgon_core::Token;
 use gorgon_core::tree::{Candidate, CandidateRows, TreeBuilder};
+use gorgon_kernels::top_rows::TopRows;
 
 /// Likeliest tokens, `counts[i]` of row `i`, row by row, as candidates of which nothing but the order is known.
 pub(crate) fn ranked(likeliest: &[(Token, f32)], counts: &[usize]) -> CandidateRows {
@@ -11,11 +12,11 @@ pub(crate) fn ranked(likeliest: &[(Token, f32)], counts: &[usize]) -> CandidateR
     rows
 }
 
-/// Rows of tokens with their probabilities as candidates. Networks are untrusted: a probability that is no number
-/// counts as 0 to a builder.
-pub(crate) fn likely(rows: Vec<Vec<(Token, f32)>>) -> CandidateRows {
-    let candidate = |(token, p): (Token, f32)| Candidate { token, probability: f64::from(p) };
-    rows.into_iter().map(|row| row.into_iter().map(candidate)).collect()
+/// Rows of columns of logits with their probabilities as candidates: the tokens that `token` says the columns are.
+/// Networks are untrusted: a probability that is no number counts as 0 to a builder.
+pub(crate) fn likely(rows: &TopRows, token: impl Fn(u32) -> Token) -> CandidateRows {
+    let candidate = |&(column, p): &(u32, f32)| Candidate { token: token(column), probability: f64::from(p) };
+    rows.iter().map(|row| row.iter().map(candidate)).collect()
 }
 
 /// Whether a builder looks at nothing but the order of candidates, at any depth.

@@ -1,9 +1,9 @@
 //! The seam between the decode loop and what proposes tokens.
 
 use crate::trace::Trace;
-use gorgon_core::Token;
 use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
 use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_model::decoder::{ModelError, PassOutput};
 use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
@@ -58,7 +58,7 @@ pub struct Proposal {
     /// The tree.
     pub draft: DraftTree,
     /// The drafter's distribution at each node, as logits `[nodes · V]`; `None` if it has none.
-    pub rows: Option<Vec<f32>>,
+    pub rows: Option<Recycled<f32>>,
     /// How children were taken from it.
     pub law: ChildLaw,
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use gorgon_core::accept::ChildLaw;
     use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
-    use gorgon_model::decoder::PassOutput;
+    use gorgon_model::decoder::{PassOutput, Tapped};
     use gorgon_model::states::States;
 
     struct Always;
@@ -126,7 +126,7 @@ mod tests {
     /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
     fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
         let hidden = States::Host { values: vec![0.0].into(), width: 1 };
-        let output = PassOutput { hidden, taps: vec![] };
+        let output = PassOutput { hidden, taps: Tapped::new() };
         let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
         let chain = ChainTree::new(3).unwrap();
         drafter.observe(Committed { tokens: &[1; 40], output: &output, rows: &[0] }).unwrap();

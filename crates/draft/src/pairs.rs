@@ -3,30 +3,29 @@
 //! Pairs of committed tokens are in a cache, and so is that of the last root, which will be committed with the next
 //! step.
 
-use burn::tensor::Tensor;
-use gorgon_core::Token;
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::states::select_rows;
+use gorgon_model::states::States;
 
 /// Pairs per forward pass: bounds the memory of a long prompt.
 pub(crate) const CHUNK: usize = 256;
 
 /// What a network guesses from some pairs, whose keys and values stay in flight in a cache.
 pub(crate) trait ReadPairs:
-    FnMut(&[Token], Tensor<3>, &Visible, &mut KvCache) -> Result<Tensor<3>, ModelError>
+    FnMut(&[Token], &States, &Visible, &mut KvCache) -> Result<States, ModelError>
 {
 }
-impl<F: FnMut(&[Token], Tensor<3>, &Visible, &mut KvCache) -> Result<Tensor<3>, ModelError>> ReadPairs for F {}
+impl<F: FnMut(&[Token], &States, &Visible, &mut KvCache) -> Result<States, ModelError>> ReadPairs for F {}
 
 /// One network's pairs.
 #[derive(Debug)]
 pub(crate) struct Pairs {
     /// Pairs that were read. What a tree's rows add is taken back when it is drafted.
     pub cache: KvCache,
-    /// States that no pair was made of, `[1, rows, d]` each.
-    states: Vec<Tensor<3>>,
+    /// States that no pair was made of.
+    states: Vec<States>,
     /// The tokens after them, the last one's apart: that will be the root.
     next: Vec<Token>,
     /// The root of the last proposal, whose pair is the last one in the cache.
@@ -37,10 +36,10 @@ pub(crate) struct Pairs {
 #[derive(Debug)]
 struct Rooted {
     root: Token,
-    /// The state before it, `[1, 1, d]`.
-    state: Tensor<3>,
-    /// `[1, 1, d]`.
-    guessed: Tensor<3>,
+    /// The state before it.
+    state: States,
+    /// One state.
+    guessed: States,
 }
 
 /// What became of the root that was read ahead when tokens were committed.
@@ -48,8 +47,8 @@ struct Rooted {
 pub(crate) enum Root {
     /// None was.
     NotRead,
-    /// It is the first of the tokens; what had been guessed at it, `[1, 1, d]`.
-    Committed(Tensor<3>),
+    /// It is the first of the tokens; what had been guessed at it.
+    Committed(States),
     /// Another token was committed; its pair was taken back.
     Dropped,
 }
@@ -74,18 +73,25 @@ impl Pairs {
         self.rooted.as_ref().map(|rooted| rooted.root)
     }
 
-    /// The state before that root, `[1, 1, d]`.
-    pub fn state(&self) -> Option<&Tensor<3>> {
+    /// The state before that root.
+    pub fn state(&self) -> Option<&States> {
         self.rooted.as_ref().map(|rooted| &rooted.state)
     }
 
     pub fn reset(&mut self) {
         self.cache.truncate(0);
-        (self.states, self.next, self.rooted) = (vec![], vec![], None);
+        self.take_note(None);
     }
 
-    /// Tokens were committed (at least one), with these states at them, `[1, tokens, d]`.
-    pub fn observe(&mut self, tokens: &[Token], states: Tensor<3>) -> Root {
+    /// All that waited was read, and so was a root.
+    fn take_note(&mut self, rooted: Option<Rooted>) {
+        self.states.clear();
+        self.next.clear();
+        self.rooted = rooted;
+    }
+
+    /// Tokens were committed (at least one), with these states at them.
+    pub fn observe(&mut self, tokens: &[Token], states: States) -> Root {
         let (root, paired) = match self.rooted.take() {
             Some(rooted) if rooted.root == tokens[0] => (Root::Committed(rooted.guessed), &tokens[1..]),
             Some(rooted) => {
@@ -101,14 +107,14 @@ impl Pairs {
         root
     }
 
-    /// Reads what is waiting and the pair of `root`: what is guessed at the root, `[1, 1, d]`; `None` before the first
-    /// state. `tell` is told of the other tokens, with what is guessed at them.
+    /// Reads what is waiting and the pair of `root`: the state guessed at the root; `None` before the first state.
+    /// `tell` is told of the other tokens, with what is guessed at them.
     pub fn catch_up(
         &mut self,
         root: Token,
         read: &mut impl ReadPairs,
-        tell: &mut dyn FnMut(&[Token], Tensor<3>),
-    ) -> Result<Option<Tensor<3>>, ModelError> {
+        tell: &mut dyn FnMut(&[Token], States),
+    ) -> Result<Option<States>, ModelError> {
         if let Some(rooted) = self.rooted.as_ref().filter(|rooted| rooted.root == root) {
             return Ok(Some(rooted.guessed.clone()));
         }
@@ -116,9 +122,9 @@ impl Pairs {
         if self.states.is_empty() {
             return Ok(None);
         }
-        let states = join(self.states.clone());
+        let states = States::join(&self.states);
         let waiting = self.next.len();
-        let tokens: Vec<Token> = self.next.iter().copied().chain([root]).collect();
+        let tokens: Recycled<Token> = self.next.iter().copied().chain([root]).collect();
         let (mut left, mut at_root) = (waiting, None);
         read_pairs(read, &mut self.cache, &tokens, &states, &mut |tokens, guessed| {
             let committed = tokens.len().min(left);
@@ -127,12 +133,12 @@ impl Pairs {
                 at_root = Some(row(&guessed, committed));
             }
             if committed > 0 {
-                tell(&tokens[..committed], guessed.narrow(1, 0, committed));
+                tell(&tokens[..committed], guessed.part(0, committed));
             }
         })?;
         let rooted = at_root.map(|guessed| Rooted { root, state: row(&states, waiting), guessed });
         let at_root = rooted.as_ref().map(|rooted| rooted.guessed.clone());
-        (self.states, self.next, self.rooted) = (vec![], vec![], rooted);
+        self.take_note(rooted);
         Ok(at_root)
     }
 
@@ -140,13 +146,14 @@ impl Pairs {
     pub fn read_waiting(
         &mut self,
         read: &mut impl ReadPairs,
-        tell: &mut dyn FnMut(&[Token], Tensor<3>),
+        tell: &mut dyn FnMut(&[Token], States),
     ) -> Result<(), ModelError> {
         let waiting = self.next.len();
         if waiting > 0 {
-            let states = join(self.states.clone());
+            let states = States::join(&self.states);
             read_pairs(read, &mut self.cache, &self.next, &states, tell)?;
-            (self.states, self.next) = (vec![row(&states, waiting)], vec![]);
+            self.take_note(None);
+            self.states.push(row(&states, waiting));
         }
         Ok(())
     }
@@ -160,24 +167,25 @@ impl Pairs {
 
     fn take_back(&mut self, rooted: Rooted) {
         self.cache.truncate(self.cache.len() - 1);
-        (self.states, self.next) = (vec![rooted.state], vec![]);
+        self.take_note(None);
+        self.states.push(rooted.state);
     }
 }
 
-/// Commits pairs of states `[1, tokens or more, d]` and the tokens after them to `cache`, in chunks, and tells of each
-/// what is guessed at its tokens. After an error the cache is as it was.
+/// Commits pairs of states (one for each token, or more) and the tokens after them to `cache`, in chunks, and tells of
+/// each what is guessed at its tokens. After an error the cache is as it was.
 pub(crate) fn read_pairs(
     read: &mut impl ReadPairs,
     cache: &mut KvCache,
     tokens: &[Token],
-    states: &Tensor<3>,
-    tell: &mut dyn FnMut(&[Token], Tensor<3>),
+    states: &States,
+    tell: &mut dyn FnMut(&[Token], States),
 ) -> Result<(), ModelError> {
     let before = cache.len();
     for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-        let part = states.clone().narrow(1, i * CHUNK, chunk.len());
-        let guessed = read(chunk, part, &Visible::Causal { rows: chunk.len() }, cache).and_then(|guessed| {
-            cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+        let part = states.part(i * CHUNK, chunk.len());
+        let guessed = read(chunk, &part, &Visible::Causal { rows: chunk.len() }, cache).and_then(|guessed| {
+            cache.commit(&(0..chunk.len()).collect::<Recycled<_>>())?;
             Ok(guessed)
         });
         match guessed {
@@ -191,21 +199,14 @@ pub(crate) fn read_pairs(
     Ok(())
 }
 
-/// Rows from which one of them is copied instead of looked at: what looks at a row keeps all of them in memory.
+/// Rows from which one of them is copied instead of looked at: on a GPU, what looks at a row keeps all of them in
+/// memory.
 const MANY: usize = 64;
 
-/// One of `states [1, rows, d]`.
-pub(crate) fn row(states: &Tensor<3>, row: usize) -> Tensor<3> {
-    match states.dims()[1] {
-        rows if rows < MANY => states.clone().narrow(1, row, 1),
-        _ => select_rows(states, &[row]),
-    }
-}
-
-/// One tensor of several `[1, rows, d]`, row after row; there is at least one.
-pub(crate) fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
+/// One of some states.
+pub(crate) fn row(states: &States, row: usize) -> States {
+    match states.rows() {
+        rows if rows < MANY => states.part(row, 1),
+        _ => states.select(&[row]),
     }
 }

@@ -1,10 +1,9 @@
 //! What a drafter's network says along given tokens, for comparing it with another implementation of the same heads.
 
 use crate::drafter::DraftError;
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::tree::{BuildError, SourceError, TokenTree};
-use gorgon_model::target::read;
+use gorgon_core::{Recycled, Token};
+use gorgon_model::states::States;
 
 /// A drafter's guesses after a root and along drafts that were given to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,10 +27,10 @@ pub struct Guess {
 
 /// The network's rows at some nodes of one level.
 pub(crate) struct Guessed {
-    /// `[1, nodes, d]`.
-    pub states: Tensor<3>,
+    /// One of each node.
+    pub states: States,
     /// `[nodes · D]`, row-major.
-    pub logits: Vec<f32>,
+    pub logits: Recycled<f32>,
 }
 
 /// A network that a tree is drafted with, level by level.
@@ -46,7 +45,7 @@ pub(crate) fn follow(network: &mut impl Network, root: Token, drafts: &[Token]) 
     let mut guesses = vec![];
     for node in 0..=drafts.len() {
         let Some(guessed) = network.guess(&tree, &[node]).map_err(BuildError::Source)? else { break };
-        guesses.push(Guess { state: read(guessed.states), logits: guessed.logits });
+        guesses.push(Guess { state: guessed.states.into_values().into_vec(), logits: guessed.logits.into_vec() });
         if let Some(&draft) = drafts.get(node) {
             tree.push(node, draft);
         }

@@ -16,7 +16,6 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Rows};
 use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
-use gorgon_model::target::visible_in;
 use std::sync::Arc;
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
@@ -240,7 +239,7 @@ impl<'a> Batch<'a> {
 
     /// The target's pass over all trees, one after the other.
     fn verify(&mut self, turns: &[Turn<'_>], trees: &[&TokenTree]) -> Result<PassOutput, BatchError> {
-        let visible: Vec<Visible> = trees.iter().map(|tree| visible_in(tree)).collect();
+        let visible: Vec<Visible> = trees.iter().map(|tree| Visible::in_tree(tree.parents())).collect();
         let mut wanted = turns.iter().zip(trees.iter().zip(&visible)).peekable();
         let mut batch = vec![];
         for (index, slot) in self.slots.iter_mut().enumerate() {

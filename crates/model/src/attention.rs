@@ -64,11 +64,6 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether this is a pass on the CPU.
-    pub fn is_host(&self) -> bool {
-        matches!(self, Self::Host { .. })
-    }
-
     /// Rows without padding.
     pub fn wanted(&self) -> usize {
         match self {

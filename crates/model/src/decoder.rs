@@ -17,7 +17,8 @@ use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::{Recycled, Token};
 use gorgon_kernels::tree_attention::{Flight, Visible};
-use gorgon_kernels::{Isa, activation, host, norm};
+use gorgon_kernels::{Isa, activation, norm};
+use smallvec::SmallVec;
 use std::path::Path;
 
 /// Why a model cannot be loaded or run.
@@ -45,13 +46,16 @@ pub enum ModelError {
     EmptyPrompt,
 }
 
+/// The states of some layers; a few, as drafters want them, are no list in memory of its own.
+pub type Tapped = SmallVec<[States; 4]>;
+
 /// What a forward pass yields.
 #[derive(Debug)]
 pub struct PassOutput {
     /// Hidden states after the final norm, a row for each of the pass: what the LM head reads.
     pub hidden: States,
-    /// The tapped states, `[1, rows, d]` each, in the order they were asked for.
-    pub taps: Vec<Tensor<3>>,
+    /// The tapped states, a row for each of the pass, in the order they were asked for.
+    pub taps: Tapped,
 }
 
 /// One sequence's rows in a forward pass.
@@ -146,12 +150,9 @@ impl Decoder {
 
     /// The embeddings of tokens, as the first layer reads them.
     ///
-    /// # Shapes
-    /// Result `[1, tokens, d]`.
-    ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn embed(&self, tokens: &[Token]) -> Result<Tensor<3>, ModelError> {
+    pub fn embed(&self, tokens: &[Token]) -> Result<States, ModelError> {
         self.check_tokens(tokens)?;
         Ok(self.embedding.look_up(tokens, self.compute.device()))
     }
@@ -242,8 +243,8 @@ impl Decoder {
             return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, taps, space)));
         }
         let output = self.run(self.embedding.select(flight_tokens(&passes)), &passes, caches, taps);
-        let taps = output.taps.into_iter().map(|tap| unpad(tap, &passes)).collect();
-        Ok(PassOutput { hidden: States::Device(unpad(output.hidden.tensor(), &passes)), taps })
+        let unpad = |states: States| States::Device(unpad(states.into_tensor(), &passes));
+        Ok(PassOutput { hidden: unpad(output.hidden), taps: output.taps.into_iter().map(unpad).collect() })
     }
 
     /// All layers on the tokens of all passes, on the CPU.
@@ -256,14 +257,13 @@ impl Decoder {
         space: &mut Workspace,
     ) -> PassOutput {
         let (d, eps) = (self.config.hidden_size, self.config.norm_eps);
-        let shape = [1, tokens.len(), d];
         let mut kept = std::mem::take(&mut space.stream);
         let x = part(&mut kept, tokens.len() * d);
         self.embedding.copy_rows(tokens, x);
-        let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
+        let mut tapped = empty_taps(taps);
         let mut tap = |entering: usize, x: &[f32]| {
             for (slot, _) in tapped.iter_mut().zip(taps.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(host::tensor(x.to_vec(), shape));
+                *slot = Some(States::Host { values: x.iter().copied().collect(), width: d });
             }
         };
         for (i, layer) in self.layers.iter().enumerate() {
@@ -331,10 +331,10 @@ impl Decoder {
         taps: &Taps,
     ) -> PassOutput {
         let eps = self.config.norm_eps;
-        let mut tapped: Vec<Option<Tensor<3>>> = vec![None; taps.layers().len()];
+        let mut tapped = empty_taps(taps);
         let mut tap = |entering: usize, x: &Tensor<3>| {
             for (slot, _) in tapped.iter_mut().zip(taps.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(x.clone());
+                *slot = Some(States::Device(x.clone()));
             }
         };
         for (i, layer) in self.layers.iter().enumerate() {
@@ -374,16 +374,7 @@ impl Decoder {
     /// # Shapes
     /// `hidden` after the final norm, `counts [rows]`.
     pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        let mut found = Recycled::new();
-        self.lm_head.likeliest_of(hidden.on_host()?, counts, &mut found).then_some(found)
-    }
-
-    /// The same of a drafter's states.
-    ///
-    /// # Shapes
-    /// `states [1, rows, d]` as the LM head reads them, `counts [rows]`.
-    pub fn draft_likeliest(&self, states: &Tensor<3>, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.lm_head.likeliest(states, counts)
+        self.lm_head.likeliest(hidden, counts)
     }
 
     /// The LM head.
@@ -396,21 +387,21 @@ impl Decoder {
     /// # Shapes
     /// Result `[rows, V]`, row-major.
     pub fn scores(&self, hidden: &States) -> Recycled<f32> {
-        match hidden.on_host() {
-            Some(rows) => self.scores_by(&self.lm_head, rows),
-            None => read(self.logits(&hidden.tensor())).into(),
+        match hidden {
+            States::Host { values, .. } => self.scores_by(&self.lm_head, values),
+            States::Device(hidden) => read(self.logits(hidden)).into(),
         }
     }
 
-    /// The same for drafts on the CPU ([`Self::draft_logits`]).
+    /// The same for drafts ([`Self::draft_logits`]).
     ///
     /// # Shapes
-    /// `states [rows, d]`, row-major.
-    ///
-    /// # Panics
-    /// If the decoder is elsewhere.
-    pub fn draft_scores(&self, states: &[f32]) -> Recycled<f32> {
-        self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), states)
+    /// `states` as the LM head reads them, result `[rows, V]`, row-major.
+    pub fn draft_scores(&self, states: &States) -> Recycled<f32> {
+        match states {
+            States::Host { values, .. } => self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), values),
+            States::Device(states) => read(self.draft_logits(states)).into(),
+        }
     }
 
     fn scores_by(&self, lm_head: &Linear, states: &[f32]) -> Recycled<f32> {
@@ -438,6 +429,11 @@ impl Decoder {
             None => logits,
         }
     }
+}
+
+/// A place for each of the states that are asked for.
+fn empty_taps(taps: &Taps) -> SmallVec<[Option<States>; 4]> {
+    taps.layers().iter().map(|_| None).collect()
 }
 
 /// The tokens of all passes on a device, padding included.

@@ -8,10 +8,10 @@ use crate::layout::LayerNames;
 use crate::linear::Loader;
 use crate::mlp::{FeedForward, MlpSpace};
 use crate::norm::Norm;
+use crate::states::States;
 use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
-use gorgon_kernels::host::{self, HostValues};
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_kernels::{Isa, norm};
 
@@ -57,12 +57,11 @@ impl Layer {
         })
     }
 
+    /// On a GPU.
+    ///
     /// # Shapes
     /// `x [1, rows, d]` with the rows of all passes, result the same.
     pub fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        if passes.iter().all(Pass::is_host) {
-            return self.forward_on_host(None, &x, eps, passes, kvs);
-        }
         match &self.input_norm {
             Some(norm) => self.forward_reading(&norm::rms_norm(&x, norm.weight(), eps), x, eps, passes, kvs),
             None => self.forward_reading(&x.clone(), x, eps, passes, kvs),
@@ -81,9 +80,6 @@ impl Layer {
         passes: &[Pass<'_>],
         kvs: &mut [&mut LayerKv],
     ) -> Tensor<3> {
-        if passes.iter().all(Pass::is_host) {
-            return self.forward_on_host(Some(read), &x, eps, passes, kvs);
-        }
         let post = |y: Tensor<3>, norm: &Option<Norm>| match norm {
             Some(norm) => norm::rms_norm(&y, norm.weight(), eps),
             None => y,
@@ -92,23 +88,6 @@ impl Layer {
         let (x, normed) = norm::add_rms_norm(x, attended, self.pre_mlp_norm.weight(), eps);
         let fed = self.feed_forward.forward(&normed);
         x + post(fed, &self.post_mlp_norm)
-    }
-
-    /// Tensors on the CPU.
-    fn forward_on_host(
-        &self,
-        read: Option<&Tensor<3>>,
-        x: &Tensor<3>,
-        eps: f32,
-        passes: &[Pass<'_>],
-        kvs: &mut [&mut LayerKv],
-    ) -> Tensor<3> {
-        let values = |tensor: &Tensor<3>| host::read(tensor).expect("a pass on the CPU goes with tensors there");
-        let (mut stream, read) = (values(x).as_slice().to_vec(), read.map(values));
-        Workspace::lend(|space| {
-            self.forward_rows(read.as_ref().map(HostValues::as_slice), &mut stream, eps, passes, kvs, space);
-        });
-        host::tensor(stream, x.dims())
     }
 
     /// On the CPU, in place. `read` is what the attention reads, if that is not the (normed) residual stream.
@@ -214,39 +193,42 @@ impl LoneLayer {
         cache.make_room(rows, &self.config);
     }
 
-    /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for.
+    /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for. `read` is what the
+    /// attention reads where that is not the residual stream, as wide as its projections are.
     ///
     /// # Shapes
-    /// `x [1, rows, d]`, result the same.
+    /// `read` as many rows as `x`; result as `x`.
     ///
     /// # Errors
     /// When the rows are not the reserved ones.
-    pub fn forward(&self, x: Tensor<3>, visible: &Visible, cache: &mut KvCache) -> Result<Tensor<3>, CacheError> {
-        let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
-        self.pass(rows, visible, cache, |pass, kvs| {
-            let x = pad(x, &pass);
-            unpad(self.layer.forward(x, eps, std::slice::from_ref(&pass), kvs), &[pass])
-        })
-    }
-
-    /// The same where the attention reads something else than the residual stream, as wide as its projections are.
-    ///
-    /// # Shapes
-    /// `read [1, rows, width]`, `x [1, rows, d]`, result as `x`.
-    ///
-    /// # Errors
-    /// When the rows are not the reserved ones.
-    pub fn forward_reading(
+    pub fn forward(
         &self,
-        read: &Tensor<3>,
-        x: Tensor<3>,
+        read: Option<&States>,
+        x: States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, CacheError> {
-        let (eps, rows) = (self.config.norm_eps, x.dims()[1]);
-        self.pass(rows, visible, cache, |pass, kvs| {
-            let (read, x) = (pad(read.clone(), &pass), pad(x, &pass));
-            unpad(self.layer.forward_reading(&read, x, eps, std::slice::from_ref(&pass), kvs), &[pass])
+    ) -> Result<States, CacheError> {
+        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != x.rows() {
+            return Err(CacheError::NotReserved);
+        }
+        let sizes = (cache.len(), cache.capacity());
+        let ([kv], place) = cache.parts() else { return Err(CacheError::NotReserved) };
+        let pass = [Pass::new(&self.config, place, visible, &[], sizes)];
+        let (eps, kvs) = (self.config.norm_eps, &mut [kv]);
+        Ok(match x {
+            States::Host { mut values, width } => {
+                let read = read.and_then(States::on_host);
+                Workspace::lend(|space| self.layer.forward_rows(read, &mut values, eps, &pass, kvs, space));
+                States::Host { values, width }
+            }
+            States::Device(x) => {
+                let x = pad(x, &pass[0]);
+                let y = match read {
+                    Some(read) => self.layer.forward_reading(&pad(read.tensor(), &pass[0]), x, eps, &pass, kvs),
+                    None => self.layer.forward(x, eps, &pass, kvs),
+                };
+                States::Device(unpad(y, &pass))
+            }
         })
     }
 
@@ -273,23 +255,6 @@ impl LoneLayer {
             Some(read) => self.layer.forward_reading(read, x, eps, &passes, &mut kvs),
             None => self.layer.forward(x, eps, &passes, &mut kvs),
         })
-    }
-
-    fn pass(
-        &self,
-        rows: usize,
-        visible: &Visible,
-        cache: &mut KvCache,
-        run: impl FnOnce(Pass<'_>, &mut [&mut LayerKv]) -> Tensor<3>,
-    ) -> Result<Tensor<3>, CacheError> {
-        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != rows {
-            return Err(CacheError::NotReserved);
-        }
-        let sizes = (cache.len(), cache.capacity());
-        let (layers, place) = cache.parts();
-        let pass = Pass::new(&self.config, place, visible, &[], sizes);
-        let mut kvs: Vec<&mut LayerKv> = layers.iter_mut().collect();
-        Ok(run(pass, &mut kvs))
     }
 
     /// Its config: sizes, rotary embedding, epsilon.

@@ -14,7 +14,7 @@ pub mod linear;
 pub mod lm_head;
 mod mlp;
 mod moe;
-mod norm;
+pub mod norm;
 pub mod random;
 pub mod rope;
 pub mod states;

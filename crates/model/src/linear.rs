@@ -1,8 +1,10 @@
 //! Frozen linear layers and where their weights come from.
 
 use crate::device::{Compute, FloatFormat, Int8};
+use crate::states::States;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
+use gorgon_core::Recycled;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use rayon::prelude::*;
@@ -49,6 +51,21 @@ impl Linear {
                     None => y,
                 }
             }
+        }
+    }
+
+    /// The layer applied to states.
+    ///
+    /// # Shapes
+    /// `x` of width `in`, result of width `out`.
+    pub fn of(&self, x: &States) -> States {
+        match x {
+            States::Host { values: x, width } => {
+                let mut values = Recycled::unset(x.len() / width * self.width());
+                self.rows(x, &mut values);
+                States::Host { values, width: self.width() }
+            }
+            States::Device(x) => States::Device(self.forward(x)),
         }
     }
 
@@ -134,22 +151,19 @@ impl Embedding {
 
     /// The rows of `tokens`.
     ///
-    /// # Shapes
-    /// Result `[1, tokens, d]`.
-    ///
     /// # Panics
     /// If a token is outside the table; callers check ids where they enter.
-    pub fn look_up(&self, tokens: &[u32], device: &Device) -> Tensor<3> {
+    pub fn look_up(&self, tokens: &[u32], device: &Device) -> States {
         match &self.weight {
             Weight::Packed(table) => {
-                let d = table.d_in();
-                let mut rows = vec![0f32; tokens.len() * d];
-                self.copy_rows(tokens, &mut rows);
-                gorgon_kernels::host::tensor(rows, [1, tokens.len(), d])
+                let width = table.d_in();
+                let mut values = Recycled::unset(tokens.len() * width);
+                self.copy_rows(tokens, &mut values);
+                States::Host { values, width }
             }
             Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device))
+                States::Device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
             }
         }
     }

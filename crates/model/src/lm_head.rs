@@ -3,10 +3,10 @@
 use crate::config::ModelConfig;
 use crate::device::{Compute, Int8};
 use crate::linear::{Linear, Weight};
-use burn::tensor::Tensor;
+use crate::states::States;
 use gorgon_core::{Recycled, Token};
+use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::Screen;
-use gorgon_kernels::{Isa, host};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,11 +57,10 @@ impl LmHead {
     /// the greatest).
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]`, `counts [rows]`.
-    pub fn likeliest(&self, hidden: &Tensor<3>, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    /// `counts [rows]`.
+    pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
         let mut found = Recycled::new();
-        let hidden = host::read(hidden)?;
-        self.likeliest_of(hidden.as_slice(), counts, &mut found).then_some(found)
+        self.likeliest_of(hidden.on_host()?, counts, &mut found).then_some(found)
     }
 
     /// The same of rows on the CPU, in `found`; false where all logits have to be computed.

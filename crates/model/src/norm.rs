@@ -1,19 +1,23 @@
 //! Norms with their weights where they are read.
 
 use crate::linear::Loader;
+use crate::states::States;
 use crate::weights::WeightsError;
 use burn::tensor::Tensor;
+use gorgon_core::Recycled;
 use gorgon_kernels::{Isa, host, norm};
 
 /// `x / sqrt(mean(x²) + eps) · w` over the last dimension.
 #[derive(Debug)]
-pub(crate) struct Norm {
+pub struct Norm {
     weight: Tensor<1>,
     /// The same on the CPU; empty elsewhere.
     values: Vec<f32>,
 }
 
 impl Norm {
+    /// Loads a norm's weights; `plus_one` for checkpoints that store them minus one.
+    ///
     /// # Errors
     /// When the tensor is missing or cannot be read.
     pub fn load(loader: &Loader<'_>, name: &str, plus_one: bool) -> Result<Self, WeightsError> {
@@ -25,16 +29,28 @@ impl Norm {
         Self { weight, values }
     }
 
+    /// Of states.
+    pub fn of(&self, x: &States, eps: f32) -> States {
+        match x {
+            States::Host { values: x, width } => {
+                let mut values = Recycled::unset(x.len());
+                self.rows(x, eps, &mut values);
+                States::Host { values, width: *width }
+            }
+            States::Device(x) => States::Device(norm::rms_norm(x, &self.weight, eps)),
+        }
+    }
+
     /// Of rows on the CPU.
     ///
     /// # Shapes
     /// `x [rows, d]`, `y` the same.
-    pub fn rows(&self, x: &[f32], eps: f32, y: &mut [f32]) {
+    pub(crate) fn rows(&self, x: &[f32], eps: f32, y: &mut [f32]) {
         norm::rms_norm_rows(Isa::detect(), x, &self.values, eps, y);
     }
 
     /// The weights.
-    pub fn weight(&self) -> &Tensor<1> {
+    pub(crate) fn weight(&self) -> &Tensor<1> {
         &self.weight
     }
 }

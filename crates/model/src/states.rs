@@ -1,5 +1,6 @@
 //! Hidden states that a pass hands out.
 
+use crate::target::read;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Recycled;
 use gorgon_kernels::host;
@@ -83,38 +84,90 @@ impl States {
         }
     }
 
-    /// Some rows as a tensor, in a given order.
-    ///
-    /// # Shapes
-    /// Result `[1, rows.len(), d]`.
-    ///
-    /// # Panics
-    /// If a row is none of these.
-    pub fn select(&self, rows: &[usize]) -> Tensor<3> {
+    /// The values in `f32`, `[rows, d]`, row-major: elsewhere than on the CPU a read from the device.
+    pub fn into_values(self) -> Recycled<f32> {
         match self {
-            Self::Host { values, width } => {
-                let mut some = Vec::with_capacity(rows.len() * width);
-                rows.iter().for_each(|&row| some.extend_from_slice(&values[row * width..(row + 1) * width]));
-                host::tensor(some, [1, rows.len(), *width])
-            }
-            Self::Device(states) => select_rows(states, rows),
+            Self::Host { values, .. } => values,
+            Self::Device(states) => read(states).into(),
         }
     }
 
-    /// All of these, one after another; there is at least one, and they are in one place.
-    pub(crate) fn join(mut parts: Vec<Self>) -> Self {
-        if parts.len() == 1 {
-            return parts.remove(0);
+    /// Every `count` rows side by side as one, `count` times as wide.
+    ///
+    /// # Panics
+    /// If rows are left over.
+    pub fn folded(self, count: usize) -> Self {
+        match self {
+            Self::Host { values, width } => {
+                assert_eq!(values.len() % (count * width).max(1), 0, "rows are left over");
+                Self::Host { values, width: count * width }
+            }
+            Self::Device(states) => {
+                let [_, rows, width] = states.dims();
+                Self::Device(states.reshape([1, rows / count, count * width]))
+            }
         }
-        let width = parts.iter().find_map(|part| if let Self::Host { width, .. } = part { Some(*width) } else { None });
-        match width {
-            Some(width) => {
+    }
+
+    /// Some rows, in a given order.
+    ///
+    /// # Panics
+    /// If a row is none of these.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Host { values, width } => {
+                let mut some = Recycled::new();
+                some.reserve(rows.len() * width);
+                rows.iter().for_each(|&row| some.extend_from_slice(&values[row * width..(row + 1) * width]));
+                Self::Host { values: some, width: *width }
+            }
+            Self::Device(states) => Self::Device(select_rows(states, rows)),
+        }
+    }
+
+    /// The rows of all of these, one after another; there is at least one, and they are in one place.
+    pub fn join(parts: &[Self]) -> Self {
+        match parts {
+            [alone] => alone.clone(),
+            [Self::Host { width, .. }, ..] => {
                 let mut values = Recycled::new();
                 values.reserve(parts.iter().filter_map(Self::on_host).map(<[f32]>::len).sum());
                 parts.iter().filter_map(Self::on_host).for_each(|part| values.extend_from_slice(part));
+                Self::Host { values, width: *width }
+            }
+            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),
+        }
+    }
+
+    /// The columns of all of these side by side, as wide as all together; there is at least one, all have as many
+    /// rows, and they are in one place.
+    pub fn beside(parts: &[Self]) -> Self {
+        match parts {
+            [alone] => alone.clone(),
+            [Self::Host { .. }, ..] => {
+                let width = parts.iter().map(Self::width).sum();
+                let mut values = Recycled::new();
+                values.reserve(parts[0].rows() * width);
+                for row in 0..parts[0].rows() {
+                    for part in parts {
+                        let from = part.on_host().unwrap_or(&[]);
+                        values.extend_from_slice(&from[row * part.width()..(row + 1) * part.width()]);
+                    }
+                }
                 Self::Host { values, width }
             }
-            None => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),
+            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 2)),
+        }
+    }
+}
+
+impl From<Tensor<3>> for States {
+    /// A tensor `[1, rows, d]`, copied if it is on the CPU.
+    fn from(states: Tensor<3>) -> Self {
+        let width = states.dims()[2];
+        match host::read(&states) {
+            Some(values) => Self::Host { values: values.as_slice().iter().copied().collect(), width },
+            None => Self::Device(states),
         }
     }
 }
@@ -139,12 +192,28 @@ mod tests {
         let states = States::Host { values: (0..6).map(|i| i as f32).collect(), width: 2 };
         assert_eq!((states.rows(), states.tensor().dims()), (3, [1, 3, 2]));
         assert_eq!(states.part(1, 2).on_host(), Some(&[2.0, 3.0, 4.0, 5.0][..]));
-        assert_eq!(
-            states.select(&[2, 0]).into_data(),
-            states.tensor().flip([1]).select(1, Tensor::from_ints([0, 2], &states.tensor().device())).into_data()
-        );
-        let joined = States::join(vec![states.part(2, 1), states.part(0, 1)]);
+        assert_eq!(states.select(&[2, 0]).on_host(), Some(&[4.0, 5.0, 0.0, 1.0][..]));
+        let joined = States::join(&[states.part(2, 1), states.part(0, 1)]);
         assert_eq!(joined.on_host(), Some(&[4.0, 5.0, 0.0, 1.0][..]));
-        assert_eq!(States::join(vec![states.clone()]).on_host(), states.on_host());
+        assert_eq!(States::join(std::slice::from_ref(&states)).on_host(), states.on_host());
+        let narrow = States::Host { values: vec![7.0, 8.0, 9.0].into(), width: 1 };
+        let wide = States::beside(&[states.clone(), narrow]);
+        assert_eq!((wide.width(), wide.rows()), (3, 3));
+        assert_eq!(wide.into_values(), [0.0, 1.0, 7.0, 2.0, 3.0, 8.0, 4.0, 5.0, 9.0]);
+    }
+
+    /// Elsewhere they are tensors, and all is done to those: the same comes of it.
+    #[test]
+    fn tensors_are_cut_and_joined_as_rows_are() {
+        let host = States::Host { values: (0..6).map(|i| i as f32).collect(), width: 2 };
+        assert_eq!(States::from(host.tensor()).on_host(), host.on_host());
+        let device = States::Device(host.tensor());
+        let both =
+            |work: &dyn Fn(&States) -> States| assert_eq!(work(&host).into_values(), work(&device).into_values());
+        both(&|states| states.select(&[2, 0]));
+        both(&|states| states.part(1, 2));
+        both(&|states| States::join(&[states.part(2, 1), states.part(0, 2)]));
+        both(&|states| States::beside(&[states.clone(), states.select(&[1, 1, 0])]));
+        both(&|states| states.clone().folded(3));
     }
 }

@@ -20,15 +20,13 @@ pub struct Target {
     decoder: Arc<Decoder>,
     cache: KvCache,
     taps: Taps,
-    /// What nodes of the last tree saw: its memory serves the next one.
-    visible: Visible,
 }
 
 impl Target {
     /// A target for one sequence of at most `capacity` tokens, drafts in flight included.
     pub fn new(decoder: Arc<Decoder>, capacity: usize, taps: Taps) -> Self {
         let cache = decoder.new_cache(capacity);
-        Self { decoder, cache, taps, visible: Visible::Causal { rows: 0 } }
+        Self { decoder, cache, taps }
     }
 
     /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond
@@ -36,7 +34,7 @@ impl Target {
     pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, taps: Taps) -> Self {
         let capacity = tokens.min(decoder.config().max_positions) + nodes;
         let cache = KvCache::new(decoder.config(), decoder.compute(), capacity);
-        Self { decoder, cache, taps, visible: Visible::Causal { rows: 0 } }
+        Self { decoder, cache, taps }
     }
 
     /// The decoder.
@@ -85,7 +83,7 @@ impl Target {
         self.cache.reserve(tokens.len())?;
         self.cache.roll_back();
         let mut hidden = vec![];
-        let mut taps: Vec<Vec<Tensor<3>>> = vec![vec![]; self.taps.layers().len()];
+        let mut taps: Vec<Vec<States>> = vec![vec![]; self.taps.layers().len()];
         for chunk in tokens.chunks(PREFILL_CHUNK) {
             self.cache.reserve(chunk.len())?;
             let visible = Visible::Causal { rows: chunk.len() };
@@ -95,7 +93,7 @@ impl Target {
             hidden.push(output.hidden);
             taps.iter_mut().zip(output.taps).for_each(|(all, tap)| all.push(tap));
         }
-        Ok(PassOutput { hidden: States::join(hidden), taps: taps.into_iter().map(join).collect() })
+        Ok(PassOutput { hidden: States::join(&hidden), taps: taps.iter().map(|parts| States::join(parts)).collect() })
     }
 
     /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once
@@ -147,8 +145,8 @@ impl Target {
     /// When the tree does not fit or a token is outside the vocabulary; nothing stays in flight then.
     pub fn verify(&mut self, tree: &TokenTree) -> Result<PassOutput, ModelError> {
         self.cache.reserve(tree.len())?;
-        self.visible.set_tree(tree.parents());
-        let output = self.decoder.forward(tree.tokens(), &self.visible, &mut self.cache, &self.taps);
+        let visible = Visible::in_tree(tree.parents());
+        let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.taps);
         if output.is_err() {
             self.cache.roll_back();
         }
@@ -209,13 +207,6 @@ impl Target {
     }
 }
 
-/// Which nodes of a tree each of them sees: its path from the root.
-pub fn visible_in(tree: &TokenTree) -> Visible {
-    let mut visible = Visible::Causal { rows: 0 };
-    visible.set_tree(tree.parents());
-    visible
-}
-
 /// Reads from devices other than the CPU so far.
 static READS: AtomicU64 = AtomicU64::new(0);
 
@@ -231,11 +222,4 @@ pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     }
     let data = tensor.cast(DType::F32).into_data();
     data.try_into_vec().expect("the tensor was cast to f32")
-}
-
-fn join(mut parts: Vec<Tensor<3>>) -> Tensor<3> {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
-    }
 }

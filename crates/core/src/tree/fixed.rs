@@ -15,20 +15,24 @@ pub struct FixedTree {
     widths: Vec<usize>,
     /// The number of nodes of depth at most `d`, by `d`.
     level_ends: Vec<usize>,
+    in_order: bool,
 }
 
 impl FixedTree {
     /// A builder for a shape.
     pub fn new(shape: TreeShape) -> Self {
-        let mut widths = vec![0; shape.len()];
+        let (mut widths, mut children) = (vec![0; shape.len()], vec![0; shape.len()]);
         let mut level_ends = vec![1; shape.max_depth() + 1];
         for node in 1..shape.len() {
             let (path, parent) = (shape.path(node), shape.parents()[node]);
             widths[parent] = widths[parent].max(path[path.len() - 1] + 1);
+            children[parent] += 1;
             // Canonical order goes level by level, so the last node of a level sets where it ends.
             level_ends[path.len()] = node + 1;
         }
-        Self { shape, widths, level_ends }
+        // Ranks are distinct, so there are as many as the greatest one says if none is skipped.
+        let in_order = children == widths;
+        Self { shape, widths, level_ends, in_order }
     }
 
     /// The shape that is filled.
@@ -48,9 +52,7 @@ impl TreeBuilder for FixedTree {
 
     /// True unless the shape skips a rank somewhere.
     fn takes_in_order(&self) -> bool {
-        let mut children = vec![0; self.shape.len()];
-        self.shape.parents()[1..].iter().for_each(|&parent| children[parent] += 1);
-        children == self.widths
+        self.in_order
     }
 
     fn ranks_at(&self, depth: usize) -> Option<usize> {

@@ -7,6 +7,7 @@ use gorgon_core::Token;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::linear::{Embedding, Loader};
+use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use serde_json::{Map, Value, json};
 
@@ -39,8 +40,8 @@ pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleFacts) -> Result<Optio
     }
 }
 
-/// The embeddings of tokens, `[1, tokens, d]`.
-pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Token]) -> Result<Tensor<3>, ModelError> {
+/// The embeddings of tokens.
+pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Token]) -> Result<States, ModelError> {
     match own {
         None => decoder.embed(tokens),
         Some(table) => {
@@ -51,11 +52,11 @@ pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Tok
 }
 
 /// The same for tokens that are on a GPU, `ids [tokens]`.
-pub(super) fn embedded_there(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> Tensor<3> {
-    match own {
+pub(super) fn embedded_there(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> States {
+    States::Device(match own {
         None => decoder.embed_there(ids),
         Some(table) => table.select(ids),
-    }
+    })
 }
 
 /// What the config says of the layer, wherever its writer puts it.

@@ -3,10 +3,12 @@
 use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
 use super::on_device::{Columns, DeviceLayer};
 use super::propose::DraftLayer;
+use crate::candidates;
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat};
 use burn::tensor::{Distribution, Int, Tensor};
+use gorgon_core::tree::CandidateRows;
 use gorgon_core::{Recycled, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{Flight, Visible};
@@ -14,7 +16,7 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader, Weight};
-use gorgon_model::target::read;
+use gorgon_model::states::States;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use std::sync::Arc;
 
@@ -85,35 +87,39 @@ impl EagleModel {
     /// `f̂ = Layer(W [E(x); f] + b)` of some pairs, whose keys and values stay in flight in `cache`.
     ///
     /// # Shapes
-    /// One of `tokens` per row of `features [1, rows, d]`; result the same.
+    /// One of `tokens` for each of `features`; result the same.
     ///
     /// # Errors
     /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
     pub fn forward(
         &self,
         tokens: &[Token],
-        features: Tensor<3>,
+        features: &States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError> {
+    ) -> Result<States, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
         self.layer.make_room(cache, tokens.len());
         cache.widen(tokens.len())?;
-        let x = self.fc.forward(&Tensor::cat(vec![embedded, features], 2));
-        Ok(self.layer.forward(x, visible, cache)?)
+        Ok(self.layer.forward(None, self.input(embedded, features.clone()), visible, cache)?)
+    }
+
+    /// `W [E(x); f] + b`.
+    fn input(&self, embedded: States, features: States) -> States {
+        self.fc.of(&States::beside(&[embedded, features]))
     }
 
     /// The LM head's logits of guessed features.
     ///
     /// # Shapes
-    /// `features [1, rows, d]`, result `[rows · V]`, row-major.
-    pub fn logits(&self, features: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.draft_logits(features))
+    /// Result `[rows · V]`, row-major.
+    pub fn logits(&self, features: &States) -> Recycled<f32> {
+        self.decoder.draft_scores(features)
     }
 }
 
 impl DraftLayer for EagleModel {
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError> {
         Ok(output.hidden.select(rows))
     }
 
@@ -124,23 +130,23 @@ impl DraftLayer for EagleModel {
     fn forward(
         &self,
         tokens: &[Token],
-        states: Tensor<3>,
+        states: &States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError> {
+    ) -> Result<States, ModelError> {
         self.forward(tokens, states, visible, cache)
     }
 
-    fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+    fn logits(&self, states: &States) -> Recycled<f32> {
         self.logits(states)
     }
 
-    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
-        top_rows(&self.logits(states), self.vocab_size(), widths)
+    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows {
+        candidates::likely(&top_rows(&self.logits(states), self.vocab_size(), widths), |token| token)
     }
 
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.decoder.draft_likeliest(states, widths)
+    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        self.decoder.likeliest(states, widths)
     }
 }
 
@@ -151,7 +157,7 @@ impl DeviceLayer for EagleModel {
 
     fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
         let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
-        let x = self.fc.forward(&Tensor::cat(vec![embedded, states], 2));
+        let x = self.input(embedded, States::Device(states)).into_tensor();
         Ok(self.layer.forward_flight(None, x, flight, cache)?)
     }
 

@@ -162,7 +162,7 @@ impl EagleOnDevice {
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
         let mut last = None;
         read_pairs(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
-            last = Some(row(&guessed, tokens.len() - 1));
+            last = Some(row(&guessed, tokens.len() - 1).into_tensor());
         })?;
         Ok(last)
     }

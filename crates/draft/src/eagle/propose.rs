@@ -6,15 +6,13 @@ use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use crate::in_flight::InFlight;
 use crate::pairs::{Pairs, ReadPairs};
 use crate::trace::{Guessed, Network, Trace, follow};
-use burn::tensor::Tensor;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{Recycled, Token};
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
-use gorgon_model::states::select_rows;
-use gorgon_model::target::read;
+use gorgon_model::states::States;
 use std::sync::Arc;
 
 /// Pairs that a new cache has room for.
@@ -30,12 +28,9 @@ pub trait DraftLayer: Send + Sync {
 
     /// The states of some rows of a target's pass, as pairs are made of them.
     ///
-    /// # Shapes
-    /// Result `[1, rows, d]`.
-    ///
     /// # Errors
     /// When the pass did not hand out what [`Self::needs`] names.
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError>;
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError>;
 
     /// An empty cache with room for `capacity` pairs; it is given more as it needs it.
     fn new_cache(&self, capacity: usize) -> KvCache;
@@ -43,32 +38,32 @@ pub trait DraftLayer: Send + Sync {
     /// The states guessed from some pairs, whose keys and values stay in flight in `cache`.
     ///
     /// # Shapes
-    /// One of `tokens` per row of `states [1, rows, d]`; result the same.
+    /// One of `tokens` for each of `states`; result the same.
     ///
     /// # Errors
     /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
     fn forward(
         &self,
         tokens: &[Token],
-        states: Tensor<3>,
+        states: &States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError>;
+    ) -> Result<States, ModelError>;
 
     /// Logits over the tokens that can be drafted after some guessed states.
     ///
     /// # Shapes
-    /// `states [1, rows, d]`, result `[rows · D]`, row-major.
-    fn logits(&self, states: &Tensor<3>) -> Vec<f32>;
+    /// Result `[rows · D]`, row-major.
+    fn logits(&self, states: &States) -> Recycled<f32>;
 
     /// The `widths[i]` likeliest tokens after guessed state `i`, likeliest first, with their probabilities.
     ///
     /// # Shapes
-    /// `states [1, rows, d]`, `widths [rows]`.
-    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>>;
+    /// `widths [rows]`.
+    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows;
 
     /// The same without probabilities, row by row, if that can be told without all logits.
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>>;
+    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>>;
 }
 
 /// Drafts with guessed features, level by level.
@@ -105,14 +100,16 @@ impl<M: DraftLayer> EagleDrafter<M> {
     }
 
     /// Brings the cache up to the pair of `root`. `None` before the first feature.
-    fn catch_up(&mut self, root: Token) -> Result<Option<Tensor<3>>, ModelError> {
+    fn catch_up(&mut self, root: Token) -> Result<Option<States>, ModelError> {
         self.pairs.catch_up(root, &mut reading(&*self.model), &mut |_, _| {})
     }
 }
 
 /// A layer as a reader of pairs.
 pub(super) fn reading<M: DraftLayer + ?Sized>(model: &M) -> impl ReadPairs {
-    |tokens: &[Token], states, visible: &Visible, cache: &mut KvCache| model.forward(tokens, states, visible, cache)
+    |tokens: &[Token], states: &States, visible: &Visible, cache: &mut KvCache| {
+        model.forward(tokens, states, visible, cache)
+    }
 }
 
 impl<M: DraftLayer> Drafter for EagleDrafter<M> {
@@ -140,7 +137,7 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
             return Ok(Proposal::root(root));
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
-        let level = Level { nodes: vec![0], guessed };
+        let level = Level { nodes: Recycled::of(0, 1), guessed };
         let (cache, ranked) = (&mut self.pairs.cache, candidates::by_rank(builder));
         let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked };
         let draft = builder.build(root, &mut levels);
@@ -151,8 +148,10 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(guessed) = self.catch_up(root)? else { return Ok(None) };
-        let Some(input) = self.pairs.state().map(|state| read(state.clone())) else { return Ok(None) };
-        let level = Level { nodes: vec![0], guessed };
+        let Some(input) = self.pairs.state().map(|state| state.clone().into_values().into_vec()) else {
+            return Ok(None);
+        };
+        let level = Level { nodes: Recycled::of(0, 1), guessed };
         let cache = &mut self.pairs.cache;
         let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked: false };
         let guesses = follow(&mut levels, root, drafts);
@@ -163,9 +162,9 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
 
 /// The nodes that were expanded last, with the features guessed at them.
 struct Level {
-    nodes: Vec<usize>,
-    /// `[1, nodes, d]`.
-    guessed: Tensor<3>,
+    nodes: Recycled<usize>,
+    /// One for each.
+    guessed: States,
 }
 
 /// Expands a tree level by level.
@@ -183,13 +182,13 @@ impl<M: DraftLayer> Levels<'_, M> {
     /// Guesses the features at `nodes`, children of nodes of the last level.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<(), SourceError> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<Vec<usize>> = nodes.iter().map(parent).collect();
+        let parents: Option<Recycled<usize>> = nodes.iter().map(parent).collect();
         let parents = parents.ok_or("a tree is drafted level by level")?;
         let visible = self.rows.add(tree, nodes);
-        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
-        let features = select_rows(&self.level.guessed, &parents);
-        let guessed = self.model.forward(&tokens, features, &visible, self.cache)?;
-        self.level = Level { nodes: nodes.to_vec(), guessed };
+        let tokens: Recycled<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let features = self.level.guessed.select(&parents);
+        let guessed = self.model.forward(&tokens, &features, &visible, self.cache)?;
+        self.level = Level { nodes: nodes.iter().copied().collect(), guessed };
         Ok(())
     }
 }
@@ -213,7 +212,7 @@ impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
         let ranked = if self.ranked { self.model.ranked(&self.level.guessed, widths) } else { None };
         Ok(match ranked {
             Some(found) => candidates::ranked(&found, widths),
-            None => candidates::likely(self.model.likeliest(&self.level.guessed, widths)),
+            None => self.model.likeliest(&self.level.guessed, widths),
         })
     }
 }

@@ -3,17 +3,18 @@
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{Facts, HeadsFormat, HydraFacts, LmHeads};
 use crate::layer::LayerShape;
-use burn::tensor::Tensor;
 use gorgon_core::{Recycled, Token};
-use gorgon_kernels::activation::silu;
-use gorgon_kernels::norm::rms_norm;
+use gorgon_kernels::Isa;
+use gorgon_kernels::activation::{silu, silu_rows};
+use gorgon_kernels::norm::add_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Linear, Loader};
 use gorgon_model::lm_head::LmHead;
-use gorgon_model::target::read;
+use gorgon_model::norm::Norm;
+use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ struct Head {
 #[derive(Debug)]
 struct Prefix {
     layer: LoneLayer,
-    norm: Tensor<1>,
+    norm: Norm,
     eps: f32,
 }
 
@@ -64,10 +65,25 @@ impl Head {
     }
 
     /// The state that the LM head reads.
-    fn forward(&self, z: &Tensor<3>) -> Tensor<3> {
-        let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.forward(z));
-        let first = around + silu(self.first.forward(z));
-        self.rest.iter().fold(first, |h, block| h.clone() + silu(block.forward(&h)))
+    fn of(&self, z: &States) -> States {
+        let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.of(z));
+        let first = plus_silu(around, self.first.of(z));
+        self.rest.iter().fold(first, |h, block| {
+            let inner = block.of(&h);
+            plus_silu(h, inner)
+        })
+    }
+}
+
+/// `x + silu(y)`.
+fn plus_silu(x: States, y: States) -> States {
+    match (x, y) {
+        (States::Host { values: mut x, width }, States::Host { values: mut y, .. }) => {
+            silu_rows(Isa::detect(), &mut y);
+            add_rows(Isa::detect(), &mut x, &y);
+            States::Host { values: x, width }
+        }
+        (x, y) => States::Device(x.into_tensor() + silu(y.into_tensor())),
     }
 }
 
@@ -105,7 +121,7 @@ impl HydraModel {
                 // The reference makes the layer of the backbone's own config.
                 let config = LayerShape::of(config).config(layer).map_err(wrong)?;
                 let (eps, naming) = (config.norm_eps, facts.naming());
-                let norm = loader.norm(&naming.prefix_norm(), false)?;
+                let norm = Norm::load(&loader, &naming.prefix_norm(), false)?;
                 let layer = LoneLayer::load(&folder.checkpoint, config, &naming.prefix_layer(), &compute)?;
                 Some(Prefix { layer, norm, eps })
             }
@@ -137,73 +153,72 @@ impl HydraModel {
     /// layer makes of it. The tokens' keys and values stay in `cache`.
     ///
     /// # Shapes
-    /// `hidden [1, rows, d]`, one row or more; result `[1, 1, d]`.
+    /// `hidden` one row or more; result one.
     ///
     /// # Errors
     /// When the cache is in another use.
-    pub fn state(&self, hidden: &Tensor<3>, cache: Option<&mut KvCache>) -> Result<Tensor<3>, ModelError> {
-        let rows = hidden.dims()[1];
-        let mut last = hidden.clone().narrow(1, rows - 1, 1);
+    pub fn state(&self, hidden: &States, cache: Option<&mut KvCache>) -> Result<States, ModelError> {
+        let rows = hidden.rows();
+        let mut last = hidden.part(rows - 1, 1);
         let (Some(prefix), Some(cache)) = (&self.prefix, cache) else { return Ok(last) };
         for first in (0..rows).step_by(CHUNK) {
             let n = CHUNK.min(rows - first);
             prefix.layer.make_room(cache, n);
             cache.reserve(n)?;
             let visible = Visible::Causal { rows: n };
-            let output = prefix.layer.forward(hidden.clone().narrow(1, first, n), &visible, cache)?;
-            cache.commit(&(0..n).collect::<Vec<_>>())?;
-            last = output.narrow(1, n - 1, 1);
+            let output = prefix.layer.forward(None, hidden.part(first, n), &visible, cache)?;
+            cache.commit(&(0..n).collect::<Recycled<_>>())?;
+            last = output.part(n - 1, 1);
         }
-        Ok(rms_norm(&last, &prefix.norm, prefix.eps))
+        Ok(prefix.norm.of(&last, prefix.eps))
     }
 
     /// Logits of head `head` (from 0) after some paths of `head + 1` tokens each, the root first.
     ///
     /// # Shapes
-    /// `state [1, 1, d]`; `paths` one after another; result `[paths · V]`, row-major.
+    /// `state` one row; `paths` one after another; result `[paths · V]`, row-major.
     ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn logits(&self, state: &Tensor<3>, head: usize, paths: &[Token]) -> Result<Vec<f32>, ModelError> {
+    pub fn logits(&self, state: &States, head: usize, paths: &[Token]) -> Result<Recycled<f32>, ModelError> {
         self.states(state, head, paths).map(|states| self.project(head, &states))
     }
 
     /// What the LM head of head `head` reads after some paths, as [`Self::logits`] takes them.
     ///
     /// # Shapes
-    /// Result `[1, paths, d]`.
+    /// Result one row for each path.
     ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn states(&self, state: &Tensor<3>, head: usize, paths: &[Token]) -> Result<Tensor<3>, ModelError> {
-        let (depth, d) = (head + 1, state.dims()[2]);
-        let rows = paths.len() / depth;
-        let states = state.clone().repeat_dim(1, rows);
+    pub fn states(&self, state: &States, head: usize, paths: &[Token]) -> Result<States, ModelError> {
+        let depth = head + 1;
+        let states = state.select(&Recycled::of(0, paths.len() / depth));
         let z = match self.grounded {
             // A row's tokens lie side by side, so their embeddings already are a row of the input.
-            true => Tensor::cat(vec![states, self.decoder.embed(paths)?.reshape([1, rows, depth * d])], 2),
+            true => States::beside(&[states, self.decoder.embed(paths)?.folded(depth)]),
             false => states,
         };
-        Ok(self.heads[head].forward(&z))
+        Ok(self.heads[head].of(&z))
     }
 
     /// The `widths[i]` likeliest tokens after state `i` of head `head`, if they can be told without all logits; see
     /// [`LmHead::likeliest`].
-    pub fn likeliest(&self, head: usize, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    pub fn likeliest(&self, head: usize, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
         match &self.heads[head].lm_head {
             Some(lm_head) => lm_head.likeliest(states, widths),
-            None => self.decoder.draft_likeliest(states, widths),
+            None => self.decoder.likeliest(states, widths),
         }
     }
 
     /// Logits of states of head `head`.
     ///
     /// # Shapes
-    /// `states [1, rows, d]`, result `[rows · V]`, row-major.
-    pub fn project(&self, head: usize, states: &Tensor<3>) -> Vec<f32> {
+    /// Result `[rows · V]`, row-major.
+    pub fn project(&self, head: usize, states: &States) -> Recycled<f32> {
         match &self.heads[head].lm_head {
-            Some(lm_head) => read(lm_head.forward(states)),
-            None => read(self.decoder.draft_logits(states)),
+            Some(lm_head) => lm_head.of(states).into_values(),
+            None => self.decoder.draft_scores(states),
         }
     }
 }

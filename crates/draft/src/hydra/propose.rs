@@ -3,17 +3,14 @@
 use super::model::HydraModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::pairs::join;
 use crate::trace::{Guessed, Network, Trace, follow};
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::states::States;
-use gorgon_model::target::read;
 use std::sync::Arc;
 
 /// Drafts level by level: head `k` is asked about every node of depth `k - 1` with that node's own path.
@@ -24,9 +21,9 @@ pub struct HydraDrafter {
     model: Arc<HydraModel>,
     cache: Option<KvCache>,
     /// States of committed tokens that the prefix layer has not read; without one, of the last committed token.
-    waiting: Vec<Tensor<3>>,
+    waiting: Vec<States>,
     /// What heads read.
-    state: Option<Tensor<3>>,
+    state: Option<States>,
 }
 
 impl HydraDrafter {
@@ -52,9 +49,10 @@ impl HydraDrafter {
     }
 
     /// What heads read at the last committed token; `None` before the first.
-    fn catch_up(&mut self) -> Result<Option<Tensor<3>>, ModelError> {
+    fn catch_up(&mut self) -> Result<Option<States>, ModelError> {
         if !self.waiting.is_empty() {
-            let hidden = join(std::mem::take(&mut self.waiting));
+            let hidden = States::join(&self.waiting);
+            self.waiting.clear();
             self.state = Some(self.model.state(&hidden, self.cache.as_mut())?);
         }
         Ok(self.state.clone())
@@ -80,7 +78,10 @@ impl Drafter for HydraDrafter {
         }
         match &self.cache {
             Some(_) => self.waiting.push(committed.output.hidden.select(committed.rows)),
-            None => self.waiting = committed.last_hidden().iter().map(States::tensor).collect(),
+            None => {
+                self.waiting.clear();
+                self.waiting.extend(committed.last_hidden());
+            }
         }
         Ok(())
     }
@@ -99,26 +100,26 @@ impl Drafter for HydraDrafter {
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(state) = self.catch_up()? else { return Ok(None) };
         let mut levels = Levels { model: &self.model, state: state.clone(), ranked: false };
-        Ok(Some(Trace { input: read(state), guesses: follow(&mut levels, root, drafts)? }))
+        Ok(Some(Trace { input: state.into_values().into_vec(), guesses: follow(&mut levels, root, drafts)? }))
     }
 }
 
 /// Asks a head per level.
 struct Levels<'a> {
     model: &'a HydraModel,
-    state: Tensor<3>,
+    state: States,
     /// Whether only the order of candidates is asked for.
     ranked: bool,
 }
 
 impl Levels<'_> {
     /// What the LM head of the nodes' head reads, and which head that is.
-    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, Tensor<3>)>, SourceError> {
+    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, States)>, SourceError> {
         let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
         if head >= self.model.heads() {
             return Ok(None);
         }
-        let mut paths: Vec<Token> = vec![];
+        let mut paths = Recycled::<Token>::new();
         nodes.iter().for_each(|&node| paths.extend(tree.path(node).iter().map(|&node| tree.token(node))));
         Ok(Some((head, self.model.states(&self.state, head, &paths)?)))
     }
@@ -138,7 +139,10 @@ impl CandidateSource for Levels<'_> {
         let ranked = if self.ranked { self.model.likeliest(head, &states, widths) } else { None };
         Ok(match ranked {
             Some(found) => candidates::ranked(&found, widths),
-            None => candidates::likely(top_rows(&self.model.project(head, &states), self.model.vocab_size(), widths)),
+            None => {
+                let rows = top_rows(&self.model.project(head, &states), self.model.vocab_size(), widths);
+                candidates::likely(&rows, |token| token)
+            }
         })
     }
 }

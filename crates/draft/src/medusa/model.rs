@@ -117,16 +117,16 @@ impl MedusaModel {
     /// `hidden [1, d]`, result `[heads · V]`, head by head.
     pub fn logits(&self, hidden: &States, heads: usize) -> Recycled<f32> {
         let Some(hidden) = hidden.on_host() else { return self.project(self.states(&hidden.tensor(), heads)).into() };
-        let states = self.states_on_host(hidden, heads);
+        let (states, width) = (self.states_on_host(hidden, heads), hidden.len());
         if states.is_empty() {
             return Recycled::new();
         }
         let lm_heads: &[Linear] = match &self.lm_heads {
-            Projection::Backbone => return self.decoder.draft_scores(&states),
+            Projection::Backbone => return self.decoder.draft_scores(&States::Host { values: states, width }),
             Projection::Shared(lm_head) => std::slice::from_ref(lm_head),
             Projection::PerHead(lm_heads) => &lm_heads[..heads.min(lm_heads.len())],
         };
-        let mut logits = Recycled::unset(states.len() / hidden.len() * self.vocab_size());
+        let mut logits = Recycled::unset(states.len() / width * self.vocab_size());
         let (rows, outputs) = (states.len() / lm_heads.len(), logits.len() / lm_heads.len());
         let each = states.chunks_exact(rows).zip(logits.chunks_exact_mut(outputs)).zip(lm_heads);
         each.for_each(|((states, logits), lm_head)| lm_head.rows(states, logits));

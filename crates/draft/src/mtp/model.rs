@@ -3,16 +3,15 @@
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{Facts, MtpFacts, mtp_prefix};
 use crate::layer::LayerShape;
-use burn::tensor::Tensor;
 use gorgon_core::{Recycled, Token};
-use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Linear, Loader};
-use gorgon_model::target::read;
+use gorgon_model::norm::Norm;
+use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -29,16 +28,16 @@ pub struct MtpModel {
 
 #[derive(Debug)]
 struct Module {
-    of_embedding: Tensor<1>,
-    of_state: Tensor<1>,
+    of_embedding: Norm,
+    of_state: Norm,
     projection: Linear,
     layer: LoneLayer,
-    last_norm: Tensor<1>,
+    last_norm: Norm,
 }
 
 impl Module {
     fn load(loader: &Loader<'_>, config: &ModelConfig, prefix: &str) -> Result<Self, WeightsError> {
-        let norm = |name: &str| loader.norm(&format!("{prefix}{name}.weight"), false);
+        let norm = |name: &str| Norm::load(loader, &format!("{prefix}{name}.weight"), false);
         Ok(Self {
             of_embedding: norm("enorm")?,
             of_state: norm("hnorm")?,
@@ -97,7 +96,7 @@ impl MtpModel {
     /// `cache`.
     ///
     /// # Shapes
-    /// One of `tokens` per row of `states [1, rows, d]`; result the same.
+    /// One of `tokens` for each of `states`; result the same.
     ///
     /// # Errors
     /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
@@ -105,29 +104,29 @@ impl MtpModel {
         &self,
         module: usize,
         tokens: &[Token],
-        states: &Tensor<3>,
+        states: &States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError> {
+    ) -> Result<States, ModelError> {
         let Module { of_embedding, of_state, projection, layer, last_norm } = &self.modules[module];
         let embedded = self.decoder.embed(tokens)?;
         layer.make_room(cache, tokens.len());
         cache.widen(tokens.len())?;
-        let read = vec![rms_norm(&embedded, of_embedding, self.eps), rms_norm(states, of_state, self.eps)];
-        let x = projection.forward(&Tensor::cat(read, 2));
-        Ok(rms_norm(&layer.forward(x, visible, cache)?, last_norm, self.eps))
+        let read = [of_embedding.of(&embedded, self.eps), of_state.of(states, self.eps)];
+        let x = projection.of(&States::beside(&read));
+        Ok(last_norm.of(&layer.forward(None, x, visible, cache)?, self.eps))
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
-    pub fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.decoder.draft_likeliest(states, widths)
+    pub fn likeliest(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        self.decoder.likeliest(states, widths)
     }
 
     /// The LM head's logits of a module's output.
     ///
     /// # Shapes
-    /// `states [1, rows, d]`, result `[rows · V]`, row-major.
-    pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        read(self.decoder.draft_logits(states))
+    /// Result `[rows · V]`, row-major.
+    pub fn logits(&self, states: &States) -> Recycled<f32> {
+        self.decoder.draft_scores(states)
     }
 }

@@ -6,17 +6,19 @@ use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::in_flight::InFlight;
 use crate::pairs::{CHUNK, Pairs, Root};
 use crate::trace::{Guessed, Network, Trace, follow};
-use burn::tensor::Tensor;
-use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::states::select_rows;
-use gorgon_model::target::read;
+use gorgon_model::states::States;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+
+/// What each module made of some tokens, `None` where it knows no state yet or was not asked.
+type Outputs = SmallVec<[Option<States>; 4]>;
 
 /// Drafts level by level with a chain of pairs for each module.
 ///
@@ -51,20 +53,20 @@ impl MtpDrafter {
         self.chains.iter().map(Pairs::cached).collect()
     }
 
-    /// Brings the first `modules` caches up to the pair of `root`: what each module makes of it, `None` where it knows
-    /// no state yet. Others read when many tokens wait for them.
-    fn catch_up(&mut self, modules: usize, root: Token) -> Result<Vec<Option<Tensor<3>>>, ModelError> {
+    /// Brings the first `modules` caches up to the pair of `root`: what each module makes of it. Others read when many
+    /// tokens wait for them.
+    fn catch_up(&mut self, modules: usize, root: Token) -> Result<Outputs, ModelError> {
         if self.chains.iter().any(|chain| chain.root().is_some_and(|other| other != root)) {
             self.chains.iter_mut().for_each(Pairs::unroot);
         }
-        let (mut at_root, model) = (vec![None; modules], &self.model);
+        let (mut at_root, model): (Outputs, _) = (smallvec![None; modules], &self.model);
         for module in 0..self.chains.len() {
-            let mut read = |tokens: &[Token], states: Tensor<3>, visible: &Visible, cache: &mut KvCache| {
-                model.forward(module, tokens, &states, visible, cache)
+            let mut read = |tokens: &[Token], states: &States, visible: &Visible, cache: &mut KvCache| {
+                model.forward(module, tokens, states, visible, cache)
             };
             let (chains, further) = self.chains.split_at_mut(module + 1);
             let chain = &mut chains[module];
-            let mut tell = |tokens: &[Token], states: Tensor<3>| {
+            let mut tell = |tokens: &[Token], states: States| {
                 if let Some(next) = further.first_mut() {
                     next.observe(tokens, states);
                 }
@@ -115,8 +117,8 @@ impl Drafter for MtpDrafter {
         if outputs.first().is_none_or(Option::is_none) {
             return Ok(Proposal::root(root));
         }
-        let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
-        let level = Level { nodes: vec![0], outputs };
+        let (chains, rows) = (&mut self.chains[..modules], in_flight(modules));
+        let level = Level { nodes: Recycled::of(0, 1), outputs };
         let ranked = candidates::by_rank(builder);
         let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows, ranked });
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
@@ -128,20 +130,24 @@ impl Drafter for MtpDrafter {
         let modules = self.chains.len().min(drafts.len() + 1);
         let outputs = self.catch_up(modules, root)?;
         let Some(input) = self.chains.first().and_then(Pairs::state) else { return Ok(None) };
-        let input = read(input.clone());
-        let (chains, rows) = (&mut self.chains[..modules], vec![InFlight::default(); modules]);
-        let level = Level { nodes: vec![0], outputs };
+        let input = input.clone().into_values().into_vec();
+        let (chains, rows) = (&mut self.chains[..modules], in_flight(modules));
+        let level = Level { nodes: Recycled::of(0, 1), outputs };
         let guesses = follow(&mut Levels { model: &self.model, chains, level, rows, ranked: false }, root, drafts);
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         Ok(Some(Trace { input, guesses: guesses? }))
     }
 }
 
+/// No rows of any module.
+fn in_flight(modules: usize) -> SmallVec<[InFlight; 4]> {
+    (0..modules).map(|_| InFlight::default()).collect()
+}
+
 /// The nodes that were read last, with what each module made of them.
 struct Level {
-    nodes: Vec<usize>,
-    /// By module, `[1, nodes, d]`.
-    outputs: Vec<Option<Tensor<3>>>,
+    nodes: Recycled<usize>,
+    outputs: Outputs,
 }
 
 /// Expands a tree level by level.
@@ -150,7 +156,7 @@ struct Levels<'a> {
     chains: &'a mut [Pairs],
     level: Level,
     /// Rows in flight of each module; the root's pair is in its cache.
-    rows: Vec<InFlight>,
+    rows: SmallVec<[InFlight; 4]>,
     /// Whether only the order of candidates is asked for.
     ranked: bool,
 }
@@ -158,33 +164,33 @@ struct Levels<'a> {
 impl Levels<'_> {
     /// The states that module `module` pairs with nodes of depth `depth`, at least 1: what the module before made of
     /// their parents; where there is no module before, what the last one made of the parents itself.
-    fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<Tensor<3>> {
+    fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<States> {
         let from = if module >= depth { module - 1 } else { module };
-        self.level.outputs[from].as_ref().map(|output| select_rows(output, parents))
+        self.level.outputs[from].as_ref().map(|output| output.select(parents))
     }
 
     /// Reads `nodes`, children of nodes of the last level, with every module that guesses from here on.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize], depth: usize) -> Result<(), SourceError> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<Vec<usize>> = nodes.iter().map(parent).collect();
+        let parents: Option<Recycled<usize>> = nodes.iter().map(parent).collect();
         let parents = parents.ok_or("a tree is drafted level by level")?;
-        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let tokens: Recycled<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let modules = self.chains.len();
-        let mut outputs = vec![None; modules];
+        let mut outputs: Outputs = smallvec![None; modules];
         for (module, output) in outputs.iter_mut().enumerate().skip(depth.min(modules - 1)) {
             let Some(states) = self.inputs(module, depth, &parents) else { continue };
             let visible = self.rows[module].add(tree, nodes);
             let cache = &mut self.chains[module].cache;
             *output = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
         }
-        self.level = Level { nodes: nodes.to_vec(), outputs };
+        self.level = Level { nodes: nodes.iter().copied().collect(), outputs };
         Ok(())
     }
 }
 
 impl Levels<'_> {
     /// Reads `nodes` and says what the LM head reads at them.
-    fn states(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Tensor<3>, SourceError> {
+    fn states(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<States, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
         if depth > 0 {
             self.descend(tree, nodes, depth)?;
@@ -208,7 +214,10 @@ impl CandidateSource for Levels<'_> {
         let ranked = if self.ranked { self.model.likeliest(&states, widths) } else { None };
         Ok(match ranked {
             Some(found) => candidates::ranked(&found, widths),
-            None => candidates::likely(top_rows(&self.model.logits(&states), self.model.vocab_size(), widths)),
+            None => {
+                let rows = top_rows(&self.model.logits(&states), self.model.vocab_size(), widths);
+                candidates::likely(&rows, |token| token)
+            }
         })
     }
 }

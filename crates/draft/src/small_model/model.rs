@@ -1,6 +1,6 @@
 //! A draft model on a device.
 
-use gorgon_core::Recycled;
+use gorgon_core::{Recycled, Token};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
@@ -112,6 +112,13 @@ impl SmallModel {
     /// An empty cache with room for `capacity` tokens; it can be given more.
     pub(super) fn new_cache(&self, capacity: usize) -> KvCache {
         KvCache::new(self.decoder.config(), self.decoder.compute(), capacity)
+    }
+
+    /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
+    pub(super) fn likeliest(&self, hidden: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+        // Rows that are no tokens of the target's may be among the likeliest.
+        let all = self.decoder.config().vocab_size == self.vocab_size;
+        if all { self.decoder.likeliest(hidden, widths) } else { None }
     }
 
     /// Logits of the tokens that it can draft.

@@ -2,6 +2,7 @@
 
 use super::law::DraftLaw;
 use super::model::SmallModel;
+use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::in_flight::InFlight;
 use gorgon_core::accept::{ChildLaw, Draws};
@@ -14,7 +15,6 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
-use std::collections::BTreeMap;
 
 /// Tokens per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -34,9 +34,9 @@ pub struct SmallModelDrafter {
     law: DraftLaw,
     cache: KvCache,
     /// Committed tokens that are not in the cache yet.
-    unread: Vec<Token>,
-    /// The root of the last proposal, which is the last token in the cache, and the logits after it.
-    rooted: Option<(Token, Recycled<f32>)>,
+    unread: Recycled<Token>,
+    /// The root of the last proposal, which is the last token in the cache, and the state at it.
+    rooted: Option<(Token, States)>,
     /// Whether the text holds a token that the model does not have.
     lost: bool,
 }
@@ -45,7 +45,7 @@ impl SmallModelDrafter {
     /// A drafter with this model.
     pub fn new(model: SmallModel, law: DraftLaw) -> Self {
         let cache = model.new_cache(ROOM.min(model.decoder().config().max_positions));
-        Self { model, law, cache, unread: vec![], rooted: None, lost: false }
+        Self { model, law, cache, unread: Recycled::new(), rooted: None, lost: false }
     }
 
     /// The model.
@@ -66,7 +66,7 @@ impl SmallModelDrafter {
             self.cache.reserve(chunk.len())?;
             let visible = Visible::Causal { rows: chunk.len() };
             let output = decoder.forward(chunk, &visible, &mut self.cache, &Taps::none())?;
-            self.cache.commit(&(0..chunk.len()).collect::<Vec<_>>())?;
+            self.cache.commit(&(0..chunk.len()).collect::<Recycled<_>>())?;
             last = Some(output.hidden.part(chunk.len() - 1, 1));
         }
         Ok(last)
@@ -77,12 +77,12 @@ impl SmallModelDrafter {
         self.cache.len() + self.unread.len() + more <= self.model.decoder().config().max_positions
     }
 
-    /// The logits after `root`, to which the cache is brought up. `None` where the model cannot follow.
-    fn catch_up(&mut self, root: Token) -> Result<Option<Recycled<f32>>, ModelError> {
+    /// The state at `root`, to which the cache is brought up. `None` where the model cannot follow.
+    fn catch_up(&mut self, root: Token) -> Result<Option<States>, ModelError> {
         match self.rooted.take() {
-            Some((known, logits)) if known == root => {
-                self.rooted = Some((known, logits.clone()));
-                return Ok(Some(logits));
+            Some((known, state)) if known == root => {
+                self.rooted = Some((known, state.clone()));
+                return Ok(Some(state));
             }
             Some(_) => self.cache.truncate(self.cache.len() - 1),
             None => {}
@@ -92,10 +92,9 @@ impl SmallModelDrafter {
             return Ok(None);
         }
         self.unread.push(root);
-        let Some(hidden) = self.read()? else { return Ok(None) };
-        let logits = self.model.logits(&hidden);
-        self.rooted = Some((root, logits.clone()));
-        Ok(Some(logits))
+        let state = self.read()?;
+        self.rooted = state.clone().map(|state| (root, state));
+        Ok(state)
     }
 
     fn draft(
@@ -107,7 +106,7 @@ impl SmallModelDrafter {
         if builder.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
-        let Some(logits) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
+        let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let (rows, stop) = (self.law.rows, self.law.stop);
         // A tree that keeps the best of what it is offered keeps no draws.
         let law = if builder.takes_in_order() && draws.is_some() { self.law.children } else { ChildLaw::Deterministic };
@@ -115,14 +114,15 @@ impl SmallModelDrafter {
             (ChildLaw::Deterministic, _) | (_, None) => Children::Likeliest { stop },
             (law, Some(draws)) => Children::Drawn { law, transform: self.law.transform, draws },
         };
-        let known = BTreeMap::from([(0, logits)]);
+        let ranked = !rows && matches!(children, Children::Likeliest { stop: None }) && candidates::by_rank(builder);
+        let known = rows.then(Known::default);
         let (model, cache) = (&self.model, &mut self.cache);
-        let mut levels = Levels { model, cache, children, in_flight: InFlight::default(), known, keep: rows };
+        let mut levels = Levels { model, cache, children, in_flight: InFlight::default(), root: state, known, ranked };
         let draft = builder.build(root, &mut levels);
         let known = levels.known;
         self.cache.roll_back();
         let draft = draft?;
-        let rows = rows.then(|| arranged(&draft, &known, self.model.vocab_size()));
+        let rows = known.map(|known| known.arranged(&draft, self.model.vocab_size()));
         Ok(Proposal { draft, rows, law })
     }
 }
@@ -168,16 +168,26 @@ impl Drafter for SmallModelDrafter {
     }
 }
 
-/// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about, which
-/// have no children, are zeros.
-fn arranged(draft: &DraftTree, known: &BTreeMap<usize, Recycled<f32>>, vocab: usize) -> Vec<f32> {
-    let mut rows = vec![0.0; draft.tree().len() * vocab];
-    for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {
-        if let Some(logits) = known.get(source) {
-            row.copy_from_slice(logits);
+/// The distributions at the nodes that were asked about.
+#[derive(Default)]
+struct Known {
+    nodes: Recycled<usize>,
+    /// Logits, `[nodes · V]`.
+    rows: Recycled<f32>,
+}
+
+impl Known {
+    /// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about,
+    /// which have no children, are zeros.
+    fn arranged(&self, draft: &DraftTree, vocab: usize) -> Recycled<f32> {
+        let mut rows = Recycled::of(0.0, draft.tree().len() * vocab);
+        for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {
+            if let Some(at) = self.nodes.iter().position(|node| node == source) {
+                row.copy_from_slice(&self.rows[at * vocab..(at + 1) * vocab]);
+            }
         }
+        rows
     }
-    rows
 }
 
 /// How children are taken from logits.
@@ -194,14 +204,13 @@ impl Children<'_> {
     fn of(&mut self, logits: &[f32], vocab: usize, widths: &[usize]) -> CandidateRows {
         match self {
             Self::Likeliest { stop } => {
-                let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+                let candidate = |&(token, p): &(u32, f32)| Candidate { token, probability: f64::from(p) };
                 // What is not known to be likely enough is not: a probability may be no number.
-                let goes_on = |row: &Vec<(u32, f32)>| {
+                let goes_on = |row: &[(u32, f32)]| {
                     stop.is_none_or(|stop| row.first().is_some_and(|&(_, most)| f64::from(most) >= stop))
                 };
-                let rows = top_rows(logits, vocab, widths).into_iter();
-                let kept = rows.map(|row| if goes_on(&row) { row } else { vec![] });
-                kept.map(|row| row.into_iter().map(candidate)).collect()
+                let rows = top_rows(logits, vocab, widths);
+                rows.iter().map(|row| if goes_on(row) { row } else { &[] }.iter().map(candidate)).collect()
             }
             Self::Drawn { law, transform, draws } => {
                 let mut draw = |(row, &width): (&[f32], &usize)| {
@@ -222,35 +231,38 @@ struct Levels<'a> {
     children: Children<'a>,
     /// Rows in flight; the root's is in the cache.
     in_flight: InFlight,
-    /// Logits by node: the root's, and if they are to be kept those of all nodes that were asked about.
-    known: BTreeMap<usize, Recycled<f32>>,
-    keep: bool,
+    /// The state at the root.
+    root: States,
+    /// What was said at the nodes that were asked about, if it is to be kept.
+    known: Option<Known>,
+    /// Whether only the order of candidates is asked for.
+    ranked: bool,
 }
 
 impl Levels<'_> {
-    /// Logits after `nodes`, whose ancestors are in flight.
-    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Recycled<f32>, ModelError> {
+    /// The states at `nodes`, whose ancestors are in flight.
+    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<States, ModelError> {
         let visible = self.in_flight.add(tree, nodes);
-        let tokens: Vec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let tokens: Recycled<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let decoder = self.model.decoder();
         self.cache.make_room(nodes.len(), decoder.config());
         self.cache.widen(nodes.len())?;
-        let output = decoder.forward(&tokens, &visible, self.cache, &Taps::none())?;
-        Ok(self.model.logits(&output.hidden))
+        Ok(decoder.forward(&tokens, &visible, self.cache, &Taps::none())?.hidden)
     }
 }
 
 impl CandidateSource for Levels<'_> {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let vocab = self.model.vocab_size();
-        if nodes == [0] {
-            return Ok(self.children.of(&self.known[&0], vocab, widths));
+        let states = if nodes == [0] { self.root.clone() } else { self.descend(tree, nodes)? };
+        let ranked = if self.ranked { self.model.likeliest(&states, widths) } else { None };
+        if let Some(found) = ranked {
+            return Ok(candidates::ranked(&found, widths));
         }
-        let logits = self.descend(tree, nodes)?;
-        if self.keep {
-            self.known
-                .extend(nodes.iter().copied().zip(logits.chunks_exact(vocab).map(|row| row.iter().copied().collect())));
+        let logits = self.model.logits(&states);
+        if let Some(known) = &mut self.known {
+            known.nodes.extend_from_slice(nodes);
+            known.rows.extend_from_slice(&logits);
         }
-        Ok(self.children.of(&logits, vocab, widths))
+        Ok(self.children.of(&logits, self.model.vocab_size(), widths))
     }
 }

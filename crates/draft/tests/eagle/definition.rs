@@ -8,6 +8,7 @@ use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::sync::Arc;
@@ -19,23 +20,23 @@ const ROOT: Token = 42;
 /// own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
-    let hidden = target.prefill(&PROMPT).unwrap().hidden.tensor();
+    let hidden = target.prefill(&PROMPT).unwrap().hidden;
     let mut cache = model.new_cache(64);
-    let mut step = |token: Token, feature| {
-        let guessed = model.forward(&[token], feature, &Visible::Causal { rows: 1 }, &mut cache).unwrap();
+    let mut step = |token: Token, feature: States| {
+        let guessed = model.forward(&[token], &feature, &Visible::Causal { rows: 1 }, &mut cache).unwrap();
         cache.commit(&[0]).unwrap();
         guessed
     };
     let after: Vec<Token> = PROMPT[1..].iter().copied().chain([ROOT]).collect();
     let mut guessed = None;
     for (i, &token) in after.iter().enumerate() {
-        guessed = Some(step(token, hidden.clone().narrow(1, i, 1)));
+        guessed = Some(step(token, hidden.part(i, 1)));
     }
     for &token in path {
         guessed = Some(step(token, guessed.unwrap()));
     }
-    let row = top_rows(&model.logits(&guessed.unwrap()), model.vocab_size(), &[count]).remove(0);
-    row.into_iter().map(|(token, p)| (token, f64::from(p))).collect()
+    let rows = top_rows(&model.logits(&guessed.unwrap()), model.vocab_size(), &[count]);
+    rows.row(0).iter().map(|&(token, p)| (token, f64::from(p))).collect()
 }
 
 fn drafted(decoder: &Arc<Decoder>, builder: &dyn TreeBuilder) -> TokenTree {

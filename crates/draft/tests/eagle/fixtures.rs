@@ -15,6 +15,7 @@ use gorgon_kernels::tree_attention::Visible;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::states::States;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::Checkpoint;
 use safetensors::SafeTensors;
@@ -146,22 +147,22 @@ fn guessed_features_are_the_references() {
         close(&read(all), &case.predicted, &format!("{name}, to be fitted"));
         for (b, rows) in segments(&case.lengths).into_iter().enumerate() {
             let tokens: Vec<Token> = case.tokens[rows.clone()].iter().map(|&t| t as Token).collect();
-            let features = case.features.clone().narrow(0, rows.start, rows.len()).unsqueeze::<3>();
+            let features = States::from(case.features.clone().narrow(0, rows.start, rows.len()).unsqueeze::<3>());
             // At once, and in parts that the cache joins.
             for parts in [vec![rows.len()], vec![5, 1, rows.len() - 6]] {
                 let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
                 for n in parts {
-                    let part = features.clone().narrow(1, at, n);
+                    let part = features.part(at, n);
                     let visible = Visible::Causal { rows: n };
-                    let output = model.forward(&tokens[at..at + n], part, &visible, &mut cache).unwrap();
+                    let output = model.forward(&tokens[at..at + n], &part, &visible, &mut cache).unwrap();
                     cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
                     if name == "forward" && at + n == rows.len() {
                         let vocab = model.vocab_size();
                         let (_, want) = fixture.floats("forward.predicted_logits_last");
-                        let last = output.clone().narrow(1, n - 1, 1);
+                        let last = output.part(n - 1, 1);
                         close(&model.logits(&last), &want[b * vocab..][..vocab], "logits");
                     }
-                    found.extend(read(output));
+                    found.extend_from_slice(&output.into_values());
                     at += n;
                 }
                 close(&found, &case.predicted[rows.start * d..rows.end * d], name);

@@ -7,6 +7,7 @@ use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
+use gorgon_model::states::States;
 use gorgon_model::target::read;
 
 fn small(fc_bias: bool) -> EagleShape {
@@ -137,14 +138,14 @@ fn the_fitted_network_is_the_decoding_one() {
             })
             .collect();
         let network = EagleNetwork::new(shape, pairs);
-        let embedded = decoder.embed(&tokens).unwrap().reshape([pairs, d]).autodiff();
+        let embedded = decoder.embed(&tokens).unwrap().into_tensor().reshape([pairs, d]).autodiff();
         let fitted =
             network.predict(&weights, embedded, features.clone().autodiff(), std::slice::from_ref(&(0..pairs)));
         let model = model(&decoder, fc_bias);
         let mut cache = model.new_cache(4);
         let visible = Visible::Causal { rows: pairs };
-        let decoded = model.forward(&tokens, features.unsqueeze(), &visible, &mut cache).unwrap();
-        for (a, b) in read(fitted.inner()).iter().zip(read(decoded)) {
+        let decoded = model.forward(&tokens, &States::from(features.unsqueeze()), &visible, &mut cache).unwrap();
+        for (a, b) in read(fitted.inner()).iter().zip(&*decoded.into_values()) {
             assert!((a - b).abs() < 1e-4, "{a} {b}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::fixtures::{check_trees, close, segments};
 use crate::random::{flat, tensor};
 use crate::shared;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::DraftLayer;
@@ -17,6 +17,7 @@ use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
+use gorgon_model::states::States;
 use gorgon_model::target::{Target, read};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -59,21 +60,20 @@ impl Fixture {
     }
 }
 
-fn rows(values: &[f32], rows: usize) -> Tensor<3> {
-    let shape = [1, rows, values.len() / rows];
-    Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+fn rows(values: &[f32], rows: usize) -> States {
+    States::Host { values: values.iter().copied().collect(), width: values.len() / rows }
 }
 
 /// The layer over a whole sequence, at once or in parts that the cache joins.
-fn pass(model: &Eagle3Model, tokens: &[Token], states: &Tensor<3>, parts: &[usize]) -> Tensor<3> {
+fn pass(model: &Eagle3Model, tokens: &[Token], states: &States, parts: &[usize]) -> States {
     let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
     for &n in parts {
-        let part = states.clone().narrow(1, at, n);
-        found.push(model.forward(&tokens[at..at + n], part, &Visible::Causal { rows: n }, &mut cache).unwrap());
+        let part = states.part(at, n);
+        found.push(model.forward(&tokens[at..at + n], &part, &Visible::Causal { rows: n }, &mut cache).unwrap());
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
         at += n;
     }
-    Tensor::cat(found, 1)
+    States::join(&found)
 }
 
 #[test]
@@ -90,19 +90,20 @@ fn fused_states_outputs_and_logits_are_the_references() {
         // The features are the target's own taps.
         let mut target = Target::new(fixture.decoder.clone(), n, model.needs().taps);
         let output = target.prefill(&ids[b]).unwrap();
-        close(&read(Tensor::cat(output.taps.clone(), 2)), &fused[b], "taps");
+        close(&States::beside(&output.taps).into_values(), &fused[b], "taps");
         let all: Vec<usize> = (0..n).collect();
         let states = model.states(&output, &all).unwrap();
-        close(&read(states.clone()), &fixture.floats("forward.fc_out")[b], "fc");
+        close(&states.clone().into_values(), &fixture.floats("forward.fc_out")[b], "fc");
         let width = fused[b].len() / n / 3;
-        let taps = (0..3).map(|tap| rows(&fused[b], n).narrow(2, tap * width, width)).collect();
-        close(&read(model.fuse(taps)), &read(states.clone()), "fc of the given features");
+        let tap = |tap: usize| fused[b].chunks_exact(3 * width).flat_map(move |row| &row[tap * width..][..width]);
+        let taps: Vec<States> = (0..3).map(|i| rows(&tap(i).copied().collect::<Vec<_>>(), n)).collect();
+        close(&model.fuse(&taps).into_values(), &states.clone().into_values(), "fc of the given features");
         for parts in [vec![n], vec![5, 1, n - 6]] {
             let once = pass(&model, &shifted[b], &states, &parts);
-            close(&read(once.clone()), &fixture.floats("forward.hidden_prenorm")[b], "output");
+            close(&once.clone().into_values(), &fixture.floats("forward.hidden_prenorm")[b], "output");
             close(&model.logits(&once), &fixture.floats("forward.draft_logits")[b], "logits");
             let twice = pass(&model, &again[b], &once, &parts);
-            close(&read(twice), &fixture.floats("forward2.hidden_prenorm")[b], "second output");
+            close(&twice.into_values(), &fixture.floats("forward2.hidden_prenorm")[b], "second output");
         }
     }
 }

@@ -11,6 +11,7 @@ use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
+use gorgon_model::states::States;
 use gorgon_model::target::read;
 
 const ROWS: usize = 11;
@@ -129,26 +130,27 @@ fn the_unrolled_network_is_the_drafting_one() {
     let taps = tensor(values(pairs * 3 * d, 9), [pairs, 3 * d]);
     let (mut states, mut before) = (network.fuse(&weights, &taps.clone().autodiff()), Unrolled::default());
     let model = model_three(&decoder);
-    let fused = model.fuse((0..3).map(|tap| taps.clone().narrow(1, tap * d, d).unsqueeze()).collect());
+    let tap = |tap: usize| States::from(taps.clone().narrow(1, tap * d, d).unsqueeze());
+    let fused = model.fuse(&[tap(0), tap(1), tap(2)]);
     let mut unrolled = vec![];
     for step in 0..steps {
-        let embedded = decoder.embed(&tokens[step..step + pairs]).unwrap().reshape([pairs, d]).autodiff();
+        let embedded = decoder.embed(&tokens[step..step + pairs]).unwrap().into_tensor().reshape([pairs, d]).autodiff();
         states = network.step(&weights, embedded, states, std::slice::from_ref(&(0..pairs)), &mut before);
         unrolled.push(read(states.clone().inner()));
     }
     for t in 0..pairs {
         let mut cache = model.new_cache(4);
         let visible = Visible::Causal { rows: t + 1 };
-        let all = model.forward(&tokens[..=t], fused.clone().narrow(1, 0, t + 1), &visible, &mut cache).unwrap();
+        let all = model.forward(&tokens[..=t], &fused.part(0, t + 1), &visible, &mut cache).unwrap();
         cache.commit(&(0..=t).collect::<Vec<_>>()).unwrap();
-        let mut state = all.narrow(1, t, 1);
+        let mut state = all.part(t, 1);
         for (step, row) in unrolled.iter().enumerate() {
             if step > 0 {
                 let path: Vec<usize> = (0..step).collect();
                 let visible = Visible::after(step - 1, [path.as_slice()]);
-                state = model.forward(&tokens[t + step..=t + step], state, &visible, &mut cache).unwrap();
+                state = model.forward(&tokens[t + step..=t + step], &state, &visible, &mut cache).unwrap();
             }
-            for (a, b) in row[t * d..(t + 1) * d].iter().zip(read(state.clone())) {
+            for (a, b) in row[t * d..(t + 1) * d].iter().zip(&*state.clone().into_values()) {
                 assert!((a - b).abs() < 1e-4, "row {t}, step {step}: {a} {b}");
             }
         }

@@ -1,13 +1,12 @@
 //! EAGLE-3.1 and its kin: norms in front of `fc`, and on what the next step reads.
 
 use crate::random::{SHAPE, decoder, load_three, values, vocabulary, write_three};
-use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_draft::eagle::DraftLayer;
 use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::read;
+use gorgon_model::states::States;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -38,9 +37,8 @@ fn model(decoder: &Arc<Decoder>, norms: &[(&str, Vec<f32>)], flags: &[&str]) -> 
     load_three(dir.path(), decoder).unwrap()
 }
 
-fn rows(values: &[f32]) -> Tensor<3> {
-    let shape = [1, ROWS, values.len() / ROWS];
-    Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+fn rows(values: &[f32]) -> States {
+    States::Host { values: values.iter().copied().collect(), width: values.len() / ROWS }
 }
 
 fn normed(values: &[f32], weight: &[f32]) -> Vec<f32> {
@@ -63,7 +61,8 @@ fn close(found: &[f32], want: &[f32]) {
 fn taps_are_normed_one_by_one_or_together() {
     let decoder = decoder();
     let taps: Vec<Vec<f32>> = (0..3).map(|tap| values(ROWS * D, 40 + tap)).collect();
-    let fused = |model: &Eagle3Model, taps: &[Vec<f32>]| read(model.fuse(taps.iter().map(|tap| rows(tap)).collect()));
+    let states = |taps: &[Vec<f32>]| taps.iter().map(|tap| rows(tap)).collect::<Vec<_>>();
+    let fused = |model: &Eagle3Model, taps: &[Vec<f32>]| model.fuse(&states(taps)).into_values();
     let plain = model(&decoder, &[], &[]);
     let each: Vec<Vec<f32>> = (0..3).map(|tap| weights(D, 50 + tap)).collect();
     let by_hand: Vec<Vec<f32>> = taps.iter().zip(&each).map(|(tap, weight)| normed(tap, weight)).collect();
@@ -71,9 +70,9 @@ fn taps_are_normed_one_by_one_or_together() {
     let norms: Vec<(&str, Vec<f32>)> = names.into_iter().zip(each).collect();
     close(&fused(&model(&decoder, &norms, &["fc_norm"]), &taps), &fused(&plain, &by_hand));
     let together = weights(3 * D, 60);
-    let side_by_side = read(Tensor::cat(taps.iter().map(|tap| rows(tap)).collect(), 2));
-    let by_hand = rows(&normed(&side_by_side, &together));
-    let by_hand: Vec<Vec<f32>> = (0..3).map(|tap| read(by_hand.clone().narrow(2, tap * D, D))).collect();
+    let side_by_side = normed(&States::beside(&states(&taps)).into_values(), &together);
+    let part = |tap: usize| side_by_side.chunks_exact(3 * D).flat_map(|row| &row[tap * D..][..D]).copied().collect();
+    let by_hand: Vec<Vec<f32>> = (0..3).map(part).collect();
     let model = model(&decoder, &[("input_norm.weight", together)], &["norm_before_fc"]);
     close(&fused(&model, &taps), &fused(&plain, &by_hand));
 }
@@ -84,12 +83,12 @@ fn normed_outputs_are_handed_on_and_not_normed_again() {
     let (plain, model) = (model(&decoder, &[], &[]), model(&decoder, &[], &["norm_output"]));
     let step = |model: &Eagle3Model| {
         let mut cache = model.new_cache(ROWS);
-        DraftLayer::forward(model, &TOKENS, rows(&values(ROWS * D, 70)), &Visible::Causal { rows: ROWS }, &mut cache)
+        DraftLayer::forward(model, &TOKENS, &rows(&values(ROWS * D, 70)), &Visible::Causal { rows: ROWS }, &mut cache)
             .unwrap()
     };
     let (before, after) = (step(&plain), step(&model));
     let norm = norm_weight(&decoder);
-    close(&read(after.clone()), &normed(&read(before.clone()), &norm));
+    close(&after.clone().into_values(), &normed(&before.clone().into_values(), &norm));
     close(&model.logits(&after), &plain.logits(&before));
 }
 

@@ -19,13 +19,12 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
     if path.len() >= model.heads() {
         return vec![];
     }
-    let hidden =
-        Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(&PROMPT).unwrap().hidden.tensor();
+    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(&PROMPT).unwrap().hidden;
     let state = model.state(&hidden, model.new_cache().as_mut()).unwrap();
     let path: Vec<Token> = [&[ROOT], path].concat();
     let logits = model.logits(&state, path.len() - 1, &path).unwrap();
-    let row = top_rows(&logits, model.vocab_size(), &[count]).remove(0);
-    row.into_iter().map(|(token, p)| (token, f64::from(p))).collect()
+    let rows = top_rows(&logits, model.vocab_size(), &[count]);
+    rows.row(0).iter().map(|&(token, p)| (token, f64::from(p))).collect()
 }
 
 fn drafted(decoder: &Arc<Decoder>, config: HydraConfig, builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {

@@ -96,12 +96,12 @@ fn the_fitted_heads_are_the_decoding_ones() {
     let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
     let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
-    let hidden = target.prefill(&text).unwrap().hidden.tensor();
+    let hidden = target.prefill(&text).unwrap().hidden;
     let n = text.len() - 4;
-    let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().reshape([n, d]);
+    let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().into_tensor().reshape([n, d]);
     let labels = |k: usize| HeadLabels { rows: (0..n as u32).collect(), tokens: text[k + 2..][..n].to_vec() };
     let batch = HeadBatch {
-        states: hidden.clone().narrow(1, 0, n).reshape([n, d]),
+        states: hidden.part(0, n).into_tensor().reshape([n, d]),
         following: (0..3).map(embedded).collect(),
         segments: std::iter::once(0..n).collect(),
         labels: (0..3).map(labels).collect(),
@@ -116,7 +116,7 @@ fn the_fitted_heads_are_the_decoding_ones() {
         let model = model(&decoder, config);
         let mut cache = model.new_cache();
         for t in 0..n {
-            let state = model.state(&hidden.clone().narrow(1, t, 1), cache.as_mut()).unwrap();
+            let state = model.state(&hidden.part(t, 1), cache.as_mut()).unwrap();
             for (k, output) in outputs.iter().enumerate() {
                 let logits = model.logits(&state, k, &text[t + 1..=t + k + 1]).unwrap();
                 let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();

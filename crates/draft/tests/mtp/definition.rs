@@ -1,7 +1,6 @@
 //! Trees against their definition: every node's children from its path alone, pair by pair.
 
 use crate::random::{SHAPE, decoder, model};
-use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::{Committed, Drafter};
@@ -9,6 +8,7 @@ use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::Visible;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::sync::Arc;
@@ -28,20 +28,19 @@ fn children(
     path: &[Token],
     count: usize,
 ) -> Vec<(Token, f64)> {
-    let hidden =
-        Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(prompt).unwrap().hidden.tensor();
+    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(prompt).unwrap().hidden;
     let text: Vec<Token> = [prompt, &[ROOT], path].concat();
     let n = prompt.len();
     let last = model.modules() - 1;
     let mut states = hidden;
     let mut cache = None;
-    let mut guess: Option<Tensor<3>> = None;
+    let mut guess: Option<States> = None;
     for module in 0..=path.len().min(last) {
         // Pairs (h_i, x_{i + module + 1}) of all states.
         let (cache, tokens) = (cache.insert(model.new_cache(module)), &text[module + 1..][..n]);
         states = model.forward(module, tokens, &states, &Visible::Causal { rows: n }, cache).unwrap();
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
-        guess = Some(states.clone().narrow(1, n - 1, 1));
+        guess = Some(states.part(n - 1, 1));
     }
     for &token in path.iter().skip(last) {
         let (cache, visible) = (cache.as_mut().unwrap(), Visible::Causal { rows: 1 });
@@ -49,8 +48,8 @@ fn children(
         cache.commit(&[0]).unwrap();
         guess = Some(output);
     }
-    let row = top_rows(&model.logits(&guess.unwrap()), model.vocab_size(), &[count]).remove(0);
-    row.into_iter().map(|(token, p)| (token, f64::from(p))).collect()
+    let rows = top_rows(&model.logits(&guess.unwrap()), model.vocab_size(), &[count]);
+    rows.row(0).iter().map(|&(token, p)| (token, f64::from(p))).collect()
 }
 
 fn drafted(decoder: &Arc<Decoder>, depths: usize, prompt: &[Token], builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {

@@ -10,6 +10,7 @@ use gorgon_kernels::tree_attention::Visible;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::Checkpoint;
@@ -86,7 +87,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let hidden = target.prefill(&text).unwrap().hidden.tensor();
     let n = text.len() - 4;
     let states = hidden.narrow(1, 0, n);
-    let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().reshape([n, d]);
+    let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().into_tensor().reshape([n, d]);
     let labels = |k: usize| HeadLabels { rows: (0..n as u32).collect(), tokens: text[k + 2..][..n].to_vec() };
     let batch = HeadBatch {
         states: states.clone().reshape([n, d]),
@@ -101,7 +102,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let weights: Vec<Tensor<1>> = shape.parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let (outputs, _) = MtpHeads::new(shape, 40, 64).losses(&weights, &lm_head, &batch, None);
     let model = model(&decoder, depths);
-    let mut states = states;
+    let mut states = States::from(states);
     for (k, output) in outputs.iter().enumerate() {
         let visible = Visible::Causal { rows: n };
         states = model.forward(k, &text[k + 1..][..n], &states, &visible, &mut model.new_cache(k)).unwrap();

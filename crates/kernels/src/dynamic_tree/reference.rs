@@ -137,9 +137,9 @@ pub(super) mod tests {
                 tree.path(node).iter().skip(1).map(|&node| tree.token(node) as i32).collect()
             };
             let rows: Vec<f32> = nodes.iter().flat_map(|node| logits(&path(node), VOCAB, self.0)).collect();
-            let candidate = |(token, p): (u32, f32)| Candidate { token, probability: f64::from(p) };
+            let candidate = |&(token, p): &(u32, f32)| Candidate { token, probability: f64::from(p) };
             let rows = top_rows(&rows, VOCAB, widths);
-            Ok(rows.into_iter().map(|row| row.into_iter().map(candidate)).collect())
+            Ok(rows.iter().map(|row| row.iter().map(candidate)).collect())
         }
     }
 

@@ -130,12 +130,6 @@ fn levels_of_a_tree_equal_the_whole_tree_bit_for_bit() {
 #[test]
 fn nodes_of_a_tree_see_their_paths() {
     let paths: [&[usize]; 6] = [&[0], &[0, 1], &[0, 2], &[0, 1, 3], &[0, 1, 4], &[0, 1, 4, 5]];
-    let mut visible = Visible::Causal { rows: 9 };
-    for _ in 0..2 {
-        visible.set_tree(&[0, 0, 0, 1, 1, 4]);
-        assert_eq!(visible, Visible::from_paths(paths));
-        // What was there before does not matter.
-        visible.set_tree(&[0]);
-        assert_eq!(visible, Visible::from_paths([&[0][..]]));
-    }
+    assert_eq!(Visible::in_tree(&[0, 0, 0, 1, 1, 4]), Visible::from_paths(paths));
+    assert_eq!(Visible::in_tree(&[0]), Visible::from_paths([&[0][..]]));
 }

@@ -18,6 +18,8 @@ pub use flight::Flight;
 pub use host_kv::HostKv;
 pub use kernel::attend as attend_rows;
 
+use gorgon_core::Recycled;
+
 /// What attention does besides the softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
@@ -49,50 +51,45 @@ pub enum Visible {
         /// so.
         first: usize,
         /// All lists, one after the other.
-        nodes: Vec<u32>,
+        nodes: Recycled<u32>,
         /// Row `i`'s list is `nodes[starts[i]..starts[i + 1]]`.
-        starts: Vec<usize>,
+        starts: Recycled<usize>,
     },
 }
 
 impl Visible {
     /// Visibility from one root-to-node path per row.
-    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
+    pub fn from_paths(paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
         Self::after(0, paths)
     }
 
     /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per
     /// row, itself last.
-    pub fn after<'a>(first: usize, paths: impl IntoIterator<Item = &'a [usize]>) -> Self {
-        let (mut nodes, mut starts) = (vec![], vec![0]);
+    pub fn after(first: usize, paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
+        let (mut nodes, mut starts) = (Recycled::new(), Recycled::of(0, 1));
         for path in paths {
-            nodes.extend(path.iter().map(|&node| node as u32));
+            nodes.extend(path.as_ref().iter().map(|&node| node as u32));
             starts.push(nodes.len());
         }
         Visible::Paths { first, nodes, starts }
     }
 
-    /// Becomes the visibility in a tree, whose root sees itself and whose other nodes see what their parents see and
-    /// themselves. Memory is kept.
+    /// The visibility in a tree, whose root sees itself and whose other nodes see what their parents see and
+    /// themselves.
     ///
     /// # Shapes
     /// `parents [nodes]`, each less than its node; the root's is not looked at.
-    pub fn set_tree(&mut self, parents: &[usize]) {
-        let (mut nodes, mut starts) = match std::mem::replace(self, Visible::Causal { rows: 0 }) {
-            Visible::Paths { nodes, starts, .. } => (nodes, starts),
-            Visible::Causal { .. } => (vec![], vec![]),
-        };
-        nodes.clear();
-        starts.clear();
-        starts.push(0);
+    pub fn in_tree(parents: &[usize]) -> Self {
+        let (mut nodes, mut starts) = (Recycled::<u32>::new(), Recycled::of(0, 1));
         for (node, &parent) in parents.iter().enumerate() {
             if node > 0 {
-                nodes.extend_from_within(starts[parent]..starts[parent + 1]);
+                let seen: std::ops::Range<usize> = starts[parent]..starts[parent + 1];
+                nodes.extend_from_within(seen);
             }
             nodes.push(node as u32);
             starts.push(nodes.len());
         }
-        *self = Visible::Paths { first: 0, nodes, starts };
+        Visible::Paths { first: 0, nodes, starts }
     }
 
     /// Number of rows of this pass.

@@ -55,7 +55,7 @@ impl Conversations {
             return Ok(Tensor::zeros([0, d], decoder.compute().device()));
         }
         let embedded = decoder.embed(tokens).map_err(|error| TrainError::Data(error.to_string()))?;
-        Ok(embedded.cast(DType::F32).reshape([tokens.len(), d]))
+        Ok(embedded.into_tensor().cast(DType::F32).reshape([tokens.len(), d]))
     }
 
     /// A conversation as an error names it.

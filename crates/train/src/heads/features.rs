@@ -6,7 +6,8 @@ use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_data::shard::Row;
 use gorgon_kernels::tree_attention::Visible;
-use gorgon_model::decoder::Decoder;
+use gorgon_model::decoder::{Decoder, Tapped};
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
 use std::sync::Arc;
 
@@ -82,10 +83,8 @@ impl Features {
             let output = self.decoder.forward(chunk, &visible, &mut cache, taps).map_err(failed)?;
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
-            parts.push(match output.taps.is_empty() {
-                true => output.hidden.into_tensor(),
-                false => Tensor::cat(output.taps.into_iter().chain([output.hidden.into_tensor()]).collect(), 2),
-            });
+            let all: Tapped = output.taps.into_iter().chain([output.hidden]).collect();
+            parts.push(States::beside(&all).into_tensor());
         }
         let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
         let index: Vec<i32> = positions.iter().map(|&t| t as i32).collect();

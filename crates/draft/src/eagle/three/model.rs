@@ -2,6 +2,7 @@
 
 use super::vocabulary::DraftVocabulary;
 use super::{default_taps, prefix};
+use crate::candidates;
 use crate::drafter::{DraftError, Needs};
 use crate::eagle::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
 use crate::eagle::on_device::{Columns, DeviceLayer};
@@ -9,19 +10,19 @@ use crate::eagle::propose::DraftLayer;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{EagleFacts, Facts};
 use burn::tensor::{Int, Tensor};
+use gorgon_core::tree::CandidateRows;
 use gorgon_core::{Recycled, Token};
-use gorgon_kernels::norm::rms_norm;
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{Flight, Visible};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
+use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Tapped};
 use gorgon_model::layer::LoneLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::lm_head::LmHead;
-use gorgon_model::states::select_rows;
+use gorgon_model::norm::Norm;
+use gorgon_model::states::States;
 use gorgon_model::taps::Taps;
-use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -34,11 +35,11 @@ pub struct Eagle3Model {
     embedding: Option<Embedding>,
     fused: Fusion,
     /// The norms on embeddings and on states, in front of the attention.
-    input_norms: [Tensor<1>; 2],
+    input_norms: [Norm; 2],
     /// Whether the residual stream starts from normed states.
     norm_before_residual: bool,
     layer: LoneLayer,
-    norm: Tensor<1>,
+    norm: Norm,
     /// Whether the next step reads normed outputs.
     norm_output: bool,
     /// The file's own; the backbone's serves where there is none.
@@ -50,9 +51,9 @@ pub struct Eagle3Model {
 #[derive(Debug)]
 struct Fusion {
     /// A norm on each tap (EAGLE-3.1); none in EAGLE-3.
-    tap_norms: Vec<Tensor<1>>,
+    tap_norms: Vec<Norm>,
     /// A norm on all taps together.
-    input_norm: Option<Tensor<1>>,
+    input_norm: Option<Norm>,
     fc: Linear,
     eps: f32,
 }
@@ -60,22 +61,23 @@ struct Fusion {
 impl Fusion {
     fn load(loader: &Loader<'_>, facts: &EagleFacts, eps: f32) -> Result<Self, WeightsError> {
         let norms = if facts.tap_norms { facts.taps } else { 0 };
-        let tap_norms = (0..norms).map(|tap| loader.norm(&format!("fc_norm.{tap}.weight"), false));
+        let tap_norms = (0..norms).map(|tap| Norm::load(loader, &format!("fc_norm.{tap}.weight"), false));
         Ok(Self {
             tap_norms: tap_norms.collect::<Result<_, _>>()?,
-            input_norm: facts.input_norm.then(|| loader.norm("input_norm.weight", false)).transpose()?,
+            input_norm: facts.input_norm.then(|| Norm::load(loader, "input_norm.weight", false)).transpose()?,
             fc: loader.linear(&["fc".to_owned()], false)?,
             eps,
         })
     }
 
     /// `W N([N(l); N(m); N(h)])`, as far as there are norms.
-    fn forward(&self, mut taps: Vec<Tensor<3>>) -> Tensor<3> {
-        for (tap, norm) in taps.iter_mut().zip(&self.tap_norms) {
-            *tap = rms_norm(tap, norm, self.eps);
+    fn of(&self, taps: &[States]) -> States {
+        let normed: Tapped = taps.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.of(tap, self.eps)).collect();
+        let read = States::beside(if normed.is_empty() { taps } else { &normed });
+        match &self.input_norm {
+            Some(norm) => self.fc.of(&norm.of(&read, self.eps)),
+            None => self.fc.of(&read),
         }
-        let read = Tensor::cat(taps, 2);
-        self.fc.forward(&self.input_norm.as_ref().map_or_else(|| read.clone(), |norm| rms_norm(&read, norm, self.eps)))
     }
 }
 
@@ -96,7 +98,7 @@ impl Eagle3Model {
         let vocabulary = vocabulary(folder, facts, backbone.vocab_size)?;
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
-        let norm = |name: String| loader.norm(&name, false);
+        let norm = |name: String| Norm::load(&loader, &name, false);
         let lm_head = match facts.draft_vocab_size {
             Some(_) => Some(LmHead::new(loader.linear(&["lm_head".to_owned()], false)?)),
             None => None,
@@ -134,44 +136,48 @@ impl Eagle3Model {
     /// writers all of them together.
     ///
     /// # Shapes
-    /// `taps` `[1, rows, d]` each, result the same.
-    pub fn fuse(&self, taps: Vec<Tensor<3>>) -> Tensor<3> {
-        self.fused.forward(taps)
+    /// As many rows in each of `taps`, of width `d`; result the same.
+    pub fn fuse(&self, taps: &[States]) -> States {
+        self.fused.of(taps)
     }
 
     /// The draft vocabulary's logits after some states.
     ///
     /// # Shapes
-    /// `states [1, rows, d]`, result `[rows · D]`, row-major.
-    pub fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
-        read(self.logits_there(states))
+    /// Result `[rows · D]`, row-major.
+    pub fn logits(&self, states: &States) -> Recycled<f32> {
+        let read = self.read_by_lm_head(states);
+        match &self.lm_head {
+            Some(own) => own.of(&read).into_values(),
+            None => self.decoder.draft_scores(&read),
+        }
     }
 
     /// What the attention reads, `[norm(E(x)); norm(g)]`, and what the residual stream starts from, `g`.
-    fn inputs(&self, embedded: &Tensor<3>, states: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+    fn inputs(&self, embedded: &States, states: &States) -> (States, States) {
         let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
-        let normed = rms_norm(&states, on_state, eps);
-        let x = if self.norm_before_residual { normed.clone() } else { states };
-        (Tensor::cat(vec![rms_norm(embedded, on_embedding, eps), normed], 2), x)
+        let normed = on_state.of(states, eps);
+        let x = if self.norm_before_residual { normed.clone() } else { states.clone() };
+        (States::beside(&[on_embedding.of(embedded, eps), normed]), x)
     }
 
     /// What is handed on: EAGLE-3.1 norms outputs.
-    fn handed_on(&self, output: Tensor<3>) -> Tensor<3> {
+    fn handed_on(&self, output: States) -> States {
         if self.norm_output { self.normed(&output) } else { output }
     }
 
     /// The taps of a pass, if it has those that are needed.
-    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [Tensor<3>], DraftError> {
+    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [States], DraftError> {
         let (wanted, found) = (self.taps.layers().len(), output.taps.len());
         if wanted == found { Ok(&output.taps) } else { Err(DraftError::Taps { wanted, found }) }
     }
 
-    fn read_by_lm_head(&self, states: &Tensor<3>) -> Tensor<3> {
+    fn read_by_lm_head(&self, states: &States) -> States {
         if self.norm_output { states.clone() } else { self.normed(states) }
     }
 
-    fn normed(&self, states: &Tensor<3>) -> Tensor<3> {
-        rms_norm(states, &self.norm, self.layer.config().norm_eps)
+    fn normed(&self, states: &States) -> States {
+        self.norm.of(states, self.layer.config().norm_eps)
     }
 }
 
@@ -180,8 +186,9 @@ impl DraftLayer for Eagle3Model {
         Needs { taps: self.taps.clone() }
     }
 
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<Tensor<3>, DraftError> {
-        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| select_rows(tap, rows)).collect()))
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError> {
+        let taps: Tapped = self.taps_of(output)?.iter().map(|tap| tap.select(rows)).collect();
+        Ok(self.fuse(&taps))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
@@ -191,30 +198,27 @@ impl DraftLayer for Eagle3Model {
     fn forward(
         &self,
         tokens: &[Token],
-        states: Tensor<3>,
+        states: &States,
         visible: &Visible,
         cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError> {
+    ) -> Result<States, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
         self.layer.make_room(cache, tokens.len());
         cache.widen(tokens.len())?;
         let (reads, x) = self.inputs(&embedded, states);
-        Ok(self.handed_on(self.layer.forward_reading(&reads, x, visible, cache)?))
+        Ok(self.handed_on(self.layer.forward(Some(&reads), x, visible, cache)?))
     }
 
-    fn logits(&self, states: &Tensor<3>) -> Vec<f32> {
+    fn logits(&self, states: &States) -> Recycled<f32> {
         self.logits(states)
     }
 
-    fn likeliest(&self, states: &Tensor<3>, widths: &[usize]) -> Vec<Vec<(Token, f32)>> {
-        let mut rows = top_rows(&self.logits(states), self.vocabulary.len(), widths);
-        for (id, _) in rows.iter_mut().flatten() {
-            *id = self.vocabulary.tokens()[*id as usize];
-        }
-        rows
+    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows {
+        let rows = top_rows(&self.logits(states), self.vocabulary.len(), widths);
+        candidates::likely(&rows, |id| self.vocabulary.tokens()[id as usize])
     }
 
-    fn ranked(&self, states: &Tensor<3>, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
         let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
         // Asked first, since states would be normed for nothing.
         let mut found = lm_head.has_copy().then(|| lm_head.likeliest(&self.read_by_lm_head(states), widths))??;
@@ -225,17 +229,20 @@ impl DraftLayer for Eagle3Model {
 
 impl DeviceLayer for Eagle3Model {
     fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
-        Ok(self.fuse(self.taps_of(output)?.iter().map(|tap| tap.clone().select(1, rows.clone())).collect()))
+        let select = |tap: &States| States::Device(tap.tensor().select(1, rows.clone()));
+        let taps: Tapped = self.taps_of(output)?.iter().map(select).collect();
+        Ok(self.fuse(&taps).into_tensor())
     }
 
     fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
         let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
-        let (reads, x) = self.inputs(&embedded, states);
-        Ok(self.handed_on(self.layer.forward_flight(Some(&reads), x, flight, cache)?))
+        let (reads, x) = self.inputs(&embedded, &States::Device(states));
+        let output = self.layer.forward_flight(Some(&reads.into_tensor()), x.into_tensor(), flight, cache)?;
+        Ok(self.handed_on(States::Device(output)).into_tensor())
     }
 
     fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
-        let normed = self.read_by_lm_head(states);
+        let normed = self.read_by_lm_head(&States::Device(states.clone())).into_tensor();
         match &self.lm_head {
             Some(own) => own.forward(&normed),
             None => self.decoder.draft_logits(&normed),
