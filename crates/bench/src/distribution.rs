@@ -107,7 +107,10 @@ fn laws(
     let context = [prompt, &answer[..answer.len() - 1]].concat();
     let output = target.prefill(&context)?;
     let logits = target.logits(&output.hidden.part(prompt.len() - 1, answer.len()));
-    Ok(logits.chunks_exact(logits.len() / answer.len()).map(|row| transform.apply(Row::Logits(row))).collect())
+    Ok(logits
+        .chunks_exact(logits.len() / answer.len())
+        .map(|row| transform.apply(Row::Logits(row)).into_vec())
+        .collect())
 }
 
 /// The probability of the tokens that come before one: likelier ones, and of equally likely ones the lower.

@@ -2,7 +2,8 @@
 
 use gorgon_bench::allocations::{self, Counted};
 use gorgon_bench::suite::write_heads;
-use gorgon_core::accept::{Greedy, draws::Seeded};
+use gorgon_core::accept::{AcceptanceRule, ChildLaw, Greedy, Sampling, draws::Seeded};
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
@@ -12,6 +13,7 @@ use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
+use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
 use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_infer::{Event, Limits, Stepper, decode, decode_with};
@@ -38,6 +40,12 @@ const TOKENS: usize = 40;
 /// With the larger vocabulary likeliest tokens are found without all logits, where the processor can.
 const VOCABULARIES: [usize; 2] = [1000, 8200];
 
+/// What accepts: the likeliest token, and draws from the model.
+fn rules() -> [Box<dyn AcceptanceRule>; 3] {
+    let sampling = |top_k, top_p| Sampling { transform: Transform::new(0.8, top_k, top_p).unwrap() };
+    [Box::new(Greedy), Box::new(sampling(None, None)), Box::new(sampling(Some(50), Some(0.9)))]
+}
+
 #[test]
 fn a_plain_step_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -46,13 +54,15 @@ fn a_plain_step_allocates_nothing() {
         let mut target = Target::new(model(dir.path(), vocab_size), 256, Taps::none());
         let prompt: Vec<u32> = (0..50).collect();
         let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-        assert_still(&format!("plain with {vocab_size} tokens"), |note| {
-            decode(&mut target, &prompt, &Greedy, &mut Seeded::new(0), &limits, &mut |event| {
-                note(event);
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        });
+        for (i, rule) in rules().iter().enumerate() {
+            assert_still(&format!("plain with rule {i} and {vocab_size} tokens"), |note| {
+                decode(&mut target, &prompt, &**rule, &mut Seeded::new(0), &limits, &mut |event| {
+                    note(event);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            });
+        }
     }
 }
 
@@ -67,22 +77,33 @@ fn a_drafted_step_allocates_nothing() {
         let decoder = model(dir.path(), vocab_size);
         for (name, mut drafter) in drafters(dir.path(), &decoder) {
             let mut target = Target::with_trees(decoder.clone(), 256, 16, drafter.needs().taps);
-            let prompt: Vec<u32> = (0..50).collect();
-            let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-            for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
-                let what = format!("{name} with {:?} and {vocab_size} tokens", builder.kind());
-                assert_still(&what, |note| {
-                    let (target, drafter, draws) = (&mut target, &mut *drafter, &mut Seeded::new(0));
-                    let mut stepper = Stepper { target, drafter, builder, rule: &Greedy, draws };
-                    decode_with(&mut stepper, &prompt, &limits, &mut |event| {
-                        note(event);
-                        ControlFlow::Continue(())
-                    })
-                    .unwrap();
-                });
+            for (i, rule) in rules().iter().enumerate() {
+                for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
+                    let what = format!("{name} with {:?}, rule {i} and {vocab_size} tokens", builder.kind());
+                    let (target, drafter, rule) = (&mut target, &mut *drafter, &**rule);
+                    assert_still(&what, |note| drafted(target, drafter, builder, rule, note));
+                }
             }
         }
     }
+}
+
+/// Decodes with drafts.
+fn drafted(
+    target: &mut Target,
+    drafter: &mut dyn Drafter,
+    builder: &dyn TreeBuilder,
+    rule: &dyn AcceptanceRule,
+    note: &mut dyn FnMut(Event),
+) {
+    let prompt: Vec<u32> = (0..50).collect();
+    let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
+    let mut stepper = Stepper { target, drafter, builder, rule, draws: &mut Seeded::new(0) };
+    decode_with(&mut stepper, &prompt, &limits, &mut |event| {
+        note(event);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
 }
 
 /// One drafter of each kind.
@@ -112,6 +133,8 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
     LlamaShape { layers: 1, ..shape(config.vocab_size) }.write(&small, FloatFormat::F32, 5).unwrap();
     let small = Decoder::load(&small, &Compute::cpu(FloatFormat::F32)).unwrap();
     let small = SmallModel::new("model:small".into(), Arc::new(small), config);
+    let transform = Transform::new(0.8, None, None).unwrap();
+    let drawn = DraftLaw { transform, children: ChildLaw::WithoutReplacement, rows: true, stop: None };
     vec![
         ("medusa", Box::new(MedusaDrafter::new(medusa))),
         ("eagle", Box::new(EagleDrafter::new(eagle))),
@@ -119,7 +142,9 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra", hydra("hydra", grounded)),
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
-        ("model", Box::new(SmallModelDrafter::new(small, DraftLaw::LIKELIEST))),
+        ("model", Box::new(SmallModelDrafter::new(small.clone(), DraftLaw::LIKELIEST))),
+        ("ngram", Box::new(NgramDrafter::new(3))),
+        ("model, drawn", Box::new(SmallModelDrafter::new(small, drawn))),
     ]
 }
 

@@ -124,7 +124,7 @@ impl Planted {
             }
             match self.bug {
                 Bug::ResidualNotRenormalised => law.iter_mut().zip(&q).for_each(|(p, q)| *p = (*p - q).max(0.0)),
-                _ => *law = residual(law, &q)?,
+                _ => *law = residual(law, &q)?.into_vec(),
             }
         }
         normalise(law);

@@ -8,7 +8,7 @@ mod transform;
 
 pub use transform::{Row, Transform, TransformError};
 
-use crate::Token;
+use crate::{Recycled, Token};
 
 /// Scores compared at a time: enough for a processor to compare them side by side.
 const LANES: usize = 32;
@@ -36,7 +36,7 @@ fn is_number<S: PartialOrd>(score: &S) -> bool {
 
 /// The indices of the `count` greatest scores, best first, the lower index first on ties; fewer if there are fewer.
 /// NaN counts as negative infinity. Takes time linear in the vocabulary plus a sort of `count` entries.
-pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize> {
+pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Recycled<usize> {
     let key = |index: usize| {
         let score: f64 = scores[index].into();
         // Adding zero turns -0.0 into 0.0, which a total order would tell apart.
@@ -45,9 +45,9 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize
     let order = |a: &usize, b: &usize| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
     let count = count.min(scores.len());
     if count == 0 {
-        return vec![];
+        return Recycled::new();
     }
-    let mut top: Vec<usize>;
+    let mut top: Recycled<usize>;
     if count > LANES {
         top = (0..scores.len()).collect();
         top.select_nth_unstable_by(count - 1, order);
@@ -83,7 +83,7 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Vec<usize
 ///
 /// # Shapes
 /// `scores [vocab]` to `[vocab]`.
-pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64) -> Vec<f64> {
+pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64) -> Recycled<f64> {
     let Some(best) = argmax(scores) else { return point_mass(scores.len(), 0) };
     let greatest: f64 = scores[best].into();
     if temperature == 0.0 || greatest == f64::NEG_INFINITY {
@@ -99,14 +99,14 @@ pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64)
             ((score - greatest) / temperature).exp()
         }
     };
-    let mut law: Vec<f64> = scores.iter().map(weight).collect();
+    let mut law: Recycled<f64> = scores.iter().map(weight).collect();
     normalise(&mut law);
     law
 }
 
 /// All mass on `index`, over `vocab` tokens.
-pub fn point_mass(vocab: usize, index: usize) -> Vec<f64> {
-    let mut law = vec![0.0; vocab];
+pub fn point_mass(vocab: usize, index: usize) -> Recycled<f64> {
+    let mut law = Recycled::of(0.0, vocab);
     if let Some(entry) = law.get_mut(index) {
         *entry = 1.0;
     }
@@ -133,9 +133,9 @@ pub fn normalise(weights: &mut [f64]) -> bool {
 ///
 /// # Shapes
 /// `target [vocab]`, `draft` of any length (missing entries are 0) to `[vocab]`.
-pub fn residual(target: &[f64], draft: &[f64]) -> Option<Vec<f64>> {
+pub fn residual(target: &[f64], draft: &[f64]) -> Option<Recycled<f64>> {
     let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
-    let mut left: Vec<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q).max(0.0)).collect();
+    let mut left: Recycled<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q).max(0.0)).collect();
     normalise(&mut left).then_some(left)
 }
 
@@ -168,9 +168,9 @@ pub fn typical_threshold(law: &[f64], epsilon: f64, delta: f64) -> f64 {
 
 /// The law of one typical draw (Medusa's reference implementation): tokens less likely than [`typical_threshold`] are
 /// removed and the rest renormalised. If that removes everything, the likeliest token stays.
-pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> Vec<f64> {
+pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> Recycled<f64> {
     let threshold = typical_threshold(law, epsilon, delta);
-    let mut kept: Vec<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
+    let mut kept: Recycled<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
     if !normalise(&mut kept) {
         return point_mass(law.len(), argmax(law).unwrap_or(0));
     }
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn residual_is_none_when_exhausted_and_handles_other_lengths() {
         assert_eq!(residual(&[0.5, 0.5], &[0.5, 0.5]), None);
-        assert_eq!(residual(&[0.5, 0.5], &[1.0]), Some(vec![0.0, 1.0]));
-        assert_eq!(residual(&[0.25, 0.75], &[0.0, 0.5, 0.5]), Some(vec![0.5, 0.5]));
+        assert_eq!(residual(&[0.5, 0.5], &[1.0]), Some(vec![0.0, 1.0].into()));
+        assert_eq!(residual(&[0.25, 0.75], &[0.0, 0.5, 0.5]), Some(vec![0.5, 0.5].into()));
     }
 
     #[test]

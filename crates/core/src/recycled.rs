@@ -39,7 +39,7 @@ macro_rules! recycle {
     )*};
 }
 
-recycle!(u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crate::tree::Candidate);
+recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crate::tree::Candidate);
 
 impl<T: Recycle> Recycled<T> {
     /// An empty vector.
@@ -101,9 +101,7 @@ impl<T: Recycle> Default for Recycled<T> {
 
 impl<T: Recycle> Clone for Recycled<T> {
     fn clone(&self) -> Self {
-        let mut new = Self::new();
-        new.extend_from_slice(self);
-        new
+        self.as_slice().into()
     }
 }
 
@@ -124,6 +122,14 @@ impl<T: Recycle> DerefMut for Recycled<T> {
 impl<T: Recycle> AsRef<[T]> for Recycled<T> {
     fn as_ref(&self) -> &[T] {
         &self.0
+    }
+}
+
+impl<T: Recycle> From<&[T]> for Recycled<T> {
+    fn from(values: &[T]) -> Self {
+        let mut new = Self::new();
+        new.extend_from_slice(values);
+        new
     }
 }
 

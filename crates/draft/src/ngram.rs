@@ -1,9 +1,9 @@
 //! Prompt lookup: what followed the last tokens the last time they were said.
 
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use gorgon_core::Token;
 use gorgon_core::accept::ChildLaw;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::{Recycled, Token};
 
 /// The longest n-gram that can be asked for.
 pub const LONGEST: usize = 16;
@@ -58,39 +58,42 @@ struct Followers<'a> {
 
 impl Followers<'_> {
     /// The followers of the longest suffix of the text and `path` that was said before, likeliest first.
-    fn after(&self, path: &[Token]) -> Vec<Candidate> {
+    fn after(&self, path: &[Token]) -> Recycled<Candidate> {
         let from = self.text.len().saturating_sub(self.n);
-        let tail = [&self.text[from..], path].concat();
+        let tail: Recycled<Token> = self.text[from..].iter().chain(path).copied().collect();
         let suffixes = (1..=self.n.min(tail.len())).rev().map(|length| &tail[tail.len() - length..]);
         suffixes.map(|suffix| self.following(suffix)).find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    fn following(&self, suffix: &[Token]) -> Vec<Candidate> {
-        let mut found: Vec<(Token, usize)> = vec![];
-        // The latest first, so that equally frequent followers keep this order in the stable sort.
+    fn following(&self, suffix: &[Token]) -> Recycled<Candidate> {
+        let (mut tokens, mut counts) = (Recycled::<Token>::new(), Recycled::<usize>::new());
+        // The latest first.
         for window in self.text.windows(suffix.len() + 1).rev().filter(|window| window.starts_with(suffix)) {
             let follower = window[suffix.len()];
-            match found.iter_mut().find(|(token, _)| *token == follower) {
-                Some((_, count)) => *count += 1,
-                None => found.push((follower, 1)),
+            match tokens.iter().position(|&token| token == follower) {
+                Some(at) => counts[at] += 1,
+                None => {
+                    tokens.push(follower);
+                    counts.push(1);
+                }
             }
         }
-        found.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        let all: usize = found.iter().map(|&(_, count)| count).sum();
-        let candidate = |(token, count)| Candidate { token, probability: count as f64 / all as f64 };
-        found.into_iter().map(candidate).collect()
+        let mut order: Recycled<usize> = (0..tokens.len()).collect();
+        order.sort_unstable_by_key(|&at| (std::cmp::Reverse(counts[at]), at));
+        let all: usize = counts.iter().sum();
+        let candidate = |&at: &usize| Candidate { token: tokens[at], probability: counts[at] as f64 / all as f64 };
+        order.iter().map(candidate).collect()
     }
 }
 
 impl CandidateSource for Followers<'_> {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let row = |(&node, &width): (&usize, &usize)| {
-            let path: Vec<Token> = tree.path(node).iter().skip(1).map(|&on| tree.token(on)).collect();
-            let mut row = self.after(&path);
-            row.truncate(width);
-            row
-        };
-        Ok(nodes.iter().zip(widths).map(row).collect())
+        let mut rows = CandidateRows::default();
+        for (&node, &width) in nodes.iter().zip(widths) {
+            let path: Recycled<Token> = tree.path(node).iter().skip(1).map(|&on| tree.token(on)).collect();
+            rows.push(self.after(&path).iter().take(width).copied());
+        }
+        Ok(rows)
     }
 }
 

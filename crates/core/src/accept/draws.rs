@@ -5,7 +5,7 @@ use rand_core::{Rng, SeedableRng};
 
 use super::{ChildLaw, Draws};
 use crate::{
-    Token,
+    Recycled, Token,
     dist::{normalise, top_indices},
 };
 
@@ -191,13 +191,11 @@ impl ChildLaw {
     /// The tokens of `count` children of a node whose (transformed) draft law is `draft`, in the order in which a rule
     /// tries them: independent draws, draws without replacement, or the likeliest tokens, lower ids first on ties.
     /// Without replacement, and from a list, there are fewer where fewer tokens have any mass.
-    pub fn children(self, draft: &[f64], count: usize, draws: &mut dyn Draws) -> Vec<Token> {
-        let likely = |index: &usize| draft[*index] > 0.0;
+    pub fn children(self, draft: &[f64], count: usize, draws: &mut dyn Draws) -> Recycled<Token> {
         match self {
             Self::Independent => (0..count).map(|_| draws.pick(draft) as Token).collect(),
             Self::WithoutReplacement => {
-                let mut left = draft.to_vec();
-                let mut tokens = Vec::with_capacity(count);
+                let (mut left, mut tokens) = (Recycled::from(draft), Recycled::new());
                 while tokens.len() < count && normalise(&mut left) {
                     let index = draws.pick(&left);
                     left[index] = 0.0;
@@ -206,7 +204,8 @@ impl ChildLaw {
                 tokens
             }
             Self::Deterministic => {
-                top_indices(draft, count).into_iter().filter(likely).map(|index| index as Token).collect()
+                let top = top_indices(draft, count);
+                top.iter().filter(|&&index| draft[index] > 0.0).map(|&index| index as Token).collect()
             }
         }
     }

@@ -4,7 +4,7 @@ use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, Verdict};
 use crate::{
-    Token,
+    Recycled, Token,
     dist::{Transform, mass, normalise},
     tree::TokenTree,
 };
@@ -29,7 +29,7 @@ impl AcceptanceRule for KSeq {
     fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
         descend(|node| {
             let mut law = self.transform.apply(target.verified(node));
-            let children: Vec<usize> = tree.children(node).collect();
+            let children: Recycled<usize> = tree.children(node).collect();
             let accepted = match self.independent(tree, &children, draft, node) {
                 _ if children.is_empty() => None,
                 Some(q) => try_all(tree, &children, &q, &mut law, draws),
@@ -45,7 +45,13 @@ impl AcceptanceRule for KSeq {
 
 impl KSeq {
     /// The transformed draft law of `node` if all its children can be independent draws from it.
-    fn independent(&self, tree: &TokenTree, children: &[usize], draft: DraftRows<'_>, node: usize) -> Option<Vec<f64>> {
+    fn independent(
+        &self,
+        tree: &TokenTree,
+        children: &[usize],
+        draft: DraftRows<'_>,
+        node: usize,
+    ) -> Option<Recycled<f64>> {
         if draft.law != ChildLaw::Independent || children.is_empty() {
             return None;
         }
@@ -89,7 +95,8 @@ fn gain(beta: f64, tries: usize) -> f64 {
 fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
     let gain = gain(acceptance(target, draft, rho), tries);
     let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
-    let mut left: Vec<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q.min(p / rho) * gain).max(0.0)).collect();
+    let mut left: Recycled<f64> =
+        target.iter().zip(draft).map(|(&p, q)| (p - q.min(p / rho) * gain).max(0.0)).collect();
     if normalise(&mut left) {
         target.copy_from_slice(&left);
     }

@@ -4,7 +4,7 @@ use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
 use crate::{
-    Token,
+    Recycled, Token,
     dist::{Transform, mass, overlap, residual},
     tree::TokenTree,
 };
@@ -104,13 +104,13 @@ impl AcceptanceRule for LossyGreedy {
 ///
 /// # Shapes
 /// `target [vocab]` and `draft [vocab]` to `[vocab]`.
-pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> Vec<f64> {
-    let loose: Vec<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
-    let scaled: Vec<f64> = target.iter().map(|p| p / beta).collect();
-    let left = residual(&scaled, draft).unwrap_or_else(|| target.to_vec());
+pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> Recycled<f64> {
+    let loose: Recycled<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
+    let scaled: Recycled<f64> = target.iter().map(|p| p / beta).collect();
+    let left = residual(&scaled, draft).unwrap_or_else(|| target.into());
     let rejected = 1.0 - overlap(&loose, draft);
     let accepted = loose.iter().zip(draft).map(|(p, &q)| p.min(q));
-    accepted.zip(left).map(|(accepted, left)| accepted + rejected * left).collect()
+    accepted.zip(&left).map(|(accepted, left)| accepted + rejected * left).collect()
 }
 
 /// The β at which `π = max{min{q, p/(1-α)}, p/β}` sums to 1, so that [`lossy_law`] equals `π` (Narasimhan et al. 2024,

@@ -3,7 +3,7 @@
 
 use super::{ChildLaw, DraftRows, Draws, lossy::Beta};
 use crate::{
-    Token,
+    Recycled, Token,
     dist::{Transform, mass, normalise, residual},
     tree::TokenTree,
 };
@@ -26,7 +26,7 @@ impl Slack {
 pub(super) struct Proposal {
     law: ChildLaw,
     /// The transformed draft law, all zero where the children are a list.
-    draft: Vec<f64>,
+    draft: Recycled<f64>,
 }
 
 impl Proposal {
@@ -35,12 +35,12 @@ impl Proposal {
     pub fn at(tree: &TokenTree, node: usize, draft: DraftRows<'_>, transform: &Transform) -> Self {
         let is_drawn = draft.law != ChildLaw::Deterministic && tree.children(node).next().is_some();
         let row = if is_drawn { draft.sound(node) } else { None };
-        Self { law: draft.law, draft: row.map_or_else(Vec::new, |row| transform.apply(row)) }
+        Self { law: draft.law, draft: row.map_or_else(Recycled::new, |row| transform.apply(row)) }
     }
 
     /// Children taken by `law` from the transformed law `draft`.
-    pub fn from_law(law: ChildLaw, draft: Vec<f64>) -> Self {
-        Self { law, draft: if law == ChildLaw::Deterministic { Vec::new() } else { draft } }
+    pub fn from_law(law: ChildLaw, draft: Recycled<f64>) -> Self {
+        Self { law, draft: if law == ChildLaw::Deterministic { Recycled::new() } else { draft } }
     }
 
     /// Forgets `token` after its rejection if it cannot be drawn again: `q[c] <- 0; q <- norm(q)`.
@@ -63,11 +63,11 @@ pub(super) fn first_accepted(
     tree: &TokenTree,
     node: usize,
     mut proposal: Proposal,
-    target: &mut Vec<f64>,
+    target: &mut Recycled<f64>,
     slack: Slack,
     draws: &mut dyn Draws,
 ) -> Option<usize> {
-    let mut listed = Vec::new();
+    let mut listed = Recycled::new();
     for child in tree.children(node) {
         let token = tree.token(child);
         let drawn_with = mass(&proposal.draft, token);
@@ -105,12 +105,12 @@ fn strike(target: &mut [f64], token: Token) {
 
 /// `p <- norm(max(0, p/β - q))`. With q the same law as p up to rounding nothing is left; that branch has the
 /// probability of a rounding error, and p stays as it was.
-fn leave_residual(target: &mut Vec<f64>, draft: &[f64], slack: Slack) {
+fn leave_residual(target: &mut Recycled<f64>, draft: &[f64], slack: Slack) {
     let beta = slack.beta.value(target, draft, slack.alpha);
     let left = if beta == 1.0 {
         residual(target, draft)
     } else {
-        let scaled: Vec<f64> = target.iter().map(|p| p / beta).collect();
+        let scaled: Recycled<f64> = target.iter().map(|p| p / beta).collect();
         residual(&scaled, draft)
     };
     if let Some(left) = left {

@@ -3,7 +3,7 @@
 use super::walk::longest_accepted;
 use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
 use crate::{
-    Token,
+    Recycled, Token,
     dist::{Row, Transform, mass, typical_threshold},
     tree::TokenTree,
 };
@@ -27,7 +27,7 @@ pub struct Typical {
 /// What typical acceptance makes of one target row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypicalCut {
-    law: Vec<f64>,
+    law: Recycled<f64>,
     threshold: f64,
 }
 

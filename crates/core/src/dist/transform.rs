@@ -1,6 +1,7 @@
 //! Sampling transforms: from a row of scores or probabilities to the law that tokens are drawn from.
 
 use super::{argmax, normalise, point_mass, softmax, top_indices};
+use crate::Recycled;
 
 /// One node's distribution, as it came from a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,7 +125,7 @@ impl Transform {
     ///
     /// # Shapes
     /// `row [vocab]` to `[vocab]`. The vocabulary is sorted only as far as top-k and top-p need.
-    pub fn apply(&self, row: Row<'_>) -> Vec<f64> {
+    pub fn apply(&self, row: Row<'_>) -> Recycled<f64> {
         if self.is_greedy() {
             return point_mass(row.len(), row.argmax());
         }
@@ -150,7 +151,7 @@ impl Default for Transform {
 }
 
 /// `norm(p^(1/T))`, which is what temperature does to probabilities.
-fn tempered(probabilities: &[f64], temperature: f64) -> Vec<f64> {
+fn tempered(probabilities: &[f64], temperature: f64) -> Recycled<f64> {
     let Some(best) = argmax(probabilities) else { return point_mass(probabilities.len(), 0) };
     let greatest = probabilities[best];
     if !(greatest > 0.0 && greatest.is_finite()) {
@@ -162,14 +163,14 @@ fn tempered(probabilities: &[f64], temperature: f64) -> Vec<f64> {
         // Relative to the greatest, so that a low temperature cannot underflow every entry.
         true => (p / greatest).powf(temperature.recip()),
     };
-    let mut law: Vec<f64> = probabilities.iter().map(weight).collect();
+    let mut law: Recycled<f64> = probabilities.iter().map(weight).collect();
     normalise(&mut law);
     law
 }
 
 /// The law restricted to `indices` and renormalised.
-fn keep(law: &[f64], indices: &[usize]) -> Vec<f64> {
-    let mut kept = vec![0.0; law.len()];
+fn keep(law: &[f64], indices: &[usize]) -> Recycled<f64> {
+    let mut kept = Recycled::of(0.0, law.len());
     for &index in indices {
         kept[index] = law[index];
     }
@@ -178,7 +179,7 @@ fn keep(law: &[f64], indices: &[usize]) -> Vec<f64> {
 }
 
 /// The likeliest tokens up to and including the one with which their sum first exceeds `top_p`.
-fn nucleus(law: &[f64], top_p: f64) -> Vec<usize> {
+fn nucleus(law: &[f64], top_p: f64) -> Recycled<usize> {
     // A nucleus is mostly tiny beside the vocabulary: look at a short sorted head first, and at more only if needed.
     let mut count = 64.min(law.len());
     loop {

@@ -213,12 +213,13 @@ impl Children<'_> {
                 rows.iter().map(|row| if goes_on(row) { row } else { &[] }.iter().map(candidate)).collect()
             }
             Self::Drawn { law, transform, draws } => {
-                let mut draw = |(row, &width): (&[f32], &usize)| {
+                let mut all = CandidateRows::default();
+                for (row, &width) in logits.chunks_exact(vocab).zip(widths) {
                     let q = transform.apply(Row::Logits(row));
-                    let tokens = law.children(&q, width, &mut **draws).into_iter();
-                    tokens.map(|token| Candidate { token, probability: q[token as usize] }).collect::<Vec<_>>()
-                };
-                logits.chunks_exact(vocab).zip(widths).map(&mut draw).collect()
+                    let tokens = law.children(&q, width, &mut **draws);
+                    all.push(tokens.iter().map(|&token| Candidate { token, probability: q[token as usize] }));
+                }
+                all
             }
         }
     }
