@@ -26,6 +26,7 @@ pub mod projected;
 pub mod rope;
 pub mod segment_attention;
 pub mod softmax;
+pub mod squares;
 mod table;
 pub mod team;
 pub mod top_rows;

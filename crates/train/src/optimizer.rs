@@ -5,6 +5,7 @@ mod muon;
 use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::Tensor;
 use gorgon_kernels::host;
+use gorgon_kernels::squares::sum_of_squares;
 use rayon::prelude::*;
 
 /// What fits the matrices. Tables and vectors always go by AdamW.
@@ -179,7 +180,7 @@ pub fn global_norm(gradients: &[Tensor<1>]) -> f64 {
     let squares: Option<Vec<f64>> = gradients.par_iter().map(square).collect();
     let squares = squares.unwrap_or_else(|| {
         // Elsewhere all sums are read at once.
-        let sums = gradients.iter().map(|g| (g.clone() * g.clone()).sum()).collect();
+        let sums = gradients.iter().map(sum_of_squares).collect();
         let sums = Tensor::cat(sums, 0).into_data().convert::<f32>();
         sums.try_into_vec::<f32>().expect("sums of f32").into_iter().map(f64::from).collect()
     });

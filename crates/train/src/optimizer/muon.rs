@@ -3,6 +3,7 @@
 use super::{Moments, Optimizer};
 use crate::parameters::Parameter;
 use burn::tensor::Tensor;
+use gorgon_kernels::squares::sum_of_squares;
 
 /// Coefficients of the quintic Newton-Schulz iteration: chosen for the steepest slope at zero, so that five rounds
 /// bring all singular values near one (Jordan, 2024).
@@ -26,8 +27,8 @@ pub fn apply(optimizer: &Optimizer, parameter: &mut Parameter, moments: &mut Mom
 fn orthogonal(gradient: Tensor<2>) -> Tensor<2> {
     let [rows, columns] = gradient.dims();
     let tall = rows > columns;
+    let norm = sum_of_squares(&gradient.clone().reshape([rows * columns])).sqrt().reshape([1, 1]) + 1e-7;
     let x = if tall { gradient.transpose() } else { gradient };
-    let norm = (x.clone() * x.clone()).sum().sqrt().reshape([1, 1]) + 1e-7;
     let mut x = x / norm;
     let [a, b, c] = COEFFICIENTS;
     for _ in 0..ROUNDS {
