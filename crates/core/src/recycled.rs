@@ -7,12 +7,12 @@ use std::ops::{Deref, DerefMut};
 /// Vectors of one kind that a thread keeps at most: more than a decode step has in use at once.
 const KEPT: usize = 16;
 
-/// Bytes of the largest vector that is kept. States of long prompts and logits of many nodes over a large vocabulary
-/// are larger, and take so long to compute that fresh memory is little beside it.
-const LARGEST: usize = 4 << 20;
+/// Bytes of the largest vector that is kept: logits of 32 nodes over 128 Ki tokens. States of long prompts are larger,
+/// and take so long to compute that fresh memory is little beside it.
+const LARGEST: usize = 16 << 20;
 
 /// Bytes that a thread keeps of one kind at most.
-const ALL: usize = 8 << 20;
+const ALL: usize = 32 << 20;
 
 /// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
 pub struct Recycled<T: Recycle>(Vec<T>);
