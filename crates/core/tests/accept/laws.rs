@@ -110,7 +110,7 @@ impl World {
 
     /// The target's law after the transform: what a lossless rule must emit.
     pub fn wanted(&self, prefix: &[Token]) -> Vec<f64> {
-        self.transform.apply(Row::Probabilities(&self.target(prefix)))
+        self.transform.apply(Row::Probabilities(&self.target(prefix))).into_vec()
     }
 
     /// The law that children after `prefix` are drawn from.
@@ -120,7 +120,7 @@ impl World {
         }
         // At temperature 0 a rule must not care where tokens come from, so they are drawn as if it were 1.
         let transform = if self.transform.is_greedy() { Transform::IDENTITY } else { self.transform };
-        transform.apply(Row::Probabilities(&self.draft(prefix)))
+        transform.apply(Row::Probabilities(&self.draft(prefix))).into_vec()
     }
 
     /// The joint law of the first `horizon` emitted tokens, a text's base-`VOCAB` number being its index. Where a step
@@ -231,15 +231,15 @@ impl Step<'_> {
     fn children(&self, code: usize, count: usize, draws: &mut dyn Draws) -> Vec<Token> {
         let source = &self.source.0[code];
         match self.world.drafter {
-            Drafter::Broken | Drafter::Absent => ChildLaw::Independent.children(source, count, draws),
+            Drafter::Broken | Drafter::Absent => ChildLaw::Independent.children(source, count, draws).into_vec(),
             Drafter::Straying => {
                 let strays: Vec<bool> = (0..count).map(|_| draws.flip(0.25)).collect();
                 let drawn = strays.iter().filter(|stray| !**stray).count();
-                let mut drawn = self.world.law.children(source, drawn, draws).into_iter();
+                let mut drawn = self.world.law.children(source, drawn, draws).into_vec().into_iter();
                 let stray = source.iter().position(|&p| p == 0.0).map(|token| token as Token);
                 strays.into_iter().filter_map(|is_stray| if is_stray { stray } else { drawn.next() }).collect()
             }
-            _ => self.world.law.children(source, count, draws),
+            _ => self.world.law.children(source, count, draws).into_vec(),
         }
     }
 }

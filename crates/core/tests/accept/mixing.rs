@@ -201,7 +201,7 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
     for node in 0..13 {
         let width = if seed.is_multiple_of(2) { 3 } else { 1 };
         let prefix = prefixes[node].clone();
-        for token in ChildLaw::Deterministic.children(&draft(&prefix), width, &mut Seeded::new(0)) {
+        for &token in &ChildLaw::Deterministic.children(&draft(&prefix), width, &mut Seeded::new(0)) {
             tree.push(node, token);
             prefixes.push([&prefix[..], &[token]].concat());
         }

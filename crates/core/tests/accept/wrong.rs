@@ -1,9 +1,9 @@
 //! Acceptance rules with one bug each, written apart from the rules they imitate.
 
-use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, Verdict};
 use gorgon_core::dist::{Row, Transform, argmax, mass, normalise, overlap, residual};
 use gorgon_core::tree::TokenTree;
+use gorgon_core::{Recycled, Token};
 
 /// A rule that is a function: `(tree, draft, target, draws) -> verdict`.
 pub struct Rule<F>(pub F);
@@ -77,9 +77,9 @@ pub fn sampling(transform: Transform, bug: SamplingBug) -> Box<dyn AcceptanceRul
 
 /// One node of [`sampling`].
 struct Round {
-    original: Vec<f64>,
-    p: Vec<f64>,
-    q: Option<Vec<f64>>,
+    original: Recycled<f64>,
+    p: Recycled<f64>,
+    q: Option<Recycled<f64>>,
     without_replacement: bool,
     bug: SamplingBug,
 }
@@ -247,7 +247,7 @@ pub fn cascade(transform: Transform, alpha: f64, bug: CascadeBug) -> Box<dyn Acc
             point[token as usize] = 1.0;
             let aimed = if bug == CascadeBug::ResidualOfTarget { &p } else { &aim };
             let left = residual(aimed, if is_list { &point } else { &q });
-            Err(draws.pick(&left.unwrap_or(aim)))
+            Err(draws.pick(left.as_deref().unwrap_or(&aim)))
         })
     }))
 }
