@@ -95,7 +95,8 @@ pub struct Fitting {
 impl Fitting {
     /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an
     /// evaluation on what `objective` has as held-out data, for which a few of the longest conversations will do
-    /// ([`longest`]): what is resident then is what fitting will take.
+    /// ([`longest`]): what is resident then is what fitting will take. A GPU's `pool` is cut up by every step a little
+    /// more, so however long they take, all of the largest ones are run there.
     ///
     /// # Errors
     /// When the data cannot be read, the backbone fails, or a single conversation does not fit into memory.
@@ -103,13 +104,14 @@ impl Fitting {
         objective: &O,
         fit: &FitSettings,
         steps: impl Iterator<Item = u64>,
+        pool: Option<&Pool>,
     ) -> Result<Self, Failure> {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
         let largest = Largest::of(objective, steps)?;
         let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
         let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
-        let seconds = rehearsed(objective, fit, &largest)?;
+        let seconds = rehearsed(objective, fit, &largest, pool.is_some())?;
         let memory = watch.peak().unwrap_or(by_formula);
         let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
         Ok(Self { by_formula, memory, at_work, seconds })
@@ -140,8 +142,14 @@ impl Largest {
     }
 }
 
-/// Runs what tells of all steps and forgets it. Returns the seconds of all steps.
-fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) -> Result<f64, Failure> {
+/// Runs what tells of all steps and forgets it; if `patiently`, all of the largest ones. Returns the seconds of all
+/// steps.
+fn rehearsed<O: Objective>(
+    objective: &O,
+    fit: &FitSettings,
+    largest: &Largest,
+    patiently: bool,
+) -> Result<f64, Failure> {
     let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
     let phases = objective.phases(fit.schedule.steps);
     let largest: Vec<u64> = largest.steps.iter().map(|(_, step)| *step).collect();
@@ -161,7 +169,7 @@ fn rehearsed<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest) 
     }
     // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
     rehearsal.prepare(&largest, Purpose::Memory).map_err(fitting::failure)?;
-    for (_, step) in largest.iter().enumerate().filter(|(i, _)| *i == 0 || there_is_time()) {
+    for (_, step) in largest.iter().enumerate().filter(|(i, _)| *i == 0 || patiently || there_is_time()) {
         rehearsal.step(*step).map_err(fitting::failure)?;
     }
     rehearsal.evaluate().map_err(fitting::failure)?;

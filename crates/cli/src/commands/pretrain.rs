@@ -249,7 +249,7 @@ fn plan(
     };
     let few = estimate::longest(objective.held_out_mut(), |example| example.ids.len());
     let all = std::mem::replace(objective.held_out_mut(), few);
-    let found = Fitting::measure(objective, fit, objective.one_pass(fit.schedule.steps));
+    let found = Fitting::measure(objective, fit, objective.one_pass(fit.schedule.steps), pool);
     *objective.held_out_mut() = all;
     let found = found?;
     let found = found.divided(parameters, settings, at_once);

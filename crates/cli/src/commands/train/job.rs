@@ -87,7 +87,7 @@ impl<F: OnBackbone> Job<F> {
             count(data.held_out.len() as u128),
             count(measured as u128)
         ));
-        let (reading, found) = self.measure(config, parameters, settings, watch)?;
+        let (reading, found) = self.measure(config, parameters, settings, (watch, pool))?;
         let pool = pool.map(Pool::grown);
         disk.rest = self.objective.published_bytes(parameters);
         let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
@@ -121,13 +121,14 @@ impl<F: OnBackbone> Job<F> {
         config: &TrainConfig,
         parameters: usize,
         settings: &Settings,
-        watch: &Watch,
+        (watch, pool): (&Watch, Option<&Pool>),
     ) -> Result<(f64, Fitting), Failure> {
         let at_once = config.training.batches_per_step;
         let reading = self.time_reading()? * estimate::share_of_time(settings, at_once);
         let steps = self.objective.data().packing.steps_per_epoch().min(self.fit.schedule.steps);
         let loaded = watch.grown();
-        let found = self.with_few_held_out(|job| Fitting::measure(&job.objective, &job.fit, 0..steps.max(1)))?;
+        let measure = |job: &Self| Fitting::measure(&job.objective, &job.fit, 0..steps.max(1), pool);
+        let found = self.with_few_held_out(measure)?;
         let found = found.divided(parameters, settings, at_once);
         let config = self.objective.data().features.decoder.config();
         let lm_head = 4 * config.vocab_size * config.hidden_size + self.objective.lm_head().panel_bytes();
