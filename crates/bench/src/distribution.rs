@@ -3,7 +3,7 @@
 use crate::BenchError;
 use crate::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::{Row, Transform};
 use gorgon_model::target::Target;
 use serde::Serialize;
@@ -73,7 +73,7 @@ impl Contest<'_> {
         let mut target = self.target(longest);
         let mut tally = Tally::default();
         let first_seed = self.seed;
-        let mut v = Seeded::stream(first_seed, u64::MAX);
+        let mut v = SeededRandom::stream(first_seed, u64::MAX);
         for prompt in prompts {
             for _ in 0..samples {
                 let generation = self.drafted(&mut target, &prompt.ids);

@@ -3,7 +3,7 @@
 use crate::{BenchError, median};
 use gorgon_core::Token;
 use gorgon_core::accept::AcceptanceRule;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
 use gorgon_infer::{Generation, Limits, RecordedPair, Stepper, decode, decode_with};
@@ -73,7 +73,7 @@ impl Contest<'_> {
     /// A target with room for a prompt, its answer and a tree.
     pub fn target(&self, longest_prompt: usize) -> Target {
         let tokens = longest_prompt + self.limits.max_new_tokens;
-        Target::with_trees(self.decoder.clone(), tokens, self.builder.max_nodes(), self.drafter.needs().taps)
+        Target::with_trees(self.decoder.clone(), tokens, self.builder.max_nodes(), self.drafter.needs().hooks)
     }
 
     /// Decodes a prompt plainly.
@@ -84,8 +84,8 @@ impl Contest<'_> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(false).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
-        let mut draws = Seeded::new(self.seed);
-        Ok(decode(target, prompt, self.rule, &mut draws, &self.limits, &mut |_| ControlFlow::Continue(()))?)
+        let mut random = SeededRandom::new(self.seed);
+        Ok(decode(target, prompt, self.rule, &mut random, &self.limits, &mut |_| ControlFlow::Continue(()))?)
     }
 
     /// Decodes a prompt with drafts.
@@ -96,9 +96,9 @@ impl Contest<'_> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(true).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
-        let draws = &mut Seeded::new(self.seed);
+        let random = &mut SeededRandom::new(self.seed);
         let mut stepper =
-            Stepper { target, drafter: &mut *self.drafter, builder: self.builder, rule: self.rule, draws };
+            Stepper { target, drafter: &mut *self.drafter, builder: self.builder, rule: self.rule, random };
         Ok(decode_with(&mut stepper, prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?)
     }
 

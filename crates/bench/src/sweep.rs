@@ -8,14 +8,14 @@ pub use family::Family;
 use crate::BenchError;
 use crate::measure::BenchPrompt;
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, ChoiceError, DraftRows, Draws, Rows, RuleChoice, Verdict};
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{AcceptanceRule, ChoiceError, DraftRows, RandomSource, Rows, RuleChoice, Verdict};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use serde::Serialize;
 use std::cell::Cell;
@@ -161,7 +161,7 @@ pub struct Sweep<'a> {
     /// The target.
     pub decoder: &'a Arc<Decoder>,
     /// The draft model.
-    pub model: &'a SmallModel,
+    pub model: &'a DraftModel,
     /// Arranges the drafts.
     pub builder: &'a dyn TreeBuilder,
     /// When answers end.
@@ -182,8 +182,14 @@ impl AcceptanceRule for Watched {
         self.rule.is_lossless()
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
-        let verdict = self.rule.accept(tree, draft, target, draws);
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
+        let verdict = self.rule.accept(tree, draft, target, random);
         let last = verdict.path.last().copied().unwrap_or(0);
         let rejected = usize::from(tree.children(last).next().is_some());
         self.tries.set(self.tries.get() + verdict.path.len() - 1 + rejected);
@@ -209,8 +215,8 @@ impl Sweep<'_> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let tokens = longest + self.limits.max_new_tokens;
         let nodes = self.builder.max_nodes();
-        let mut target = Target::with_trees(self.decoder.clone(), tokens, nodes, Taps::none());
-        let mut draft = Target::with_trees(self.model.decoder().clone(), tokens, nodes, Taps::none());
+        let mut target = Target::with_trees(self.decoder.clone(), tokens, nodes, Hooks::none());
+        let mut draft = Target::with_trees(self.model.decoder().clone(), tokens, nodes, Hooks::none());
         let mut answers = vec![];
         for round in 0..rounds {
             for (number, prompt) in prompts.iter().enumerate() {
@@ -249,17 +255,17 @@ impl Sweep<'_> {
         let choice = subject.rule();
         let rule = choice.rule(subject.transform);
         let rule = Watched { rule, tries: Cell::new(0), rejections: Cell::new(0) };
-        let draws = &mut Seeded::stream(self.seed, turn);
+        let random = &mut SeededRandom::stream(self.seed, turn);
         let go_on = &mut |_| ControlFlow::Continue(());
         let generation = match subject.who {
             // Without drafts there is nothing to count, and a greedy rule that is not watched is faster.
-            Who::Target => decode(target, &prompt.ids, rule.rule.as_ref(), draws, &self.limits, go_on),
-            Who::Draft => decode(draft, &prompt.ids, rule.rule.as_ref(), draws, &self.limits, go_on),
+            Who::Target => decode(target, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
+            Who::Draft => decode(draft, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
             Who::Lossless | Who::Lossy { .. } => {
-                let law = DraftLaw::of(choice, subject.transform);
-                let drafter = &mut SmallModelDrafter::new(self.model.clone(), law);
+                let law = DraftSampling::of(choice, subject.transform);
+                let drafter = &mut DraftModelDrafter::new(self.model.clone(), law);
                 let builder = self.builder;
-                let mut stepper = Stepper { target, drafter, builder, rule: &rule, draws };
+                let mut stepper = Stepper { target, drafter, builder, rule: &rule, random };
                 decode_with(&mut stepper, &prompt.ids, &self.limits, go_on)
             }
         }?;

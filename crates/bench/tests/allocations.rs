@@ -2,9 +2,10 @@
 
 use gorgon_bench::allocations::{self, Counted};
 use gorgon_bench::suite::write_heads;
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, Greedy, Sampling, draws::Seeded};
+use gorgon_core::accept::{AcceptanceRule, Greedy, Sampling, SamplingScheme, random::SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
@@ -15,12 +16,11 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_infer::{Event, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
@@ -51,12 +51,12 @@ fn a_plain_step_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for vocab_size in VOCABULARIES {
         let dir = tempfile::tempdir().unwrap();
-        let mut target = Target::new(model(dir.path(), vocab_size), 256, Taps::none());
+        let mut target = Target::new(model(dir.path(), vocab_size), 256, Hooks::none());
         let prompt: Vec<u32> = (0..50).collect();
         let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
         for (i, rule) in rules().iter().enumerate() {
             assert_still(&format!("plain with rule {i} and {vocab_size} tokens"), |note| {
-                decode(&mut target, &prompt, &**rule, &mut Seeded::new(0), &limits, &mut |event| {
+                decode(&mut target, &prompt, &**rule, &mut SeededRandom::new(0), &limits, &mut |event| {
                     note(event);
                     ControlFlow::Continue(())
                 })
@@ -76,7 +76,7 @@ fn a_drafted_step_allocates_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
         for (name, mut drafter) in drafters(dir.path(), &decoder) {
-            let mut target = Target::with_trees(decoder.clone(), 256, 16, drafter.needs().taps);
+            let mut target = Target::with_trees(decoder.clone(), 256, 16, drafter.needs().hooks);
             for (i, rule) in rules().iter().enumerate() {
                 for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
                     let what = format!("{name} with {:?}, rule {i} and {vocab_size} tokens", builder.kind());
@@ -98,7 +98,7 @@ fn drafted(
 ) {
     let prompt: Vec<u32> = (0..50).collect();
     let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-    let mut stepper = Stepper { target, drafter, builder, rule, draws: &mut Seeded::new(0) };
+    let mut stepper = Stepper { target, drafter, builder, rule, random: &mut SeededRandom::new(0) };
     decode_with(&mut stepper, &prompt, &limits, &mut |event| {
         note(event);
         ControlFlow::Continue(())
@@ -132,9 +132,9 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
     std::fs::create_dir(&small).unwrap();
     LlamaShape { layers: 1, ..shape(config.vocab_size) }.write(&small, FloatFormat::F32, 5).unwrap();
     let small = Decoder::load(&small, &Compute::cpu(FloatFormat::F32)).unwrap();
-    let small = SmallModel::new("model:small".into(), Arc::new(small), config);
+    let small = DraftModel::new("model:small".into(), Arc::new(small), config);
     let transform = Transform::new(0.8, None, None).unwrap();
-    let drawn = DraftLaw { transform, children: ChildLaw::WithoutReplacement, rows: true, stop: None };
+    let drawn = DraftSampling { transform, children: SamplingScheme::WithoutReplacement, rows: true, stop: None };
     vec![
         ("medusa", Box::new(MedusaDrafter::new(medusa))),
         ("eagle", Box::new(EagleDrafter::new(eagle))),
@@ -142,9 +142,9 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra", hydra("hydra", grounded)),
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
-        ("model", Box::new(SmallModelDrafter::new(small.clone(), DraftLaw::LIKELIEST))),
+        ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::LIKELIEST))),
         ("ngram", Box::new(NgramDrafter::new(3))),
-        ("model, drawn", Box::new(SmallModelDrafter::new(small, drawn))),
+        ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
     ]
 }
 

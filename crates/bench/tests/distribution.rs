@@ -3,8 +3,8 @@
 use gorgon_bench::distribution::DistributionTest;
 use gorgon_bench::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, RuleChoice, Verdict};
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, RuleChoice, SamplingScheme, Verdict};
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
 use gorgon_core::tree::{
     Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
@@ -29,7 +29,7 @@ const SHAPE: LlamaShape = LlamaShape {
 /// Draws the children of every node independently from a law that depends on the node's token alone.
 struct Drawing {
     transform: Transform,
-    draws: Seeded,
+    random: SeededRandom,
 }
 
 /// The law after a token, as logits: some tokens likelier than others, none impossible.
@@ -42,7 +42,7 @@ impl CandidateSource for Drawing {
         let mut row = |(&node, &width): (&usize, &usize)| {
             let law = self.transform.apply(Row::Logits(&row_after(tree.token(node))));
             let draw = |_| {
-                let token = self.draws.pick(&law);
+                let token = self.random.pick(&law);
                 Candidate { token: token as Token, probability: law[token] }
             };
             (0..width).map(draw).collect::<Vec<_>>()
@@ -65,7 +65,7 @@ impl Drafter for Drawing {
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
         let draft = builder.build(root, self)?;
         let rows = draft.tree().tokens().iter().flat_map(|&token| row_after(token)).collect();
-        Ok(Proposal { draft, rows: Some(rows), law: ChildLaw::Independent })
+        Ok(Proposal { draft, rows: Some(rows), law: SamplingScheme::Independent })
     }
 }
 
@@ -89,17 +89,17 @@ impl AcceptanceRule for Planted {
         self.bug == Bug::None
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource) -> Verdict {
         let law_at = |node: usize| self.transform.apply(target.row(node).unwrap());
         let (mut path, mut law) = (vec![0], law_at(0));
-        while let Some(child) = self.first_accepted(tree, path[path.len() - 1], &mut law, draws) {
+        while let Some(child) = self.first_accepted(tree, path[path.len() - 1], &mut law, random) {
             path.push(child);
             law = law_at(child);
         }
         if self.bug == Bug::BonusFromWrongNode && path.len() > 1 {
             law = law_at(path[path.len() - 2]);
         }
-        Verdict { bonus: draws.pick(&law) as Token, path: path.into() }
+        Verdict { bonus: random.pick(&law) as Token, path: path.into() }
     }
 }
 
@@ -109,7 +109,7 @@ impl Planted {
         tree: &TokenTree,
         node: usize,
         law: &mut Vec<f64>,
-        draws: &mut dyn Draws,
+        random: &mut dyn RandomSource,
     ) -> Option<usize> {
         let q = self.transform.apply(Row::Logits(&row_after(tree.token(node))));
         for child in tree.children(node) {
@@ -119,7 +119,7 @@ impl Planted {
                 _ => mass(law, token) / mass(&q, token),
             };
             let tries = if self.bug == Bug::SiblingTriedTwice { 2 } else { 1 };
-            if (0..tries).any(|_| draws.flip(ratio)) {
+            if (0..tries).any(|_| random.flip(ratio)) {
                 return Some(child);
             }
             match self.bug {
@@ -134,7 +134,7 @@ impl Planted {
 
 /// The same number of answers for every rule.
 fn test(decoder: &Arc<Decoder>, rule: &dyn AcceptanceRule, transform: Transform, seed: u64) -> DistributionTest {
-    let mut drafter = Drawing { transform, draws: Seeded::new(seed + 99) };
+    let mut drafter = Drawing { transform, random: SeededRandom::new(seed + 99) };
     let shape = TreeShape::new(vec![vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0]]).unwrap();
     let limits = Limits { max_new_tokens: 100, end_tokens: vec![] };
     let prompts: Vec<BenchPrompt> = (0..4)

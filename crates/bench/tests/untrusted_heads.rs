@@ -3,7 +3,7 @@
 
 use gorgon_bench::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder, TreeShape};
@@ -16,7 +16,7 @@ use gorgon_draft::oracle::OracleDrafter;
 use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
@@ -85,7 +85,7 @@ fn trees() -> Vec<Box<dyn TreeBuilder>> {
 struct Watched {
     inner: MedusaDrafter,
     bad: Arc<std::sync::Mutex<(usize, usize)>>,
-    last: Option<gorgon_model::states::States>,
+    last: Option<gorgon_model::hidden_states::HiddenStates>,
 }
 
 impl Drafter for Watched {
@@ -113,9 +113,9 @@ impl Drafter for Watched {
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &BenchPrompt, rule: &dyn AcceptanceRule, limits: &Limits) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.ids.len() + limits.max_new_tokens, Taps::none());
+    let mut target = Target::new(decoder.clone(), prompt.ids.len() + limits.max_new_tokens, Hooks::none());
     let mut go_on = |_| ControlFlow::Continue(());
-    decode(&mut target, &prompt.ids, rule, &mut Seeded::new(0), limits, &mut go_on).unwrap().ids
+    decode(&mut target, &prompt.ids, rule, &mut SeededRandom::new(0), limits, &mut go_on).unwrap().ids
 }
 
 #[test]

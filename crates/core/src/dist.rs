@@ -8,7 +8,7 @@ mod transform;
 
 pub use transform::{Row, Transform, TransformError};
 
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// Scores compared at a time: enough for a processor to compare them side by side.
 const LANES: usize = 32;
@@ -36,7 +36,7 @@ fn is_number<S: PartialOrd>(score: &S) -> bool {
 
 /// The indices of the `count` greatest scores, best first, the lower index first on ties; fewer if there are fewer.
 /// NaN counts as negative infinity. Takes time linear in the vocabulary plus a sort of `count` entries.
-pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Recycled<usize> {
+pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> PooledVec<usize> {
     let key = |index: usize| {
         let score: f64 = scores[index].into();
         // Adding zero turns -0.0 into 0.0, which a total order would tell apart.
@@ -45,9 +45,9 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Recycled<
     let order = |a: &usize, b: &usize| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
     let count = count.min(scores.len());
     if count == 0 {
-        return Recycled::new();
+        return PooledVec::new();
     }
-    let mut top: Recycled<usize>;
+    let mut top: PooledVec<usize>;
     if count > LANES {
         top = (0..scores.len()).collect();
         top.select_nth_unstable_by(count - 1, order);
@@ -83,7 +83,7 @@ pub fn top_indices<S: Copy + Into<f64>>(scores: &[S], count: usize) -> Recycled<
 ///
 /// # Shapes
 /// `scores [vocab]` to `[vocab]`.
-pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64) -> Recycled<f64> {
+pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64) -> PooledVec<f64> {
     let Some(best) = argmax(scores) else { return point_mass(scores.len(), 0) };
     let greatest: f64 = scores[best].into();
     if temperature == 0.0 || greatest == f64::NEG_INFINITY {
@@ -99,14 +99,14 @@ pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64)
             ((score - greatest) / temperature).exp()
         }
     };
-    let mut law: Recycled<f64> = scores.iter().map(weight).collect();
+    let mut law: PooledVec<f64> = scores.iter().map(weight).collect();
     normalise(&mut law);
     law
 }
 
 /// All mass on `index`, over `vocab` tokens.
-pub fn point_mass(vocab: usize, index: usize) -> Recycled<f64> {
-    let mut law = Recycled::of(0.0, vocab);
+pub fn point_mass(vocab: usize, index: usize) -> PooledVec<f64> {
+    let mut law = PooledVec::of(0.0, vocab);
     if let Some(entry) = law.get_mut(index) {
         *entry = 1.0;
     }
@@ -133,9 +133,9 @@ pub fn normalise(weights: &mut [f64]) -> bool {
 ///
 /// # Shapes
 /// `target [vocab]`, `draft` of any length (missing entries are 0) to `[vocab]`.
-pub fn residual(target: &[f64], draft: &[f64]) -> Option<Recycled<f64>> {
+pub fn residual(target: &[f64], draft: &[f64]) -> Option<PooledVec<f64>> {
     let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
-    let mut left: Recycled<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q).max(0.0)).collect();
+    let mut left: PooledVec<f64> = target.iter().zip(draft).map(|(&p, q)| (p - q).max(0.0)).collect();
     normalise(&mut left).then_some(left)
 }
 
@@ -168,9 +168,9 @@ pub fn typical_threshold(law: &[f64], epsilon: f64, delta: f64) -> f64 {
 
 /// The law of one typical draw (Medusa's reference implementation): tokens less likely than [`typical_threshold`] are
 /// removed and the rest renormalised. If that removes everything, the likeliest token stays.
-pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> Recycled<f64> {
+pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> PooledVec<f64> {
     let threshold = typical_threshold(law, epsilon, delta);
-    let mut kept: Recycled<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
+    let mut kept: PooledVec<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
     if !normalise(&mut kept) {
         return point_mass(law.len(), argmax(law).unwrap_or(0));
     }
@@ -178,57 +178,4 @@ pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> Recycled<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn argmax_takes_the_lowest_index_and_never_nan() {
-        assert_eq!(argmax(&[1.0, 3.0, 3.0]), Some(1));
-        assert_eq!(argmax(&[f32::NAN, -1.0, f32::NAN, -1.0]), Some(1));
-        assert_eq!(argmax(&[f64::NAN]), None);
-        assert_eq!(argmax::<f32>(&[]), None);
-    }
-
-    #[test]
-    fn top_indices_breaks_ties_by_index_and_puts_nan_last() {
-        assert_eq!(top_indices(&[0.0, 2.0, 2.0, 1.0], 3), [1, 2, 3]);
-        assert_eq!(top_indices(&[0.0, -0.0, 0.0], 2), [0, 1]);
-        assert_eq!(top_indices(&[f32::NAN, 0.5, f32::NAN], 2), [1, 0]);
-        assert_eq!(top_indices(&[1.0, 2.0], 9), [1, 0]);
-        assert!(top_indices(&[1.0, 2.0], 0).is_empty());
-    }
-
-    #[test]
-    fn softmax_is_stable_and_total() {
-        let far = softmax(&[1.0e38_f32, -1.0e38, 1.0e38], 1.0);
-        assert_eq!(far, [0.5, 0.0, 0.5]);
-        assert_eq!(softmax(&[0.0, f64::INFINITY, f64::INFINITY], 1.0), [0.0, 0.5, 0.5]);
-        assert_eq!(softmax(&[f32::NAN, 1.0], 1.0), [0.0, 1.0]);
-        assert_eq!(softmax(&[f32::NAN, f32::NAN], 1.0), [1.0, 0.0]);
-        assert_eq!(softmax(&[f32::NEG_INFINITY, f32::NEG_INFINITY], 1.0), [1.0, 0.0]);
-        assert_eq!(softmax(&[2.0, 5.0, 5.0], 0.0), [0.0, 1.0, 0.0]);
-        assert_eq!(softmax(&[2.0, 5.0, 4.999], 1e-310), [0.0, 1.0, 0.0]);
-        assert!(softmax::<f32>(&[], 1.0).is_empty());
-        let law = softmax(&[1.0_f32, 2.0, 3.0], 0.5);
-        let expected = [1.0, 2.0_f64.exp(), 4.0_f64.exp()].map(|w| w / (1.0 + 2.0_f64.exp() + 4.0_f64.exp()));
-        assert!(law.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15));
-    }
-
-    #[test]
-    fn residual_is_none_when_exhausted_and_handles_other_lengths() {
-        assert_eq!(residual(&[0.5, 0.5], &[0.5, 0.5]), None);
-        assert_eq!(residual(&[0.5, 0.5], &[1.0]), Some(vec![0.0, 1.0].into()));
-        assert_eq!(residual(&[0.25, 0.75], &[0.0, 0.5, 0.5]), Some(vec![0.5, 0.5].into()));
-    }
-
-    #[test]
-    fn distances_and_entropies_of_known_laws() {
-        let (p, q) = ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]);
-        assert_eq!(total_variation(&p, &q), 0.5);
-        assert_eq!(overlap(&p, &q), 0.5);
-        assert!((entropy(&[0.25; 4]) - 4.0_f64.ln()).abs() < 1e-15);
-        assert_eq!(entropy(&[1.0, 0.0]), 0.0);
-        assert!((smoothed_entropy(&[1.0, 0.0]) + 1.00001_f64.ln()).abs() < 1e-15);
-        assert_eq!(typical_filter(&[0.25; 4], 2.0, 8.0), [1.0, 0.0, 0.0, 0.0]);
-    }
-}
+mod tests;

@@ -6,15 +6,15 @@
 //! * a **tree** ([`tree::TokenTree`], grown by a [`tree::TreeBuilder`]) arranges the proposals;
 //! * an **acceptance rule** ([`accept::AcceptanceRule`]) picks one path and a bonus token.
 //!
-//! Nothing here knows tensors, files, clocks or threads (but for [`recycled`] memory), and all chance goes through
-//! [`accept::Draws`], so tests can enumerate every outcome and compare output laws exactly.
+//! Nothing here knows tensors, files, clocks or threads (but for [`pooled_vec`] memory), and all chance goes through
+//! [`accept::RandomSource`], so tests can enumerate every outcome and compare output laws exactly.
 
 pub mod accept;
 pub mod dist;
-pub mod recycled;
+pub mod pooled_vec;
 pub mod stats;
 pub mod token;
 pub mod tree;
 
-pub use recycled::Recycled;
+pub use pooled_vec::PooledVec;
 pub use token::Token;

@@ -36,7 +36,7 @@ pub enum DistillError {
     Journal(#[from] RunError),
     /// The model's scores are no scores.
     #[error("{source_file} line {line}: the model's logits are not finite: its weights are damaged")]
-    Unsound {
+    NonFinite {
         /// The file of the prompt.
         source_file: String,
         /// Its line.
@@ -217,7 +217,7 @@ pub fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Pr
 /// An error of a step, with the prompt at which it came up.
 fn placed(error: BatchError, active: &[Option<Talk<'_>>]) -> DistillError {
     match error {
-        BatchError::Unsound { slot } if let Some(Some(talk)) = active.get(slot) => talk.placed(error),
+        BatchError::NonFinite { slot } if let Some(Some(talk)) = active.get(slot) => talk.placed(error),
         error => error.into(),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::render::{Example, RenderError, Renderer};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 
 /// Tokens of a prompt that is to be echoed, at least and at most.
 const ECHO: (usize, usize) = (4, 32);
@@ -43,8 +43,8 @@ impl<'a> Drills<'a> {
 
     /// Drill number `index`.
     pub fn drill(&self, index: u64) -> Example {
-        let mut draws = Seeded::stream(self.seed, index);
-        let (prompt, answer) = if draws.uniform() < 0.5 { self.echo(&mut draws) } else { self.look_up(&mut draws) };
+        let mut random = SeededRandom::stream(self.seed, index);
+        let (prompt, answer) = if random.uniform() < 0.5 { self.echo(&mut random) } else { self.look_up(&mut random) };
         let mut example = Example::default();
         let mut append = |ids: &[Token], own: bool| {
             example.ids.extend(ids);
@@ -58,10 +58,10 @@ impl<'a> Drills<'a> {
         example
     }
 
-    fn distinct(&self, n: usize, draws: &mut Seeded) -> Vec<Token> {
+    fn distinct(&self, n: usize, random: &mut SeededRandom) -> Vec<Token> {
         let mut chosen: Vec<Token> = vec![];
         while chosen.len() < n.min(self.tokens.len()) {
-            let token = self.tokens[below(self.tokens.len(), draws)];
+            let token = self.tokens[below(self.tokens.len(), random)];
             if !chosen.contains(&token) {
                 chosen.push(token);
             }
@@ -69,68 +69,30 @@ impl<'a> Drills<'a> {
         chosen
     }
 
-    fn echo(&self, draws: &mut Seeded) -> (Vec<Token>, Vec<Token>) {
-        let said = self.distinct(between(ECHO, draws), draws);
+    fn echo(&self, random: &mut SeededRandom) -> (Vec<Token>, Vec<Token>) {
+        let said = self.distinct(between(ECHO, random), random);
         (said.clone(), said)
     }
 
     /// Pairs in one order, to be said in another.
-    fn look_up(&self, draws: &mut Seeded) -> (Vec<Token>, Vec<Token>) {
-        let said = self.distinct(2 * between(PAIRS, draws), draws);
+    fn look_up(&self, random: &mut SeededRandom) -> (Vec<Token>, Vec<Token>) {
+        let said = self.distinct(2 * between(PAIRS, random), random);
         let mut pairs: Vec<&[Token]> = said.chunks_exact(2).collect();
         for i in (1..pairs.len()).rev() {
-            pairs.swap(i, below(i + 1, draws));
+            pairs.swap(i, below(i + 1, random));
         }
         let answer = pairs.concat();
         (said, answer)
     }
 }
 
-fn below(n: usize, draws: &mut Seeded) -> usize {
-    ((draws.uniform() * n as f64) as usize).min(n.saturating_sub(1))
+fn below(n: usize, random: &mut SeededRandom) -> usize {
+    ((random.uniform() * n as f64) as usize).min(n.saturating_sub(1))
 }
 
-fn between((low, high): (usize, usize), draws: &mut Seeded) -> usize {
-    low + below(high - low + 1, draws)
+fn between((low, high): (usize, usize), random: &mut SeededRandom) -> usize {
+    low + below(high - low + 1, random)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gorgon_model::device::FloatFormat;
-    use gorgon_model::random::LlamaShape;
-
-    #[test]
-    fn every_label_of_a_drill_stands_in_its_prompt() {
-        let dir = tempfile::tempdir().unwrap();
-        let shape = LlamaShape {
-            hidden_size: 8,
-            intermediate_size: 8,
-            layers: 1,
-            heads: 2,
-            kv_heads: 1,
-            vocab_size: 258,
-            max_positions: 64,
-        };
-        shape.write(dir.path(), FloatFormat::F32, 1).unwrap();
-        let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}\
-             {% if add_generation_prompt %}[assistant]{% endif %}";
-        let config = serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "chat_template": template});
-        std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-        let renderer = Renderer::load(dir.path()).unwrap();
-        let drills = Drills::new(&renderer, 3).unwrap();
-        for i in 0..50 {
-            let drill = drills.drill(i);
-            let part = |own: bool| {
-                let ids = drill.ids.iter().zip(&drill.assistant).filter(move |(_, a)| **a == own);
-                ids.map(|(id, _)| *id).collect::<Vec<_>>()
-            };
-            let (prompt, answer) = (part(false), part(true));
-            assert_eq!(answer.last(), renderer.end_tokens().first());
-            assert!(answer[..answer.len() - 1].iter().all(|id| prompt.contains(id)));
-            assert!(answer.len() > 4 && !drill.assistant[0]);
-        }
-        assert_ne!(drills.drill(0), drills.drill(1));
-        assert_eq!(drills.drill(7), Drills::new(&renderer, 3).unwrap().drill(7));
-    }
-}
+mod tests;

@@ -2,21 +2,21 @@
 
 mod model;
 
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, pilots, rows};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::ngram::NgramDrafter;
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_infer::batch::Drafts;
 use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -111,17 +111,17 @@ fn answers_are_those_of_plain_decoding() {
     let setting = Setting::new(1.5, Some(model::TEMPLATE));
     let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(5));
     let (_, rows) = setting.run(&prompts, 4, &dir.path().join("j"), usize::MAX);
-    let mut target = Target::new(setting.decoder.clone(), 3000, Taps::none());
+    let mut target = Target::new(setting.decoder.clone(), 3000, Hooks::none());
     for row in rows {
         let (ids, mask) = (&row.example.ids, &row.example.assistant);
         let (mut at, mut turn) = (0, 0);
         while let Some(start) = mask[at..].iter().position(|own| *own).map(|i| at + i) {
             let end = mask[start..].iter().position(|own| !own).map_or(ids.len(), |i| start + i);
             let limits = Limits { max_new_tokens: MAX_NEW_TOKENS, end_tokens: vec![model::END] };
-            let mut draws = Seeded::stream(SEED, row.row << 16 | turn << 1);
+            let mut random = SeededRandom::stream(SEED, row.row << 16 | turn << 1);
             let rule = setting.rule.as_ref();
             let mut go_on = |_| ControlFlow::Continue(());
-            let plain = decode(&mut target, &ids[..start], rule, &mut draws, &limits, &mut go_on).unwrap();
+            let plain = decode(&mut target, &ids[..start], rule, &mut random, &limits, &mut go_on).unwrap();
             assert_eq!(plain.ids, ids[start..end], "row {} turn {turn}", row.row);
             (at, turn) = (end, turn + 1);
         }
@@ -186,10 +186,10 @@ fn a_model_can_play_both_roles() {
 
 /// A model that drafts for itself, so that much is accepted; and prompt lookup, of which little is.
 fn drafters(setting: &Setting, transform: Transform) -> [Make; 2] {
-    let law = DraftLaw::of(RuleChoice::Auto, transform);
-    let model = SmallModel::new("model:itself".into(), setting.decoder.clone(), setting.decoder.config());
+    let law = DraftSampling::of(RuleChoice::Auto, transform);
+    let model = DraftModel::new("model:itself".into(), setting.decoder.clone(), setting.decoder.config());
     [
-        Box::new(move || Box::new(SmallModelDrafter::new(model.clone(), law))),
+        Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law))),
         Box::new(|| Box::new(NgramDrafter::new(3))),
     ]
 }

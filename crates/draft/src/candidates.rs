@@ -5,8 +5,8 @@ use gorgon_core::tree::{Candidate, CandidateRows, TreeBuilder};
 use gorgon_kernels::top_rows::TopRows;
 
 /// Likeliest tokens, `counts[i]` of row `i`, row by row, as candidates of which nothing but the order is known.
-pub(crate) fn ranked(likeliest: &[(Token, f32)], counts: &[usize]) -> CandidateRows {
-    let mut left = likeliest.iter().map(|&(token, _)| Candidate { token, probability: 1.0 });
+pub(crate) fn ranked(top_tokens: &[(Token, f32)], counts: &[usize]) -> CandidateRows {
+    let mut left = top_tokens.iter().map(|&(token, _)| Candidate { token, probability: 1.0 });
     let mut rows = CandidateRows::default();
     counts.iter().for_each(|&count| rows.push(left.by_ref().take(count)));
     rows

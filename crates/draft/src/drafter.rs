@@ -1,12 +1,12 @@
 //! The seam between the decode loop and what proposes tokens.
 
 use crate::trace::Trace;
-use gorgon_core::accept::{ChildLaw, DraftRows, Draws, Rows};
+use gorgon_core::accept::{DraftRows, RandomSource, Rows, SamplingScheme};
 use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_model::decoder::{ModelError, PassOutput};
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 
 /// Why a drafter failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum DraftError {
     Build(#[from] BuildError),
     /// The target was not asked for what the drafter needs.
     #[error("the drafter reads {wanted} taps, the target hands out {found}")]
-    Taps {
+    Hooks {
         /// Taps that the drafter needs.
         wanted: usize,
         /// Taps that there are.
@@ -31,7 +31,7 @@ pub enum DraftError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Hidden states of named layers: the target has to be made with them.
-    pub taps: Taps,
+    pub hooks: Hooks,
 }
 
 /// Tokens that were just committed, with what the target said at them. A drafter never sees any others.
@@ -47,7 +47,7 @@ pub struct Committed<'a> {
 
 impl Committed<'_> {
     /// The state after the final norm at the last committed token.
-    pub fn last_hidden(&self) -> Option<States> {
+    pub fn last_hidden(&self) -> Option<HiddenStates> {
         self.rows.last().map(|&row| self.output.hidden.part(row, 1))
     }
 }
@@ -58,15 +58,15 @@ pub struct Proposal {
     /// The tree.
     pub draft: DraftTree,
     /// The drafter's distribution at each node, as logits `[nodes · V]`; `None` if it has none.
-    pub rows: Option<Recycled<f32>>,
+    pub rows: Option<PooledVec<f32>>,
     /// How children were taken from it.
-    pub law: ChildLaw,
+    pub law: SamplingScheme,
 }
 
 impl Proposal {
     /// A lone root.
     pub fn root(token: Token) -> Self {
-        Self { draft: DraftTree::root(token), rows: None, law: ChildLaw::Deterministic }
+        Self { draft: DraftTree::root(token), rows: None, law: SamplingScheme::Deterministic }
     }
 
     /// For the acceptance rule.
@@ -102,7 +102,7 @@ pub trait Drafter: Send {
     /// When the drafter's own model fails.
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError>;
 
-    /// As [`Self::propose`], for drafters whose children may be draws: those come from `draws`. This is what a step
+    /// As [`Self::propose`], for drafters whose children may be draws: those come from `random`. This is what a step
     /// asks.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ pub trait Drafter: Send {
         &mut self,
         root: Token,
         builder: &dyn TreeBuilder,
-        _draws: &mut dyn Draws,
+        _draws: &mut dyn RandomSource,
     ) -> Result<Proposal, DraftError> {
         self.propose(root, builder)
     }

@@ -2,7 +2,7 @@
 
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use gorgon_core::Token;
-use gorgon_core::accept::Draws;
+use gorgon_core::accept::RandomSource;
 use gorgon_core::tree::TreeBuilder;
 
 /// What drafting may lose before it has shown anything: so many plain steps, and so many fruitless drafts.
@@ -88,89 +88,11 @@ impl Drafter for FallbackDrafter {
         &mut self,
         root: Token,
         builder: &dyn TreeBuilder,
-        draws: &mut dyn Draws,
+        random: &mut dyn RandomSource,
     ) -> Result<Proposal, DraftError> {
-        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose_drawn(root, builder, draws) }
+        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose_drawn(root, builder, random) }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gorgon_core::accept::ChildLaw;
-    use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
-    use gorgon_model::decoder::{PassOutput, Tapped};
-    use gorgon_model::states::States;
-
-    struct Always;
-
-    impl CandidateSource for Always {
-        fn expand(&mut self, _: &TokenTree, nodes: &[usize], _: &[usize]) -> Result<CandidateRows, SourceError> {
-            Ok(nodes.iter().map(|_| vec![Candidate { token: 1, probability: 1.0 }]).collect())
-        }
-    }
-
-    impl Drafter for Always {
-        fn name(&self) -> &str {
-            "always"
-        }
-        fn reset(&mut self) {}
-        fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
-            Ok(())
-        }
-        fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-            Ok(Proposal { draft: builder.build(root, self)?, rows: None, law: ChildLaw::Deterministic })
-        }
-    }
-
-    /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
-    fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
-        let hidden = States::Host { values: vec![0.0].into(), width: 1 };
-        let output = PassOutput { hidden, taps: Tapped::new() };
-        let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
-        let chain = ChainTree::new(3).unwrap();
-        drafter.observe(Committed { tokens: &[1; 40], output: &output, rows: &[0] }).unwrap();
-        let (mut tokens, mut time, mut drafted) = (0, 0.0, 0);
-        for step in 0..steps {
-            let nodes = drafter.propose(1, &chain).unwrap().draft.tree().len();
-            let emitted = if nodes > 1 { 1 + accepts(step) } else { 1 };
-            time += if nodes > 1 { cost } else { 1.0 };
-            drafted += usize::from(nodes > 1);
-            tokens += emitted;
-            drafter.observe(Committed { tokens: &vec![1; emitted], output: &output, rows: &[0] }).unwrap();
-        }
-        (tokens as f64 / time, drafted)
-    }
-
-    #[test]
-    fn drafts_that_never_pay_cost_next_to_nothing() {
-        for cost in [1.1, 1.5, 3.0, 20.0] {
-            let (speed, drafted) = speed(cost, |_| 0, 2000);
-            assert!(speed > 0.98, "{cost}: {speed}");
-            assert!(drafted < 300, "{cost}: {drafted}");
-        }
-    }
-
-    #[test]
-    fn a_short_text_loses_little_where_a_draft_is_cheap() {
-        for cost in [1.05, 1.2, 1.4] {
-            let (speed, _) = speed(cost, |_| 0, 128);
-            assert!(speed > 0.98, "{cost}: {speed}");
-        }
-    }
-
-    #[test]
-    fn drafts_that_pay_are_never_stopped() {
-        assert_eq!(speed(1.5, |step| step % 2, 1000).1, 1000);
-        assert_eq!(speed(2.0, |_| 3, 1000).1, 1000);
-    }
-
-    #[test]
-    fn text_that_turns_bad_is_left_and_text_that_turns_good_is_found() {
-        let (_, bad) = speed(1.5, |step| if step < 1000 { 3 } else { 0 }, 2000);
-        // One in a hundred of some 5000 tokens may be lost, at half a step each, and the gain that is remembered.
-        assert!((1000..1150).contains(&bad), "{bad}");
-        let (_, good) = speed(1.5, |step| if step < 1000 { 0 } else { 3 }, 4000);
-        assert!(good > 2500, "{good}");
-    }
-}
+mod tests;

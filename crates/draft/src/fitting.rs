@@ -20,10 +20,10 @@ pub struct HeadBatch {
 }
 
 /// The rows `later` places after those of a head's labels.
-pub(crate) fn rows_of(labels: &HeadLabels, later: usize, beside: &Tensor<2>) -> Tensor<1, Int> {
+pub(crate) fn rows_of(labels: &HeadLabels, later: usize, concat_columns: &Tensor<2>) -> Tensor<1, Int> {
     let rows: Vec<i32> = labels.rows.iter().map(|&row| row as i32 + later as i32).collect();
     let n = rows.len();
-    Tensor::from_data(TensorData::new(rows, [n]), &beside.device())
+    Tensor::from_data(TensorData::new(rows, [n]), &concat_columns.device())
 }
 
 /// Gradients of the leaves that `output` was made of, given the loss's gradient with respect to it.

@@ -1,6 +1,6 @@
 //! Folders of draft heads.
 
-use crate::format::{self, Detected, EagleFacts, Facts, LmHeads, MedusaFacts, TensorInfo};
+use crate::format::{self, Detected, EagleSpec, HeadSpec, LmHeads, MedusaSpec, TensorInfo};
 use crate::pytorch;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use gorgon_model::{file, layout};
@@ -72,8 +72,8 @@ impl HeadsFolder {
     /// likeliest tokens. The target's serves where there is none; those of single heads compute all logits.
     pub fn shared_lm_head(&self) -> Option<(usize, usize)> {
         let name = match &self.detected.facts {
-            Facts::Medusa(MedusaFacts { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
-            Facts::Eagle(EagleFacts { draft_vocab_size: Some(_), .. }) => layout::LM_HEAD,
+            HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
+            HeadSpec::Eagle(EagleSpec { draft_vocab_size: Some(_), .. }) => layout::LM_HEAD,
             _ => return None,
         };
         match self.checkpoint.entries().get(name)?.shape.as_slice() {

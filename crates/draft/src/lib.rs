@@ -4,22 +4,22 @@
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
 mod candidates;
+pub mod draft_model;
 pub mod drafter;
 pub mod eagle;
 pub mod fallback;
+mod feature_tokens;
 pub mod fitting;
 pub mod folder;
 pub mod format;
 pub mod hydra;
-mod in_flight;
 pub mod layer;
 pub mod medusa;
 pub mod mtp;
 pub mod ngram;
 pub mod oracle;
-mod pairs;
 pub mod parameter;
 mod published;
 pub mod pytorch;
-pub mod small_model;
 pub mod trace;
+mod uncommitted;

@@ -2,8 +2,8 @@
 
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
 use gorgon_core::Token;
-use gorgon_core::accept::ChildLaw;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::SamplingScheme;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeBuilder;
 
 /// Lets another drafter work at full cost, then overrides its tokens.
@@ -19,7 +19,7 @@ pub struct OracleDrafter {
     truth: Vec<Token>,
     /// Tokens committed after the prompt: the place of the root in the truth. `None` before the prompt.
     at: Option<usize>,
-    draws: Seeded,
+    random: SeededRandom,
     seed: u64,
 }
 
@@ -28,7 +28,7 @@ impl OracleDrafter {
     pub fn new(inner: Box<dyn Drafter>, rates: Vec<f64>, vocab_size: usize, seed: u64) -> Self {
         let listed: Vec<String> = rates.iter().map(f64::to_string).collect();
         let name = format!("oracle:{}", listed.join(","));
-        Self { inner, name, rates, vocab_size, truth: vec![], at: None, draws: Seeded::new(seed), seed }
+        Self { inner, name, rates, vocab_size, truth: vec![], at: None, random: SeededRandom::new(seed), seed }
     }
 
     /// Tells what plain decoding says after the next prompt.
@@ -56,7 +56,7 @@ impl Drafter for OracleDrafter {
     fn reset(&mut self) {
         self.inner.reset();
         self.at = None;
-        self.draws = Seeded::new(self.seed);
+        self.random = SeededRandom::new(self.seed);
     }
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
@@ -78,7 +78,7 @@ impl Drafter for OracleDrafter {
             if tree.parents()[node] == first && depth == tree.depths()[first] + 1 {
                 first = node;
                 let rate = self.rates.get(depth - 1).copied().unwrap_or(0.0);
-                right = right && self.draws.uniform() < rate && true_token.is_some();
+                right = right && self.random.uniform() < rate && true_token.is_some();
                 *token = match (right, true_token) {
                     (true, Some(token)) => token,
                     _ => self.wrong(true_token, 0),
@@ -88,6 +88,6 @@ impl Drafter for OracleDrafter {
             }
         }
         // Whatever the tokens were before, they are no draws now.
-        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), law: ChildLaw::Deterministic, ..proposal })
+        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), law: SamplingScheme::Deterministic, ..proposal })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::drafter::DraftError;
 use gorgon_core::tree::{BuildError, SourceError, TokenTree};
-use gorgon_core::{Recycled, Token};
-use gorgon_model::states::States;
+use gorgon_core::{PooledVec, Token};
+use gorgon_model::hidden_states::HiddenStates;
 
 /// A drafter's guesses after a root and along drafts that were given to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +28,9 @@ pub struct Guess {
 /// The network's rows at some nodes of one level.
 pub(crate) struct Guessed {
     /// One of each node.
-    pub states: States,
+    pub states: HiddenStates,
     /// `[nodes · D]`, row-major.
-    pub logits: Recycled<f32>,
+    pub logits: PooledVec<f32>,
 }
 
 /// A network that a tree is drafted with, level by level.

@@ -3,12 +3,12 @@
 //!
 //! `cargo bench --workspace --bench plain_decode -- [--rounds N] [--out FILE.json]`
 
-use gorgon_core::accept::{Greedy, draws::Seeded};
+use gorgon_core::accept::{Greedy, random::SeededRandom};
 use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use memmap2::MmapMut;
 use rayon::prelude::*;
@@ -77,7 +77,7 @@ impl Subject {
             bytes as f64 / seconds / 1e9
         );
         let buffer = probe_buffer(decoder.bytes_per_greedy_step());
-        Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Taps::none()), buffer }
+        Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Hooks::none()), buffer }
     }
 
     fn measure(&mut self, round: usize) -> Value {
@@ -85,7 +85,8 @@ impl Subject {
         let prompt: Vec<u32> = (0..PREFILL_TOKENS as u32).map(|i| (i * 97 + 11) % SHAPE.vocab_size as u32).collect();
         let limits = Limits { max_new_tokens: DECODE_TOKENS + 1, end_tokens: vec![] };
         let observe = &mut |_| ControlFlow::Continue(());
-        let run = decode(&mut self.target, &prompt, &Greedy, &mut Seeded::new(0), &limits, observe).expect("it fits");
+        let run =
+            decode(&mut self.target, &prompt, &Greedy, &mut SeededRandom::new(0), &limits, observe).expect("it fits");
         let probe_after = read_probe(&self.buffer);
         let decode = DECODE_TOKENS as f64 / run.decode_time.as_secs_f64();
         let read = decode * self.buffer.len() as f64;

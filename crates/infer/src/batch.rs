@@ -5,17 +5,17 @@
 //! tree's ancestors. On the CPU neither a row nor a draft depends on which others it is computed with, so a text is the
 //! same whatever the batch.
 
-use crate::step::{StepOutcome, sound_verdict};
-use gorgon_core::accept::{AcceptanceRule, Draws, Rows as Scores, Verdict};
+use crate::step::{StepOutcome, finite_verdict};
+use gorgon_core::accept::{AcceptanceRule, RandomSource, Rows as Scores, Verdict};
 use gorgon_core::tree::{TokenTree, TreeBuilder};
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, NoDrafter, Proposal};
 use gorgon_kernels::team;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Rows};
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 use std::sync::Arc;
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
@@ -37,7 +37,7 @@ pub enum BatchError {
     Draft(#[from] DraftError),
     /// The model's scores are no scores.
     #[error("the model's logits in slot {slot} are not finite: its weights are damaged or overflow this format")]
-    Unsound {
+    NonFinite {
         /// The slot.
         slot: usize,
     },
@@ -61,7 +61,7 @@ pub struct Turn<'a> {
     /// Tokens that it may emit, at least one.
     pub left: usize,
     /// All its chance.
-    pub draws: &'a mut (dyn Draws + Send),
+    pub random: &'a mut (dyn RandomSource + Send),
 }
 
 /// How the tokens of a step are chosen.
@@ -78,7 +78,7 @@ pub struct Batch<'a> {
     decoder: Arc<Decoder>,
     slots: Vec<Slot>,
     builder: Option<&'a dyn TreeBuilder>,
-    taps: Taps,
+    hooks: Hooks,
 }
 
 /// One sequence.
@@ -92,7 +92,7 @@ impl<'a> Batch<'a> {
     pub fn new(decoder: Arc<Decoder>, slots: usize, capacity: usize) -> Self {
         let slot = || Slot { cache: decoder.new_cache(capacity), drafter: Box::new(NoDrafter) };
         let slots = (0..slots).map(|_| slot()).collect();
-        Self { decoder, slots, builder: None, taps: Taps::none() }
+        Self { decoder, slots, builder: None, hooks: Hooks::none() }
     }
 
     /// The same, decoded with drafts, for which there is room beside the tokens.
@@ -101,8 +101,8 @@ impl<'a> Batch<'a> {
         let capacity = capacity.min(config.max_positions) + drafts.builder.max_nodes();
         let slot = || Slot { cache: KvCache::new(config, decoder.compute(), capacity), drafter: (drafts.drafter)() };
         let slots: Vec<Slot> = (0..slots).map(|_| slot()).collect();
-        let taps = slots.first().map_or_else(Taps::none, |slot| slot.drafter.needs().taps);
-        Self { decoder, slots, builder: Some(drafts.builder), taps }
+        let hooks = slots.first().map_or_else(Hooks::none, |slot| slot.drafter.needs().hooks);
+        Self { decoder, slots, builder: Some(drafts.builder), hooks }
     }
 
     /// The same with drafts or without.
@@ -153,28 +153,28 @@ impl<'a> Batch<'a> {
         slot: usize,
         tokens: &[Token],
         rule: &dyn AcceptanceRule,
-        draws: &mut dyn Draws,
+        random: &mut dyn RandomSource,
     ) -> Result<Token, BatchError> {
         let hidden = self.read(slot, tokens)?;
-        let likeliest = rule.as_greedy().and_then(|_| self.decoder.likeliest(&hidden, &[1])?.first().copied());
-        if let Some((token, _)) = likeliest {
+        let top_tokens = rule.as_greedy().and_then(|_| self.decoder.top_tokens(&hidden, &[1])?.first().copied());
+        if let Some((token, _)) = top_tokens {
             return Ok(token);
         }
         let last = Proposal::root(tokens.last().copied().unwrap_or_default());
         let logits = self.decoder.scores(&hidden);
         let scores = Scores::Logits { data: &logits, vocab: logits.len() };
-        let verdict = sound_verdict(rule, &last, scores, draws);
-        verdict.map(|verdict| verdict.bonus).ok_or(BatchError::Unsound { slot })
+        let verdict = finite_verdict(rule, &last, scores, random);
+        verdict.map(|verdict| verdict.bonus).ok_or(BatchError::NonFinite { slot })
     }
 
     /// Reads tokens into a slot, chunk by chunk. Returns the state at the last of them.
-    fn read(&mut self, slot: usize, tokens: &[Token]) -> Result<States, BatchError> {
+    fn read(&mut self, slot: usize, tokens: &[Token]) -> Result<HiddenStates, BatchError> {
         let mut last = None;
         let Slot { cache, drafter } = &mut self.slots[slot];
         for chunk in tokens.chunks(PREFILL_CHUNK) {
             cache.reserve(chunk.len()).map_err(ModelError::from)?;
-            let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, cache, &self.taps);
+            let visible = AttentionMask::Causal { rows: chunk.len() };
+            let output = self.decoder.forward(chunk, &visible, cache, &self.hooks);
             if output.is_err() {
                 cache.roll_back();
             }
@@ -225,7 +225,7 @@ impl<'a> Batch<'a> {
             .filter_map(|turn| slots.find(|(slot, _)| *slot == turn.slot).map(|(_, slot)| (turn, slot, None)))
             .collect();
         let one = |(turn, slot, proposal): &mut (&mut Turn<'_>, &mut Slot, Option<_>)| {
-            *proposal = Some(slot.drafter.propose_drawn(turn.root, builder, turn.draws));
+            *proposal = Some(slot.drafter.propose_drawn(turn.root, builder, turn.random));
         };
         match work.as_mut_slice() {
             // A lone drafter's products are shared among threads, several drafters are.
@@ -239,7 +239,7 @@ impl<'a> Batch<'a> {
 
     /// The target's pass over all trees, one after the other.
     fn verify(&mut self, turns: &[Turn<'_>], trees: &[&TokenTree]) -> Result<PassOutput, BatchError> {
-        let visible: Vec<Visible> = trees.iter().map(|tree| Visible::in_tree(tree.parents())).collect();
+        let visible: Vec<AttentionMask> = trees.iter().map(|tree| AttentionMask::in_tree(tree.parents())).collect();
         let mut wanted = turns.iter().zip(trees.iter().zip(&visible)).peekable();
         let mut batch = vec![];
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -248,7 +248,7 @@ impl<'a> Batch<'a> {
                 batch.push(Rows { tokens: tree.tokens(), visible, cache: &mut slot.cache });
             }
         }
-        Ok(self.decoder.forward_batch(&mut batch, &self.taps)?)
+        Ok(self.decoder.forward_batch(&mut batch, &self.hooks)?)
     }
 
     /// The same for a greedy rule, where each row's likeliest token can be told without all logits.
@@ -264,11 +264,11 @@ impl<'a> Batch<'a> {
             let left = &proposals[verdicts.len()..];
             let (taken, rows) = together(left, SCREENED);
             let hidden = output.hidden.part(first_row, rows);
-            let found = self.decoder.likeliest(&hidden, &Recycled::of(1, rows))?;
+            let found = self.decoder.top_tokens(&hidden, &PooledVec::of(1, rows))?;
             let mut found = found.iter().map(|&(token, _)| token);
             for tree in left[..taken].iter().map(|proposal| proposal.draft.tree()) {
-                let likeliest: Recycled<Token> = found.by_ref().take(tree.len()).collect();
-                verdicts.push(greedy.accept_likeliest(tree, &likeliest));
+                let top_tokens: PooledVec<Token> = found.by_ref().take(tree.len()).collect();
+                verdicts.push(greedy.accept_argmax(tree, &top_tokens));
             }
             first_row += rows;
         }
@@ -304,10 +304,10 @@ impl<'a> Batch<'a> {
                 })
                 .collect();
             team::each(&mut work, rows * vocab, |(turn, proposal, scores, verdict)| {
-                *verdict = sound_verdict(rule, proposal, *scores, turn.draws);
+                *verdict = finite_verdict(rule, proposal, *scores, turn.random);
             });
             for (turn, _, _, verdict) in work {
-                verdicts.push(verdict.ok_or(BatchError::Unsound { slot: turn.slot })?);
+                verdicts.push(verdict.ok_or(BatchError::NonFinite { slot: turn.slot })?);
             }
             first_row += rows;
         }
@@ -324,15 +324,15 @@ impl<'a> Batch<'a> {
         (output, first_row): (&PassOutput, usize),
     ) -> Result<StepOutcome, BatchError> {
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
-        let mut tokens: Recycled<Token> = accepted.chain([verdict.bonus]).collect();
+        let mut tokens: PooledVec<Token> = accepted.chain([verdict.bonus]).collect();
         let ended = tokens.iter().position(|token| end_tokens.contains(token)).map_or(tokens.len(), |at| at + 1);
         tokens.truncate(ended.min(turn.left.max(1)));
         // As many tokens are read as are emitted: the root instead of the last one.
         let path = &verdict.path[..tokens.len()];
         let Slot { cache, drafter } = &mut self.slots[turn.slot];
         cache.commit(path).map_err(ModelError::from)?;
-        let read: Recycled<Token> = path.iter().map(|&node| tree.token(node)).collect();
-        let rows: Recycled<usize> = path.iter().map(|&node| first_row + node).collect();
+        let read: PooledVec<Token> = path.iter().map(|&node| tree.token(node)).collect();
+        let rows: PooledVec<usize> = path.iter().map(|&node| first_row + node).collect();
         drafter.observe(Committed { tokens: &read, output, rows: &rows })?;
         Ok(StepOutcome { tokens, nodes: tree.len() })
     }

@@ -3,12 +3,12 @@
 use crate::event::{Event, Finish, Generation};
 use crate::timing::StepTimes;
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, Draws};
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
 use gorgon_core::dist::Row;
 use gorgon_draft::drafter::DraftError;
 use gorgon_draft::eagle::GrowthError;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -35,7 +35,7 @@ pub enum DecodeError {
     #[error(
         "the model's logits at position {position} are not finite: its weights are damaged or overflow this format"
     )]
-    Unsound {
+    NonFinite {
         /// Tokens before.
         position: usize,
     },
@@ -70,7 +70,7 @@ pub fn decode(
     target: &mut Target,
     prompt: &[Token],
     rule: &dyn AcceptanceRule,
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
     limits: &Limits,
     observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Generation, DecodeError> {
@@ -83,7 +83,7 @@ pub fn decode(
     let started = Instant::now();
     let output = target.prefill(prompt)?;
     let last = prompt.len() - 1;
-    let mut token = first(prompt[last], target, &output.hidden.part(last, 1), rule, draws)?;
+    let mut token = first(prompt[last], target, &output.hidden.part(last, 1), rule, random)?;
     let mut logits = vec![];
     let prefilled = Instant::now();
     let mut generation = Generation {
@@ -99,7 +99,7 @@ pub fn decode(
     let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(token)).is_break();
     let mut finish = finished(&generation.ids, limits, stopped);
     while finish.is_none() {
-        token = after(token, target, rule, draws, &mut logits)?;
+        token = after(token, target, rule, random, &mut logits)?;
         generation.ids.push(token);
         generation.accepted.push(0);
         generation.nodes += 1;
@@ -114,14 +114,14 @@ pub fn decode(
 pub(crate) fn first(
     last: Token,
     target: &Target,
-    hidden: &States,
+    hidden: &HiddenStates,
     rule: &dyn AcceptanceRule,
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
 ) -> Result<Token, DecodeError> {
-    let likeliest = rule.as_greedy().and_then(|_| target.likeliest(hidden)?.first().copied());
-    match likeliest {
+    let top_tokens = rule.as_greedy().and_then(|_| target.top_tokens(hidden)?.first().copied());
+    match top_tokens {
         Some(token) => Ok(token),
-        None => pick(last, &target.logits(hidden), rule, draws, target.len()),
+        None => pick(last, &target.logits(hidden), rule, random, target.len()),
     }
 }
 
@@ -130,15 +130,15 @@ fn after(
     last: Token,
     target: &mut Target,
     rule: &dyn AcceptanceRule,
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
     logits: &mut Vec<f32>,
 ) -> Result<Token, DecodeError> {
     if rule.as_greedy().is_none() {
         target.advance(last, logits)?;
-    } else if let Some(likeliest) = target.advance_greedily(last, logits)? {
-        return Ok(likeliest);
+    } else if let Some(top_tokens) = target.advance_greedily(last, logits)? {
+        return Ok(top_tokens);
     }
-    pick(last, logits, rule, draws, target.len())
+    pick(last, logits, rule, random, target.len())
 }
 
 /// The token that a rule emits after `last`.
@@ -146,13 +146,13 @@ fn pick(
     last: Token,
     logits: &[f32],
     rule: &dyn AcceptanceRule,
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
     position: usize,
 ) -> Result<Token, DecodeError> {
     let row = Row::Logits(logits);
     match row.is_sound() {
-        true => Ok(rule.next(last, row, draws)),
-        false => Err(DecodeError::Unsound { position }),
+        true => Ok(rule.next(last, row, random)),
+        false => Err(DecodeError::NonFinite { position }),
     }
 }
 

@@ -13,11 +13,11 @@ use crate::step::StepOutcome;
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use drafts::{Drafts, cut, oracle, paths};
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ struct Buffers {
     target: Rc<RefCell<Target>>,
     drafts: Drafts,
     tree: TreeTable,
-    flight: Flight,
+    pass_table: PassTable,
     outcome: Outcome,
     /// An oracle's tokens, put over what was drafted.
     guide: Option<Guide>,
@@ -74,7 +74,7 @@ struct Buffers {
 pub struct Recorded {
     buffers: Rc<Buffers>,
     device: Device,
-    visible: Visible,
+    visible: AttentionMask,
     graph: Option<(usize, Graph<Tensor<1, Int>, Step>)>,
     counts: StepCounts,
     /// The trees that were verified, if anybody wants to know.
@@ -140,7 +140,7 @@ impl Recorded {
         let depth = heads.as_ref().map_or(usize::MAX, MedusaModel::heads);
         let (parents, ranks) = cut(shape, depth);
         let paths = paths(&parents);
-        let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+        let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
         let tree = TreeTable::new(&parents, &ranks, target.decoder().compute().device());
         let width = ranks.iter().max().map_or(1, |rank| rank + 1);
         let drafts = match heads.filter(|_| parents.len() > 1) {
@@ -150,15 +150,21 @@ impl Recorded {
         Ok(Self::over(shared(target), drafts, tree, visible, guided))
     }
 
-    fn over(target: Rc<RefCell<Target>>, drafts: Drafts, tree: TreeTable, visible: Visible, guided: bool) -> Self {
+    fn over(
+        target: Rc<RefCell<Target>>,
+        drafts: Drafts,
+        tree: TreeTable,
+        visible: AttentionMask,
+        guided: bool,
+    ) -> Self {
         let held = target.borrow();
         let device = held.decoder().compute().device().clone();
         let windows = held.decoder().config().distinct_windows();
-        let flight = Flight::new(&vec![0; tree.nodes()], &visible, 0, SHORTEST, &windows, &device);
+        let pass_table = PassTable::new(&vec![0; tree.nodes()], &visible, 0, SHORTEST, &windows, &device);
         let outcome = Outcome::new(&tree, &device);
         let guide = guided.then(|| oracle(&tree, &held, &[], &[], 0, &device));
         drop(held);
-        let buffers = Rc::new(Buffers { target, drafts, tree, flight, outcome, guide });
+        let buffers = Rc::new(Buffers { target, drafts, tree, pass_table, outcome, guide });
         Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
     }
 
@@ -175,7 +181,7 @@ impl Recorded {
 
     /// Rows that a target has to have room for behind the tokens of a sequence, where trees have so many nodes.
     pub fn room(nodes: usize) -> usize {
-        Flight::padded(nodes)
+        PassTable::padded(nodes)
     }
 
     /// Whether every device takes steps over trees of so many nodes.
@@ -207,7 +213,7 @@ impl Recorded {
     ) -> Result<Generation, DecodeError> {
         let asked = prompt.len() + limits.max_new_tokens.saturating_sub(1);
         let context = self.buffers.target.borrow().capacity();
-        if asked + self.buffers.flight.padded_rows() > context || limits.max_new_tokens == 0 {
+        if asked + self.buffers.pass_table.padded_rows() > context || limits.max_new_tokens == 0 {
             return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
         }
         let started = Instant::now();
@@ -230,12 +236,12 @@ impl Recorded {
         let first = token(read(argmax).first(), prompt.len())?;
         let mut tokens = vec![0; buffers.tree.nodes()];
         tokens[0] = first;
-        let windows = buffers.flight.windows();
-        let table = Flight::new(&tokens, &self.visible, prompt.len(), SHORTEST, windows, &self.device);
-        greedy_step::overwrite(buffers.flight.table(), table.table());
-        let flight = buffers.flight.with_slots(bucket(prompt.len() + buffers.rows()));
+        let windows = buffers.pass_table.windows();
+        let table = PassTable::new(&tokens, &self.visible, prompt.len(), SHORTEST, windows, &self.device);
+        greedy_step::overwrite(buffers.pass_table.table(), table.table());
+        let pass_table = buffers.pass_table.with_slots(bucket(prompt.len() + buffers.rows()));
         let emitted: Vec<Token> = prompt[1..].iter().copied().chain([first]).collect();
-        buffers.drafts.begin(&emitted, &output, &buffers.tree, &flight)?;
+        buffers.drafts.begin(&emitted, &output, &buffers.tree, &pass_table)?;
         buffers.guide();
         Ok(first)
     }
@@ -257,11 +263,12 @@ impl Recorded {
         let outcome = read(unsafe { graph.replay() }.clone());
         (self.counts.steps, self.counts.reads) = (self.counts.steps + 1, self.counts.reads + 1);
         let emitted = self.buffers.outcome.emitted(&outcome);
-        let tokens: Recycled<Token> = emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
+        let tokens: PooledVec<Token> =
+            emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
         if tokens.is_empty() {
-            return Err(DecodeError::Unsound { position: prefix + 1 });
+            return Err(DecodeError::NonFinite { position: prefix + 1 });
         }
-        self.buffers.target.borrow_mut().adopt(prefix + tokens.len())?;
+        self.buffers.target.borrow_mut().set_len(prefix + tokens.len())?;
         Ok(StepOutcome { tokens, nodes: self.buffers.tree.nodes() })
     }
 
@@ -269,14 +276,14 @@ impl Recorded {
     /// advances are put back; rows of the cache that it wrote lie after the committed ones.
     fn record(&mut self, slots: usize) {
         self.graph = None;
-        let tables = [self.buffers.flight.table().clone(), self.buffers.tree.table().clone()];
+        let tables = [self.buffers.pass_table.table().clone(), self.buffers.tree.table().clone()];
         let kept = tables.each_ref().map(|table| {
             let kept = Tensor::<1, Int>::zeros(table.dims(), &self.device);
             greedy_step::overwrite(&kept, table);
             kept
         });
-        let (buffers, flight) = (self.buffers.clone(), self.buffers.flight.with_slots(slots));
-        let step: Step = Box::new(move || buffers.step(&flight));
+        let (buffers, pass_table) = (self.buffers.clone(), self.buffers.pass_table.with_slots(slots));
+        let step: Step = Box::new(move || buffers.step(&pass_table));
         let graph = capture(&self.device, step);
         tables.iter().zip(&kept).for_each(|(table, kept)| greedy_step::overwrite(table, kept));
         self.counts.recordings += 1;
@@ -287,13 +294,13 @@ impl Recorded {
 
 impl Buffers {
     /// Verify, accept, commit, draft: everything on the device.
-    fn step(&self, flight: &Flight) -> Tensor<1, Int> {
+    fn step(&self, pass_table: &PassTable) -> Tensor<1, Int> {
         let mut target = self.target.borrow_mut();
-        let output = target.verify_flight(flight).expect("a recorded step's target is on a GPU");
+        let output = target.verify_table(pass_table).expect("a recorded step's target is on a GPU");
         let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden.tensor()));
-        greedy_step::accept(&argmax, &self.tree, flight, &self.outcome);
+        greedy_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
         target.keep(self.outcome.table());
-        let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, flight);
+        let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, pass_table);
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
         self.outcome.table().clone()
@@ -302,24 +309,24 @@ impl Buffers {
     /// Puts an oracle's tokens over what was drafted.
     fn guide(&self) {
         if let Some(guide) = &self.guide {
-            greedy_step::guide(guide, &self.tree, &self.flight);
+            greedy_step::guide(guide, &self.tree, &self.pass_table);
         }
     }
 
     /// Rows behind the committed ones that a step reads at most, of the target's cache or of a drafter's.
     fn rows(&self) -> usize {
-        self.flight.padded_rows().max(self.drafts.rows())
+        self.pass_table.padded_rows().max(self.drafts.rows())
     }
 
     /// The tree that the next step verifies, read from the device.
     fn verified(&self) -> Result<TokenTree, DecodeError> {
         let nodes = self.tree.nodes();
-        let (tokens, parents) = (read(self.flight.tokens()), read(self.tree.table().clone().narrow(0, 0, nodes)));
+        let (tokens, parents) = (read(self.pass_table.tokens()), read(self.tree.table().clone().narrow(0, 0, nodes)));
         let at = self.target.borrow().len();
         let mut tree = TokenTree::root(token(tokens.first(), at)?);
         for node in 1..nodes {
             let parent = parents.get(node).and_then(|&parent| usize::try_from(parent).ok()).filter(|&p| p < node);
-            tree.push(parent.ok_or(DecodeError::Unsound { position: at })?, token(tokens.get(node), at)?);
+            tree.push(parent.ok_or(DecodeError::NonFinite { position: at })?, token(tokens.get(node), at)?);
         }
         Ok(tree)
     }
@@ -330,9 +337,9 @@ fn shared(target: Target) -> Rc<RefCell<Target>> {
 }
 
 /// Nodes that see themselves alone, until a tree is written.
-fn alone(nodes: usize) -> Visible {
+fn alone(nodes: usize) -> AttentionMask {
     let paths: Vec<[usize; 1]> = (0..nodes).map(|node| [node]).collect();
-    Visible::from_paths(paths.iter().map(|path| &path[..]))
+    AttentionMask::from_paths(paths.iter().map(|path| &path[..]))
 }
 
 /// Fails if there is nothing to record.
@@ -354,15 +361,8 @@ fn read(table: Tensor<1, Int>) -> Vec<i32> {
 }
 
 fn token(id: Option<&i32>, position: usize) -> Result<Token, DecodeError> {
-    id.and_then(|&id| Token::try_from(id).ok()).ok_or(DecodeError::Unsound { position })
+    id.and_then(|&id| Token::try_from(id).ok()).ok_or(DecodeError::NonFinite { position })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_double() {
-        assert_eq!([1, 512, 513, 3000].map(bucket), [512, 512, 1024, 4096]);
-    }
-}
+mod tests;

@@ -73,7 +73,7 @@ fn begin(with: &mut Stepper<'_>, prompt: &[Token], most: usize) -> Result<(Gener
     with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
     let last = prompt.len() - 1;
     let hidden = output.hidden.part(last, 1);
-    let first = first(prompt[last], with.target, &hidden, with.rule, with.draws)?;
+    let first = first(prompt[last], with.target, &hidden, with.rule, with.random)?;
     let prefilled = Instant::now();
     Ok((Generation::begun(first, most, prefilled - started), prefilled))
 }

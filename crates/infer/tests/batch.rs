@@ -12,22 +12,22 @@ mod mtp;
 mod random_medusa;
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleShape};
 use gorgon_draft::hydra::HydraDrafter;
 use gorgon_draft::medusa::MedusaDrafter;
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_draft::ngram::NgramDrafter;
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_infer::batch::{Batch, BatchError, Choosing, Drafts, Turn};
 use gorgon_infer::{Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ fn transform(temperature: f64) -> Transform {
 }
 
 /// Chance of an answer.
-fn chance(sequence: usize, turn: usize) -> Seeded {
-    Seeded::stream(9, (sequence * 16 + turn) as u64)
+fn chance(sequence: usize, turn: usize) -> SeededRandom {
+    SeededRandom::stream(9, (sequence * 16 + turn) as u64)
 }
 
 /// How much an answer after so many tokens may have.
@@ -74,22 +74,22 @@ struct Talk<'a> {
     ids: Vec<Token>,
     answered: Vec<Vec<Token>>,
     answer: Vec<Token>,
-    draws: Seeded,
+    random: SeededRandom,
 }
 
 impl<'a> Talk<'a> {
     fn new(index: usize, questions: &'a [Vec<Token>]) -> Self {
         let (ids, answered, answer) = (vec![], vec![], vec![]);
-        Self { index, questions, turn: 0, ids, answered, answer, draws: chance(index, 0) }
+        Self { index, questions, turn: 0, ids, answered, answer, random: chance(index, 0) }
     }
 
     /// Asks the next question. False if there is none.
     fn ask(&mut self, slot: usize, batch: &mut Batch<'_>, rule: &dyn AcceptanceRule) -> bool {
         let Some(question) = self.questions.get(self.turn) else { return false };
         self.ids.extend(question);
-        self.draws = chance(self.index, self.turn);
+        self.random = chance(self.index, self.turn);
         let unread = self.ids[batch.len(slot)..].to_vec();
-        self.answer = vec![batch.prefill(slot, &unread, rule, &mut self.draws).unwrap()];
+        self.answer = vec![batch.prefill(slot, &unread, rule, &mut self.random).unwrap()];
         true
     }
 
@@ -133,7 +133,7 @@ fn together(
             .filter_map(|(slot, talk)| {
                 let talk = talk.as_mut()?;
                 let left = room(talk.ids.len()) - talk.answer.len();
-                Some(Turn { slot, root: *talk.answer.last()?, left, draws: &mut talk.draws })
+                Some(Turn { slot, root: *talk.answer.last()?, left, random: &mut talk.random })
             })
             .collect();
         if turns.is_empty() {
@@ -168,18 +168,18 @@ fn alone(
         for (turn, question) in questions.iter().enumerate() {
             ids.extend(question);
             let limits = Limits { max_new_tokens: room(ids.len()), end_tokens: END.to_vec() };
-            let draws = &mut chance(index, turn);
+            let random = &mut chance(index, turn);
             let answer = match with {
                 None => {
-                    let mut target = Target::new(decoder.clone(), TOKENS, Taps::none());
-                    decode(&mut target, &ids, rule, draws, &limits, &mut go_on).unwrap().ids
+                    let mut target = Target::new(decoder.clone(), TOKENS, Hooks::none());
+                    decode(&mut target, &ids, rule, random, &limits, &mut go_on).unwrap().ids
                 }
                 Some(Drafts { drafter, builder }) => {
                     let mut drafter = drafter();
-                    let taps = drafter.needs().taps;
-                    let mut target = Target::with_trees(decoder.clone(), TOKENS, builder.max_nodes(), taps);
+                    let hooks = drafter.needs().hooks;
+                    let mut target = Target::with_trees(decoder.clone(), TOKENS, builder.max_nodes(), hooks);
                     let (target, drafter) = (&mut target, drafter.as_mut());
-                    let mut stepper = Stepper { target, drafter, builder, rule, draws };
+                    let mut stepper = Stepper { target, drafter, builder, rule, random };
                     decode_with(&mut stepper, &ids, &limits, &mut go_on).unwrap().ids
                 }
             };
@@ -217,9 +217,9 @@ fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, Make
     let modules = Arc::new(mtp::model(decoder, 3));
     all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
     // The target drafts for itself, so that much is accepted.
-    let law = DraftLaw::of(RuleChoice::Auto, transform(temperature));
-    let model = SmallModel::new("model:itself".into(), decoder.clone(), decoder.config());
-    all.push(("model", Box::new(move || Box::new(SmallModelDrafter::new(model.clone(), law)))));
+    let law = DraftSampling::of(RuleChoice::Auto, transform(temperature));
+    let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
+    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law)))));
     all
 }
 
@@ -282,17 +282,17 @@ fn scores_that_are_no_numbers_are_an_error() {
     let (chain, drafter) = (ChainTree::new(2).unwrap(), || Box::new(NgramDrafter::new(2)) as Box<dyn Drafter>);
     let drafts = Drafts { drafter: &drafter, builder: &chain };
     let mut batch = Batch::with_drafts(broken, 3, TOKENS, drafts);
-    let (rule, mut draws) = (rule(0.0), (chance(0, 0), chance(1, 0)));
-    let error = batch.prefill(1, &[1, 2], rule.as_ref(), &mut draws.0).unwrap_err();
-    assert!(matches!(error, BatchError::Unsound { slot: 1 }), "{error}");
+    let (rule, mut random) = (rule(0.0), (chance(0, 0), chance(1, 0)));
+    let error = batch.prefill(1, &[1, 2], rule.as_ref(), &mut random.0).unwrap_err();
+    assert!(matches!(error, BatchError::NonFinite { slot: 1 }), "{error}");
     let choosing = Choosing { rule: rule.as_ref(), end_tokens: &[] };
     for _ in 0..2 {
         let mut turns = [
-            Turn { slot: 1, root: 1, left: 5, draws: &mut draws.0 },
-            Turn { slot: 2, root: 1, left: 5, draws: &mut draws.1 },
+            Turn { slot: 1, root: 1, left: 5, random: &mut random.0 },
+            Turn { slot: 2, root: 1, left: 5, random: &mut random.1 },
         ];
         let error = batch.step(&mut turns, choosing).unwrap_err();
-        assert!(matches!(error, BatchError::Unsound { slot: 1 }), "{error}");
+        assert!(matches!(error, BatchError::NonFinite { slot: 1 }), "{error}");
         assert_eq!((batch.len(1), batch.len(2)), (2, 0));
     }
 }

@@ -5,7 +5,7 @@ mod recorder;
 mod shared;
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
@@ -19,8 +19,8 @@ use gorgon_draft::parameter::ParameterSpec;
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use recorder::Recorder;
@@ -37,19 +37,19 @@ fn run(
     prompt: &[Token],
     new_tokens: usize,
 ) -> Generation {
-    let taps = drafter.needs().taps;
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + new_tokens, builder.max_nodes(), taps);
+    let hooks = drafter.needs().hooks;
+    let mut target = Target::with_trees(decoder.clone(), prompt.len() + new_tokens, builder.max_nodes(), hooks);
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
-    let draws = &mut Seeded::new(1);
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, draws };
+    let random = &mut SeededRandom::new(1);
+    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, random };
     decode_with(&mut stepper, prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[Token], new_tokens: usize) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + new_tokens, Taps::none());
+    let mut target = Target::new(decoder.clone(), prompt.len() + new_tokens, Hooks::none());
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
     let mut go_on = |_| ControlFlow::Continue(());
-    decode(&mut target, prompt, &Greedy, &mut Seeded::new(0), &limits, &mut go_on).unwrap().ids
+    decode(&mut target, prompt, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on).unwrap().ids
 }
 
 fn tokens(value: &Value) -> Vec<Token> {
@@ -250,17 +250,17 @@ fn check_law(generation: usize) {
         [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
     let runs = 1500;
     let counts = builders.map(|builder| {
-        let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), drafter.needs().taps);
+        let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), drafter.needs().hooks);
         let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
         let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
         for seed in 0..runs {
-            let draws = &mut Seeded::new(seed);
+            let random = &mut SeededRandom::new(seed);
             let mut stepper = Stepper {
                 target: &mut target,
                 drafter: drafter.as_mut(),
                 builder: builder.as_ref(),
                 rule: rule.as_ref(),
-                draws,
+                random,
             };
             let mut go_on = |_| ControlFlow::Continue(());
             let ids = decode_with(&mut stepper, &[256, 9], &limits, &mut go_on).unwrap().ids;

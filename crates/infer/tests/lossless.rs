@@ -3,7 +3,7 @@
 mod random_medusa;
 
 use gorgon_core::accept::RuleChoice;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::Drafter;
@@ -13,8 +13,8 @@ use gorgon_draft::oracle::OracleDrafter;
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,20 +57,20 @@ fn limits() -> Limits {
 }
 
 fn drafted(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[u32]) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Taps::none());
+    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Hooks::none());
     let rule = RuleChoice::Auto.resolve(&Transform::new(0.0, None, None).unwrap());
     let rule = rule.rule(Transform::new(0.0, None, None).unwrap());
-    let draws = &mut Seeded::new(1);
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule: rule.as_ref(), draws };
+    let random = &mut SeededRandom::new(1);
+    let mut stepper = Stepper { target: &mut target, drafter, builder, rule: rule.as_ref(), random };
     decode_with(&mut stepper, prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[u32]) -> Vec<u32> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Taps::none());
+    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let transform = Transform::new(0.0, None, None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
     let mut go_on = |_| ControlFlow::Continue(());
-    decode(&mut target, prompt, rule.as_ref(), &mut Seeded::new(0), &limits(), &mut go_on).unwrap().ids
+    decode(&mut target, prompt, rule.as_ref(), &mut SeededRandom::new(0), &limits(), &mut go_on).unwrap().ids
 }
 
 const PROMPTS: [&[u32]; 3] = [&[256, 72, 105], &[256], &[256, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]];

@@ -5,7 +5,7 @@ mod shared;
 
 use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
@@ -14,7 +14,7 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_infer::{Generation, Limits, Stepper, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -60,14 +60,14 @@ fn repeat(run: &Value, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> (Generat
     let model = MedusaModel::load(folder, decoder.clone()).unwrap();
     let mut recorder = Recorder { inner: MedusaDrafter::new(model), trees: vec![] };
     let room = prompt.len() + output.len() + 1;
-    let mut target = Target::with_trees(decoder.clone(), room, builder.max_nodes(), Taps::none());
+    let mut target = Target::with_trees(decoder.clone(), room, builder.max_nodes(), Hooks::none());
     let limits = Limits { max_new_tokens: output.len() + 1, end_tokens: vec![] };
     let mut stepper = Stepper {
         target: &mut target,
         drafter: &mut recorder,
         builder: &builder,
         rule: rule.as_ref(),
-        draws: &mut Seeded::new(0),
+        random: &mut SeededRandom::new(0),
     };
     let generation = decode_with(&mut stepper, &prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap();
     (generation, recorder.trees)

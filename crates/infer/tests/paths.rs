@@ -2,7 +2,7 @@
 //! changes greedy text, and sampled text keeps its law.
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
@@ -16,8 +16,8 @@ use gorgon_draft::parameter::{Init, ParameterSpec};
 use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
@@ -106,18 +106,18 @@ fn builders() -> Vec<Box<dyn TreeBuilder>> {
 }
 
 fn run(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[Token]) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Taps::none());
+    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
-    let (rule, draws): (&dyn AcceptanceRule, _) = (&Greedy, &mut Seeded::new(1));
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, draws };
+    let (rule, random): (&dyn AcceptanceRule, _) = (&Greedy, &mut SeededRandom::new(1));
+    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, random };
     decode_with(&mut stepper, prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[Token]) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Taps::none());
+    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let mut go_on = |_| ControlFlow::Continue(());
-    decode(&mut target, prompt, &Greedy, &mut Seeded::new(0), &limits, &mut go_on).unwrap().ids
+    decode(&mut target, prompt, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on).unwrap().ids
 }
 
 #[test]
@@ -178,12 +178,12 @@ fn sampled_text_keeps_its_law() {
         let builders: [Box<dyn TreeBuilder>; 2] =
             [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
         let counts = builders.map(|builder| {
-            let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), Taps::none());
+            let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), Hooks::none());
             let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
             let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
             for seed in 0..runs {
-                let (builder, rule, draws) = (builder.as_ref(), rule.as_ref(), &mut Seeded::new(seed));
-                let mut stepper = Stepper { target: &mut target, drafter: drafter.as_mut(), builder, rule, draws };
+                let (builder, rule, random) = (builder.as_ref(), rule.as_ref(), &mut SeededRandom::new(seed));
+                let mut stepper = Stepper { target: &mut target, drafter: drafter.as_mut(), builder, rule, random };
                 let mut go_on = |_| ControlFlow::Continue(());
                 let ids = decode_with(&mut stepper, &[256, 9], &limits, &mut go_on).unwrap().ids;
                 *counts.entry(ids[1..].to_vec()).or_default() += 1.0 / runs as f64;

@@ -7,7 +7,7 @@ mod shared;
 
 use gorgon_core::Token;
 use gorgon_core::accept::Greedy;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
@@ -18,8 +18,8 @@ use gorgon_draft::oracle::OracleDrafter;
 use gorgon_infer::{DecodeError, Generation, Limits, Recorded, Stepper, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use recorder::Recorder;
@@ -135,8 +135,8 @@ impl Pair {
 
     fn recorded(&self, tree: &DynamicTree, guided: bool) -> Recorded {
         let layer = loaded(&self.layer, &self.there);
-        let taps = layer.needs().taps;
-        let target = Target::with_trees(self.there.clone(), 640, 2 * tree.max_nodes() + 16, taps);
+        let hooks = layer.needs().hooks;
+        let target = Target::with_trees(self.there.clone(), 640, 2 * tree.max_nodes() + 16, hooks);
         Recorded::eagle(target, layer, tree, guided).unwrap()
     }
 
@@ -167,10 +167,10 @@ impl Pair {
         };
         let verified = Arc::new(Mutex::new(vec![]));
         let mut drafter = Recorder { inner: told, trees: verified.clone() };
-        let taps = drafter.needs().taps;
-        let mut target = Target::with_trees(decoder.clone(), 640, tree.max_nodes(), taps);
-        let draws = &mut Seeded::new(0);
-        let mut stepper = Stepper { target: &mut target, drafter: &mut drafter, builder: tree, rule: &Greedy, draws };
+        let hooks = drafter.needs().hooks;
+        let mut target = Target::with_trees(decoder.clone(), 640, tree.max_nodes(), hooks);
+        let random = &mut SeededRandom::new(0);
+        let mut stepper = Stepper { target: &mut target, drafter: &mut drafter, builder: tree, rule: &Greedy, random };
         let generation = decode_with(&mut stepper, prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
         Drafted { generation, drafted: taken(&drafted), verified: taken(&verified) }
     }
@@ -322,11 +322,11 @@ fn what_cannot_be_grown_there_is_refused() {
     let Some((pair, _folders)) = Pair::random(ONE) else { return };
     for (nodes, depth, top_k) in [(60, 9, 16), (300, 5, 10), (5, 0, 301)] {
         let tree = DynamicTree::new(nodes, depth, top_k).unwrap();
-        let target = Target::with_trees(pair.there.clone(), 64, 64, Taps::none());
+        let target = Target::with_trees(pair.there.clone(), 64, 64, Hooks::none());
         let refused = Recorded::eagle(target, loaded(&pair.layer, &pair.there), &tree, false);
         assert!(matches!(refused, Err(DecodeError::Growth(_))), "{tree:?}");
     }
-    let target = Target::with_trees(pair.here.clone(), 64, 64, Taps::none());
+    let target = Target::with_trees(pair.here.clone(), 64, 64, Hooks::none());
     let refused = Recorded::eagle(target, loaded(&pair.layer, &pair.here), &DynamicTree::new(8, 2, 2).unwrap(), false);
     assert!(matches!(refused, Err(DecodeError::NotRecorded { .. })));
 }

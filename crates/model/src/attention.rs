@@ -10,7 +10,7 @@ use crate::weights::WeightsError;
 use crate::workspace::part;
 use burn::tensor::Tensor;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionSpec, Flight, Visible};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassTable};
 use gorgon_kernels::{Isa, rope, team};
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
@@ -23,11 +23,11 @@ pub(crate) enum Pass<'a> {
     Host {
         /// Committed rows.
         prefix: usize,
-        visible: &'a Visible,
+        visible: &'a AttentionMask,
         rope: &'a RopeTable,
     },
     /// Elsewhere: rows are padded, and what is seen is in a table on the device.
-    Device { flight: Flight, angles: &'a Tensor<3> },
+    Device { pass_table: PassTable, angles: &'a Tensor<3> },
 }
 
 impl<'a> Pass<'a> {
@@ -35,7 +35,7 @@ impl<'a> Pass<'a> {
     pub fn new(
         config: &ModelConfig,
         place: Place<'a>,
-        visible: &'a Visible,
+        visible: &'a AttentionMask,
         tokens: &[u32],
         (prefix, capacity): (usize, usize),
     ) -> Self {
@@ -43,23 +43,23 @@ impl<'a> Pass<'a> {
             Place::Host(rope) => return Self::Host { prefix, visible, rope },
             Place::Device(angles) => angles,
         };
-        let slots = (prefix + visible.in_flight()).next_multiple_of(SLOT_BUCKET).min(capacity);
-        let flight = Flight::new(tokens, visible, prefix, slots, &config.distinct_windows(), &angles.device());
-        Self::Device { flight, angles }
+        let slots = (prefix + visible.uncommitted()).next_multiple_of(SLOT_BUCKET).min(capacity);
+        let pass_table = PassTable::new(tokens, visible, prefix, slots, &config.distinct_windows(), &angles.device());
+        Self::Device { pass_table, angles }
     }
 
     /// Rows of the residual stream, padding included.
     pub fn rows(&self) -> usize {
         match self {
             Self::Host { visible, .. } => visible.rows(),
-            Self::Device { flight, .. } => flight.padded_rows(),
+            Self::Device { pass_table, .. } => pass_table.padded_rows(),
         }
     }
 
     /// Rows times slots that they may see, on the CPU.
-    fn pairs(&self) -> usize {
+    fn feature_tokens(&self) -> usize {
         match self {
-            Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.in_flight()),
+            Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.uncommitted()),
             Self::Device { .. } => 0,
         }
     }
@@ -68,7 +68,7 @@ impl<'a> Pass<'a> {
     pub fn wanted(&self) -> usize {
         match self {
             Self::Host { visible, .. } => visible.rows(),
-            Self::Device { flight, .. } => flight.rows(),
+            Self::Device { pass_table, .. } => pass_table.rows(),
         }
     }
 }
@@ -227,7 +227,7 @@ impl Attention {
             parts.push(Some(Sequence { pass, kv, qkv: mine, rotated: space, out: to }));
         }
         // The team is at work for the sequences, so each of them is one thread's.
-        let work = 2 * q_width * passes.iter().map(Pass::pairs).sum::<usize>();
+        let work = 2 * q_width * passes.iter().map(Pass::feature_tokens).sum::<usize>();
         team::each(&mut parts, work, |sequence| {
             if let Some(sequence) = sequence.take() {
                 self.mix_sequence(sequence);
@@ -269,12 +269,12 @@ impl Attention {
 
     /// One sequence's rows, padding included.
     fn mix_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
-        let (Pass::Device { flight, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
+        let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let norms = self.head_norms.as_ref().map(|(q, k)| (q.weight(), k.weight(), self.norm_eps));
         let placing = Placing { spec: &self.spec, norms, angles };
-        let q = cache_rows::place(&placing, qkv, cache, *layer, flight);
-        tree_attention::attend_cached(&self.spec, &q, cache, *layer, flight)
+        let q = cache_rows::place(&placing, qkv, cache, *layer, pass_table);
+        tree_attention::attend_cached(&self.spec, &q, cache, *layer, pass_table)
     }
 }

@@ -4,19 +4,19 @@ use crate::attention::{Pass, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::{ConfigError, ModelConfig};
 use crate::device::{Compute, Int8};
+use crate::hidden_states::HiddenStates;
+use crate::hooks::Hooks;
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
-use crate::states::States;
-use crate::taps::Taps;
 use crate::target::read;
 use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
-use gorgon_core::{Recycled, Token};
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_core::{PooledVec, Token};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_kernels::{Isa, activation, norm};
 use smallvec::SmallVec;
 use std::path::Path;
@@ -47,15 +47,15 @@ pub enum ModelError {
 }
 
 /// The states of some layers; a few, as drafters want them, are no list in memory of its own.
-pub type Tapped = SmallVec<[States; 4]>;
+pub type HookedStates = SmallVec<[HiddenStates; 4]>;
 
 /// What a forward pass yields.
 #[derive(Debug)]
 pub struct PassOutput {
     /// Hidden states after the final norm, a row for each of the pass: what the LM head reads.
-    pub hidden: States,
+    pub hidden: HiddenStates,
     /// The tapped states, a row for each of the pass, in the order they were asked for.
-    pub taps: Tapped,
+    pub hooks: HookedStates,
 }
 
 /// One sequence's rows in a forward pass.
@@ -64,7 +64,7 @@ pub struct Rows<'a> {
     /// The tokens: as many as the cache has room reserved for.
     pub tokens: &'a [Token],
     /// Which of them each of them sees.
-    pub visible: &'a Visible,
+    pub visible: &'a AttentionMask,
     /// The sequence's cache.
     pub cache: &'a mut KvCache,
 }
@@ -138,9 +138,9 @@ impl Decoder {
         self.lm_head.bytes() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
-    /// The same of a greedy step, which wants nothing but the likeliest token ([`Self::likeliest`]).
+    /// The same of a greedy step, which wants nothing but the likeliest token ([`Self::top_tokens`]).
     pub fn bytes_per_greedy_step(&self) -> usize {
-        self.lm_head.bytes_for_likeliest() + self.layers.iter().map(Layer::bytes).sum::<usize>()
+        self.lm_head.bytes_for_top_tokens() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
     /// A cache for one sequence of at most `capacity` tokens.
@@ -152,7 +152,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn embed(&self, tokens: &[Token]) -> Result<States, ModelError> {
+    pub fn embed(&self, tokens: &[Token]) -> Result<HiddenStates, ModelError> {
         self.check_tokens(tokens)?;
         Ok(self.embedding.look_up(tokens, self.compute.device()))
     }
@@ -164,7 +164,7 @@ impl Decoder {
     ///
     /// # Panics
     /// If the decoder is on the CPU.
-    pub fn embed_there(&self, ids: Tensor<1, Int>) -> Tensor<3> {
+    pub fn embed_on_device(&self, ids: Tensor<1, Int>) -> Tensor<3> {
         self.embedding.select(ids)
     }
 
@@ -188,12 +188,12 @@ impl Decoder {
     pub fn forward(
         &self,
         tokens: &[Token],
-        visible: &Visible,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-        taps: &Taps,
+        hooks: &Hooks,
     ) -> Result<PassOutput, ModelError> {
         if !self.compute.is_host() {
-            return self.forward_batch(&mut [Rows { tokens, visible, cache }], taps);
+            return self.forward_batch(&mut [Rows { tokens, visible, cache }], hooks);
         }
         // One sequence on the CPU is the common case, and needs no lists.
         self.check_rows(&Rows { tokens, visible, cache })?;
@@ -203,13 +203,13 @@ impl Decoder {
         let sizes = (cache.len(), cache.capacity());
         let (kvs, place) = cache.parts();
         let pass = [Pass::new(&self.config, place, visible, tokens, sizes)];
-        Ok(Workspace::lend(|space| self.run_on_host(tokens, &pass, &mut [kvs.iter_mut()], taps, space)))
+        Ok(Workspace::lend(|space| self.run_on_host(tokens, &pass, &mut [kvs.iter_mut()], hooks, space)))
     }
 
     /// Fails unless a cache has room reserved for these rows.
     fn check_rows(&self, rows: &Rows<'_>) -> Result<(), ModelError> {
         self.check_tokens(rows.tokens)?;
-        if rows.cache.reserved() != Some(rows.visible.in_flight()) || rows.visible.rows() != rows.tokens.len() {
+        if rows.cache.reserved() != Some(rows.visible.uncommitted()) || rows.visible.rows() != rows.tokens.len() {
             return Err(CacheError::NotReserved.into());
         }
         Ok(())
@@ -223,7 +223,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When a token is outside the vocabulary, rows are not the reserved ones, or there are none.
-    pub fn forward_batch(&self, batch: &mut [Rows<'_>], taps: &Taps) -> Result<PassOutput, ModelError> {
+    pub fn forward_batch(&self, batch: &mut [Rows<'_>], hooks: &Hooks) -> Result<PassOutput, ModelError> {
         let mut tokens = vec![];
         for rows in batch.iter() {
             self.check_rows(rows)?;
@@ -240,11 +240,11 @@ impl Decoder {
             caches.push(layers.iter_mut());
         }
         if self.compute.is_host() {
-            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, taps, space)));
+            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, hooks, space)));
         }
-        let output = self.run(self.embedding.select(flight_tokens(&passes)), &passes, caches, taps);
-        let unpad = |states: States| States::Device(unpad(states.into_tensor(), &passes));
-        Ok(PassOutput { hidden: unpad(output.hidden), taps: output.taps.into_iter().map(unpad).collect() })
+        let output = self.run(self.embedding.select(table_tokens(&passes)), &passes, caches, hooks);
+        let unpad = |states: HiddenStates| HiddenStates::Device(unpad(states.into_tensor(), &passes));
+        Ok(PassOutput { hidden: unpad(output.hidden), hooks: output.hooks.into_iter().map(unpad).collect() })
     }
 
     /// All layers on the tokens of all passes, on the CPU.
@@ -253,17 +253,17 @@ impl Decoder {
         tokens: &[Token],
         passes: &[Pass<'_>],
         caches: &mut [std::slice::IterMut<'_, LayerKv>],
-        taps: &Taps,
+        hooks: &Hooks,
         space: &mut Workspace,
     ) -> PassOutput {
         let (d, eps) = (self.config.hidden_size, self.config.norm_eps);
         let mut kept = std::mem::take(&mut space.stream);
         let x = part(&mut kept, tokens.len() * d);
         self.embedding.copy_rows(tokens, x);
-        let mut tapped = empty_taps(taps);
+        let mut hooked = empty_hooks(hooks);
         let mut tap = |entering: usize, x: &[f32]| {
-            for (slot, _) in tapped.iter_mut().zip(taps.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(States::Host { values: x.iter().copied().collect(), width: d });
+            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
+                *slot = Some(HiddenStates::Host { values: x.iter().copied().collect(), width: d });
             }
         };
         for (i, layer) in self.layers.iter().enumerate() {
@@ -280,10 +280,10 @@ impl Decoder {
             }
         }
         tap(self.layers.len(), x);
-        let mut values = Recycled::unset(x.len());
+        let mut values = PooledVec::unset(x.len());
         self.final_norm.rows(x, eps, &mut values);
         space.stream = kept;
-        PassOutput { hidden: States::Host { values, width: d }, taps: tapped.into_iter().flatten().collect() }
+        PassOutput { hidden: HiddenStates::Host { values, width: d }, hooks: hooked.into_iter().flatten().collect() }
     }
 
     /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that
@@ -298,7 +298,7 @@ impl Decoder {
         greedily: bool,
         logits: &mut Vec<f32>,
     ) -> Option<Token> {
-        let (d, eps, visible) = (self.config.hidden_size, self.config.norm_eps, Visible::Causal { rows: 1 });
+        let (d, eps, visible) = (self.config.hidden_size, self.config.norm_eps, AttentionMask::Causal { rows: 1 });
         let sizes = (cache.len(), cache.capacity());
         let (kvs, place) = cache.parts();
         let pass = [Pass::new(&self.config, place, &visible, &[], sizes)];
@@ -312,13 +312,13 @@ impl Decoder {
             let normed = part(&mut space.normed, d);
             self.final_norm.rows(x, eps, normed);
             space.stream = kept;
-            let likeliest = if greedily { self.lm_head.best(normed, &mut space.found) } else { None };
-            if likeliest.is_none() {
+            let top_tokens = if greedily { self.lm_head.best(normed, &mut space.found) } else { None };
+            if top_tokens.is_none() {
                 logits.resize(self.lm_head.width(), 0.0);
                 self.lm_head.rows(normed, logits);
                 self.cap_rows(logits);
             }
-            likeliest
+            top_tokens
         })
     }
 
@@ -328,13 +328,13 @@ impl Decoder {
         mut x: Tensor<3>,
         passes: &[Pass<'_>],
         mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
-        taps: &Taps,
+        hooks: &Hooks,
     ) -> PassOutput {
         let eps = self.config.norm_eps;
-        let mut tapped = empty_taps(taps);
+        let mut hooked = empty_hooks(hooks);
         let mut tap = |entering: usize, x: &Tensor<3>| {
-            for (slot, _) in tapped.iter_mut().zip(taps.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(States::Device(x.clone()));
+            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
+                *slot = Some(HiddenStates::Device(x.clone()));
             }
         };
         for (i, layer) in self.layers.iter().enumerate() {
@@ -343,8 +343,8 @@ impl Decoder {
             x = layer.forward(x, eps, passes, &mut kvs);
         }
         tap(self.layers.len(), &x);
-        let hidden = States::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
-        PassOutput { hidden, taps: tapped.into_iter().flatten().collect() }
+        let hidden = HiddenStates::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
+        PassOutput { hidden, hooks: hooked.into_iter().flatten().collect() }
     }
 
     /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read.
@@ -354,11 +354,16 @@ impl Decoder {
     ///
     /// # Errors
     /// When the cache is on the CPU.
-    pub fn forward_flight(&self, flight: &Flight, cache: &mut KvCache, taps: &Taps) -> Result<PassOutput, ModelError> {
+    pub fn forward_table(
+        &self,
+        pass_table: &PassTable,
+        cache: &mut KvCache,
+        hooks: &Hooks,
+    ) -> Result<PassOutput, ModelError> {
         let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved.into()) };
-        let passes = [Pass::Device { flight: flight.clone(), angles }];
-        let x = self.embedding.select(flight.tokens());
-        Ok(self.run(x, &passes, vec![layers.iter_mut()], taps))
+        let passes = [Pass::Device { pass_table: pass_table.clone(), angles }];
+        let x = self.embedding.select(pass_table.tokens());
+        Ok(self.run(x, &passes, vec![layers.iter_mut()], hooks))
     }
 
     /// The logits of hidden states, after any final soft cap.
@@ -369,12 +374,12 @@ impl Decoder {
         self.capped(self.lm_head.forward(hidden))
     }
 
-    /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::likeliest`].
+    /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::top_tokens`].
     ///
     /// # Shapes
     /// `hidden` after the final norm, `counts [rows]`.
-    pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.lm_head.likeliest(hidden, counts)
+    pub fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.lm_head.top_tokens(hidden, counts)
     }
 
     /// The LM head.
@@ -386,10 +391,10 @@ impl Decoder {
     ///
     /// # Shapes
     /// Result `[rows, V]`, row-major.
-    pub fn scores(&self, hidden: &States) -> Recycled<f32> {
+    pub fn scores(&self, hidden: &HiddenStates) -> PooledVec<f32> {
         match hidden {
-            States::Host { values, .. } => self.scores_by(&self.lm_head, values),
-            States::Device(hidden) => read(self.logits(hidden)).into(),
+            HiddenStates::Host { values, .. } => self.scores_by(&self.lm_head, values),
+            HiddenStates::Device(hidden) => read(self.logits(hidden)).into(),
         }
     }
 
@@ -397,15 +402,17 @@ impl Decoder {
     ///
     /// # Shapes
     /// `states` as the LM head reads them, result `[rows, V]`, row-major.
-    pub fn draft_scores(&self, states: &States) -> Recycled<f32> {
+    pub fn draft_scores(&self, states: &HiddenStates) -> PooledVec<f32> {
         match states {
-            States::Host { values, .. } => self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), values),
-            States::Device(states) => read(self.draft_logits(states)).into(),
+            HiddenStates::Host { values, .. } => {
+                self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), values)
+            }
+            HiddenStates::Device(states) => read(self.draft_logits(states)).into(),
         }
     }
 
-    fn scores_by(&self, lm_head: &Linear, states: &[f32]) -> Recycled<f32> {
-        let mut logits = Recycled::unset(states.len() / self.config.hidden_size * lm_head.width());
+    fn scores_by(&self, lm_head: &Linear, states: &[f32]) -> PooledVec<f32> {
+        let mut logits = PooledVec::unset(states.len() / self.config.hidden_size * lm_head.width());
         lm_head.rows(states, &mut logits);
         self.cap_rows(&mut logits);
         logits
@@ -432,14 +439,14 @@ impl Decoder {
 }
 
 /// A place for each of the states that are asked for.
-fn empty_taps(taps: &Taps) -> SmallVec<[Option<States>; 4]> {
-    taps.layers().iter().map(|_| None).collect()
+fn empty_hooks(hooks: &Hooks) -> SmallVec<[Option<HiddenStates>; 4]> {
+    hooks.layers().iter().map(|_| None).collect()
 }
 
 /// The tokens of all passes on a device, padding included.
-fn flight_tokens(passes: &[Pass<'_>]) -> Tensor<1, Int> {
+fn table_tokens(passes: &[Pass<'_>]) -> Tensor<1, Int> {
     let tokens = |pass: &Pass<'_>| match pass {
-        Pass::Device { flight, .. } => Some(flight.tokens()),
+        Pass::Device { pass_table, .. } => Some(pass_table.tokens()),
         Pass::Host { .. } => None,
     };
     let mut all: Vec<Tensor<1, Int>> = passes.iter().filter_map(tokens).collect();

@@ -300,7 +300,7 @@ impl Compute {
     }
 
     /// How the CPU stores matrices that are to be multiplied in `bf16`; `None` if they are not.
-    pub(crate) fn pairs(&self) -> Option<WeightDtype> {
+    pub(crate) fn feature_tokens(&self) -> Option<WeightDtype> {
         (self.products == Products::Bf16).then_some(WeightDtype::Bf16Pairs)
     }
 
@@ -416,43 +416,4 @@ fn open_wgpu() -> Device {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_parsed_and_wrong_ones_refused() {
-        for name in ["auto", "cpu", "cuda:0", "cuda:3", "wgpu"] {
-            assert_eq!(name.parse::<DeviceChoice>().unwrap().to_string(), name);
-        }
-        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-        for name in ["", "gpu", "cuda:", "cuda:x", "cpu:1", "cuda:-1"] {
-            assert!(name.parse::<DeviceChoice>().is_err(), "{name}");
-        }
-        assert!("f64".parse::<FloatFormat>().is_err());
-        assert_eq!(("bf16".parse(), "f32".parse()), (Ok(Products::Bf16), Ok(Products::F32)));
-        assert!("f16".parse::<Products>().is_err());
-    }
-
-    #[test]
-    fn products_in_bf16_take_their_weights_with_them() {
-        let compute = Compute::cpu(FloatFormat::F32);
-        assert_eq!(compute.clone().with_products(Products::F32).unwrap().pairs(), None);
-        let eight = compute.clone().with_int8(Int8::All).unwrap().with_products(Products::Bf16);
-        assert!(eight.unwrap_err().to_string().contains("--int8 all"));
-        match compute.with_products(Products::Bf16) {
-            Ok(compute) => {
-                assert_eq!((compute.format(), compute.precision()), (FloatFormat::Bf16, "bf16-products"));
-                assert_eq!(compute.pairs(), Some(WeightDtype::Bf16Pairs));
-            }
-            Err(error) => assert!(error.to_string().contains("no products of bf16"), "{error}"),
-        }
-    }
-
-    #[test]
-    fn a_device_that_is_not_built_in_says_how_to_get_it() {
-        if !cfg!(feature = "cuda") {
-            let error = Compute::resolve(DeviceChoice::Cuda(0), None).unwrap_err().to_string();
-            assert!(error.contains("--features cuda"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -4,15 +4,15 @@ use crate::attention::{Attention, AttentionSpace, Pass, pad, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::ModelConfig;
 use crate::device::Compute;
+use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
 use crate::mlp::{FeedForward, MlpSpace};
 use crate::norm::Norm;
-use crate::states::States;
 use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_kernels::{Isa, norm};
 
 #[derive(Debug)]
@@ -145,13 +145,13 @@ fn add(x: &mut [f32], y: &[f32], norm: Option<&Norm>, eps: f32, space: &mut [f32
 
 /// A layer outside the decoder, with a cache of its own: what drafters of one layer are made of.
 #[derive(Debug)]
-pub struct LoneLayer {
+pub struct DraftDecoderLayer {
     config: ModelConfig,
     compute: Compute,
     layer: Layer,
 }
 
-impl LoneLayer {
+impl DraftDecoderLayer {
     /// Loads a whole layer; `prefix` is what its tensors' names start with, the last dot included.
     ///
     /// # Errors
@@ -189,8 +189,8 @@ impl LoneLayer {
     }
 
     /// Makes room in a cache of this layer.
-    pub fn make_room(&self, cache: &mut KvCache, rows: usize) {
-        cache.make_room(rows, &self.config);
+    pub fn grow(&self, cache: &mut KvCache, rows: usize) {
+        cache.grow(rows, &self.config);
     }
 
     /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for. `read` is what the
@@ -203,12 +203,12 @@ impl LoneLayer {
     /// When the rows are not the reserved ones.
     pub fn forward(
         &self,
-        read: Option<&States>,
-        x: States,
-        visible: &Visible,
+        read: Option<&HiddenStates>,
+        x: HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, CacheError> {
-        if cache.reserved() != Some(visible.in_flight()) || visible.rows() != x.rows() {
+    ) -> Result<HiddenStates, CacheError> {
+        if cache.reserved() != Some(visible.uncommitted()) || visible.rows() != x.rows() {
             return Err(CacheError::NotReserved);
         }
         let sizes = (cache.len(), cache.capacity());
@@ -216,18 +216,18 @@ impl LoneLayer {
         let pass = [Pass::new(&self.config, place, visible, &[], sizes)];
         let (eps, kvs) = (self.config.norm_eps, &mut [kv]);
         Ok(match x {
-            States::Host { mut values, width } => {
-                let read = read.and_then(States::on_host);
+            HiddenStates::Host { mut values, width } => {
+                let read = read.and_then(HiddenStates::on_host);
                 Workspace::lend(|space| self.layer.forward_rows(read, &mut values, eps, &pass, kvs, space));
-                States::Host { values, width }
+                HiddenStates::Host { values, width }
             }
-            States::Device(x) => {
+            HiddenStates::Device(x) => {
                 let x = pad(x, &pass[0]);
                 let y = match read {
                     Some(read) => self.layer.forward_reading(&pad(read.tensor(), &pass[0]), x, eps, &pass, kvs),
                     None => self.layer.forward(x, eps, &pass, kvs),
                 };
-                States::Device(unpad(y, &pass))
+                HiddenStates::Device(unpad(y, &pass))
             }
         })
     }
@@ -241,15 +241,15 @@ impl LoneLayer {
     ///
     /// # Errors
     /// When the cache is on the CPU.
-    pub fn forward_flight(
+    pub fn forward_table(
         &self,
         read: Option<&Tensor<3>>,
         x: Tensor<3>,
-        flight: &Flight,
+        pass_table: &PassTable,
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, CacheError> {
         let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
-        let passes = [Pass::Device { flight: flight.clone(), angles }];
+        let passes = [Pass::Device { pass_table: pass_table.clone(), angles }];
         let (eps, mut kvs) = (self.config.norm_eps, layers.iter_mut().collect::<Vec<_>>());
         Ok(match read {
             Some(read) => self.layer.forward_reading(read, x, eps, &passes, &mut kvs),

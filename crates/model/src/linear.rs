@@ -1,10 +1,10 @@
 //! Frozen linear layers and where their weights come from.
 
 use crate::device::{Compute, FloatFormat, Int8};
-use crate::states::States;
+use crate::hidden_states::HiddenStates;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
-use gorgon_core::Recycled;
+use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use rayon::prelude::*;
@@ -58,14 +58,14 @@ impl Linear {
     ///
     /// # Shapes
     /// `x` of width `in`, result of width `out`.
-    pub fn of(&self, x: &States) -> States {
+    pub fn of(&self, x: &HiddenStates) -> HiddenStates {
         match x {
-            States::Host { values: x, width } => {
-                let mut values = Recycled::unset(x.len() / width * self.width());
+            HiddenStates::Host { values: x, width } => {
+                let mut values = PooledVec::unset(x.len() / width * self.width());
                 self.rows(x, &mut values);
-                States::Host { values, width: self.width() }
+                HiddenStates::Host { values, width: self.width() }
             }
-            States::Device(x) => States::Device(self.forward(x)),
+            HiddenStates::Device(x) => HiddenStates::Device(self.forward(x)),
         }
     }
 
@@ -153,17 +153,17 @@ impl Embedding {
     ///
     /// # Panics
     /// If a token is outside the table; callers check ids where they enter.
-    pub fn look_up(&self, tokens: &[u32], device: &Device) -> States {
+    pub fn look_up(&self, tokens: &[u32], device: &Device) -> HiddenStates {
         match &self.weight {
             Weight::Packed(table) => {
                 let width = table.d_in();
-                let mut values = Recycled::unset(tokens.len() * width);
+                let mut values = PooledVec::unset(tokens.len() * width);
                 self.copy_rows(tokens, &mut values);
-                States::Host { values, width }
+                HiddenStates::Host { values, width }
             }
             Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                States::Device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
+                HiddenStates::Device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
             }
         }
     }
@@ -243,7 +243,9 @@ impl Loader<'_> {
         if self.compute.is_host() {
             let storage = match self.compute.int8() {
                 Int8::All => WeightDtype::Int8,
-                Int8::Off | Int8::Drafts => self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format())),
+                Int8::Off | Int8::Drafts => {
+                    self.compute.feature_tokens().unwrap_or_else(|| rows.storage(self.compute.format()))
+                }
             };
             let packed = Packed::pack(d_in, d_out, storage, &rows);
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));

@@ -1,10 +1,10 @@
 //! Norms with their weights where they are read.
 
+use crate::hidden_states::HiddenStates;
 use crate::linear::Loader;
-use crate::states::States;
 use crate::weights::WeightsError;
 use burn::tensor::Tensor;
-use gorgon_core::Recycled;
+use gorgon_core::PooledVec;
 use gorgon_kernels::{Isa, host, norm};
 
 /// `x / sqrt(mean(x²) + eps) · w` over the last dimension.
@@ -30,14 +30,14 @@ impl Norm {
     }
 
     /// Of states.
-    pub fn of(&self, x: &States, eps: f32) -> States {
+    pub fn of(&self, x: &HiddenStates, eps: f32) -> HiddenStates {
         match x {
-            States::Host { values: x, width } => {
-                let mut values = Recycled::unset(x.len());
+            HiddenStates::Host { values: x, width } => {
+                let mut values = PooledVec::unset(x.len());
                 self.rows(x, eps, &mut values);
-                States::Host { values, width: *width }
+                HiddenStates::Host { values, width: *width }
             }
-            States::Device(x) => States::Device(norm::rms_norm(x, &self.weight, eps)),
+            HiddenStates::Device(x) => HiddenStates::Device(norm::rms_norm(x, &self.weight, eps)),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::config::ModelConfig;
 use crate::device::FloatFormat;
 use crate::layout;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_runs::tensors::{self, Source};
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -95,13 +95,13 @@ fn dtype(format: FloatFormat) -> Dtype {
 /// Draws values as they are written, so that a checkpoint of any size needs little memory. Norms are one; matrices are
 /// uniform with a variance of `1 / d_in`, so that activations keep their size.
 fn fill(file: &mut dyn Write, shape: &[usize], format: FloatFormat, seed: u64, stream: u64) -> io::Result<()> {
-    let mut draws = Seeded::stream(seed, stream);
+    let mut random = SeededRandom::stream(seed, stream);
     let bound = match shape {
         [_, d_in] => (3.0 / *d_in as f64).sqrt(),
         _ => 0.0,
     };
     for _ in 0..shape.iter().product::<usize>() {
-        let value = if bound == 0.0 { 1.0 } else { ((draws.uniform() * 2.0 - 1.0) * bound) as f32 };
+        let value = if bound == 0.0 { 1.0 } else { ((random.uniform() * 2.0 - 1.0) * bound) as f32 };
         match format {
             FloatFormat::F32 => file.write_all(&value.to_le_bytes())?,
             FloatFormat::F16 => file.write_all(&half::f16::from_f32(value).to_le_bytes())?,

@@ -2,12 +2,12 @@
 
 use crate::cache::KvCache;
 use crate::decoder::{Decoder, ModelError, PassOutput};
-use crate::states::States;
-use crate::taps::Taps;
+use crate::hidden_states::HiddenStates;
+use crate::hooks::Hooks;
 use burn::tensor::{DType, Int, Tensor};
-use gorgon_core::{Recycled, Token, tree::TokenTree};
+use gorgon_core::{PooledVec, Token, tree::TokenTree};
 use gorgon_kernels::host;
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,22 +19,22 @@ const PREFILL_CHUNK: usize = 256;
 pub struct Target {
     decoder: Arc<Decoder>,
     cache: KvCache,
-    taps: Taps,
+    hooks: Hooks,
 }
 
 impl Target {
     /// A target for one sequence of at most `capacity` tokens, drafts in flight included.
-    pub fn new(decoder: Arc<Decoder>, capacity: usize, taps: Taps) -> Self {
+    pub fn new(decoder: Arc<Decoder>, capacity: usize, hooks: Hooks) -> Self {
         let cache = decoder.new_cache(capacity);
-        Self { decoder, cache, taps }
+        Self { decoder, cache, hooks }
     }
 
     /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond
     /// the model's context: their tokens there are never kept.
-    pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, taps: Taps) -> Self {
+    pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, hooks: Hooks) -> Self {
         let capacity = tokens.min(decoder.config().max_positions) + nodes;
         let cache = KvCache::new(decoder.config(), decoder.compute(), capacity);
-        Self { decoder, cache, taps }
+        Self { decoder, cache, hooks }
     }
 
     /// The decoder.
@@ -83,17 +83,20 @@ impl Target {
         self.cache.reserve(tokens.len())?;
         self.cache.roll_back();
         let mut hidden = vec![];
-        let mut taps: Vec<Vec<States>> = vec![vec![]; self.taps.layers().len()];
+        let mut hooks: Vec<Vec<HiddenStates>> = vec![vec![]; self.hooks.layers().len()];
         for chunk in tokens.chunks(PREFILL_CHUNK) {
             self.cache.reserve(chunk.len())?;
-            let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut self.cache, &self.taps)?;
+            let visible = AttentionMask::Causal { rows: chunk.len() };
+            let output = self.decoder.forward(chunk, &visible, &mut self.cache, &self.hooks)?;
             let rows: Vec<usize> = (0..chunk.len()).collect();
             self.cache.commit(&rows)?;
             hidden.push(output.hidden);
-            taps.iter_mut().zip(output.taps).for_each(|(all, tap)| all.push(tap));
+            hooks.iter_mut().zip(output.hooks).for_each(|(all, tap)| all.push(tap));
         }
-        Ok(PassOutput { hidden: States::join(&hidden), taps: taps.iter().map(|parts| States::join(parts)).collect() })
+        Ok(PassOutput {
+            hidden: HiddenStates::join(&hidden),
+            hooks: hooks.iter().map(|parts| HiddenStates::join(parts)).collect(),
+        })
     }
 
     /// Runs one token after the committed ones and commits it: plain decoding. On the CPU nothing is allocated once
@@ -131,8 +134,8 @@ impl Target {
         }
         self.decoder.check_tokens(&[token])?;
         self.cache.reserve(1)?;
-        let likeliest = self.decoder.advance_on_host(token, &mut self.cache, greedily, logits);
-        self.commit(&[0]).map(|()| likeliest)
+        let top_tokens = self.decoder.advance_on_host(token, &mut self.cache, greedily, logits);
+        self.commit(&[0]).map(|()| top_tokens)
     }
 
     /// One forward pass over a tree whose root follows the committed tokens. The rows stay in flight until
@@ -145,8 +148,8 @@ impl Target {
     /// When the tree does not fit or a token is outside the vocabulary; nothing stays in flight then.
     pub fn verify(&mut self, tree: &TokenTree) -> Result<PassOutput, ModelError> {
         self.cache.reserve(tree.len())?;
-        let visible = Visible::in_tree(tree.parents());
-        let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.taps);
+        let visible = AttentionMask::in_tree(tree.parents());
+        let output = self.decoder.forward(tree.tokens(), &visible, &mut self.cache, &self.hooks);
         if output.is_err() {
             self.cache.roll_back();
         }
@@ -162,15 +165,15 @@ impl Target {
     }
 
     /// One forward pass over a table of rows on a GPU; nothing is sent up or read. What it keeps is decided there too:
-    /// [`Self::keep`] moves the rows, [`Self::adopt`] is told how many there are.
+    /// [`Self::keep`] moves the rows, [`Self::set_len`] is told how many there are.
     ///
     /// # Shapes
     /// The output has a row for each of the table's, padding included.
     ///
     /// # Errors
     /// When the sequence is on the CPU.
-    pub fn verify_flight(&mut self, flight: &Flight) -> Result<PassOutput, ModelError> {
-        self.decoder.forward_flight(flight, &mut self.cache, &self.taps)
+    pub fn verify_table(&mut self, pass_table: &PassTable) -> Result<PassOutput, ModelError> {
+        self.decoder.forward_table(pass_table, &mut self.cache, &self.hooks)
     }
 
     /// Moves the rows of an accepted path together, in every layer.
@@ -185,16 +188,16 @@ impl Target {
     ///
     /// # Errors
     /// When there are more than fit.
-    pub fn adopt(&mut self, committed: usize) -> Result<(), ModelError> {
-        Ok(self.cache.adopt(committed)?)
+    pub fn set_len(&mut self, committed: usize) -> Result<(), ModelError> {
+        Ok(self.cache.set_len(committed)?)
     }
 
-    /// The likeliest token after each row, if that can be told without all logits; see [`Decoder::likeliest`].
+    /// The likeliest token after each row, if that can be told without all logits; see [`Decoder::top_tokens`].
     ///
     /// # Shapes
     /// Result `[rows]`.
-    pub fn likeliest(&self, hidden: &States) -> Option<Recycled<Token>> {
-        let found = self.decoder.likeliest(hidden, &Recycled::of(1, hidden.rows()))?;
+    pub fn top_tokens(&self, hidden: &HiddenStates) -> Option<PooledVec<Token>> {
+        let found = self.decoder.top_tokens(hidden, &PooledVec::of(1, hidden.rows()))?;
         Some(found.iter().map(|&(token, _)| token).collect())
     }
 
@@ -202,7 +205,7 @@ impl Target {
     ///
     /// # Shapes
     /// Result `[rows · V]`, row-major.
-    pub fn logits(&self, hidden: &States) -> Recycled<f32> {
+    pub fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
         self.decoder.scores(hidden)
     }
 }

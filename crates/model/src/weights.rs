@@ -8,7 +8,7 @@ mod bytes;
 mod header;
 mod index;
 
-use self::bytes::{read_at, widen};
+use self::bytes::{extend_reservation, read_at};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
 use crate::device::{Compute, FloatFormat, Int8};
@@ -318,7 +318,7 @@ impl Checkpoint {
         for (i, out) in out.chunks_mut(PIECE).enumerate() {
             let bytes = &mut bytes[..out.len() * size];
             self.read_bytes(entry, offset + (i * PIECE * size) as u64, bytes)?;
-            widen(entry.dtype, bytes, out);
+            extend_reservation(entry.dtype, bytes, out);
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ mod shared;
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::{Checkpoint, Entry};
 use gorgon_runs::tensors::{Source, write_f32};
@@ -37,7 +37,7 @@ fn compute(format: FloatFormat) -> Compute {
 
 fn target(dir: &Path, format: FloatFormat, capacity: usize) -> Target {
     let decoder = Decoder::load(dir, &compute(format)).unwrap();
-    Target::new(Arc::new(decoder), capacity, Taps::none())
+    Target::new(Arc::new(decoder), capacity, Hooks::none())
 }
 
 fn floats(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
@@ -138,7 +138,7 @@ fn check_trees(name: &str, dir: &Path) {
     };
     for compute in computes {
         let format = compute.precision();
-        let mut target = Target::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Taps::none());
+        let mut target = Target::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Hooks::none());
         let vocab = target.decoder().config().vocab_size;
         let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
         target.prefill(&prompt).unwrap();
@@ -249,7 +249,7 @@ fn storage_does_not_change_results() {
         let logits = |dir: &Path| {
             let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
             let bytes = decoder.bytes_per_step();
-            let mut target = Target::new(decoder, 64, Taps::none());
+            let mut target = Target::new(decoder, 64, Hooks::none());
             let output = target.prefill(&[1, 2, 3, 250]).unwrap();
             (target.logits(&output.hidden), bytes)
         };
@@ -274,14 +274,14 @@ fn eight_bits_for_drafts_leave_the_logits_alone() {
     shape.write(dir.path(), FloatFormat::F32, 3).unwrap();
     let load = |int8| Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32).with_int8(int8).unwrap()).unwrap();
     let logits = |int8| {
-        let mut target = Target::new(Arc::new(load(int8)), 64, Taps::none());
+        let mut target = Target::new(Arc::new(load(int8)), 64, Hooks::none());
         let output = target.prefill(&[1, 2, 3, 250]).unwrap();
         let drafts = read(target.decoder().draft_logits(&output.hidden.tensor()));
         (target.logits(&output.hidden).to_vec(), drafts, target.decoder().bytes_per_step())
     };
-    let ((plain, same, bytes), (beside, drafts, _), (all, all_drafts, few)) =
+    let ((plain, same, bytes), (concat_columns, drafts, _), (all, all_drafts, few)) =
         (logits(Int8::Off), logits(Int8::Drafts), logits(Int8::All));
-    assert_eq!((&plain, &same), (&beside, &plain));
+    assert_eq!((&plain, &same), (&concat_columns, &plain));
     assert_eq!(all, all_drafts);
     assert!(few * 3 < bytes, "{few} of {bytes} bytes");
     let reach = plain.iter().fold(0f32, |a, b| a.max(b.abs()));
@@ -297,23 +297,23 @@ fn chunked_prefill_and_taps() {
     let decoder = Arc::new(Decoder::load(&dir, &compute(FloatFormat::F32)).unwrap());
     let exact = decoder.compute().is_host();
     let layers = decoder.config().layers;
-    let taps = Taps::new(vec![layers, 0, 2], layers).unwrap();
+    let hooks = Hooks::new(vec![layers, 0, 2], layers).unwrap();
     let prompt: Vec<u32> = (0..300).map(|i| (i * 31 + 7) % 512).collect();
-    let mut whole = Target::new(decoder.clone(), 512, taps.clone());
+    let mut whole = Target::new(decoder.clone(), 512, hooks.clone());
     let output = whole.prefill(&prompt).unwrap();
     assert_eq!(output.hidden.tensor().dims(), [1, 300, 64]);
-    assert_eq!(output.taps.iter().map(|tap| (tap.rows(), tap.width())).collect::<Vec<_>>(), [(300, 64); 3]);
-    let mut parts = Target::new(decoder, 512, taps);
+    assert_eq!(output.hooks.iter().map(|tap| (tap.rows(), tap.width())).collect::<Vec<_>>(), [(300, 64); 3]);
+    let mut parts = Target::new(decoder, 512, hooks);
     let mut rows = vec![];
-    let mut tapped = vec![vec![]; 3];
+    let mut hooked = vec![vec![]; 3];
     for part in [&prompt[..1], &prompt[1..40], &prompt[40..300]] {
         let output = parts.prefill(part).unwrap();
         rows.extend(read(output.hidden.tensor()));
-        output.taps.into_iter().zip(&mut tapped).for_each(|(tap, all)| all.extend(tap.into_values().into_vec()));
+        output.hooks.into_iter().zip(&mut hooked).for_each(|(tap, all)| all.extend(tap.into_values().into_vec()));
     }
     let limit = if exact { 0.0 } else { 1e-3 };
     assert!(differences(&rows, &read(output.hidden.tensor())).0 <= limit);
-    for (whole, parts) in output.taps.into_iter().zip(&tapped) {
+    for (whole, parts) in output.hooks.into_iter().zip(&hooked) {
         assert!(differences(parts, &whole.into_values()).0 <= limit);
     }
 }

@@ -4,11 +4,11 @@
 use burn::tensor::{Int, Tensor, capture};
 use gorgon_core::tree::TokenTree;
 use gorgon_kernels::greedy_step::{self, Outcome, TreeTable};
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use std::cell::RefCell;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn ids(table: Tensor<1, Int>) -> Vec<i32> {
 /// The CPU's greedy text, one token per pass.
 fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
     let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
-    let mut target = Target::new(decoder, SLOTS, Taps::none());
+    let mut target = Target::new(decoder, SLOTS, Hooks::none());
     let greatest = |row: &[f32]| row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
     let output = target.prefill(prompt).unwrap();
     let logits = target.logits(&output.hidden);
@@ -53,35 +53,35 @@ fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
 /// state.
 fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
     let device = decoder.compute().device();
-    let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Taps::none()));
+    let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Hooks::none()));
     let output = target.borrow_mut().prefill(prompt).unwrap();
     let logits = decoder.logits(&output.hidden.part(prompt.len() - 1, 1).tensor());
     let mut text = ids(greedy_step::argmax_rows(&logits));
     let tree = TreeTable::new(parents, ranks, device);
     let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();
-    let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
+    let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
     let mut tokens = vec![7; parents.len()];
     tokens[0] = text[0] as u32;
-    let flight = Flight::new(&tokens, &visible, prompt.len(), SLOTS, &[None], device);
+    let pass_table = PassTable::new(&tokens, &visible, prompt.len(), SLOTS, &[None], device);
     let outcome = Outcome::new(&tree, device);
-    let kept = Tensor::<1, Int>::zeros(flight.table().dims(), device);
-    greedy_step::overwrite(&kept, flight.table());
+    let kept = Tensor::<1, Int>::zeros(pass_table.table().dims(), device);
+    greedy_step::overwrite(&kept, pass_table.table());
     let mut graph = capture(device, || {
-        let output = target.borrow_mut().verify_flight(&flight).unwrap();
+        let output = target.borrow_mut().verify_table(&pass_table).unwrap();
         greedy_step::accept(
             &greedy_step::argmax_rows(&decoder.logits(&output.hidden.tensor())),
             &tree,
-            &flight,
+            &pass_table,
             &outcome,
         );
         target.borrow().keep(outcome.table());
         let state = decoder.logits(&output.hidden.tensor().select(1, outcome.last()));
         let guesses = greedy_step::top_rows(&state, 2);
-        greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &flight);
+        greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &pass_table);
         outcome.table().clone()
     });
     assert!(graph.is_hardware(), "the recording fell back");
-    greedy_step::overwrite(flight.table(), &kept);
+    greedy_step::overwrite(pass_table.table(), &kept);
     let mut committed = prompt.len();
     while text.len() < TOKENS {
         // SAFETY: everything that the closure borrows lives to the end of this function, on this thread alone.

@@ -40,8 +40,8 @@ pub fn write(
     moments: &[Moments],
 ) -> Result<(), TrainError> {
     write_parameters(dir, parameters, constants)?;
-    let pairs = parameters.iter().zip(moments);
-    let optimizer: Vec<Source<'_>> = pairs
+    let feature_tokens = parameters.iter().zip(moments);
+    let optimizer: Vec<Source<'_>> = feature_tokens
         .flat_map(|(p, m)| [("first", &m.first), ("second", &m.second)].map(|(part, tensor)| (p, part, tensor)))
         .map(|(p, part, tensor)| source(format!("{part}.{}", p.name), tensor.dims().to_vec(), tensor))
         .collect();

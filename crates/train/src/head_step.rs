@@ -9,7 +9,7 @@ use gorgon_core::Token;
 use gorgon_draft::medusa::{HeadLabels, Heads, MedusaConfig};
 use gorgon_draft::parameter::ParameterSpec;
 use gorgon_kernels::{Frozen, Table, TableError, TableFormat, team};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use rayon::prelude::*;
 
 /// Sizes of a step.
@@ -122,7 +122,7 @@ impl HeadStep {
             let tokens: Vec<Token> = (0..rows).map(|i| ((i * 97 + 11) % vocab) as Token).collect();
             let conversation = |ids: &[Token]| {
                 let positions: Vec<usize> = (0..ids.len()).collect();
-                backbone.compute(ids, &positions, &Taps::none())
+                backbone.compute(ids, &positions, &Hooks::none())
             };
             let states = tokens.chunks(length.max(1)).map(conversation).collect::<Result<Vec<_>, _>>()?;
             if !states.is_empty() {

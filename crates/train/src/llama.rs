@@ -3,7 +3,7 @@
 use crate::error::TrainError;
 use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_kernels::activation::{Activation, silu_gate_tracked};
 use gorgon_kernels::norm::rms_norm_tracked;
 use gorgon_kernels::segment_attention::{Segments, segment_attention};
@@ -116,11 +116,11 @@ impl Llama {
         let (d, ff) = (s.hidden_size, s.intermediate_size);
         let head_dim = d / s.heads;
         let kv = s.kv_heads * head_dim;
-        let draws = &mut Seeded::new(seed);
+        let random = &mut SeededRandom::new(seed);
         let ends = 0.02 / (2.0 * s.layers as f64).sqrt();
         let mut all = vec![];
         let mut matrix = |name: String, shape: [usize; 2], deviation: f64, role: Role| {
-            Parameter::normal(name, shape, role, deviation, draws, &self.device)
+            Parameter::normal(name, shape, role, deviation, random, &self.device)
         };
         let ones = |name: String| Parameter::new(name, &[d], Role::Vector, vec![1.0; d], &self.device);
         all.push(matrix("model.embed_tokens.weight".into(), [s.vocab_size, d], 0.02, Role::Table));
@@ -139,7 +139,7 @@ impl Llama {
         all.push(ones("model.norm.weight".into()));
         if !self.tied {
             let head = [s.vocab_size, d];
-            all.push(Parameter::normal("lm_head.weight", head, Role::Table, 0.02, draws, &self.device));
+            all.push(Parameter::normal("lm_head.weight", head, Role::Table, 0.02, random, &self.device));
         }
         all
     }

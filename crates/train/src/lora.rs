@@ -4,7 +4,7 @@ use crate::checkpoint::values;
 use crate::error::TrainError;
 use crate::parameters::{Parameter, Role};
 use burn::tensor::Tensor;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -83,12 +83,12 @@ impl Lora {
     /// `A` and `B` of every adapted matrix. `A` is normal with the variance `1 / (3 d_in)`, `B` is zero, so that the
     /// adapter begins as none.
     pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let (mut all, r, draws) = (vec![], self.config.rank, &mut Seeded::new(seed));
+        let (mut all, r, random) = (vec![], self.config.rank, &mut SeededRandom::new(seed));
         for p in self.base.iter().filter(|p| self.is_adapted(p)) {
             let (out, into, device) = (p.shape[0], p.shape[1], p.value.device());
             let name = |part: &str| format!("{PREFIX}{}.lora_{part}.weight", p.name.trim_end_matches(".weight"));
             let deviation = (1.0 / (3.0 * into as f64)).sqrt();
-            all.push(Parameter::normal(name("A"), [r, into], Role::Matrix, deviation, draws, &device));
+            all.push(Parameter::normal(name("A"), [r, into], Role::Matrix, deviation, random, &device));
             all.push(Parameter::new(name("B"), &[out, r], Role::Matrix, vec![0.0; out * r], &device));
         }
         all
@@ -110,10 +110,10 @@ impl Lora {
     /// `adapter` flat, as in [`Self::parameters`]; the result flat, as the network's parameters.
     pub fn applied(&self, adapter: &[Tensor<1>], tracked: bool) -> Vec<Tensor<1>> {
         let (r, scale) = (self.config.rank, (self.config.alpha / self.config.rank as f64) as f32);
-        let mut pairs = adapter.chunks_exact(2);
+        let mut feature_tokens = adapter.chunks_exact(2);
         let one = |p: &Parameter| {
             let base = if tracked { p.value.clone().autodiff() } else { p.value.clone() };
-            match self.is_adapted(p).then(|| pairs.next()).flatten() {
+            match self.is_adapted(p).then(|| feature_tokens.next()).flatten() {
                 Some([a, b]) => {
                     let a = a.clone().reshape([r, p.shape[1]]);
                     let b = b.clone().reshape([p.shape[0], r]);
@@ -142,40 +142,4 @@ impl Lora {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use burn::tensor::Device;
-
-    fn lora() -> Lora {
-        let device = Device::flex();
-        let matrix = |name: &str, shape: [usize; 2]| {
-            let values = (0..shape[0] * shape[1]).map(|i| i as f32).collect();
-            Parameter::new(name, &shape, Role::Matrix, values, &device)
-        };
-        let norm = Parameter::new("n.weight", &[2], Role::Vector, vec![1.0; 2], &device);
-        let config = LoraConfig { rank: 1, alpha: 2.0, targets: vec!["q_proj".into()] };
-        Lora::new(config, vec![matrix("l.q_proj.weight", [3, 2]), norm, matrix("l.k_proj.weight", [2, 2])])
-    }
-
-    #[test]
-    fn an_adapter_begins_as_none_and_adds_its_product() {
-        let lora = lora();
-        let start: Vec<Tensor<1>> = lora.parameters(1).into_iter().map(|p| p.value).collect();
-        assert_eq!((start.len(), lora.len()), (2, 2));
-        assert_eq!(values(&lora.applied(&start, false)[0]), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-        let device = Device::flex();
-        let tensor = |v: &[f32]| crate::parameters::from_values(v.to_vec(), &device);
-        let adapter = [tensor(&[1.0, 10.0]), tensor(&[1.0, 0.0, 2.0])];
-        let all = lora.applied(&adapter, false);
-        assert_eq!(values(&all[0]), [2.0, 21.0, 2.0, 3.0, 8.0, 45.0]);
-        assert_eq!(values(&all[2]), [0.0, 1.0, 2.0, 3.0]);
-        assert_eq!(lora.merged(&adapter), [("l.q_proj.weight".to_owned(), values(&all[0]))]);
-    }
-
-    #[test]
-    fn names_are_pefts() {
-        let names: Vec<String> = lora().parameters(0).into_iter().map(|p| p.name).collect();
-        assert_eq!(names, ["base_model.model.l.q_proj.lora_A.weight", "base_model.model.l.q_proj.lora_B.weight"]);
-        assert!(LoraConfig { targets: vec!["embed".into()], ..LoraConfig::default() }.check().is_err());
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! What is fitted: named parameters, flat, in a fixed order.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_kernels::host;
 
 /// How a parameter is treated by the optimizer.
@@ -41,10 +41,10 @@ impl Parameter {
         shape: [usize; 2],
         role: Role,
         deviation: f64,
-        draws: &mut Seeded,
+        random: &mut SeededRandom,
         device: &Device,
     ) -> Self {
-        let values = (0..shape[0] * shape[1]).map(|_| (normal(draws) * deviation) as f32).collect();
+        let values = (0..shape[0] * shape[1]).map(|_| (normal(random) * deviation) as f32).collect();
         Self::new(name, &shape, role, values, device)
     }
 
@@ -69,7 +69,7 @@ pub(crate) fn from_values(values: Vec<f32>, device: &Device) -> Tensor<1> {
 }
 
 /// A standard normal number (Box and Muller).
-fn normal(draws: &mut Seeded) -> f64 {
-    let radius = (-2.0 * (1.0 - draws.uniform()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * draws.uniform()).cos()
+fn normal(random: &mut SeededRandom) -> f64 {
+    let radius = (-2.0 * (1.0 - random.uniform()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.uniform()).cos()
 }

@@ -4,7 +4,7 @@ mod on_backbone;
 
 use gorgon_data::shard::Row;
 use gorgon_draft::eagle::three::Eagle3Config;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
@@ -42,9 +42,9 @@ fn threads_interruptions_and_cached_states_change_no_bit() {
     let features = &cached.data().features;
     let folder = dir.path().join("features");
     let request = CacheRequest::new(&folder, FeatureFormat::F32, json!({"of": "a test"}));
-    let request = CacheRequest { taps: cached.taps(), ..request };
+    let request = CacheRequest { hooks: cached.hooks(), ..request };
     let cache = FeatureCache::open_or_build(&request, features, rows, of, &mut |_| ()).unwrap();
-    let other = CacheRequest { taps: Taps::new(vec![0, 0, 1], SHAPE.layers).unwrap(), ..request };
+    let other = CacheRequest { hooks: Hooks::new(vec![0, 0, 1], SHAPE.layers).unwrap(), ..request };
     let refused = FeatureCache::open_or_build(&other, features, rows, of, &mut |_| ()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("states of something else"), "{refused}");
     cached.data_mut().features.cache = Some(cache);
@@ -59,22 +59,22 @@ fn threads_interruptions_and_cached_states_change_no_bit() {
 #[test]
 fn tapped_states_are_kept_within_their_precision() {
     let objective = fitting(None, 150);
-    let (data, taps) = (objective.data(), objective.taps());
+    let (data, hooks) = (objective.data(), objective.hooks());
     let of = |row: &Row| objective.positions(&row.example);
     let rows = [data.rows.as_slice(), data.held_out.as_slice()];
     let exact = |index: usize| {
         let row = &data.rows[index];
-        read(data.features.tapped(row, false, index, &of(row), &taps).unwrap())
+        read(data.features.hooked(row, false, index, &of(row), &hooks).unwrap())
     };
     for (format, bound) in [(FeatureFormat::Bf16, 1.0 / 256.0), (FeatureFormat::Int8, 0.5 / 127.0)] {
         let dir = tempfile::tempdir().unwrap();
         let request = CacheRequest::new(dir.path(), format, json!({"of": "a test"}));
-        let request = CacheRequest { taps: taps.clone(), shard_bytes: 4000, ..request };
+        let request = CacheRequest { hooks: hooks.clone(), shard_bytes: 4000, ..request };
         let cache = FeatureCache::open_or_build(&request, &data.features, rows, of, &mut |_| ()).unwrap();
         assert!(cache.files() > 1);
         let kept = Features { decoder: data.features.decoder.clone(), cache: Some(cache) };
         for (index, row) in data.rows.iter().enumerate() {
-            let back = read(kept.tapped(row, false, index, &of(row), &taps).unwrap());
+            let back = read(kept.hooked(row, false, index, &of(row), &hooks).unwrap());
             let exact = exact(index);
             assert_eq!(exact.len(), back.len());
             for (state, back) in exact.chunks(SHAPE.hidden_size).zip(back.chunks(SHAPE.hidden_size)) {
@@ -153,7 +153,7 @@ fn a_loss_that_is_no_number_names_shard_and_row() {
 
 #[test]
 fn layers_that_the_backbone_has_not_are_refused() {
-    let config = Eagle3Config { taps: Some(vec![0, 1, 3]), ..Eagle3Config::default() };
+    let config = Eagle3Config { hooks: Some(vec![0, 1, 3]), ..Eagle3Config::default() };
     let error = Eagle3Fitting::new(config, loaded(), lm_head(None).into(), 16).err().unwrap().to_string();
     assert!(error.contains("eagle3.taps = [0, 1, 3]") && error.contains("2 layers"), "{error}");
 }

@@ -1,11 +1,11 @@
 //! The network that is fitted is the network that is decoded with.
 
 use burn::tensor::{Device, Tensor};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::read;
 use gorgon_train::llama::{Llama, Packed};
 use gorgon_train::parameters::Parameter;
@@ -57,8 +57,8 @@ fn packed_dialogues_have_the_hidden_states_of_the_decoder() {
         for dialogue in &dialogues {
             let mut cache = decoder.new_cache(dialogue.len());
             cache.reserve(dialogue.len()).unwrap();
-            let visible = Visible::Causal { rows: dialogue.len() };
-            let want = read(decoder.forward(dialogue, &visible, &mut cache, &Taps::none()).unwrap().hidden.tensor());
+            let visible = AttentionMask::Causal { rows: dialogue.len() };
+            let want = read(decoder.forward(dialogue, &visible, &mut cache, &Hooks::none()).unwrap().hidden.tensor());
             for (a, b) in hidden[at..at + want.len()].iter().zip(&want) {
                 assert!((a - b).abs() < 2e-4, "{a} {b}");
             }

@@ -4,10 +4,10 @@ mod on_backbone;
 
 use burn::tensor::{DType, Tensor};
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
 use gorgon_train::checkpoint;
 use gorgon_train::config::LanguageLoss;
@@ -72,7 +72,8 @@ fn the_merged_model_computes_what_was_fitted() {
         let decoder = Decoder::load(folder, &Compute::cpu(FloatFormat::F32)).unwrap();
         let mut cache = decoder.new_cache(32);
         cache.reserve(ids.len()).unwrap();
-        let output = decoder.forward(&ids, &Visible::Causal { rows: ids.len() }, &mut cache, &Taps::none()).unwrap();
+        let output =
+            decoder.forward(&ids, &AttentionMask::Causal { rows: ids.len() }, &mut cache, &Hooks::none()).unwrap();
         read(output.hidden.tensor().cast(DType::F32))
     };
     let adapter: Vec<Tensor<1>> =

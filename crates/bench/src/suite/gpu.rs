@@ -12,8 +12,8 @@ use gorgon_kernels::probe::Probe;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_model::weights::Checkpoint;
 use serde_json::json;
@@ -200,7 +200,7 @@ fn chains(nodes: usize) -> Result<TreeShape, BenchError> {
 
 /// A sequence with room for what recording a step writes past its end.
 pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> Target {
-    Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Taps::none())
+    Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Hooks::none())
 }
 
 impl Kind {

@@ -4,7 +4,7 @@ use super::probe;
 use crate::BenchError;
 use crate::measure::{BenchPrompt, Contest, Summary, summarise};
 use gorgon_core::Token;
-use gorgon_core::accept::{Greedy, draws::Seeded};
+use gorgon_core::accept::{Greedy, random::SeededRandom};
 use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
@@ -14,8 +14,8 @@ use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::taps::Taps;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
@@ -87,7 +87,7 @@ impl Subject {
         written.map_err(|error| BenchError::Empty(format!("{}: {error}", dir.display())))?;
         let decoder = Arc::new(Decoder::load(&dir, &compute)?);
         let buffer = vec![1u8; decoder.bytes_per_greedy_step()];
-        let target = Target::with_trees(decoder.clone(), shape.llama.max_positions, 64, Taps::none());
+        let target = Target::with_trees(decoder.clone(), shape.llama.max_positions, 64, Hooks::none());
         let prompt = (0..PROMPT as u32).map(|i| (i * 97 + 11) % shape.llama.vocab_size as u32).collect();
         Ok(Self { shape, compute, dir, decoder, target, buffer, prompt })
     }
@@ -138,8 +138,8 @@ impl Subject {
     /// When the model fails.
     pub fn plain_run(&mut self) -> Result<Generation, BenchError> {
         let mut go_on = |_| ControlFlow::Continue(());
-        let draws = &mut Seeded::new(0);
-        Ok(decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut go_on)?)
+        let random = &mut SeededRandom::new(0);
+        Ok(decode(&mut self.target, &self.prompt, &Greedy, random, &Self::limits(), &mut go_on)?)
     }
 
     /// What `allocations` counts in a plain step, and in a step of untrained Medusa heads, from the second one on.
@@ -154,8 +154,8 @@ impl Subject {
             }
             ControlFlow::Continue(())
         };
-        let draws = &mut Seeded::new(0);
-        decode(&mut self.target, &self.prompt, &Greedy, draws, &Self::limits(), &mut note)?;
+        let random = &mut SeededRandom::new(0);
+        decode(&mut self.target, &self.prompt, &Greedy, random, &Self::limits(), &mut note)?;
         let plain = counted(&counts, counts.len().saturating_sub(2));
         let (mut drafter, builder) = (MedusaDrafter::new(self.medusa(self.decoder.clone())?), eight_nodes()?);
         counts.clear();
@@ -166,7 +166,7 @@ impl Subject {
             ControlFlow::Continue(())
         };
         let (target, drafter) = (&mut self.target, &mut drafter);
-        let mut stepper = Stepper { target, drafter, builder: &builder, rule: &Greedy, draws };
+        let mut stepper = Stepper { target, drafter, builder: &builder, rule: &Greedy, random };
         let run = decode_with(&mut stepper, &self.prompt, &Self::limits(), &mut note)?;
         Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
@@ -187,7 +187,7 @@ impl Subject {
         for _ in 0..5 {
             let started = Instant::now();
             let output = self.target.verify(&tree)?;
-            if std::hint::black_box(self.target.likeliest(&output.hidden)).is_none() {
+            if std::hint::black_box(self.target.top_tokens(&output.hidden)).is_none() {
                 std::hint::black_box(self.target.logits(&output.hidden));
             }
             seconds.push(started.elapsed().as_secs_f64());

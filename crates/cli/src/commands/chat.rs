@@ -7,7 +7,7 @@ use crate::commands::recording;
 use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::{RenderError, Renderer, Transcript};
@@ -41,7 +41,7 @@ pub fn run(args: &Chat, settings: &Settings) -> Result<ExitCode, Failure> {
         context: config.max_positions,
         end_tokens: config.eos_tokens,
         drafts: !drafting.is_plain(),
-        draws: Seeded::new(settings.seed),
+        random: SeededRandom::new(settings.seed),
         rule: choice.rule(transform),
         args,
         settings,
@@ -76,14 +76,14 @@ impl Steps {
     ) -> Result<Self, Failure> {
         let context = decoder.config().max_positions;
         if let Some(recorded) = recording::steps(drafting, decoder, context, rule)? {
-            return Ok(Self::Recorded(Box::new(RecordedPair::beside(recorded))));
+            return Ok(Self::Recorded(Box::new(RecordedPair::concat_columns(recorded))));
         }
         let mut loaded = drafting.load_for_use(decoder, settings.seed)?;
         if matches!(loaded, Loaded::Oracle(_)) {
             return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
         }
-        let taps = loaded.drafter().needs().taps;
-        let target = Target::with_trees(decoder.clone(), context, drafting.builder.max_nodes(), taps);
+        let hooks = loaded.drafter().needs().hooks;
+        let target = Target::with_trees(decoder.clone(), context, drafting.builder.max_nodes(), hooks);
         Ok(Self::Launched { loaded, target: Box::new(target) })
     }
 }
@@ -96,7 +96,7 @@ struct Talk<'a> {
     drafting: Drafting,
     steps: Steps,
     rule: Box<dyn AcceptanceRule>,
-    draws: Seeded,
+    random: SeededRandom,
     end_tokens: Vec<u32>,
     context: usize,
     colour: bool,
@@ -184,11 +184,11 @@ impl<'a> Talk<'a> {
             (Steps::Recorded(pair), _) => pair.of(drafts).decode(prompt, &limits, &mut observe),
             (Steps::Launched { loaded, target }, true) => {
                 let (builder, drafter) = (self.drafting.builder.as_ref(), loaded.drafter());
-                let mut stepper = Stepper { target, drafter, builder, rule, draws: &mut self.draws };
+                let mut stepper = Stepper { target, drafter, builder, rule, random: &mut self.random };
                 decode_with(&mut stepper, prompt, &limits, &mut observe)
             }
             (Steps::Launched { target, .. }, false) => {
-                decode(target, prompt, rule, &mut self.draws, &limits, &mut observe)
+                decode(target, prompt, rule, &mut self.random, &limits, &mut observe)
             }
         }?;
         if let Steps::Recorded(pair) = &mut self.steps {

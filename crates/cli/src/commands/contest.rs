@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_bench::measure::{self, BenchPrompt};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
@@ -17,7 +17,7 @@ use gorgon_draft::drafter::NoDrafter;
 use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Setup {
             Some(_) => Loaded::Other(Box::new(NoDrafter)),
             None => drafting.load(&decoder, settings.seed)?,
         };
-        let recorded = recorded.map(RecordedPair::beside);
+        let recorded = recorded.map(RecordedPair::concat_columns);
         Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts, recorded })
     }
 
@@ -125,7 +125,7 @@ fn with_later_turns(
     new_tokens: usize,
 ) -> Result<Vec<BenchPrompt>, Failure> {
     let context = decoder.config().max_positions;
-    let mut target = if turns > 1 { Some(Target::new(decoder.clone(), context, Taps::none())) } else { None };
+    let mut target = if turns > 1 { Some(Target::new(decoder.clone(), context, Hooks::none())) } else { None };
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: end_tokens.to_vec() };
     let mut prompts = vec![];
     for opening in openings {
@@ -133,7 +133,7 @@ fn with_later_turns(
         let Some(target) = &mut target else { continue };
         let mut answer = |ids: &[Token]| {
             let mut go_on = |_| ControlFlow::Continue(());
-            let generation = decode(target, ids, &Greedy, &mut Seeded::new(0), &limits, &mut go_on)?;
+            let generation = decode(target, ids, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on)?;
             Ok(generation.ids)
         };
         prompts.extend(opening.later_turns(turns, context, new_tokens, &mut answer)?);

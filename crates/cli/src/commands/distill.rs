@@ -245,12 +245,12 @@ impl Job {
     }
 
     pub fn given_rows(&self) -> Result<Vec<Row>, Failure> {
-        let pairs: Vec<_> = self.gathered.prompts.iter().zip(&self.gathered.given).collect();
+        let feature_tokens: Vec<_> = self.gathered.prompts.iter().zip(&self.gathered.given).collect();
         let row = |(prompt, given): (&distill::Prompt, &Vec<Option<String>>)| {
             prompts::given_row(&self.renderer, prompt, given)
                 .map_err(|error| Failure::input(format!("{} line {}: {error}", prompt.source, prompt.line)))
         };
-        pairs.into_par_iter().map(row).collect()
+        feature_tokens.into_par_iter().map(row).collect()
     }
 
     /// The model's answers, or `None` if it was asked to stop.

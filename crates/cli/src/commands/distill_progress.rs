@@ -58,9 +58,9 @@ impl Work {
     fn extrapolated(&self, (pilots, of_pilots): (usize, usize), done: usize, so_far: Totals) -> Totals {
         let all = (self.conversations - self.before) as f64;
         let tokens = of_pilots as f64 * all / pilots.max(1) as f64;
-        let in_flight = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
+        let uncommitted = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
         // Pilots are as long as any; others that are done, or in flight, are the longest.
-        let made = so_far.tokens * (1.0 + in_flight / done.max(1) as f64);
+        let made = so_far.tokens * (1.0 + uncommitted / done.max(1) as f64);
         Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0), ..Totals::default() }
     }
 }
@@ -183,15 +183,4 @@ impl<'a> Meter<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_tells_of_all() {
-        let work = Work { conversations: 120, before: 20, slots: 4 };
-        // Ten pilots and two others are done, four in flight.
-        let totals = |tokens, seconds| Totals { tokens, seconds, ..Totals::default() };
-        assert_eq!(work.extrapolated((10, 50), 12, totals(60.0, 7.0)), totals(500.0, 50.0));
-        assert_eq!(work.extrapolated((0, 0), 0, Totals::default()).seconds, 0.0);
-    }
-}
+mod tests;

@@ -75,12 +75,13 @@ impl Room {
     ) -> Result<Self, Failure> {
         let nodes = drafting.map_or(1, |drafting| drafting.builder.max_nodes());
         let cache = KvCache::bytes(model, compute, capacity + nodes);
-        let (beside, cached) = match drafting {
+        let (concat_columns, cached) = match drafting {
             Some(drafting) => drafting.memory(model, compute, capacity + nodes)?,
             None => (0, 0),
         };
         let loaded = Checkpoint::open(dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(compute));
-        let (weights, each) = (loaded as u128 + beside, cache + cached + 4 * (nodes * model.vocab_size) as u128);
+        let (weights, each) =
+            (loaded as u128 + concat_columns, cache + cached + 4 * (nodes * model.vocab_size) as u128);
         let granted = config.memory_mib.map(|mib| u128::from(mib) << 20);
         let available = load::available_memory().filter(|_| compute.is_host());
         let memory = granted.or(available.map(|bytes| u128::from(bytes) * TAKEN / 100));
@@ -152,26 +153,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copies_take_no_conversations_place() {
-        let shared = |left, wanted, size| {
-            let Shared { slots, copies, fits } = Shared::of(left, 10, wanted, size, 32);
-            (slots, copies, fits)
-        };
-        let (auto, seven) = (BatchSize::Auto, BatchSize::Conversations(7));
-        assert_eq!(shared(Some(100), [25, 0], auto), (7, 25, Some(7)));
-        assert_eq!(shared(Some(100), [25, 0], seven), (7, 25, Some(7)));
-        // More than a quarter, alone or together.
-        assert_eq!(shared(Some(100), [26, 0], auto), (10, 0, Some(10)));
-        assert_eq!(shared(Some(100), [20, 6], seven), (7, 20, Some(8)));
-        assert_eq!(shared(Some(100), [26, 6], seven), (7, 6, Some(9)));
-        // Less, but seven conversations and the copy do not fit.
-        assert_eq!(shared(Some(80), [20, 0], seven), (7, 0, Some(8)));
-        assert_eq!(shared(Some(12), [3, 0], auto), (1, 0, Some(1)));
-        assert_eq!(shared(Some(69), [1, 0], seven), (7, 0, Some(6)));
-        assert_eq!(shared(None, [30, 40], auto), (UNBOUNDED, 70, None));
-    }
-}
+mod tests;

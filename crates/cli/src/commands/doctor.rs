@@ -68,8 +68,8 @@ pub fn examine(settings: &Settings) -> Report {
     let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
     let driver = nvidia_driver();
     let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
-    let (pairs, screens) = (isa.has_pair_products(), isa.has_byte_products());
-    let products = [(pairs, ", products in bf16"), (screens, ", likeliest tokens without all logits")];
+    let (feature_tokens, screens) = (isa.has_pair_products(), isa.has_byte_products());
+    let products = [(feature_tokens, ", products in bf16"), (screens, ", likeliest tokens without all logits")];
     let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
@@ -87,7 +87,7 @@ pub fn examine(settings: &Settings) -> Report {
     ];
     let details = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "screens": screens },
+        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": feature_tokens, "screens": screens },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
         "driver": driver,

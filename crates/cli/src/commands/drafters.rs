@@ -2,6 +2,7 @@
 
 use crate::commands::drafting::DrafterChoice;
 use crate::error::Failure;
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
 use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
@@ -11,7 +12,6 @@ use gorgon_draft::hydra::{HydraDrafter, HydraModel};
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_draft::ngram::NgramDrafter;
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
 use gorgon_model::decoder::Decoder;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum Drafters {
     /// The length of what is looked up.
     Ngram(usize),
     /// A draft model and how it drafts.
-    SmallModel(SmallModel, DraftLaw),
+    DraftModel(DraftModel, DraftSampling),
     /// Medusa heads.
     Medusa(Arc<MedusaModel>),
     /// Hydra heads.
@@ -59,7 +59,7 @@ impl Drafters {
         match self {
             Self::None => Box::new(NoDrafter),
             Self::Ngram(n) => Box::new(NgramDrafter::new(*n)),
-            Self::SmallModel(model, law) => Box::new(SmallModelDrafter::new(model.clone(), *law)),
+            Self::DraftModel(model, law) => Box::new(DraftModelDrafter::new(model.clone(), *law)),
             Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),

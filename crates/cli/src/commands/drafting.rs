@@ -14,11 +14,11 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_draft::small_model::{DraftLaw, SmallModel};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
@@ -52,7 +52,7 @@ pub struct Drafting {
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
     /// How a draft model drafts, which depends on the acceptance rule.
-    law: DraftLaw,
+    law: DraftSampling,
 }
 
 impl Drafting {
@@ -68,7 +68,7 @@ impl Drafting {
             (named, None) if named.needs_heads() => {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
-            (DrafterChoice::Model(dir), _) => DrafterChoice::Model(small_model(dir)?),
+            (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
             (named, _) => named.clone(),
         };
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
@@ -78,7 +78,7 @@ impl Drafting {
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
-        Ok(Self { choice, heads, tree_name, builder, cost, law: DraftLaw::LIKELIEST })
+        Ok(Self { choice, heads, tree_name, builder, cost, law: DraftSampling::LIKELIEST })
     }
 
     /// The same for text of the model in a folder that is accepted by a rule: a draft model has to have its tokens, and
@@ -88,18 +88,18 @@ impl Drafting {
     /// When the draft model has other tokens.
     pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
         if let DrafterChoice::Model(draft) = &self.choice {
-            SmallModel::check_vocabulary(draft, target)?;
+            DraftModel::check_vocabulary(draft, target)?;
         }
-        Ok(Self { law: DraftLaw::of(rule, transform), ..self })
+        Ok(Self { law: DraftSampling::of(rule, transform), ..self })
     }
 
     /// The draft model, if that is what drafts, on the target's device.
     ///
     /// # Errors
     /// When it cannot be loaded.
-    pub fn small_model(&self, decoder: &Decoder) -> Result<Option<SmallModel>, Failure> {
+    pub fn draft_model(&self, decoder: &Decoder) -> Result<Option<DraftModel>, Failure> {
         let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
-        Ok(Some(SmallModel::new(self.name(), load::beside(dir, decoder)?, decoder.config())))
+        Ok(Some(DraftModel::new(self.name(), load::concat_columns(dir, decoder)?, decoder.config())))
     }
 
     /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what
@@ -114,7 +114,7 @@ impl Drafting {
         let heads = HeadsFolder::open(heads)?;
         let choice = held(&heads)?;
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftLaw::LIKELIEST })
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftSampling::LIKELIEST })
     }
 
     /// The drafter's name.
@@ -172,8 +172,8 @@ impl Drafting {
         if let DrafterChoice::Ngram(n) = self.choice {
             return Ok(Drafters::Ngram(n));
         }
-        if let Some(model) = self.small_model(decoder)? {
-            return Ok(Drafters::SmallModel(model, self.law));
+        if let Some(model) = self.draft_model(decoder)? {
+            return Ok(Drafters::DraftModel(model, self.law));
         }
         match self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) {
             Some(folder) => Drafters::of_heads(&self.choice, folder, decoder),
@@ -277,7 +277,7 @@ fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
 }
 
 /// The folder of a draft model: the one that is named, or what a training left in it.
-fn small_model(dir: &Path) -> Result<PathBuf, Failure> {
+fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     let finished = dir.join(FITTED_MODEL);
     let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
     if !dir.is_dir() {

@@ -6,7 +6,7 @@ use crate::commands::load;
 use crate::commands::recording;
 use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
-use gorgon_core::accept::{AcceptanceRule, draws::Seeded};
+use gorgon_core::accept::{AcceptanceRule, random::SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
 use gorgon_model::config::ModelConfig;
@@ -43,19 +43,19 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     let nodes = drafting.builder.max_nodes();
-    let taps = loaded.drafter().needs().taps;
-    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, taps);
+    let hooks = loaded.drafter().needs().hooks;
+    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, hooks);
     let law = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
         oracle.reveal(request.truth(&mut target, law.as_ref(), settings.seed)?);
     }
-    let (drafter, draws) = (loaded.drafter(), &mut Seeded::new(settings.seed));
+    let (drafter, random) = (loaded.drafter(), &mut SeededRandom::new(settings.seed));
     let generation = request.answer(args, settings, &mut |request, observe| {
         if drafting.is_plain() {
-            return decode(&mut target, &request.prompt, law.as_ref(), draws, &request.limits, observe);
+            return decode(&mut target, &request.prompt, law.as_ref(), random, &request.limits, observe);
         }
         let (builder, rule) = (drafting.builder.as_ref(), law.as_ref());
-        let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, draws: &mut *draws };
+        let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, random: &mut *random };
         decode_with(&mut stepper, &request.prompt, &request.limits, observe)
     })?;
     answer.report(&generation, law.is_lossless(), &rule.to_string(), Value::Null)?;
@@ -94,7 +94,7 @@ impl Request {
     /// What plain decoding says.
     fn truth(&self, target: &mut Target, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
         let mut go_on = |_| ControlFlow::Continue(());
-        let truth = decode(target, &self.prompt, law, &mut Seeded::new(seed), &self.limits, &mut go_on);
+        let truth = decode(target, &self.prompt, law, &mut SeededRandom::new(seed), &self.limits, &mut go_on);
         Ok(truth.map_err(decode_failure)?.ids)
     }
 
@@ -129,7 +129,7 @@ type Decode<'a> =
 
 fn decode_failure(error: DecodeError) -> Failure {
     match error {
-        DecodeError::Unsound { .. } => Failure::run(error),
+        DecodeError::NonFinite { .. } => Failure::run(error),
         _ => Failure::input(error),
     }
 }

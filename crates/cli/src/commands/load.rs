@@ -98,7 +98,7 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
 ///
 /// # Errors
 /// When the folder holds no model that this program can run, or the memory is too small.
-pub fn beside(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
+pub fn concat_columns(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
     let config = ModelConfig::read(dir)?;
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;

@@ -44,7 +44,7 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let decoder = load::decoder(&dir, ids.len(), settings)?;
     let mut loaded = heads.map(|heads| heads.load(&decoder, settings.seed)).transpose()?;
     let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
-    let mut target = Target::new(decoder, ids.len(), needs.taps);
+    let mut target = Target::new(decoder, ids.len(), needs.hooks);
     let output = target.prefill(&ids)?;
     let (rows, width) = (output.hidden.rows(), output.hidden.width());
     let logits = target.logits(&output.hidden);

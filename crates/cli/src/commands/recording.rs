@@ -12,7 +12,7 @@ use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_infer::{DecodeError, Recorded, StepCounts};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,21 +52,21 @@ pub fn steps(
         return Ok(None);
     };
     let room = Recorded::room(nodes);
-    let target = |taps| Target::with_trees(decoder.clone(), tokens, room, taps);
+    let target = |hooks| Target::with_trees(decoder.clone(), tokens, room, hooks);
     let made = match kind {
         Kind::Nothing => {
             let root = TreeShape::new(vec![]).map_err(Failure::input)?;
-            Recorded::new(target(Taps::none()), None, &root)
+            Recorded::new(target(Hooks::none()), None, &root)
         }
         Kind::Medusa(folder, shape) => {
-            Recorded::new(target(Taps::none()), Some(MedusaModel::load(folder, decoder.clone())?), &shape)
+            Recorded::new(target(Hooks::none()), Some(MedusaModel::load(folder, decoder.clone())?), &shape)
         }
         Kind::Eagle(folder, tree) => {
             let layer: Box<dyn DeviceLayer> = match folder.detected.format {
                 HeadsFormat::Eagle1 => Box::new(EagleModel::load(folder, decoder.clone())?),
                 _ => Box::new(Eagle3Model::load(folder, decoder.clone())?),
             };
-            Recorded::eagle(target(layer.needs().taps), layer, &tree, false)
+            Recorded::eagle(target(layer.needs().hooks), layer, &tree, false)
         }
     };
     match made {

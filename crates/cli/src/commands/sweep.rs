@@ -15,7 +15,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
 use gorgon_data::synth::{self, Check, Split};
-use gorgon_draft::small_model::SmallModel;
+use gorgon_draft::draft_model::DraftModel;
 use gorgon_infer::Limits;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Everything that a sweep needs.
 struct Setup {
     decoder: Arc<Decoder>,
-    model: SmallModel,
+    model: DraftModel,
     drafting: Drafting,
     renderer: Renderer,
     limits: Limits,
@@ -81,7 +81,7 @@ impl Setup {
         let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, transform)?;
         let (config, renderer) = (ModelConfig::read(&dir)?, Renderer::load(&dir)?);
         let decoder = load::decoder(&dir, 2, settings)?;
-        let model = drafting.small_model(&decoder)?.ok_or_else(|| Failure::input("no draft model"))?;
+        let model = drafting.draft_model(&decoder)?.ok_or_else(|| Failure::input("no draft model"))?;
         let new_tokens = contest.max_new_tokens as usize;
         let context = config.max_positions.min(model.decoder().config().max_positions);
         let room = context.saturating_sub(new_tokens + drafting.builder.max_nodes());

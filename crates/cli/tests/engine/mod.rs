@@ -1,11 +1,11 @@
 //! A serving engine on the loopback interface: it answers with a real model, and can be told to misbehave.
 
 use gorgon_core::accept::Greedy;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use gorgon_model::text::Text;
 use serde_json::{Value, json};
@@ -132,10 +132,10 @@ impl Engine {
         let ends = self.decoder.config().eos_tokens.clone();
         let max_new_tokens = question["max_tokens"].as_u64().unwrap() as usize;
         let limits = Limits { max_new_tokens, end_tokens: ends.clone() };
-        let mut target = Target::new(self.decoder.clone(), self.decoder.config().max_positions, Taps::none());
+        let mut target = Target::new(self.decoder.clone(), self.decoder.config().max_positions, Hooks::none());
         let mut go_on = |_| ControlFlow::Continue(());
-        let mut draws = Seeded::new(0);
-        let ids = decode(&mut target, &prompt, &Greedy, &mut draws, &limits, &mut go_on).unwrap().ids;
+        let mut random = SeededRandom::new(0);
+        let ids = decode(&mut target, &prompt, &Greedy, &mut random, &limits, &mut go_on).unwrap().ids;
         let ended = ids.last().is_some_and(|last| ends.contains(last));
         let text = self.text.decode(&ids, true).unwrap();
         let mut choice = json!({"index": 0, "text": text, "finish_reason": if ended { "stop" } else { "length" }});

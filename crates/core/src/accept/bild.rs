@@ -1,7 +1,7 @@
 //! The rollback of Big Little Decoder.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
     Token,
     dist::{Transform, mass},
@@ -28,7 +28,7 @@ impl AcceptanceRule for Bild {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
         let path = longest_accepted(tree, |node| {
             let law = Transform::IDENTITY.apply(target.verified(node));
             move |token| {

@@ -2,9 +2,9 @@
 
 use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
-    Recycled, Token,
+    PooledVec, Token,
     dist::{Row, Transform, total_variation},
     tree::TokenTree,
 };
@@ -35,10 +35,10 @@ impl Deferral {
     ///
     /// # Shapes
     /// `target [vocab]`, `draft` of any length, to `[vocab]`.
-    pub fn defers(self, alpha: f64, target: &[f64], draft: &[f64], distance: f64) -> Recycled<bool> {
+    pub fn defers(self, alpha: f64, target: &[f64], draft: &[f64], distance: f64) -> PooledVec<bool> {
         let greatest = |law: &[f64]| law.iter().copied().fold(0.0, f64::max);
         let (p_max, q_max) = (greatest(target), greatest(draft));
-        let everywhere = |defers: bool| Recycled::of(defers, target.len());
+        let everywhere = |defers: bool| PooledVec::of(defers, target.len());
         match self {
             Self::Chow => everywhere(q_max < 1.0 - alpha),
             Self::Diff => everywhere(q_max < p_max - alpha),
@@ -58,7 +58,7 @@ impl Deferral {
     ///
     /// # Shapes
     /// `defers [vocab]`, `target [vocab]`, `draft` of any length, to `[vocab]`.
-    pub fn mix(defers: &[bool], target: &[f64], draft: &[f64]) -> Recycled<f64> {
+    pub fn mix(defers: &[bool], target: &[f64], draft: &[f64]) -> PooledVec<f64> {
         let rule = || defers.iter().copied().chain(std::iter::repeat(true));
         let deferred: f64 = draft.iter().zip(rule()).filter(|(_, defers)| *defers).map(|(q, _)| q).sum();
         let q = draft.iter().copied().chain(std::iter::repeat(0.0));
@@ -88,7 +88,7 @@ pub struct Cascade {
 
 impl Cascade {
     /// `π` for one pair of rows, and the transformed draft law.
-    fn aim(&self, target: Row<'_>, draft: Row<'_>) -> (Recycled<f64>, Recycled<f64>) {
+    fn aim(&self, target: Row<'_>, draft: Row<'_>) -> (PooledVec<f64>, PooledVec<f64>) {
         let (p, q) = (self.transform.apply(target), self.transform.apply(draft));
         let distance = total_variation(&p, &q);
         let defers = if self.transform == Transform::IDENTITY {
@@ -106,7 +106,13 @@ impl AcceptanceRule for Cascade {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
         descend(|node| {
             let row = target.verified(node);
             let drafted = if tree.children(node).next().is_some() { draft.sound(node) } else { None };
@@ -115,11 +121,11 @@ impl AcceptanceRule for Cascade {
                     let (aim, q) = self.aim(row, drafted);
                     (aim, Proposal::from_law(draft.law, q))
                 }
-                None => (self.transform.apply(row), Proposal::from_law(draft.law, Recycled::new())),
+                None => (self.transform.apply(row), Proposal::from_law(draft.law, PooledVec::new())),
             };
-            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, draws) {
+            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(draws.pick(&law) as Token),
+                None => Move::Stop(random.pick(&law) as Token),
             }
         })
     }

@@ -1,7 +1,7 @@
 //! Greedy acceptance: the target's argmax and nothing else.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{Token, dist::Row, tree::TokenTree};
 
 /// Follows the child whose token is the target's argmax; the bonus is the argmax at the path's end. The lowest id wins
@@ -17,9 +17,9 @@ impl Greedy {
     /// [`AcceptanceRule::accept`] for a target of which nothing but each node's likeliest token is known.
     ///
     /// # Shapes
-    /// `likeliest` has one token per node of `tree`.
-    pub fn accept_likeliest(&self, tree: &TokenTree, likeliest: &[Token]) -> Verdict {
-        along(tree, |node| likeliest[node])
+    /// `top_tokens` has one token per node of `tree`.
+    pub fn accept_argmax(&self, tree: &TokenTree, top_tokens: &[Token]) -> Verdict {
+        along(tree, |node| top_tokens[node])
     }
 }
 
@@ -39,7 +39,7 @@ impl AcceptanceRule for Greedy {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
         along(tree, |node| target.verified(node).argmax() as Token)
     }
 
@@ -47,7 +47,7 @@ impl AcceptanceRule for Greedy {
         Some(self)
     }
 
-    fn next(&self, _: Token, row: Row<'_>, _: &mut dyn Draws) -> Token {
+    fn next(&self, _: Token, row: Row<'_>, _: &mut dyn RandomSource) -> Token {
         row.argmax() as Token
     }
 }

@@ -2,9 +2,9 @@
 
 use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, Verdict};
 use crate::{
-    Recycled, Token,
+    PooledVec, Token,
     dist::{Transform, mass, normalise},
     tree::TokenTree,
 };
@@ -26,19 +26,25 @@ impl AcceptanceRule for KSeq {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
         descend(|node| {
             let mut law = self.transform.apply(target.verified(node));
-            let children: Recycled<usize> = tree.children(node).collect();
+            let children: PooledVec<usize> = tree.children(node).collect();
             let accepted = match self.independent(tree, &children, draft, node) {
                 _ if children.is_empty() => None,
-                Some(q) => try_all(tree, &children, &q, &mut law, draws),
+                Some(q) => try_all(tree, &children, &q, &mut law, random),
                 None => {
                     let proposal = Proposal::at(tree, node, draft, &self.transform);
-                    first_accepted(tree, node, proposal, &mut law, Slack::NONE, draws)
+                    first_accepted(tree, node, proposal, &mut law, Slack::NONE, random)
                 }
             };
-            accepted.map_or_else(|| Move::Stop(draws.pick(&law) as Token), Move::Follow)
+            accepted.map_or_else(|| Move::Stop(random.pick(&law) as Token), Move::Follow)
         })
     }
 }
@@ -51,8 +57,8 @@ impl KSeq {
         children: &[usize],
         draft: DraftRows<'_>,
         node: usize,
-    ) -> Option<Recycled<f64>> {
-        if draft.law != ChildLaw::Independent || children.is_empty() {
+    ) -> Option<PooledVec<f64>> {
+        if draft.law != SamplingScheme::Independent || children.is_empty() {
             return None;
         }
         let q = self.transform.apply(draft.sound(node)?);
@@ -66,12 +72,12 @@ fn try_all(
     children: &[usize],
     draft: &[f64],
     target: &mut [f64],
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
 ) -> Option<usize> {
     let rho = smallest_rho(target, draft, children.len());
     for &child in children {
         let token = tree.token(child);
-        if draws.flip(mass(target, token) / (rho * mass(draft, token))) {
+        if random.flip(mass(target, token) / (rho * mass(draft, token))) {
             return Some(child);
         }
     }
@@ -95,7 +101,7 @@ fn gain(beta: f64, tries: usize) -> f64 {
 fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
     let gain = gain(acceptance(target, draft, rho), tries);
     let draft = draft.iter().copied().chain(std::iter::repeat(0.0));
-    let mut left: Recycled<f64> =
+    let mut left: PooledVec<f64> =
         target.iter().zip(draft).map(|(&p, q)| (p - q.min(p / rho) * gain).max(0.0)).collect();
     if normalise(&mut left) {
         target.copy_from_slice(&left);
@@ -129,26 +135,4 @@ pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rho_lies_between_one_and_k_and_is_where_the_residual_touches_zero() {
-        let (p, q) = ([0.1, 0.2, 0.7], [0.5, 0.3, 0.2]);
-        for tries in 2..6 {
-            let rho = smallest_rho(&p, &q, tries);
-            assert!(rho > 1.0 && rho < tries as f64);
-            // The fixed point of SpecTr: 1-(1-β)^k = ρβ.
-            let beta = acceptance(&p, &q, rho);
-            assert!((1.0 - (1.0 - beta).powi(tries as i32) - rho * beta).abs() < 1e-14);
-        }
-    }
-
-    #[test]
-    fn rho_of_extreme_pairs() {
-        assert_eq!(smallest_rho(&[0.5, 0.5], &[0.9, 0.1], 1), 1.0);
-        assert_eq!(smallest_rho(&[1.0, 0.0], &[0.0, 1.0], 4), 1.0, "disjoint: nothing is ever accepted");
-        assert_eq!(smallest_rho(&[0.5, 0.5], &[0.5, 0.5], 4), 1.0, "equal: the first draft is always accepted");
-        assert_eq!(smallest_rho(&[0.9, 0.1, 0.0], &[0.1, 0.0, 0.9], 2), 1.0, "what overlaps is wanted many times over");
-    }
-}
+mod tests;

@@ -2,9 +2,9 @@
 
 use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
-    Recycled, Token,
+    PooledVec, Token,
     dist::{Transform, mass, overlap, residual},
     tree::TokenTree,
 };
@@ -52,14 +52,20 @@ impl AcceptanceRule for Lossy {
         self.alpha == 0.0 && self.beta == Beta::Fixed(1.0)
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
         let slack = Slack { alpha: self.alpha, beta: self.beta };
         descend(|node| {
             let mut law = self.transform.apply(target.verified(node));
             let proposal = Proposal::at(tree, node, draft, &self.transform);
-            match first_accepted(tree, node, proposal, &mut law, slack, draws) {
+            match first_accepted(tree, node, proposal, &mut law, slack, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(draws.pick(&law) as Token),
+                None => Move::Stop(random.pick(&law) as Token),
             }
         })
     }
@@ -84,7 +90,7 @@ impl AcceptanceRule for LossyGreedy {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
         descend(|node| {
             let row = target.verified(node);
             let best = row.argmax() as Token;
@@ -104,9 +110,9 @@ impl AcceptanceRule for LossyGreedy {
 ///
 /// # Shapes
 /// `target [vocab]` and `draft [vocab]` to `[vocab]`.
-pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> Recycled<f64> {
-    let loose: Recycled<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
-    let scaled: Recycled<f64> = target.iter().map(|p| p / beta).collect();
+pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> PooledVec<f64> {
+    let loose: PooledVec<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
+    let scaled: PooledVec<f64> = target.iter().map(|p| p / beta).collect();
     let left = residual(&scaled, draft).unwrap_or_else(|| target.into());
     let rejected = 1.0 - overlap(&loose, draft);
     let accepted = loose.iter().zip(draft).map(|(p, &q)| p.min(q));
@@ -142,28 +148,4 @@ pub fn balanced_beta(target: &[f64], draft: &[f64], alpha: f64) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn balance_makes_the_output_law_the_stated_one() {
-        let (p, q, alpha) = ([0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], 0.25);
-        let beta = balanced_beta(&p, &q, alpha).unwrap();
-        let law = lossy_law(&p, &q, alpha, beta);
-        let stated = p.iter().zip(&q).map(|(&p, &q)| f64::max(q.min(p / (1.0 - alpha)), p / beta));
-        assert!(law.iter().zip(stated).all(|(a, b)| (a - b).abs() < 1e-14));
-    }
-
-    #[test]
-    fn without_slack_one_balances_and_the_law_is_the_targets() {
-        let (p, q) = ([0.1, 0.2, 0.7], [0.6, 0.3, 0.1]);
-        assert!((balanced_beta(&p, &q, 0.0).unwrap() - 1.0).abs() < 1e-14);
-        assert!(lossy_law(&p, &q, 0.0, 1.0).iter().zip(p).all(|(a, b)| (a - b).abs() < 1e-15));
-    }
-
-    #[test]
-    fn a_draft_that_is_always_accepted_needs_no_balance() {
-        // q stays below p/(1-α) everywhere, but lacks a token: p/β never vanishes there.
-        assert_eq!(balanced_beta(&[0.1, 0.9], &[0.0, 1.0], 0.5), None);
-    }
-}
+mod tests;

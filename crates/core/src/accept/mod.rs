@@ -18,11 +18,11 @@
 mod bild;
 mod cascade;
 mod choice;
-pub mod draws;
 mod greedy;
 mod k_seq;
 mod lossy;
 mod nucleus;
+pub mod random;
 mod rounds;
 mod sampling;
 mod top_beta;
@@ -41,11 +41,11 @@ pub use top_beta::TopBeta;
 pub use typical::{Typical, TypicalCut};
 pub use walk::longest;
 
-use crate::{Recycled, Token, dist::Row, tree::TokenTree};
+use crate::{PooledVec, Token, dist::Row, tree::TokenTree};
 
 /// All chance in the project. A rule asks questions; an implementation answers from a seed, from given uniforms, or, in
 /// tests, with every possible answer in turn.
-pub trait Draws {
+pub trait RandomSource {
     /// True with probability `probability` (clamped to `[0, 1]`; exactly 0 is never true, exactly 1 always).
     fn flip(&mut self, probability: f64) -> bool;
     /// An index drawn with probability proportional to `weights` (non-negative, with a positive sum).
@@ -56,7 +56,7 @@ pub trait Draws {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Nodes from the root (included) to the last accepted one.
-    pub path: Recycled<usize>,
+    pub path: PooledVec<usize>,
     /// The token emitted after the path.
     pub bonus: Token,
 }
@@ -64,9 +64,9 @@ pub struct Verdict {
 /// How the children of a node were chosen from the drafter's distribution at that node.
 ///
 /// A lossless rule is lossless only if this is the truth: a drafter that chooses among its draws afterwards (say, keeps
-/// the likeliest ones) holds a [`ChildLaw::Deterministic`] list, which is always safe to claim.
+/// the likeliest ones) holds a [`SamplingScheme::Deterministic`] list, which is always safe to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChildLaw {
+pub enum SamplingScheme {
     /// Independent draws (siblings may repeat a token).
     Independent,
     /// Draws without replacement, in the order of the children.
@@ -127,12 +127,12 @@ pub struct DraftRows<'a> {
     /// The drafter's distribution *at* each node (the law its children were taken from); `None` if it has none.
     pub rows: Option<Rows<'a>>,
     /// How the children were taken.
-    pub law: ChildLaw,
+    pub law: SamplingScheme,
 }
 
 impl<'a> DraftRows<'a> {
     /// A drafter without distributions: every node's children are a list.
-    pub const NONE: DraftRows<'static> = DraftRows { rows: None, law: ChildLaw::Deterministic };
+    pub const NONE: DraftRows<'static> = DraftRows { rows: None, law: SamplingScheme::Deterministic };
 
     /// The row of `node`, if there is one and it is sound.
     fn sound(&self, node: usize) -> Option<Row<'a>> {
@@ -152,10 +152,16 @@ pub trait AcceptanceRule {
     ///
     /// # Panics
     /// If `target` has no row for a visited node. Whatever `draft` holds causes no panic.
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict;
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict;
 
     /// The rule if it is [`Greedy`], which asks for nothing but each node's likeliest token. Where those are known
-    /// without all logits [`Greedy::accept_likeliest`] is called instead of [`Self::accept`] and [`Self::next`]; a rule
+    /// without all logits [`Greedy::accept_argmax`] is called instead of [`Self::accept`] and [`Self::next`]; a rule
     /// that has to see every step says `None`.
     fn as_greedy(&self) -> Option<&Greedy> {
         None
@@ -163,11 +169,11 @@ pub trait AcceptanceRule {
 
     /// The token after `last` when nothing was drafted: what [`Self::accept`] says of a lone root with the target's
     /// `row`.
-    fn next(&self, last: Token, row: Row<'_>, draws: &mut dyn Draws) -> Token {
+    fn next(&self, last: Token, row: Row<'_>, random: &mut dyn RandomSource) -> Token {
         let rows = match row {
             Row::Logits(data) => Rows::Logits { data, vocab: data.len() },
             Row::Probabilities(data) => Rows::Probabilities { data, vocab: data.len() },
         };
-        self.accept(&TokenTree::root(last), DraftRows::NONE, rows, draws).bonus
+        self.accept(&TokenTree::root(last), DraftRows::NONE, rows, random).bonus
     }
 }

@@ -1,7 +1,7 @@
 //! Sample and match: draw from the target as plain decoding would, and follow the draft that guessed the draw.
 
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};
 
 /// Draws one token at each node of the path from the target's own transformed (temperature, top-p) law, follows the
@@ -22,9 +22,9 @@ impl AcceptanceRule for Nucleus {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource) -> Verdict {
         descend(|node| {
-            let drawn = draws.pick(&self.transform.apply(target.verified(node))) as Token;
+            let drawn = random.pick(&self.transform.apply(target.verified(node))) as Token;
             let guess = tree.children(node).find(|&child| tree.token(child) == drawn);
             guess.map_or(Move::Stop(drawn), Move::Follow)
         })

@@ -1,9 +1,9 @@
 //! One node's children, tried in turn: the multi-round rejection that speculative sampling, its lossy form and the
 //! cascades share.
 
-use super::{ChildLaw, DraftRows, Draws, lossy::Beta};
+use super::{DraftRows, RandomSource, SamplingScheme, lossy::Beta};
 use crate::{
-    Recycled, Token,
+    PooledVec, Token,
     dist::{Transform, mass, normalise, residual},
     tree::TokenTree,
 };
@@ -24,28 +24,28 @@ impl Slack {
 /// What a node's children were drawn from.
 #[derive(Clone, Debug)]
 pub(super) struct Proposal {
-    law: ChildLaw,
+    law: SamplingScheme,
     /// The transformed draft law, all zero where the children are a list.
-    draft: Recycled<f64>,
+    draft: PooledVec<f64>,
 }
 
 impl Proposal {
     /// The children of `node`. A row that is missing or not sound makes them a list: conditionally on any tokens at
     /// all, the rejection of a list leaves the output law exactly as it should be.
     pub fn at(tree: &TokenTree, node: usize, draft: DraftRows<'_>, transform: &Transform) -> Self {
-        let is_drawn = draft.law != ChildLaw::Deterministic && tree.children(node).next().is_some();
+        let is_drawn = draft.law != SamplingScheme::Deterministic && tree.children(node).next().is_some();
         let row = if is_drawn { draft.sound(node) } else { None };
-        Self { law: draft.law, draft: row.map_or_else(Recycled::new, |row| transform.apply(row)) }
+        Self { law: draft.law, draft: row.map_or_else(PooledVec::new, |row| transform.apply(row)) }
     }
 
     /// Children taken by `law` from the transformed law `draft`.
-    pub fn from_law(law: ChildLaw, draft: Recycled<f64>) -> Self {
-        Self { law, draft: if law == ChildLaw::Deterministic { Recycled::new() } else { draft } }
+    pub fn from_law(law: SamplingScheme, draft: PooledVec<f64>) -> Self {
+        Self { law, draft: if law == SamplingScheme::Deterministic { PooledVec::new() } else { draft } }
     }
 
     /// Forgets `token` after its rejection if it cannot be drawn again: `q[c] <- 0; q <- norm(q)`.
     fn reject(&mut self, token: Token) {
-        if self.law == ChildLaw::WithoutReplacement {
+        if self.law == SamplingScheme::WithoutReplacement {
             self.draft[token as usize] = 0.0;
             // Once nothing is left all masses are 0, and whatever follows counts as a list.
             normalise(&mut self.draft);
@@ -63,11 +63,11 @@ pub(super) fn first_accepted(
     tree: &TokenTree,
     node: usize,
     mut proposal: Proposal,
-    target: &mut Recycled<f64>,
+    target: &mut PooledVec<f64>,
     slack: Slack,
-    draws: &mut dyn Draws,
+    random: &mut dyn RandomSource,
 ) -> Option<usize> {
-    let mut listed = Recycled::new();
+    let mut listed = PooledVec::new();
     for child in tree.children(node) {
         let token = tree.token(child);
         let drawn_with = mass(&proposal.draft, token);
@@ -76,7 +76,7 @@ pub(super) fn first_accepted(
             continue; // the list's earlier entry has already been rejected
         }
         let q = if is_listed { 1.0 } else { drawn_with };
-        if draws.flip(mass(target, token) / ((1.0 - slack.alpha) * q)) {
+        if random.flip(mass(target, token) / ((1.0 - slack.alpha) * q)) {
             return Some(child);
         }
         if is_listed {
@@ -105,12 +105,12 @@ fn strike(target: &mut [f64], token: Token) {
 
 /// `p <- norm(max(0, p/β - q))`. With q the same law as p up to rounding nothing is left; that branch has the
 /// probability of a rounding error, and p stays as it was.
-fn leave_residual(target: &mut Recycled<f64>, draft: &[f64], slack: Slack) {
+fn leave_residual(target: &mut PooledVec<f64>, draft: &[f64], slack: Slack) {
     let beta = slack.beta.value(target, draft, slack.alpha);
     let left = if beta == 1.0 {
         residual(target, draft)
     } else {
-        let scaled: Recycled<f64> = target.iter().map(|p| p / beta).collect();
+        let scaled: PooledVec<f64> = target.iter().map(|p| p / beta).collect();
         residual(&scaled, draft)
     };
     if let Some(left) = left {

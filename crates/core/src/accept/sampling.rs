@@ -2,7 +2,7 @@
 
 use super::rounds::{Proposal, Slack, first_accepted};
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};
 
 /// Speculative sampling (Leviathan et al. 2023; Chen et al. 2023) in its multi-round form for trees (SpecInfer,
@@ -25,13 +25,19 @@ impl AcceptanceRule for Sampling {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
         descend(|node| {
             let mut law = self.transform.apply(target.verified(node));
             let proposal = Proposal::at(tree, node, draft, &self.transform);
-            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, draws) {
+            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(draws.pick(&law) as Token),
+                None => Move::Stop(random.pick(&law) as Token),
             }
         })
     }

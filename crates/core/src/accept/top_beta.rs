@@ -1,7 +1,7 @@
 //! SpecDec's relaxed verification.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
     Token,
     dist::{Transform, mass},
@@ -26,7 +26,7 @@ impl AcceptanceRule for TopBeta {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
         let path = longest_accepted(tree, |node| {
             let row = target.verified(node);
             let law = Transform::IDENTITY.apply(row);

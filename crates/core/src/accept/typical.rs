@@ -1,9 +1,9 @@
 //! Medusa's typical acceptance.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, Draws, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
-    Recycled, Token,
+    PooledVec, Token,
     dist::{Row, Transform, mass, typical_threshold},
     tree::TokenTree,
 };
@@ -27,7 +27,7 @@ pub struct Typical {
 /// What typical acceptance makes of one target row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypicalCut {
-    law: Recycled<f64>,
+    law: PooledVec<f64>,
     threshold: f64,
 }
 
@@ -58,7 +58,7 @@ impl AcceptanceRule for Typical {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws) -> Verdict {
+    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
         let path = longest_accepted(tree, |node| {
             let cut = self.cut(target.verified(node));
             move |token| cut.accepted(token)

@@ -1,7 +1,7 @@
 //! The two ways to walk a verified tree: node by node, and to the end of the longest accepted path.
 
 use super::Verdict;
-use crate::{Recycled, Token, tree::TokenTree};
+use crate::{PooledVec, Token, tree::TokenTree};
 
 /// What a rule does at a node it has reached.
 pub(super) enum Move {
@@ -13,7 +13,7 @@ pub(super) enum Move {
 
 /// Walks down from the root, asking `decide` at each node.
 pub(super) fn descend(mut decide: impl FnMut(usize) -> Move) -> Verdict {
-    let mut path = Recycled::of(0, 1);
+    let mut path = PooledVec::of(0, 1);
     let mut node = 0;
     loop {
         match decide(node) {
@@ -46,9 +46,9 @@ pub fn longest(candidates: impl IntoIterator<Item = (usize, f64)>) -> usize {
 pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
     tree: &TokenTree,
     mut judge_at: impl FnMut(usize) -> J,
-) -> Recycled<usize> {
+) -> PooledVec<usize> {
     // Indexed by node; `None` for a rejected node and for everything below one.
-    let mut scores = Recycled::of(None, tree.len());
+    let mut scores = PooledVec::of(None, tree.len());
     scores[0] = Some(0.0);
     for node in 0..tree.len() {
         let Some(score) = scores[node] else { continue };
@@ -61,32 +61,10 @@ pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
             scores[child] = judge(tree.token(child)).map(|gain| score + gain);
         }
     }
-    let nodes: Recycled<usize> = (0..tree.len()).filter(|&node| scores[node].is_some()).collect();
+    let nodes: PooledVec<usize> = (0..tree.len()).filter(|&node| scores[node].is_some()).collect();
     let candidates = nodes.iter().filter_map(|&node| Some((tree.depths()[node], scores[node]?)));
     tree.path(nodes[longest(candidates)])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn longest_prefers_length_then_score_then_order() {
-        assert_eq!(longest([(1, 0.0), (2, -9.0), (2, -3.0), (2, -3.0)]), 2);
-        assert_eq!(longest([(0, 0.0), (0, 0.0)]), 0);
-        assert_eq!(longest([(1, f64::NAN), (1, -1.0)]), 0);
-        assert_eq!(longest([]), 0);
-    }
-
-    #[test]
-    fn nothing_below_a_rejected_node_is_asked_about() {
-        let tree = TokenTree::from_parts(vec![9, 1, 2, 1, 1], vec![0, 0, 0, 2, 1]).unwrap();
-        let mut asked = Vec::new();
-        let path = longest_accepted(&tree, |node| {
-            asked.push(node);
-            |token| (token == 1).then_some(0.0)
-        });
-        assert_eq!(path, [0, 1, 4]);
-        assert_eq!(asked, [0, 1]);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Sampling transforms: from a row of scores or probabilities to the law that tokens are drawn from.
 
 use super::{argmax, normalise, point_mass, softmax, top_indices};
-use crate::Recycled;
+use crate::PooledVec;
 
 /// One node's distribution, as it came from a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,7 +125,7 @@ impl Transform {
     ///
     /// # Shapes
     /// `row [vocab]` to `[vocab]`. The vocabulary is sorted only as far as top-k and top-p need.
-    pub fn apply(&self, row: Row<'_>) -> Recycled<f64> {
+    pub fn apply(&self, row: Row<'_>) -> PooledVec<f64> {
         if self.is_greedy() {
             return point_mass(row.len(), row.argmax());
         }
@@ -151,7 +151,7 @@ impl Default for Transform {
 }
 
 /// `norm(p^(1/T))`, which is what temperature does to probabilities.
-fn tempered(probabilities: &[f64], temperature: f64) -> Recycled<f64> {
+fn tempered(probabilities: &[f64], temperature: f64) -> PooledVec<f64> {
     let Some(best) = argmax(probabilities) else { return point_mass(probabilities.len(), 0) };
     let greatest = probabilities[best];
     if !(greatest > 0.0 && greatest.is_finite()) {
@@ -163,14 +163,14 @@ fn tempered(probabilities: &[f64], temperature: f64) -> Recycled<f64> {
         // Relative to the greatest, so that a low temperature cannot underflow every entry.
         true => (p / greatest).powf(temperature.recip()),
     };
-    let mut law: Recycled<f64> = probabilities.iter().map(weight).collect();
+    let mut law: PooledVec<f64> = probabilities.iter().map(weight).collect();
     normalise(&mut law);
     law
 }
 
 /// The law restricted to `indices` and renormalised.
-fn keep(law: &[f64], indices: &[usize]) -> Recycled<f64> {
-    let mut kept = Recycled::of(0.0, law.len());
+fn keep(law: &[f64], indices: &[usize]) -> PooledVec<f64> {
+    let mut kept = PooledVec::of(0.0, law.len());
     for &index in indices {
         kept[index] = law[index];
     }
@@ -179,7 +179,7 @@ fn keep(law: &[f64], indices: &[usize]) -> Recycled<f64> {
 }
 
 /// The likeliest tokens up to and including the one with which their sum first exceeds `top_p`.
-fn nucleus(law: &[f64], top_p: f64) -> Recycled<usize> {
+fn nucleus(law: &[f64], top_p: f64) -> PooledVec<usize> {
     // A nucleus is mostly tiny beside the vocabulary: look at a short sorted head first, and at more only if needed.
     let mut count = 64.min(law.len());
     loop {
@@ -201,65 +201,4 @@ fn nucleus(law: &[f64], top_p: f64) -> Recycled<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn close(a: &[f64], b: &[f64]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14)
-    }
-
-    #[test]
-    fn out_of_range_values_are_named() {
-        assert!(Transform::new(-1.0, None, None).unwrap_err().to_string().contains("-1"));
-        assert!(Transform::new(f64::NAN, None, None).is_err());
-        assert_eq!(Transform::new(1.0, Some(0), None), Err(TransformError::TopK));
-        assert_eq!(Transform::new(1.0, None, Some(1.5)), Err(TransformError::TopP(1.5)));
-        assert!(Transform::new(1.0, None, Some(f64::NAN)).is_err());
-    }
-
-    #[test]
-    fn logits_and_probabilities_agree() {
-        let logits = [0.5_f32, -1.0, 2.0, 0.0];
-        let probabilities = softmax(&logits, 1.0);
-        for (temperature, top_k, top_p) in
-            [(1.0, None, None), (0.7, Some(3), None), (1.3, None, Some(0.8)), (0.0, None, None)]
-        {
-            let transform = Transform::new(temperature, top_k, top_p).unwrap();
-            let from_logits = transform.apply(Row::Logits(&logits));
-            assert!(close(&from_logits, &transform.apply(Row::Probabilities(&probabilities))));
-        }
-    }
-
-    #[test]
-    fn ties_keep_lower_ids() {
-        let flat = [0.25; 4];
-        let top_k = Transform::new(1.0, Some(2), None).unwrap();
-        assert_eq!(top_k.apply(Row::Probabilities(&flat)), [0.5, 0.5, 0.0, 0.0]);
-        // The sum reaches 0.5 with the second token and exceeds it with the third, which therefore stays.
-        let top_p = Transform::new(1.0, None, Some(0.5)).unwrap();
-        assert!(close(&top_p.apply(Row::Probabilities(&flat)), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]));
-        let smallest = Transform::new(1.0, None, Some(0.0)).unwrap();
-        assert_eq!(smallest.apply(Row::Probabilities(&flat)), [1.0, 0.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn a_wide_nucleus_is_found_beyond_the_first_head() {
-        let flat = vec![1.0; 1024];
-        let law = Transform::new(1.0, None, Some(0.875)).unwrap().apply(Row::Probabilities(&flat));
-        assert_eq!(law.iter().filter(|&&p| p > 0.0).count(), 897);
-    }
-
-    #[test]
-    fn unsound_rows_are_told_apart_and_never_panic() {
-        assert!(Row::Logits(&[0.0, f32::NEG_INFINITY]).is_sound());
-        for row in [&[f32::NAN, 0.0][..], &[f32::INFINITY, 0.0], &[f32::NEG_INFINITY], &[]] {
-            assert!(!Row::Logits(row).is_sound());
-            assert_eq!(Transform::IDENTITY.apply(Row::Logits(row)).len(), row.len());
-        }
-        assert!(Row::Probabilities(&[0.0, 2.0]).is_sound());
-        for row in [&[f64::NAN, 1.0][..], &[-0.1, 1.1], &[0.0, 0.0], &[f64::INFINITY, 0.0], &[]] {
-            assert!(!Row::Probabilities(row).is_sound());
-            assert_eq!(Transform::IDENTITY.apply(Row::Probabilities(row)).len(), row.len());
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! The seam between drafters and trees: a drafter names candidates, a builder decides which become nodes.
 
 use super::{Candidate, CandidateRows, DynamicTree, TokenTree, TreeShape};
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// Whatever went wrong inside a drafter; `?` turns any error into one.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
@@ -106,14 +106,14 @@ impl TreeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftTree {
     tree: TokenTree,
-    probabilities: Recycled<f64>,
-    source_nodes: Recycled<usize>,
+    probabilities: PooledVec<f64>,
+    source_nodes: PooledVec<usize>,
 }
 
 impl DraftTree {
     /// A lone root.
     pub fn root(token: Token) -> Self {
-        Self { tree: TokenTree::root(token), probabilities: Recycled::of(1.0, 1), source_nodes: Recycled::of(0, 1) }
+        Self { tree: TokenTree::root(token), probabilities: PooledVec::of(1.0, 1), source_nodes: PooledVec::of(0, 1) }
     }
 
     /// The tokens and their arrangement.
@@ -165,7 +165,7 @@ impl DraftTree {
     /// the root).
     pub(super) fn keep(&self, kept: &[usize]) -> Self {
         let mut smaller = Self::root(self.tree.token(0));
-        let mut renumbered = Recycled::of(0, self.tree.len());
+        let mut renumbered = PooledVec::of(0, self.tree.len());
         for &node in kept {
             let candidate = Candidate { token: self.tree.token(node), probability: self.probabilities[node] };
             renumbered[node] = smaller.push(renumbered[self.tree.parents()[node]], candidate);

@@ -1,6 +1,6 @@
 //! What a drafter names: tokens that may follow nodes.
 
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// A token that may follow a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,9 +15,9 @@ pub struct Candidate {
 /// The candidates of several nodes, a row for each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CandidateRows {
-    candidates: Recycled<Candidate>,
+    candidates: PooledVec<Candidate>,
     /// Where each row ends.
-    ends: Recycled<usize>,
+    ends: PooledVec<usize>,
 }
 
 impl CandidateRows {
@@ -59,16 +59,4 @@ impl<R: IntoIterator<Item = Candidate>> FromIterator<R> for CandidateRows {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_found_again() {
-        let candidate = |token| Candidate { token, probability: 0.5 };
-        let rows: CandidateRows = [vec![candidate(1), candidate(2)], vec![], vec![candidate(3)]].into_iter().collect();
-        let tokens: Vec<Vec<Token>> = rows.iter().map(|row| row.iter().map(|c| c.token).collect()).collect();
-        assert_eq!(tokens, [vec![1, 2], vec![], vec![3]]);
-        assert!(rows.row(3).is_empty() && rows.row(usize::MAX).is_empty());
-        assert!(CandidateRows::default().is_empty());
-    }
-}
+mod tests;

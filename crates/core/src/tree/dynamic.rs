@@ -4,7 +4,7 @@ use super::{
     BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder, TreeKind,
     builder::expand_level,
 };
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// The most nodes that may be drafted before the best of them are kept.
 const MAX_DRAFTED: usize = 1 << 16;
@@ -118,13 +118,13 @@ impl TreeBuilder for DynamicTree {
             return Ok(drafted);
         }
         // Log of the path's probability, by node.
-        let mut values = Recycled::of(0.0, 1);
-        let mut frontier = Recycled::of(0, 1);
+        let mut values = PooledVec::of(0.0, 1);
+        let mut frontier = PooledVec::of(0, 1);
         for _ in 0..=self.depth {
             let level_start = drafted.tree().len();
-            let rows = expand_level(source, drafted.tree(), &frontier, &Recycled::of(self.top_k, frontier.len()))?;
+            let rows = expand_level(source, drafted.tree(), &frontier, &PooledVec::of(self.top_k, frontier.len()))?;
             for (&parent, row) in frontier.iter().zip(rows.iter()) {
-                let mut row: Recycled<Candidate> = row.iter().copied().collect();
+                let mut row: PooledVec<Candidate> = row.iter().copied().collect();
                 row.sort_unstable_by(likelier_then_lower_token);
                 for &candidate in &row {
                     drafted.push(parent, candidate);
@@ -148,8 +148,8 @@ fn likelier_then_lower_token(a: &Candidate, b: &Candidate) -> std::cmp::Ordering
 }
 
 /// The `count` nodes of greatest value, most valuable first; ties to the earlier node.
-fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> Recycled<usize> {
-    let mut nodes: Recycled<usize> = nodes.collect();
+fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> PooledVec<usize> {
+    let mut nodes: PooledVec<usize> = nodes.collect();
     nodes.sort_unstable_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
     nodes.truncate(count);
     nodes

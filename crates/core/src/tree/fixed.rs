@@ -1,7 +1,7 @@
 //! Trees of a shape known beforehand.
 
 use super::{BuildError, CandidateSource, DraftTree, TreeBuilder, TreeKind, TreeShape, builder::expand_level};
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// Fills a [`TreeShape`] with tokens: rank `r` under a node is the drafter's `r`-th candidate there. Published lists,
 /// calibrated trees and Sequoia's optima are all built by this.
@@ -69,13 +69,14 @@ impl TreeBuilder for FixedTree {
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut drafted = DraftTree::root(root);
         // Where a node of the shape went; `None` if the drafter had no candidate for it.
-        let mut placed: Recycled<Option<usize>> = Recycled::of(None, self.shape.len());
+        let mut placed: PooledVec<Option<usize>> = PooledVec::of(None, self.shape.len());
         placed[0] = Some(0);
         let mut above = 0..1;
         for ends in self.level_ends.windows(2) {
-            let open: Recycled<usize> = above.filter(|&node| placed[node].is_some() && self.widths[node] > 0).collect();
-            let nodes: Recycled<usize> = open.iter().filter_map(|&node| placed[node]).collect();
-            let widths: Recycled<usize> = open.iter().map(|&node| self.widths[node]).collect();
+            let open: PooledVec<usize> =
+                above.filter(|&node| placed[node].is_some() && self.widths[node] > 0).collect();
+            let nodes: PooledVec<usize> = open.iter().filter_map(|&node| placed[node]).collect();
+            let widths: PooledVec<usize> = open.iter().map(|&node| self.widths[node]).collect();
             let rows = expand_level(source, drafted.tree(), &nodes, &widths)?;
             for node in ends[0]..ends[1] {
                 let (path, parent) = (self.shape.path(node), self.shape.parents()[node]);

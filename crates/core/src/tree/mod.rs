@@ -32,7 +32,7 @@ pub use mask::AncestorMask;
 pub use published::{PublishedTree, UnknownTree};
 pub use shape::{RankPath, ShapeError, TreeShape};
 
-use crate::{Recycled, Token};
+use crate::{PooledVec, Token};
 
 /// The largest tree that is built, in nodes with the root. Published trees have 64; one verification pass over more
 /// than a few hundred nodes costs more than it can win.
@@ -50,10 +50,10 @@ pub const MAX_DEPTH: usize = 128;
 /// Sizes count the root everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenTree {
-    tokens: Recycled<Token>,
+    tokens: PooledVec<Token>,
     /// `parents[0]` is 0 and is never read as a parent.
-    parents: Recycled<usize>,
-    depths: Recycled<usize>,
+    parents: PooledVec<usize>,
+    depths: PooledVec<usize>,
 }
 
 /// Why a list of tokens and parents is no tree.
@@ -83,7 +83,7 @@ pub enum TreeError {
 impl TokenTree {
     /// A tree of one node: plain decoding is the verification of a lone root.
     pub fn root(token: Token) -> Self {
-        Self { tokens: Recycled::of(token, 1), parents: Recycled::of(0, 1), depths: Recycled::of(0, 1) }
+        Self { tokens: PooledVec::of(token, 1), parents: PooledVec::of(0, 1), depths: PooledVec::of(0, 1) }
     }
 
     /// A tree from its flat form. `parents[0]` is ignored.
@@ -98,7 +98,7 @@ impl TokenTree {
             return Err(TreeError::LengthMismatch { tokens: tokens.len(), parents: parents.len() });
         }
         parents[0] = 0;
-        let mut depths = Recycled::of(0, tokens.len());
+        let mut depths = PooledVec::of(0, tokens.len());
         for node in 1..tokens.len() {
             let parent = parents[node];
             if parent >= node {
@@ -180,8 +180,8 @@ impl TokenTree {
     }
 
     /// The nodes from the root to `node`, both included.
-    pub fn path(&self, node: usize) -> Recycled<usize> {
-        let mut path = Recycled::of(0, self.depths[node] + 1);
+    pub fn path(&self, node: usize) -> PooledVec<usize> {
+        let mut path = PooledVec::of(0, self.depths[node] + 1);
         let mut at = node;
         for slot in path.iter_mut().rev() {
             *slot = at;

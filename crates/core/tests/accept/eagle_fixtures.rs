@@ -1,8 +1,8 @@
 //! Reference values of EAGLE's stochastic verification of a tree, with given uniforms.
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Given;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Draws, Rows, Sampling};
+use gorgon_core::accept::random::Given;
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, Sampling};
 use gorgon_core::dist::{Transform, normalise};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
@@ -16,7 +16,7 @@ struct NotesBonus {
     bonus: Vec<f64>,
 }
 
-impl Draws for NotesBonus {
+impl RandomSource for NotesBonus {
     fn flip(&mut self, probability: f64) -> bool {
         self.flips.flip(probability)
     }
@@ -61,12 +61,12 @@ fn tree_posterior_sampled() {
         let target: Vec<f32> = numbers.iter().flat_map(|&number| logits[number * vocab..][..vocab].to_vec()).collect();
 
         let uniforms: Vec<f64> = case["uniforms"].as_array().unwrap().iter().map(|u| u.as_f64().unwrap()).collect();
-        let mut draws = NotesBonus { flips: Given::new(uniforms.clone()), bonus: Vec::new() };
+        let mut random = NotesBonus { flips: Given::new(uniforms.clone()), bonus: Vec::new() };
         let transform = Transform::new(case["temperature"].as_f64().unwrap(), None, None).unwrap();
         let target = Rows::Logits { data: &target, vocab };
-        let path = Sampling { transform }.accept(&tree, DraftRows::NONE, target, &mut draws).path;
+        let path = Sampling { transform }.accept(&tree, DraftRows::NONE, target, &mut random).path;
 
-        assert_eq!(draws.flips.asked(), uniforms.len(), "case {id}: uniforms used");
+        assert_eq!(random.flips.asked(), uniforms.len(), "case {id}: uniforms used");
         assert_eq!(path.len() - 1, index("accept_length"), "case {id}");
         let accepted: Vec<i64> = path.iter().map(|&node| i64::from(tree.token(node))).collect();
         assert_eq!(accepted, list("accepted_tokens"), "case {id}");
@@ -75,6 +75,6 @@ fn tree_posterior_sampled() {
         assert_eq!(best, index("best_candidate"), "case {id}");
         let (_, expected) = floats(&tensors, &format!("{id}.sample_p"));
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
-        assert!(distance(&draws.bonus, &expected) < 1e-5, "case {id}");
+        assert!(distance(&random.bonus, &expected) < 1e-5, "case {id}");
     }
 }

@@ -1,8 +1,8 @@
 //! The exact law of what a rule emits, over all draws of drafter and rule.
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::enumerate;
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows};
+use gorgon_core::accept::random::enumerate;
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme};
 use gorgon_core::dist::{Row, Transform, normalise};
 use gorgon_core::tree::TokenTree;
 
@@ -73,7 +73,7 @@ pub const DRAFTERS: [Drafter; 7] = [
 pub struct World {
     pub seed: u64,
     pub drafter: Drafter,
-    pub law: ChildLaw,
+    pub law: SamplingScheme,
     pub shape: &'static [usize],
     pub transform: Transform,
 }
@@ -134,7 +134,7 @@ impl World {
             source: Table::of(&|prefix| self.source(prefix), DEPTH),
         };
         let mut law = vec![0.0; VOCAB.pow(horizon as u32)];
-        for (probability, mut text) in enumerate(|draws| step.run(rule, draws)) {
+        for (probability, mut text) in enumerate(|random| step.run(rule, random)) {
             text.truncate(horizon);
             aim.extend(text.len(), code(&text), probability, horizon, &mut law);
         }
@@ -188,8 +188,8 @@ struct Step<'a> {
 
 impl Step<'_> {
     /// The tokens that one step of `rule` emits.
-    fn run(&self, rule: &dyn AcceptanceRule, draws: &mut dyn Draws) -> Vec<Token> {
-        let (tree, codes, has_children) = self.tree(draws);
+    fn run(&self, rule: &dyn AcceptanceRule, random: &mut dyn RandomSource) -> Vec<Token> {
+        let (tree, codes, has_children) = self.tree(random);
         let mut target = Vec::with_capacity(tree.len() * VOCAB);
         let mut draft = Vec::with_capacity(tree.len() * VOCAB);
         for (&code, &has_children) in codes.iter().zip(&has_children) {
@@ -200,14 +200,14 @@ impl Step<'_> {
         let rows = Rows::Probabilities { data: &draft, vocab: VOCAB };
         let rows = (self.world.drafter != Drafter::Absent).then_some(rows);
         let draft = DraftRows { rows, law: self.world.law };
-        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab: VOCAB }, draws);
+        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab: VOCAB }, random);
         assert_eq!(verdict.path, tree.path(verdict.path[verdict.path.len() - 1]), "the path must start at the root");
         verdict.path[1..].iter().map(|&node| tree.token(node)).chain([verdict.bonus]).collect()
     }
 
     /// A drafted tree, the number of every node's prefix, and which nodes have children. Where the drafter runs out of
     /// tokens, branches are missing.
-    fn tree(&self, draws: &mut dyn Draws) -> (TokenTree, Vec<usize>, Vec<bool>) {
+    fn tree(&self, random: &mut dyn RandomSource) -> (TokenTree, Vec<usize>, Vec<bool>) {
         let shape = self.world.shape;
         let mut tree = TokenTree::root(0);
         let (mut codes, mut has_children) = (vec![1], vec![false]);
@@ -216,7 +216,7 @@ impl Step<'_> {
         for node in 0..shape.len() {
             let slots: Vec<usize> = (1..shape.len()).filter(|&child| shape[child] == node).collect();
             let Some(parent) = placed[node].filter(|_| !slots.is_empty()) else { continue };
-            let children = self.children(codes[parent], slots.len(), draws);
+            let children = self.children(codes[parent], slots.len(), random);
             has_children[parent] = !children.is_empty();
             for (&slot, token) in slots.iter().zip(children) {
                 placed[slot] = Some(tree.push(parent, token));
@@ -228,18 +228,18 @@ impl Step<'_> {
     }
 
     /// The children the drafter takes after the prefix numbered `code`.
-    fn children(&self, code: usize, count: usize, draws: &mut dyn Draws) -> Vec<Token> {
+    fn children(&self, code: usize, count: usize, random: &mut dyn RandomSource) -> Vec<Token> {
         let source = &self.source.0[code];
         match self.world.drafter {
-            Drafter::Broken | Drafter::Absent => ChildLaw::Independent.children(source, count, draws).into_vec(),
+            Drafter::Broken | Drafter::Absent => SamplingScheme::Independent.children(source, count, random).into_vec(),
             Drafter::Straying => {
-                let strays: Vec<bool> = (0..count).map(|_| draws.flip(0.25)).collect();
+                let strays: Vec<bool> = (0..count).map(|_| random.flip(0.25)).collect();
                 let drawn = strays.iter().filter(|stray| !**stray).count();
-                let mut drawn = self.world.law.children(source, drawn, draws).into_vec().into_iter();
+                let mut drawn = self.world.law.children(source, drawn, random).into_vec().into_iter();
                 let stray = source.iter().position(|&p| p == 0.0).map(|token| token as Token);
                 strays.into_iter().filter_map(|is_stray| if is_stray { stray } else { drawn.next() }).collect()
             }
-            _ => self.world.law.children(source, count, draws).into_vec(),
+            _ => self.world.law.children(source, count, random).into_vec(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Every lossless rule emits exactly the target's law, on every shape of tree and for every kind of drafter.
 
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, Greedy, KSeq, Nucleus, RuleChoice, Sampling};
+use gorgon_core::accept::{AcceptanceRule, Greedy, KSeq, Nucleus, RuleChoice, Sampling, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 use crate::laws::{DRAFTERS, Drafter, SHAPES, World, distance, plain};
@@ -8,13 +8,14 @@ use crate::laws::{DRAFTERS, Drafter, SHAPES, World, distance, plain};
 /// A rule for a transform.
 pub type Make = dyn Fn(Transform) -> Box<dyn AcceptanceRule>;
 
-pub const ALL_LAWS: [ChildLaw; 3] = [ChildLaw::Independent, ChildLaw::WithoutReplacement, ChildLaw::Deterministic];
+pub const ALL_LAWS: [SamplingScheme; 3] =
+    [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic];
 
 /// How many tokens the joint law covers: the drafts of the deepest shape and a token more.
 const HORIZON: usize = 4;
 
 /// All worlds in which children are taken by one of `laws`.
-pub fn worlds(laws: &[ChildLaw]) -> Vec<World> {
+pub fn worlds(laws: &[SamplingScheme]) -> Vec<World> {
     let sharper = Transform::new(0.6, None, None).unwrap();
     let cut = Transform::new(1.2, Some(2), Some(0.9)).unwrap();
     let mut worlds = Vec::new();
@@ -58,7 +59,7 @@ fn k_seq_emits_the_targets_law() {
 #[test]
 fn nucleus_emits_the_targets_law() {
     let make = |transform| Box::new(Nucleus { transform }) as Box<dyn AcceptanceRule>;
-    assert_eq!(first_failure(&make, &worlds(&[ChildLaw::Independent])), None);
+    assert_eq!(first_failure(&make, &worlds(&[SamplingScheme::Independent])), None);
 }
 
 #[test]
@@ -88,5 +89,9 @@ fn every_lossless_choice_emits_the_greedy_text_at_temperature_0() {
 pub fn greedy_worlds() -> Vec<World> {
     let at_zero = |world: World| World { transform: Transform::GREEDY, ..world };
     let kinds = |world: &World| matches!(world.drafter, Drafter::Random | Drafter::Absent | Drafter::Broken);
-    worlds(&[ChildLaw::Independent, ChildLaw::Deterministic]).into_iter().filter(kinds).map(at_zero).collect()
+    worlds(&[SamplingScheme::Independent, SamplingScheme::Deterministic])
+        .into_iter()
+        .filter(kinds)
+        .map(at_zero)
+        .collect()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, Nucleus, Rows, Typical, longest};
 use gorgon_core::dist::{Row, Transform, typical_filter};
 use gorgon_core::tree::TokenTree;
@@ -62,8 +62,8 @@ impl Candidates {
     fn is_tree(&self) -> bool {
         (0..self.tokens.len()).all(|a| {
             (0..a).all(|b| {
-                let mut pairs = self.tokens[a].iter().zip(&self.tokens[b]);
-                let shared = pairs.by_ref().take_while(|(a, b)| a == b).count();
+                let mut feature_tokens = self.tokens[a].iter().zip(&self.tokens[b]);
+                let shared = feature_tokens.by_ref().take_while(|(a, b)| a == b).count();
                 shared > 0 && self.logits[a][..shared] == self.logits[b][..shared]
             })
         })
@@ -93,7 +93,7 @@ impl Candidates {
     fn on_tree(&self, rule: &dyn AcceptanceRule) -> (usize, usize) {
         let (tree, target, nodes) = self.merge(0..self.tokens.len());
         let target = Rows::Logits { data: &target, vocab: self.vocab };
-        let path = rule.accept(&tree, DraftRows::NONE, target, &mut Seeded::new(0)).path;
+        let path = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).path;
         let best = nodes.iter().position(|row| row.starts_with(&path)).unwrap();
         (best, path.len() - 1)
     }
@@ -104,7 +104,7 @@ impl Candidates {
         for row in 0..self.tokens.len() {
             let (tree, target, _) = self.merge(row..row + 1);
             let target = Rows::Logits { data: &target, vocab: self.vocab };
-            let accepted = rule.accept(&tree, DraftRows::NONE, target, &mut Seeded::new(0)).path.len() - 1;
+            let accepted = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).path.len() - 1;
             let drafts = self.logits[row].iter().zip(&self.tokens[row][1..]).take(accepted);
             candidates.push((accepted, drafts.map(|(logits, &token)| score(logits, token)).sum()));
         }

@@ -2,8 +2,8 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::{
-    AcceptanceRule, Beta, Cascade, ChildLaw, Deferral, DraftRows, Greedy, Lossy, LossyGreedy, Rows, Verdict,
-    balanced_beta, draws::Seeded, lossy_law,
+    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, Greedy, Lossy, LossyGreedy, Rows, SamplingScheme, Verdict,
+    balanced_beta, lossy_law, random::SeededRandom,
 };
 use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::TokenTree;
@@ -40,7 +40,7 @@ fn stated_mixture(deferral: Deferral, alpha: f64, world: &World, prefix: &[Token
 }
 
 /// Worlds whose drafter has sound rows; with a horizon up to which every position is drafted on every path.
-fn drafted_worlds(law: ChildLaw) -> Vec<(World, usize)> {
+fn drafted_worlds(law: SamplingScheme) -> Vec<(World, usize)> {
     let shapes: [(&[usize], usize); 3] = [(SHAPES[1], 3), (SHAPES[2], 1), (&[0, 0, 0, 1, 1, 2], 2)];
     let mut worlds = Vec::new();
     for (row, transform) in transforms().into_iter().enumerate() {
@@ -58,7 +58,7 @@ pub type MakeCascade = dyn Fn(Transform, f64) -> Box<dyn AcceptanceRule>;
 
 /// The first world in which a rule that should be the cascade of `deferral` does not emit its mixture.
 pub fn cascade_failure(deferral: Deferral, make: &MakeCascade) -> Option<String> {
-    for law in [ChildLaw::Independent, ChildLaw::WithoutReplacement, ChildLaw::Deterministic] {
+    for law in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
         for (world, horizon) in drafted_worlds(law) {
             for alpha in [0.1, 0.4] {
                 let aim = |prefix: &[Token]| stated_mixture(deferral, alpha, &world, prefix);
@@ -103,7 +103,7 @@ fn planted_deferral_bugs_are_noticed() {
 
 /// The first chain on which a rule that should be the cascade `token-v2` does not emit its mixture.
 pub fn token_v2_failure(make: &MakeCascade) -> Option<String> {
-    for law in [ChildLaw::Independent, ChildLaw::Deterministic] {
+    for law in [SamplingScheme::Independent, SamplingScheme::Deterministic] {
         for (transform, alpha) in transforms().into_iter().flat_map(|t| [(t, 0.15), (t, 0.3), (t, 0.5)]) {
             let world = World { seed: 5, drafter: Drafter::Random, law, shape: &[0, 0, 1], transform };
             let aim = |prefix: &[Token]| stated_mixture(Deferral::TokenV2, alpha, &world, prefix);
@@ -126,7 +126,7 @@ pub type MakeLossy = dyn Fn(Transform, f64, f64) -> Box<dyn AcceptanceRule>;
 
 /// The first chain on which a rule that should be lossy sampling does not emit the stated law.
 pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
-    for law in [ChildLaw::Independent, ChildLaw::WithoutReplacement, ChildLaw::Deterministic] {
+    for law in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
         for (transform, drafter) in transforms().into_iter().flat_map(|t| [(t, Drafter::Random), (t, Drafter::Sparse)])
         {
             let world = World { seed: 60, drafter, law, shape: &[0, 0, 1], transform };
@@ -146,7 +146,7 @@ pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
 fn stated_lossy(world: &World, alpha: f64, beta: f64, prefix: &[Token]) -> Vec<f64> {
     let p = world.wanted(prefix);
     let mut q = world.transform.apply(Row::Probabilities(&world.draft(prefix)));
-    if world.law == ChildLaw::Deterministic {
+    if world.law == SamplingScheme::Deterministic {
         let best = Row::Probabilities(&q).argmax();
         q = (0..q.len()).map(|v| if v == best { 1.0 } else { 0.0 }).collect();
     }
@@ -168,7 +168,7 @@ fn lossy_sampling_emits_the_stated_law() {
 #[test]
 fn balanced_lossy_sampling_emits_the_balanced_law() {
     for seed in 0..8 {
-        let (law, transform) = (ChildLaw::Independent, Transform::IDENTITY);
+        let (law, transform) = (SamplingScheme::Independent, Transform::IDENTITY);
         let world = World { seed, drafter: Drafter::Random, law, shape: &[0, 0], transform };
         let aim = |prefix: &[Token]| {
             let (p, q) = (world.target(prefix), world.draft(prefix));
@@ -184,7 +184,7 @@ fn balanced_lossy_sampling_emits_the_balanced_law() {
 
 #[test]
 fn lossy_sampling_without_slack_is_lossless_on_trees() {
-    for (world, horizon) in drafted_worlds(ChildLaw::WithoutReplacement) {
+    for (world, horizon) in drafted_worlds(SamplingScheme::WithoutReplacement) {
         let wanted = |prefix: &[Token]| world.wanted(prefix);
         let rule = Lossy { alpha: 0.0, beta: Beta::Fixed(1.0), transform: world.transform };
         assert!(rule.is_lossless());
@@ -201,7 +201,7 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
     for node in 0..13 {
         let width = if seed.is_multiple_of(2) { 3 } else { 1 };
         let prefix = prefixes[node].clone();
-        for &token in &ChildLaw::Deterministic.children(&draft(&prefix), width, &mut Seeded::new(0)) {
+        for &token in &SamplingScheme::Deterministic.children(&draft(&prefix), width, &mut SeededRandom::new(0)) {
             tree.push(node, token);
             prefixes.push([&prefix[..], &[token]].concat());
         }
@@ -209,9 +209,9 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
     let rows = |law: &dyn Fn(&[Token]) -> Vec<f64>| prefixes.iter().flat_map(|p| law(p)).collect::<Vec<f64>>();
     let (p, q) = (rows(&|prefix| random_law(seed * 2, prefix, VOCAB)), rows(&draft));
     let draft = Rows::Probabilities { data: &q, vocab: VOCAB };
-    let draft = DraftRows { rows: Some(draft), law: ChildLaw::Deterministic };
+    let draft = DraftRows { rows: Some(draft), law: SamplingScheme::Deterministic };
     let target = Rows::Probabilities { data: &p, vocab: VOCAB };
-    let verdict = rule.accept(&tree, draft, target, &mut Seeded::new(seed));
+    let verdict = rule.accept(&tree, draft, target, &mut SeededRandom::new(seed));
     (tree, verdict)
 }
 
@@ -261,7 +261,7 @@ fn lossy_greedy_accepts_from_its_threshold_on() {
     let tree = TokenTree::from_parts(vec![0, 1], vec![0, 0]).unwrap();
     let p = [0.15, 0.35, 0.5, 0.2, 0.3, 0.5];
     let target = Rows::Probabilities { data: &p, vocab: 3 };
-    let verdict = |alpha| LossyGreedy { alpha }.accept(&tree, DraftRows::NONE, target, &mut Seeded::new(0));
+    let verdict = |alpha| LossyGreedy { alpha }.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0));
     assert_eq!(verdict(0.29), Verdict { path: vec![0].into(), bonus: 2 });
     assert_eq!(verdict(0.31), Verdict { path: vec![0, 1].into(), bonus: 2 });
 }

@@ -1,8 +1,8 @@
 //! Rules that accept a whole path at once, against their definition over root-to-leaf candidates.
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{AcceptanceRule, Bild, DraftRows, Draws, Greedy, Rows, TopBeta, Typical, Verdict};
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{AcceptanceRule, Bild, DraftRows, Greedy, RandomSource, Rows, TopBeta, Typical, Verdict};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TokenTree;
 
@@ -13,14 +13,14 @@ const VOCAB: usize = 7;
 
 /// A random tree of 14 nodes (siblings may repeat a token) and its target rows `[nodes, vocab]`.
 fn random_tree(seed: u64) -> (TokenTree, Vec<f64>) {
-    let mut draws = Seeded::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut tree = TokenTree::root(0);
     let mut prefixes: Vec<Vec<Token>> = vec![Vec::new()];
     for _ in 1..14 {
-        let parent = (draws.uniform() * tree.len() as f64) as usize;
+        let parent = (random.uniform() * tree.len() as f64) as usize;
         let prefix = prefixes[parent].clone();
         let likely = random_law(seed, &prefix, VOCAB).iter().map(|p| p * p).collect::<Vec<f64>>();
-        let token = draws.pick(&likely) as Token;
+        let token = random.pick(&likely) as Token;
         tree.push(parent, token);
         prefixes.push([&prefix[..], &[token]].concat());
     }
@@ -61,7 +61,7 @@ fn first_failure(
     let failure = (0..300).find_map(|seed| {
         let (tree, rows) = random_tree(seed);
         let target = Rows::Probabilities { data: &rows, vocab: VOCAB };
-        let verdict = rule.accept(&tree, DraftRows::NONE, target, &mut Seeded::new(seed));
+        let verdict = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(seed));
         accepted += verdict.path.len() - 1;
         (verdict != by_definition(&tree, &rows, accepts, scored)).then_some((seed, verdict))
     });
@@ -163,14 +163,15 @@ fn planted_path_bugs_are_noticed() {
         Verdict { path: tree.path(node), bonus }
     };
     // Takes the deepest accepted node, whether or not its ancestors were accepted.
-    let skips_ancestors = Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws| {
-        let is_accepted = |node: &usize| tree.parent(*node).is_none_or(|p| accepts(target, p, tree.token(*node)));
-        let deepest = (0..tree.len()).rev().filter(is_accepted).max_by_key(|&node| tree.depths()[node]).unwrap();
-        verdict(tree, target, deepest)
-    });
+    let skips_ancestors =
+        Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
+            let is_accepted = |node: &usize| tree.parent(*node).is_none_or(|p| accepts(target, p, tree.token(*node)));
+            let deepest = (0..tree.len()).rev().filter(is_accepted).max_by_key(|&node| tree.depths()[node]).unwrap();
+            verdict(tree, target, deepest)
+        });
     assert!(first_failure(&skips_ancestors, &is_near, true).is_some());
     // Follows the first accepted child instead of the longest accepted path.
-    let first_child = Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws| {
+    let first_child = Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
         let mut node = 0;
         while let Some(child) = tree.children(node).find(|&child| accepts(target, node, tree.token(child))) {
             node = child;

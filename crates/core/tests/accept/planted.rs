@@ -1,6 +1,6 @@
 //! Every check of an output law fails on a rule with a planted bug.
 
-use gorgon_core::accept::{AcceptanceRule, ChildLaw};
+use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 use crate::laws::{Drafter, World};
@@ -25,10 +25,10 @@ fn sampling_bugs_change_the_law() {
         SamplingBug::TrustsBrokenRows,
     ] {
         // Of the three laws of children, the one that shows the bug suffices; all are in the check.
-        let laws: &[ChildLaw] = match bug {
-            SamplingBug::KeepsRejectedDraft | SamplingBug::UnnormalisedDraft => &[ChildLaw::WithoutReplacement],
-            SamplingBug::KeepsListedToken | SamplingBug::ListAsDraw => &[ChildLaw::Deterministic],
-            _ => &[ChildLaw::Independent],
+        let laws: &[SamplingScheme] = match bug {
+            SamplingBug::KeepsRejectedDraft | SamplingBug::UnnormalisedDraft => &[SamplingScheme::WithoutReplacement],
+            SamplingBug::KeepsListedToken | SamplingBug::ListAsDraw => &[SamplingScheme::Deterministic],
+            _ => &[SamplingScheme::Independent],
         };
         let failure = first_failure(&make(bug), &worlds(laws));
         assert!(failure.is_some(), "{bug:?} went unnoticed");
@@ -37,7 +37,7 @@ fn sampling_bugs_change_the_law() {
 
 #[test]
 fn k_seq_needs_rho_star() {
-    let independent = worlds(&[ChildLaw::Independent]);
+    let independent = worlds(&[SamplingScheme::Independent]);
     let has_rows = |world: &World| matches!(world.drafter, Drafter::Random | Drafter::Equal);
     let with_rows: Vec<World> = independent.into_iter().filter(has_rows).collect();
     let largest = |transform| wrong::k_seq(transform, None);
@@ -48,7 +48,7 @@ fn k_seq_needs_rho_star() {
 
 #[test]
 fn nucleus_bugs_change_the_law() {
-    let independent = worlds(&[ChildLaw::Independent]);
+    let independent = worlds(&[SamplingScheme::Independent]);
     assert!(first_failure(&wrong::redrawing_nucleus, &independent).is_some());
     assert!(first_failure(&wrong::nucleus_per_child, &independent).is_some());
 }

@@ -1,8 +1,8 @@
 //! Drafters are untrusted: whatever they hand over, no rule panics, and greedy text stays the target's.
 
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
-use gorgon_core::accept::{ChildLaw, DraftRows, Rows, RuleChoice, Verdict};
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{DraftRows, Rows, RuleChoice, SamplingScheme, Verdict};
 use gorgon_core::dist::{Transform, argmax};
 use gorgon_core::tree::TokenTree;
 use proptest::prelude::*;
@@ -50,8 +50,12 @@ fn tree() -> impl Strategy<Value = TokenTree> {
     })
 }
 
-fn law() -> impl Strategy<Value = ChildLaw> {
-    prop_oneof![Just(ChildLaw::Independent), Just(ChildLaw::WithoutReplacement), Just(ChildLaw::Deterministic)]
+fn law() -> impl Strategy<Value = SamplingScheme> {
+    prop_oneof![
+        Just(SamplingScheme::Independent),
+        Just(SamplingScheme::WithoutReplacement),
+        Just(SamplingScheme::Deterministic)
+    ]
 }
 
 fn transform() -> impl Strategy<Value = Transform> {
@@ -89,8 +93,8 @@ proptest! {
             for rule in RULES {
                 let choice: RuleChoice = rule.parse().unwrap();
                 let target_rows = Rows::Logits { data: &target, vocab: VOCAB };
-                let draws = &mut Seeded::new(seed);
-                let verdict = choice.rule(transform).accept(&tree, DraftRows { rows, law }, target_rows, draws);
+                let random = &mut SeededRandom::new(seed);
+                let verdict = choice.rule(transform).accept(&tree, DraftRows { rows, law }, target_rows, random);
                 prop_assert_eq!(&verdict.path, &tree.path(verdict.path[verdict.path.len() - 1]));
                 prop_assert!((verdict.bonus as usize) < VOCAB);
                 prop_assert!(verdict.path[1..].iter().all(|&node| (tree.token(node) as usize) < VOCAB));
@@ -112,7 +116,7 @@ proptest! {
         let target = Rows::Logits { data: &target, vocab: VOCAB };
         for rule in RULES {
             let rule = rule.parse::<RuleChoice>().unwrap().rule(transform);
-            let verdict = rule.accept(&tree, DraftRows { rows: Some(target), law }, target, &mut Seeded::new(1));
+            let verdict = rule.accept(&tree, DraftRows { rows: Some(target), law }, target, &mut SeededRandom::new(1));
             prop_assert!((verdict.bonus as usize) < VOCAB);
         }
     }

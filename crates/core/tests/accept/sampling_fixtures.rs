@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use gorgon_core::accept::draws::enumerate;
+use gorgon_core::accept::random::enumerate;
 use gorgon_core::accept::{
-    AcceptanceRule, Beta, Cascade, ChildLaw, Deferral, DraftRows, Draws, KSeq, Lossy, Rows, Sampling, balanced_beta,
-    lossy_law,
+    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, KSeq, Lossy, RandomSource, Rows, Sampling, SamplingScheme,
+    balanced_beta, lossy_law,
 };
 use gorgon_core::dist::{Transform, normalise, overlap, residual, total_variation};
 use gorgon_core::tree::TokenTree;
@@ -33,13 +33,13 @@ fn number(value: &Value) -> f64 {
 
 /// Draws that branch on flips but only note the law of the last pick, which is the bonus.
 struct NotesBonus<'a> {
-    draws: &'a mut dyn Draws,
+    random: &'a mut dyn RandomSource,
     bonus: Vec<f64>,
 }
 
-impl Draws for NotesBonus<'_> {
+impl RandomSource for NotesBonus<'_> {
     fn flip(&mut self, probability: f64) -> bool {
-        self.draws.flip(probability)
+        self.random.flip(probability)
     }
 
     fn pick(&mut self, weights: &[f64]) -> usize {
@@ -59,20 +59,20 @@ struct Position {
     by_round: Vec<f64>,
 }
 
-fn position(rule: &dyn AcceptanceRule, p: &[f64], q: &[f64], law: ChildLaw, k: usize) -> Position {
+fn position(rule: &dyn AcceptanceRule, p: &[f64], q: &[f64], law: SamplingScheme, k: usize) -> Position {
     let (vocab, nodes) = (p.len(), k + 1);
     let (target, draft) = (p.repeat(nodes), q.repeat(nodes));
     let mut result = Position { output: vec![0.0; vocab], accepted: vec![0.0; vocab], by_round: vec![0.0; k] };
-    let runs = enumerate(|draws| {
-        let tokens = law.children(q, k, draws);
+    let runs = enumerate(|random| {
+        let tokens = law.children(q, k, random);
         let mut tree = TokenTree::root(0);
         for &token in &tokens {
             tree.push(0, token);
         }
         let draft = DraftRows { rows: Some(Rows::Probabilities { data: &draft, vocab }), law };
-        let mut draws = NotesBonus { draws, bonus: Vec::new() };
-        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab }, &mut draws);
-        (tokens, verdict.path.get(1).copied(), draws.bonus)
+        let mut random = NotesBonus { random, bonus: Vec::new() };
+        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab }, &mut random);
+        (tokens, verdict.path.get(1).copied(), random.bonus)
     });
     for (probability, (tokens, child, bonus)) in runs {
         if let Some(child) = child {
@@ -101,7 +101,7 @@ fn single_draft() {
             assert!(distance(&residual(&p, &q).unwrap(), &numbers(&case["residual"])) < TOLERANCE);
         }
         for rule in [&SAMPLING as &dyn AcceptanceRule, &KSeq { transform: Transform::IDENTITY }] {
-            let position = position(rule, &p, &q, ChildLaw::Independent, 1);
+            let position = position(rule, &p, &q, SamplingScheme::Independent, 1);
             assert!(distance(&position.output, &numbers(&case["output_distribution"])) < TOLERANCE);
             assert!(distance(&position.accepted, &numbers(&case["accepted_token_mass"])) < TOLERANCE);
             assert!((position.by_round[0] - rate).abs() < TOLERANCE);
@@ -115,9 +115,9 @@ fn multi_round() {
     for case in cases {
         let (p, q) = (numbers(&case["p"]), numbers(&case["q"]));
         let law = match case["mode"].as_str().unwrap() {
-            "iid" => ChildLaw::Independent,
-            "no_replacement" => ChildLaw::WithoutReplacement,
-            "top_k_fixed" => ChildLaw::Deterministic,
+            "iid" => SamplingScheme::Independent,
+            "no_replacement" => SamplingScheme::WithoutReplacement,
+            "top_k_fixed" => SamplingScheme::Deterministic,
             other => panic!("unknown mode {other}"),
         };
         let position = position(&SAMPLING, &p, &q, law, case["k"].as_u64().unwrap() as usize);
@@ -157,7 +157,7 @@ fn cascades() {
                 assert!(distance(&residual(&aim, &q).unwrap(), &numbers(&expected["residual"])) < TOLERANCE);
             }
             let rule = Cascade { deferral, alpha, transform: Transform::IDENTITY };
-            let position = position(&rule, &p, &q, ChildLaw::Independent, 1);
+            let position = position(&rule, &p, &q, SamplingScheme::Independent, 1);
             assert!(distance(&position.output, &aim) < TOLERANCE);
             assert!((position.by_round[0] - rate).abs() < TOLERANCE);
         }
@@ -182,7 +182,7 @@ fn lossy() {
             }
             for beta in weighings {
                 let rule = Lossy { alpha, beta, transform: Transform::IDENTITY };
-                let position = position(&rule, &p, &q, ChildLaw::Independent, 1);
+                let position = position(&rule, &p, &q, SamplingScheme::Independent, 1);
                 assert!(distance(&position.output, &output) < TOLERANCE, "{kind} of {}", case["id"]);
                 assert!((position.by_round[0] - number(&expected["acceptance_rate"])).abs() < TOLERANCE);
                 let chances = numbers(&expected["accept_prob"]);
@@ -196,8 +196,8 @@ fn lossy() {
 #[test]
 fn multi_round_sampling_and_k_seq_emit_the_same_law_but_accept_differently() {
     let (p, q) = ([0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]);
-    let k_seq = position(&KSeq { transform: Transform::IDENTITY }, &p, &q, ChildLaw::Independent, 3);
-    let rounds = position(&SAMPLING, &p, &q, ChildLaw::Independent, 3);
+    let k_seq = position(&KSeq { transform: Transform::IDENTITY }, &p, &q, SamplingScheme::Independent, 3);
+    let rounds = position(&SAMPLING, &p, &q, SamplingScheme::Independent, 3);
     assert!(distance(&k_seq.output, &rounds.output) < 1e-12 && distance(&k_seq.output, &p) < 1e-12);
     assert!(distance(&k_seq.by_round, &rounds.by_round) > 1e-3);
     // Every one of the k tries of k-SEQ is accepted with the same probability, given that it is made.

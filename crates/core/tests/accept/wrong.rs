@@ -1,20 +1,26 @@
 //! Acceptance rules with one bug each, written apart from the rules they imitate.
 
-use gorgon_core::accept::{AcceptanceRule, ChildLaw, DraftRows, Draws, Rows, Verdict};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, Verdict};
 use gorgon_core::dist::{Row, Transform, argmax, mass, normalise, overlap, residual};
 use gorgon_core::tree::TokenTree;
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 
-/// A rule that is a function: `(tree, draft, target, draws) -> verdict`.
+/// A rule that is a function: `(tree, draft, target, random) -> verdict`.
 pub struct Rule<F>(pub F);
 
-impl<F: Fn(&TokenTree, DraftRows<'_>, Rows<'_>, &mut dyn Draws) -> Verdict> AcceptanceRule for Rule<F> {
+impl<F: Fn(&TokenTree, DraftRows<'_>, Rows<'_>, &mut dyn RandomSource) -> Verdict> AcceptanceRule for Rule<F> {
     fn is_lossless(&self) -> bool {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws) -> Verdict {
-        self.0(tree, draft, target, draws)
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: Rows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Verdict {
+        self.0(tree, draft, target, random)
     }
 }
 
@@ -62,24 +68,24 @@ pub enum SamplingBug {
 
 /// Multi-round sampling with `bug`.
 pub fn sampling(transform: Transform, bug: SamplingBug) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws| {
+    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let mut round = Round::at(node, draft, target, transform, bug);
             for child in tree.children(node) {
-                if round.accepts(tree.token(child), draws) {
+                if round.accepts(tree.token(child), random) {
                     return Ok(child);
                 }
             }
-            Err(draws.pick(if bug == SamplingBug::BonusFromTarget { &round.original } else { &round.p }))
+            Err(random.pick(if bug == SamplingBug::BonusFromTarget { &round.original } else { &round.p }))
         })
     }))
 }
 
 /// One node of [`sampling`].
 struct Round {
-    original: Recycled<f64>,
-    p: Recycled<f64>,
-    q: Option<Recycled<f64>>,
+    original: PooledVec<f64>,
+    p: PooledVec<f64>,
+    q: Option<PooledVec<f64>>,
     without_replacement: bool,
     bug: SamplingBug,
 }
@@ -87,23 +93,23 @@ struct Round {
 impl Round {
     fn at(node: usize, draft: DraftRows<'_>, target: Rows<'_>, transform: Transform, bug: SamplingBug) -> Self {
         let p = transform.apply(row(target, node));
-        let is_list = draft.law == ChildLaw::Deterministic && bug != SamplingBug::ListAsDraw;
+        let is_list = draft.law == SamplingScheme::Deterministic && bug != SamplingBug::ListAsDraw;
         let is_usable = |row: &Row<'_>| row.is_sound() || bug == SamplingBug::TrustsBrokenRows;
         let drafted = draft.rows.filter(|_| !is_list).and_then(|rows| rows.row(node)).filter(is_usable);
         let q = drafted.map(|row| match bug {
             SamplingBug::UntransformedDraft => Transform::IDENTITY.apply(row),
             _ => transform.apply(row),
         });
-        let without_replacement = draft.law == ChildLaw::WithoutReplacement;
+        let without_replacement = draft.law == SamplingScheme::WithoutReplacement;
         Self { original: p.clone(), p, q, without_replacement, bug }
     }
 
-    fn accepts(&mut self, token: Token, draws: &mut dyn Draws) -> bool {
+    fn accepts(&mut self, token: Token, random: &mut dyn RandomSource) -> bool {
         let token_index = token as usize;
         let drawn_with = self.q.as_ref().map_or(0.0, |q| mass(q, token));
         if drawn_with == 0.0 {
             let strays = self.q.is_some() && self.bug == SamplingBug::AcceptsStrays;
-            if strays || draws.flip(self.p[token_index]) {
+            if strays || random.flip(self.p[token_index]) {
                 return true;
             }
             if self.bug != SamplingBug::KeepsListedToken {
@@ -113,7 +119,7 @@ impl Round {
             return false;
         }
         let ratio = self.p[token_index] / drawn_with;
-        if draws.flip(if self.bug == SamplingBug::InvertedRatio { ratio.recip() } else { ratio }) {
+        if random.flip(if self.bug == SamplingBug::InvertedRatio { ratio.recip() } else { ratio }) {
             return true;
         }
         self.reject(token_index);
@@ -138,15 +144,15 @@ impl Round {
 
 /// k-SEQ with `rho` of its own: `None` is the largest, k, which is valid.
 pub fn k_seq(transform: Transform, rho: Option<f64>) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws| {
+    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
             let children: Vec<usize> = tree.children(node).collect();
-            let Some(rows) = draft.rows.filter(|_| !children.is_empty()) else { return Err(draws.pick(&p)) };
+            let Some(rows) = draft.rows.filter(|_| !children.is_empty()) else { return Err(random.pick(&p)) };
             let q = transform.apply(row(rows, node));
             let rho = rho.unwrap_or(children.len() as f64);
             let ratio = |child: &usize| mass(&p, tree.token(*child)) / (rho * mass(&q, tree.token(*child)));
-            if let Some(child) = children.iter().find(|child| draws.flip(ratio(child))) {
+            if let Some(child) = children.iter().find(|child| random.flip(ratio(child))) {
                 return Ok(*child);
             }
             let scaled: Vec<f64> = p.iter().map(|p| p / rho).collect();
@@ -154,43 +160,43 @@ pub fn k_seq(transform: Transform, rho: Option<f64>) -> Box<dyn AcceptanceRule> 
             let gain = (1.0 - (1.0 - beta).powi(children.len() as i32)) / beta;
             let left = p.iter().zip(&scaled).zip(&q).map(|((p, s), q)| (p - s.min(*q) * gain).max(0.0));
             let left: Vec<f64> = left.collect();
-            Err(draws.pick(if left.iter().sum::<f64>() > 0.0 { &left } else { &p }))
+            Err(random.pick(if left.iter().sum::<f64>() > 0.0 { &left } else { &p }))
         })
     }))
 }
 
 /// Sample and match that draws the bonus anew where no child equals the first draw.
 pub fn redrawing_nucleus(transform: Transform) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws| {
+    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
-            let drawn = draws.pick(&p) as Token;
-            tree.children(node).find(|&child| tree.token(child) == drawn).ok_or_else(|| draws.pick(&p))
+            let drawn = random.pick(&p) as Token;
+            tree.children(node).find(|&child| tree.token(child) == drawn).ok_or_else(|| random.pick(&p))
         })
     }))
 }
 
 /// Sample and match as Medusa's reference does it: a separate draw for every child.
 pub fn nucleus_per_child(transform: Transform) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws| {
+    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
-            let matched = tree.children(node).find(|&child| tree.token(child) == draws.pick(&p) as Token);
-            matched.ok_or_else(|| draws.pick(&p))
+            let matched = tree.children(node).find(|&child| tree.token(child) == random.pick(&p) as Token);
+            matched.ok_or_else(|| random.pick(&p))
         })
     }))
 }
 
 /// Greedy acceptance that follows the first child, whatever it is.
 pub fn first_child_greedy() -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws| {
+    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
         walk(|node| tree.children(node).next().ok_or_else(|| row(target, node).argmax()))
     }))
 }
 
 /// Greedy acceptance whose bonus is the argmax at the root instead of the path's end.
 pub fn stale_bonus_greedy() -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn Draws| {
+    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
         walk(|node| {
             let best = row(target, node).argmax();
             let guess = tree.children(node).find(|&child| tree.token(child) as usize == best);
@@ -218,11 +224,11 @@ pub enum CascadeBug {
 
 /// The cascade `token-v2` with `bug`, for nodes with one child.
 pub fn cascade(transform: Transform, alpha: f64, bug: CascadeBug) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, draws: &mut dyn Draws| {
+    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
-            let Some(child) = tree.children(node).next() else { return Err(draws.pick(&p)) };
-            let Some(drafted) = draft.rows.and_then(|rows| rows.row(node)) else { return Err(draws.pick(&p)) };
+            let Some(child) = tree.children(node).next() else { return Err(random.pick(&p)) };
+            let Some(drafted) = draft.rows.and_then(|rows| rows.row(node)) else { return Err(random.pick(&p)) };
             let q = transform.apply(drafted);
             let seen = if bug == CascadeBug::ScaledRule { transform } else { Transform::IDENTITY };
             let mixed = if bug == CascadeBug::UnscaledMixture { Transform::IDENTITY } else { transform };
@@ -234,20 +240,20 @@ pub fn cascade(transform: Transform, alpha: f64, bug: CascadeBug) -> Box<dyn Acc
                 bug,
             );
             let token = tree.token(child);
-            let is_list = draft.law == ChildLaw::Deterministic;
+            let is_list = draft.law == SamplingScheme::Deterministic;
             let chance = match is_list {
                 true if bug == CascadeBug::ListAcceptsTarget => mass(&p, token),
                 true => mass(&aim, token),
                 false => mass(&aim, token) / mass(&q, token),
             };
-            if draws.flip(chance) {
+            if random.flip(chance) {
                 return Ok(child);
             }
             let mut point = vec![0.0; q.len()];
             point[token as usize] = 1.0;
             let aimed = if bug == CascadeBug::ResidualOfTarget { &p } else { &aim };
             let left = residual(aimed, if is_list { &point } else { &q });
-            Err(draws.pick(left.as_deref().unwrap_or(&aim)))
+            Err(random.pick(left.as_deref().unwrap_or(&aim)))
         })
     }))
 }

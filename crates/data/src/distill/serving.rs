@@ -7,7 +7,7 @@ use super::client::{Client, Question, Served, Serving, Trouble};
 use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt, Talk, Work};
 use crate::render::Renderer;
 use gorgon_core::accept::Greedy;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -160,7 +160,7 @@ impl Crew<'_, '_> {
             return Ok(Turn::Over(Some(format!("no room for turn {} in {} tokens", talk.turn + 1, work.capacity))));
         }
         let stream = talk.prompt.row << 16 | (talk.turn as u64) << 1;
-        let mut draws = Seeded::stream(work.answering.seed, stream);
+        let mut random = SeededRandom::stream(work.answering.seed, stream);
         let question = Question {
             ids,
             text: talk.transcript.text(),
@@ -168,7 +168,7 @@ impl Crew<'_, '_> {
             max_tokens: room.min(work.answering.max_new_tokens),
             sampling: self.servers.sampling,
             // Servers take 32 bits with a sign.
-            seed: (draws.uniform() * f64::from(i32::MAX)) as u64,
+            seed: (random.uniform() * f64::from(i32::MAX)) as u64,
         };
         let Some(Served { ids, end, retokenised }) = self.answer(&question)? else { return Ok(Turn::Stopped) };
         talk.transcript.answer_ids(&ids).map_err(|error| super::wrong(talk.prompt, &error))?;

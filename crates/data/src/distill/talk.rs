@@ -3,7 +3,7 @@
 use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt, wrong};
 use crate::render::{Renderer, Transcript};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_infer::batch::{Batch, BatchError, Turn};
 
 /// A conversation in a slot.
@@ -16,7 +16,7 @@ pub(super) struct Talk<'a> {
     /// Whether the tokens in the making are a user's turn, not an answer.
     pub asking: bool,
     pub answer: Vec<Token>,
-    pub draws: Seeded,
+    pub random: SeededRandom,
     /// How the last answer ended.
     pub last_end: &'static str,
 }
@@ -31,8 +31,8 @@ impl Talk<'_> {
     /// An error with the prompt at which it came up.
     pub fn placed(&self, error: BatchError) -> DistillError {
         match error {
-            BatchError::Unsound { .. } => {
-                DistillError::Unsound { source_file: self.prompt.source.clone(), line: self.prompt.line }
+            BatchError::NonFinite { .. } => {
+                DistillError::NonFinite { source_file: self.prompt.source.clone(), line: self.prompt.line }
             }
             error => error.into(),
         }
@@ -60,9 +60,10 @@ impl<'a> Work<'a> {
             Ok(transcript) => transcript,
             Err(_) => self.renderer.transcript(None).map_err(|e| wrong(prompt, &e))?,
         };
-        let draws = Seeded::new(0);
+        let random = SeededRandom::new(0);
         let (made_up, answer) = (vec![], vec![]);
-        let mut talk = Talk { prompt, transcript, turn: 0, made_up, asking: false, answer, draws, last_end: END_TOKEN };
+        let mut talk =
+            Talk { prompt, transcript, turn: 0, made_up, asking: false, answer, random, last_end: END_TOKEN };
         for answer in journal.answers(prompt.row) {
             talk.made_up.extend(answer.user.clone());
             let Some(user) = talk.user(talk.turn).map(str::to_owned) else { break };
@@ -128,8 +129,8 @@ impl<'a> Work<'a> {
         talk.answer.clear();
         talk.asking = user.is_none();
         let stream = talk.prompt.row << 16 | (talk.turn as u64) << 1 | u64::from(talk.asking);
-        talk.draws = Seeded::stream(self.answering.seed, stream);
-        let first = batch.prefill(slot, &unread, self.answering.rule, &mut talk.draws);
+        talk.random = SeededRandom::stream(self.answering.seed, stream);
+        let first = batch.prefill(slot, &unread, self.answering.rule, &mut talk.random);
         talk.answer.push(first.map_err(|error| talk.placed(error))?);
         Ok(Ok(()))
     }
@@ -139,7 +140,7 @@ impl<'a> Work<'a> {
         let (root, said) = (*talk.answer.last()?, talk.answer.len());
         let room = self.capacity.saturating_sub(talk.transcript.example().ids.len() + said);
         let left = room.min(self.answering.max_new_tokens.saturating_sub(said));
-        Some(Turn { slot, root, left, draws: &mut talk.draws })
+        Some(Turn { slot, root, left, random: &mut talk.random })
     }
 
     pub fn ended(&self, talk: &Talk<'_>) -> Option<&'static str> {

@@ -329,9 +329,4 @@ fn double_half(pen: &mut Pen) -> Dialogue {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn kinds_hold() {
-        super::super::lexicon::verify(super::KINDS);
-    }
-}
+mod tests;

@@ -292,9 +292,4 @@ fn category(pen: &mut Pen) -> Dialogue {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn kinds_hold() {
-        super::super::lexicon::verify(super::KINDS);
-    }
-}
+mod tests;

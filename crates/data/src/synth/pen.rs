@@ -1,7 +1,7 @@
 //! Chance, with the two splits kept apart.
 
 use super::Split;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use std::fmt::Debug;
 
 /// One in this many operand tuples is held out.
@@ -9,7 +9,7 @@ const HELD_OUT_SHARE: u64 = 8;
 
 /// What a kind writes with: seeded draws that know which split they write for.
 pub struct Pen {
-    draws: Seeded,
+    draws: SeededRandom,
     split: Split,
 }
 
@@ -20,7 +20,7 @@ impl Pen {
             Split::Train => 0,
             Split::HeldOut => 1 << 63,
         };
-        Self { draws: Seeded::stream(seed, index | half), split }
+        Self { draws: SeededRandom::stream(seed, index | half), split }
     }
 
     /// The split written for.

@@ -313,9 +313,4 @@ fn swap_words(pen: &mut Pen) -> Dialogue {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn kinds_hold() {
-        super::super::lexicon::verify(super::KINDS);
-    }
-}
+mod tests;

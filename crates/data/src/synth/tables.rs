@@ -379,9 +379,4 @@ fn opening_hours(pen: &mut Pen) -> Dialogue {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn kinds_hold() {
-        super::super::lexicon::verify(super::KINDS);
-    }
-}
+mod tests;

@@ -223,9 +223,4 @@ fn hours_later(pen: &mut Pen) -> Dialogue {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn kinds_hold() {
-        super::super::lexicon::verify(super::KINDS);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! A draft layer under its published names.
 
 use crate::folder::{self, HeadsError, HeadsFolder};
-use crate::format::{Facts, HeadsFormat};
+use crate::format::{HeadSpec, HeadsFormat};
 use crate::published::{self, Named};
 use serde_json::Value;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::path::Path;
 pub fn export(from: &HeadsFolder, base: &str, out: &Path) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let format = from.detected.format;
-    let (Facts::Eagle(facts), HeadsFormat::Eagle1) = (&from.detected.facts, format) else {
+    let (HeadSpec::Eagle(facts), HeadsFormat::Eagle1) = (&from.detected.facts, format) else {
         return Err(wrong(format!("{format} heads, not an EAGLE-1 draft layer")));
     };
     let Some(Value::Object(mut config)) = folder::config(&from.path)? else {

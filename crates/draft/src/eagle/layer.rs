@@ -1,13 +1,13 @@
 //! What every generation's draft layer has in common: its sizes, and its embedding.
 
 use crate::folder::{self, HeadsError, HeadsFolder};
-use crate::format::{EagleFacts, HeadsFormat};
+use crate::format::{EagleSpec, HeadsFormat};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::linear::{Embedding, Loader};
-use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ pub(super) fn check_backbone(
 }
 
 /// The file's own table, if it has one; the backbone's serves where there is none.
-pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleFacts) -> Result<Option<Embedding>, WeightsError> {
+pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleSpec) -> Result<Option<Embedding>, WeightsError> {
     match facts.own_embedding {
         true => loader.weight(&["embed_tokens.weight".to_owned()]).map(|table| Some(Embedding::new(table, 1.0))),
         false => Ok(None),
@@ -41,7 +41,11 @@ pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleFacts) -> Result<Optio
 }
 
 /// The embeddings of tokens.
-pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Token]) -> Result<States, ModelError> {
+pub(super) fn embedded(
+    decoder: &Decoder,
+    own: Option<&Embedding>,
+    tokens: &[Token],
+) -> Result<HiddenStates, ModelError> {
     match own {
         None => decoder.embed(tokens),
         Some(table) => {
@@ -52,9 +56,9 @@ pub(super) fn embedded(decoder: &Decoder, own: Option<&Embedding>, tokens: &[Tok
 }
 
 /// The same for tokens that are on a GPU, `ids [tokens]`.
-pub(super) fn embedded_there(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> States {
-    States::Device(match own {
-        None => decoder.embed_there(ids),
+pub(super) fn embedded_on_device(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> HiddenStates {
+    HiddenStates::Device(match own {
+        None => decoder.embed_on_device(ids),
         Some(table) => table.select(ids),
     })
 }
@@ -77,7 +81,7 @@ pub(super) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>,
 /// The layer's config: what the file beside the weights says of a Llama, what the tensors say of biases.
 pub(super) fn layer_config(
     folder: &HeadsFolder,
-    facts: &EagleFacts,
+    facts: &EagleSpec,
     backbone: &ModelConfig,
 ) -> Result<ModelConfig, HeadsError> {
     let path = folder.path.join("config.json");

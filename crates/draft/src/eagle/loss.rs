@@ -13,9 +13,9 @@ use std::ops::Range;
 /// Packed sequences of pairs.
 #[derive(Clone, Debug)]
 pub struct EagleBatch {
-    /// Embeddings of the tokens, `[pairs, d]`.
+    /// Embeddings of the tokens, `[feature_tokens, d]`.
     pub embedded: Tensor<2>,
-    /// The features before them, with any noise, `[pairs, d]`.
+    /// The features before them, with any noise, `[feature_tokens, d]`.
     pub features: Tensor<2>,
     /// The pairs of each sequence.
     pub segments: Vec<Range<usize>>,

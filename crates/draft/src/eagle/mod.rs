@@ -25,4 +25,4 @@ pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
 pub use on_device::{Columns, DeviceLayer, EagleOnDevice, GrowthError};
-pub use propose::{DraftLayer, EagleDrafter};
+pub use propose::{EagleDrafter, FeatureLayer};

@@ -1,22 +1,22 @@
 //! A draft layer that was loaded for decoding.
 
-use super::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
+use super::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
 use super::on_device::{Columns, DeviceLayer};
-use super::propose::DraftLayer;
+use super::propose::FeatureLayer;
 use crate::candidates;
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{Facts, HeadsFormat};
+use crate::format::{HeadSpec, HeadsFormat};
 use burn::tensor::{Distribution, Int, Tensor};
 use gorgon_core::tree::CandidateRows;
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
-use gorgon_model::layer::LoneLayer;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader, Weight};
-use gorgon_model::states::States;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct EagleModel {
     /// The file's own table; the backbone's serves where there is none.
     embedding: Option<Embedding>,
     fc: Linear,
-    layer: LoneLayer,
+    layer: DraftDecoderLayer,
 }
 
 impl EagleModel {
@@ -39,7 +39,7 @@ impl EagleModel {
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
         let facts = match (&folder.detected.facts, folder.detected.format) {
-            (Facts::Eagle(facts), HeadsFormat::Eagle1) => facts,
+            (HeadSpec::Eagle(facts), HeadsFormat::Eagle1) => facts,
             (_, format) => return Err(wrong(format!("{format} heads, not an EAGLE-1 draft layer"))),
         };
         check_backbone(folder, facts.hidden_size, facts.vocab_size, decoder.config())?;
@@ -48,7 +48,7 @@ impl EagleModel {
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let embedding = embedding(&loader, facts)?;
         let fc = loader.linear(&["fc".to_owned()], facts.fc_bias)?;
-        let layer = LoneLayer::load_without_input_norm(&folder.checkpoint, config, "layers.0.", &compute)?;
+        let layer = DraftDecoderLayer::load_without_input_norm(&folder.checkpoint, config, "layers.0.", &compute)?;
         Ok(Self { decoder, embedding, fc, layer })
     }
 
@@ -61,7 +61,7 @@ impl EagleModel {
         let compute = decoder.compute().clone();
         let config = decoder.config().clone();
         let checkpoint = Checkpoint::drawn(&config);
-        let layer = LoneLayer::load_without_input_norm(&checkpoint, config, "model.layers.0.", &compute)?;
+        let layer = DraftDecoderLayer::load_without_input_norm(&checkpoint, config, "model.layers.0.", &compute)?;
         let d = decoder.config().hidden_size;
         let bound = (1.5 / d as f64).sqrt();
         let place = (compute.device(), compute.activation());
@@ -94,32 +94,32 @@ impl EagleModel {
     pub fn forward(
         &self,
         tokens: &[Token],
-        features: &States,
-        visible: &Visible,
+        features: &HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, ModelError> {
+    ) -> Result<HiddenStates, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
-        self.layer.make_room(cache, tokens.len());
-        cache.widen(tokens.len())?;
+        self.layer.grow(cache, tokens.len());
+        cache.extend_reservation(tokens.len())?;
         Ok(self.layer.forward(None, self.input(embedded, features.clone()), visible, cache)?)
     }
 
     /// `W [E(x); f] + b`.
-    fn input(&self, embedded: States, features: States) -> States {
-        self.fc.of(&States::beside(&[embedded, features]))
+    fn input(&self, embedded: HiddenStates, features: HiddenStates) -> HiddenStates {
+        self.fc.of(&HiddenStates::concat_columns(&[embedded, features]))
     }
 
     /// The LM head's logits of guessed features.
     ///
     /// # Shapes
     /// Result `[rows · V]`, row-major.
-    pub fn logits(&self, features: &States) -> Recycled<f32> {
+    pub fn logits(&self, features: &HiddenStates) -> PooledVec<f32> {
         self.decoder.draft_scores(features)
     }
 }
 
-impl DraftLayer for EagleModel {
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError> {
+impl FeatureLayer for EagleModel {
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError> {
         Ok(output.hidden.select(rows))
     }
 
@@ -130,38 +130,43 @@ impl DraftLayer for EagleModel {
     fn forward(
         &self,
         tokens: &[Token],
-        states: &States,
-        visible: &Visible,
+        states: &HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, ModelError> {
+    ) -> Result<HiddenStates, ModelError> {
         self.forward(tokens, states, visible, cache)
     }
 
-    fn logits(&self, states: &States) -> Recycled<f32> {
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
         self.logits(states)
     }
 
-    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows {
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows {
         candidates::likely(&top_rows(&self.logits(states), self.vocab_size(), widths), |token| token)
     }
 
-    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.decoder.likeliest(states, widths)
+    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.decoder.top_tokens(states, widths)
     }
 }
 
 impl DeviceLayer for EagleModel {
-    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
+    fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
         Ok(output.hidden.tensor().select(1, rows))
     }
 
-    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
-        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
-        let x = self.input(embedded, States::Device(states)).into_tensor();
-        Ok(self.layer.forward_flight(None, x, flight, cache)?)
+    fn forward_on_device(
+        &self,
+        pass_table: &PassTable,
+        states: Tensor<3>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_on_device(&self.decoder, self.embedding.as_ref(), pass_table.tokens());
+        let x = self.input(embedded, HiddenStates::Device(states)).into_tensor();
+        Ok(self.layer.forward_table(None, x, pass_table, cache)?)
     }
 
-    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
+    fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
         self.decoder.draft_logits(states)
     }
 
@@ -169,7 +174,7 @@ impl DeviceLayer for EagleModel {
         Columns::All(self.vocab_size())
     }
 
-    fn layer(&self) -> &LoneLayer {
+    fn layer(&self) -> &DraftDecoderLayer {
         &self.layer
     }
 }

@@ -27,7 +27,7 @@ impl EagleNetwork {
     /// `f̂ = Layer(W [E(x); f] + b)` of packed sequences of pairs; one sequence sees nothing of another.
     ///
     /// # Shapes
-    /// `weights` flat, as in [`EagleShape::parameters`]; `embedded` and `features` `[pairs, d]`, result the same;
+    /// `weights` flat, as in [`EagleShape::parameters`]; `embedded` and `features` `[feature_tokens, d]`, result the same;
     /// `segments` are the pairs of each sequence, in order and without gaps.
     pub fn predict(
         &self,

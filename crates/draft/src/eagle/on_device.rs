@@ -1,18 +1,18 @@
 //! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the
 //! table of the pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
-use super::propose::{DraftLayer, reading};
+use super::propose::{FeatureLayer, reading};
 use crate::drafter::{DraftError, Needs};
-use crate::pairs::{read_pairs, row};
+use crate::feature_tokens::{read_feature_tokens, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
 use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
-use gorgon_kernels::tree_attention::Flight;
+use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
-use gorgon_model::layer::LoneLayer;
+use gorgon_model::layer::DraftDecoderLayer;
 
 /// Why a tree cannot be grown on a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,33 +56,38 @@ pub enum Columns {
 }
 
 /// A generation's layer on a GPU, where rows and tokens are known to tables alone.
-pub trait DeviceLayer: DraftLayer + std::fmt::Debug {
-    /// As [`DraftLayer::states`].
+pub trait DeviceLayer: FeatureLayer + std::fmt::Debug {
+    /// As [`FeatureLayer::states`].
     ///
     /// # Shapes
     /// `rows [R]`, result `[1, R, d]`.
     ///
     /// # Errors
-    /// As of [`DraftLayer::states`].
-    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError>;
+    /// As of [`FeatureLayer::states`].
+    fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError>;
 
-    /// As [`DraftLayer::forward`] for a table of rows; the count of rows in `cache` stays as it is.
+    /// As [`FeatureLayer::forward`] for a table of rows; the count of rows in `cache` stays as it is.
     ///
     /// # Shapes
     /// `states [1, R, d]` with the table's rows, padding included; result the same.
     ///
     /// # Errors
     /// When the cache is on the CPU.
-    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError>;
+    fn forward_on_device(
+        &self,
+        pass_table: &PassTable,
+        states: Tensor<3>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError>;
 
-    /// As [`DraftLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
-    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3>;
+    /// As [`FeatureLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
+    fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3>;
 
     /// What the columns of its logits stand for.
     fn columns(&self) -> Columns;
 
     /// The decoder layer in it.
-    fn layer(&self) -> &LoneLayer;
+    fn layer(&self) -> &DraftDecoderLayer;
 }
 
 /// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the
@@ -161,7 +166,7 @@ impl EagleOnDevice {
         self.cache.truncate(0);
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
         let mut last = None;
-        read_pairs(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
+        read_feature_tokens(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
             last = Some(row(&guessed, tokens.len() - 1).into_tensor());
         })?;
         Ok(last)
@@ -176,12 +181,12 @@ impl EagleOnDevice {
     /// When the layer is on the CPU, or the pass lacks taps.
     pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
         greedy_step::follow(outcome, &self.trail);
-        let states = self.model.states_there(output, self.trail.nodes())?;
-        let guessed = self.model.forward_there(&self.trail.pass().with_slots(slots), states, &mut self.cache)?;
+        let states = self.model.states_on_device(output, self.trail.nodes())?;
+        let guessed = self.model.forward_on_device(&self.trail.pass().with_slots(slots), states, &mut self.cache)?;
         Ok(guessed.select(1, self.trail.last()))
     }
 
-    /// Grows a tree below the root that `flight` has, behind as many committed rows, and writes it there and into
+    /// Grows a tree below the root that `pass_table` has, behind as many committed rows, and writes it there and into
     /// `tree`.
     ///
     /// # Shapes
@@ -189,18 +194,23 @@ impl EagleOnDevice {
     ///
     /// # Errors
     /// When the layer is on the CPU.
-    pub fn draft(&mut self, mut guessed: Tensor<3>, tree: &TreeTable, flight: &Flight) -> Result<(), ModelError> {
+    pub fn draft(
+        &mut self,
+        mut guessed: Tensor<3>,
+        tree: &TreeTable,
+        pass_table: &PassTable,
+    ) -> Result<(), ModelError> {
         let depth = self.growth().depth;
         for level in 0..=depth {
-            dynamic_tree::expand(&self.grown, level, &self.model.logits_there(&guessed), self.tokens.as_ref());
+            dynamic_tree::expand(&self.grown, level, &self.model.logits_on_device(&guessed), self.tokens.as_ref());
             if level < depth {
-                dynamic_tree::descend(&self.grown, level, flight);
+                dynamic_tree::descend(&self.grown, level, pass_table);
                 let states = guessed.select(1, self.grown.slots());
-                let pass = self.grown.pass(level).with_slots(flight.slots());
-                guessed = self.model.forward_there(&pass, states, &mut self.cache)?;
+                let pass = self.grown.pass(level).with_slots(pass_table.slots());
+                guessed = self.model.forward_on_device(&pass, states, &mut self.cache)?;
             }
         }
-        dynamic_tree::plant(&self.grown, tree, flight);
+        dynamic_tree::plant(&self.grown, tree, pass_table);
         Ok(())
     }
 }

@@ -3,16 +3,16 @@
 use super::model::EagleModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
-use crate::in_flight::InFlight;
-use crate::pairs::{Pairs, ReadPairs};
+use crate::feature_tokens::{FeatureTokenCache, ReadFeatureTokens};
 use crate::trace::{Guessed, Network, Trace, follow};
-use gorgon_core::accept::ChildLaw;
+use crate::uncommitted::UncommittedRows;
+use gorgon_core::accept::SamplingScheme;
 use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
-use gorgon_core::{Recycled, Token};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_core::{PooledVec, Token};
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{ModelError, PassOutput};
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
 /// Pairs that a new cache has room for.
@@ -20,7 +20,7 @@ const ROOM: usize = 512;
 
 /// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or
 /// EAGLE-3's.
-pub trait DraftLayer: Send + Sync {
+pub trait FeatureLayer: Send + Sync {
     /// What it wants from the target's passes.
     fn needs(&self) -> Needs {
         Needs::default()
@@ -30,7 +30,7 @@ pub trait DraftLayer: Send + Sync {
     ///
     /// # Errors
     /// When the pass did not hand out what [`Self::needs`] names.
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError>;
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError>;
 
     /// An empty cache with room for `capacity` pairs; it is given more as it needs it.
     fn new_cache(&self, capacity: usize) -> KvCache;
@@ -45,25 +45,25 @@ pub trait DraftLayer: Send + Sync {
     fn forward(
         &self,
         tokens: &[Token],
-        states: &States,
-        visible: &Visible,
+        states: &HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, ModelError>;
+    ) -> Result<HiddenStates, ModelError>;
 
     /// Logits over the tokens that can be drafted after some guessed states.
     ///
     /// # Shapes
     /// Result `[rows · D]`, row-major.
-    fn logits(&self, states: &States) -> Recycled<f32>;
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32>;
 
     /// The `widths[i]` likeliest tokens after guessed state `i`, likeliest first, with their probabilities.
     ///
     /// # Shapes
     /// `widths [rows]`.
-    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows;
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows;
 
     /// The same without probabilities, row by row, if that can be told without all logits.
-    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>>;
+    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>>;
 }
 
 /// Drafts with guessed features, level by level.
@@ -74,10 +74,10 @@ pub trait DraftLayer: Send + Sync {
 #[derive(Debug)]
 pub struct EagleDrafter<M = EagleModel> {
     model: Arc<M>,
-    pairs: Pairs,
+    feature_tokens: FeatureTokenCache,
 }
 
-impl<M: DraftLayer> EagleDrafter<M> {
+impl<M: FeatureLayer> EagleDrafter<M> {
     /// A drafter with this layer.
     pub fn new(model: M) -> Self {
         Self::sharing(Arc::new(model))
@@ -85,8 +85,8 @@ impl<M: DraftLayer> EagleDrafter<M> {
 
     /// A drafter with a layer that others draft with too, for sequences of their own.
     pub fn sharing(model: Arc<M>) -> Self {
-        let pairs = Pairs::new(model.new_cache(ROOM));
-        Self { model, pairs }
+        let feature_tokens = FeatureTokenCache::new(model.new_cache(ROOM));
+        Self { model, feature_tokens }
     }
 
     /// The layer.
@@ -96,23 +96,23 @@ impl<M: DraftLayer> EagleDrafter<M> {
 
     /// Pairs in the cache: those of committed tokens, and that of the last root.
     pub fn cached(&self) -> usize {
-        self.pairs.cached()
+        self.feature_tokens.cached()
     }
 
     /// Brings the cache up to the pair of `root`. `None` before the first feature.
-    fn catch_up(&mut self, root: Token) -> Result<Option<States>, ModelError> {
-        self.pairs.catch_up(root, &mut reading(&*self.model), &mut |_, _| {})
+    fn catch_up(&mut self, root: Token) -> Result<Option<HiddenStates>, ModelError> {
+        self.feature_tokens.catch_up(root, &mut reading(&*self.model), &mut |_, _| {})
     }
 }
 
 /// A layer as a reader of pairs.
-pub(super) fn reading<M: DraftLayer + ?Sized>(model: &M) -> impl ReadPairs {
-    |tokens: &[Token], states: &States, visible: &Visible, cache: &mut KvCache| {
+pub(super) fn reading<M: FeatureLayer + ?Sized>(model: &M) -> impl ReadFeatureTokens {
+    |tokens: &[Token], states: &HiddenStates, visible: &AttentionMask, cache: &mut KvCache| {
         model.forward(tokens, states, visible, cache)
     }
 }
 
-impl<M: DraftLayer> Drafter for EagleDrafter<M> {
+impl<M: FeatureLayer> Drafter for EagleDrafter<M> {
     fn name(&self) -> &str {
         "eagle"
     }
@@ -122,12 +122,12 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
     }
 
     fn reset(&mut self) {
-        self.pairs.reset();
+        self.feature_tokens.reset();
     }
 
     fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
         if !committed.tokens.is_empty() {
-            self.pairs.observe(committed.tokens, self.model.states(committed.output, committed.rows)?);
+            self.feature_tokens.observe(committed.tokens, self.model.states(committed.output, committed.rows)?);
         }
         Ok(())
     }
@@ -137,34 +137,34 @@ impl<M: DraftLayer> Drafter for EagleDrafter<M> {
             return Ok(Proposal::root(root));
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
-        let level = Level { nodes: Recycled::of(0, 1), guessed };
-        let (cache, ranked) = (&mut self.pairs.cache, candidates::by_rank(builder));
-        let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked };
+        let level = Level { nodes: PooledVec::of(0, 1), guessed };
+        let (cache, ranked) = (&mut self.feature_tokens.cache, candidates::by_rank(builder));
+        let mut levels = Levels { model: &*self.model, cache, level, rows: UncommittedRows::default(), ranked };
         let draft = builder.build(root, &mut levels);
-        self.pairs.cache.roll_back();
+        self.feature_tokens.cache.roll_back();
         // Children are the likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft: draft?, rows: None, law: ChildLaw::Deterministic })
+        Ok(Proposal { draft: draft?, rows: None, law: SamplingScheme::Deterministic })
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(guessed) = self.catch_up(root)? else { return Ok(None) };
-        let Some(input) = self.pairs.state().map(|state| state.clone().into_values().into_vec()) else {
+        let Some(input) = self.feature_tokens.state().map(|state| state.clone().into_values().into_vec()) else {
             return Ok(None);
         };
-        let level = Level { nodes: Recycled::of(0, 1), guessed };
-        let cache = &mut self.pairs.cache;
-        let mut levels = Levels { model: &*self.model, cache, level, rows: InFlight::default(), ranked: false };
+        let level = Level { nodes: PooledVec::of(0, 1), guessed };
+        let cache = &mut self.feature_tokens.cache;
+        let mut levels = Levels { model: &*self.model, cache, level, rows: UncommittedRows::default(), ranked: false };
         let guesses = follow(&mut levels, root, drafts);
-        self.pairs.cache.roll_back();
+        self.feature_tokens.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))
     }
 }
 
 /// The nodes that were expanded last, with the features guessed at them.
 struct Level {
-    nodes: Recycled<usize>,
+    nodes: PooledVec<usize>,
     /// One for each.
-    guessed: States,
+    guessed: HiddenStates,
 }
 
 /// Expands a tree level by level.
@@ -173,19 +173,19 @@ struct Levels<'a, M> {
     cache: &'a mut KvCache,
     level: Level,
     /// Rows in flight; the root's pair is committed.
-    rows: InFlight,
+    rows: UncommittedRows,
     /// Whether only the order of candidates is asked for.
     ranked: bool,
 }
 
-impl<M: DraftLayer> Levels<'_, M> {
+impl<M: FeatureLayer> Levels<'_, M> {
     /// Guesses the features at `nodes`, children of nodes of the last level.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<(), SourceError> {
         let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<Recycled<usize>> = nodes.iter().map(parent).collect();
+        let parents: Option<PooledVec<usize>> = nodes.iter().map(parent).collect();
         let parents = parents.ok_or("a tree is drafted level by level")?;
         let visible = self.rows.add(tree, nodes);
-        let tokens: Recycled<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let tokens: PooledVec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
         let features = self.level.guessed.select(&parents);
         let guessed = self.model.forward(&tokens, &features, &visible, self.cache)?;
         self.level = Level { nodes: nodes.iter().copied().collect(), guessed };
@@ -193,7 +193,7 @@ impl<M: DraftLayer> Levels<'_, M> {
     }
 }
 
-impl<M: DraftLayer> Network for Levels<'_, M> {
+impl<M: FeatureLayer> Network for Levels<'_, M> {
     fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
         if nodes != [0] {
             self.descend(tree, nodes)?;
@@ -204,7 +204,7 @@ impl<M: DraftLayer> Network for Levels<'_, M> {
     }
 }
 
-impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
+impl<M: FeatureLayer> CandidateSource for Levels<'_, M> {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         if nodes != [0] {
             self.descend(tree, nodes)?;
@@ -212,7 +212,7 @@ impl<M: DraftLayer> CandidateSource for Levels<'_, M> {
         let ranked = if self.ranked { self.model.ranked(&self.level.guessed, widths) } else { None };
         Ok(match ranked {
             Some(found) => candidates::ranked(&found, widths),
-            None => self.model.likeliest(&self.level.guessed, widths),
+            None => self.model.top_tokens(&self.level.guessed, widths),
         })
     }
 }

@@ -1,12 +1,12 @@
 //! Hydra heads, and Hydra++'s prefix-attention layer.
 
 use super::HeadsFormat;
-use super::claims::Claims;
-use super::facts::{HydraFacts, LmHeads};
-use super::inventory::{Inventory, Report, number, numbered, report_gap, shown};
+use super::config_hints::ConfigHints;
+use super::head_spec::{HydraSpec, LmHeads};
 use super::layer::Layer;
 use super::medusa::{blocks_per_head, report_uneven};
 use super::specs::{Claim, Dim, Size, Specs};
+use super::tensor_index::{Report, TensorIndex, number, numbered, report_gap, shown};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the names of the prefix-attention layer start with, spelt as the reference implementation spells it.
@@ -69,14 +69,14 @@ fn lm_head(name: &str) -> Option<(usize, bool)> {
 }
 
 /// Hydra++ if there is a prefix layer, or most projections are behind a dropout.
-pub(super) fn format(inventory: &Inventory<'_>) -> HeadsFormat {
+pub(super) fn format(inventory: &TensorIndex<'_>) -> HeadsFormat {
     let prefix = inventory.names().any(|name| name.starts_with(PREFIX_LAYER));
     let (behind, plain): (Vec<_>, Vec<_>) =
         inventory.names().filter_map(lm_head).partition(|(_, behind_dropout)| *behind_dropout);
     if prefix || behind.len() > plain.len() { HeadsFormat::HydraPlusPlus } else { HeadsFormat::Hydra }
 }
 
-fn read(inventory: &Inventory<'_>) -> BTreeMap<usize, Head> {
+fn read(inventory: &TensorIndex<'_>) -> BTreeMap<usize, Head> {
     let mut heads: BTreeMap<usize, Head> = BTreeMap::new();
     for name in inventory.names() {
         if let Some((head, _)) = lm_head(name) {
@@ -95,10 +95,10 @@ fn read(inventory: &Inventory<'_>) -> BTreeMap<usize, Head> {
 /// Compares Hydra heads with their format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &Inventory<'_>,
-    claims: &Claims<'_>,
+    inventory: &TensorIndex<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
-) -> HydraFacts {
+) -> HydraSpec {
     let heads = read(inventory);
     let blocks = blocks_per_head(heads.values().map(|head| head.blocks.len()));
     report_gap("head", 0, heads.keys().copied(), report);
@@ -116,7 +116,7 @@ pub(super) fn check(
     let sizes = specs.sizes(inventory, &claimed);
     specs.check(inventory, &sizes, |_| false, report);
     sizes.check_claims(&claimed, report);
-    let facts = HydraFacts {
+    let facts = HydraSpec {
         heads: heads.len(),
         blocks,
         hidden_size: sizes.or_zero(Size::Hidden),
@@ -149,7 +149,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn specs(&self, heads: impl Iterator<Item = usize>, inventory: &Inventory<'_>) -> Specs {
+    fn specs(&self, heads: impl Iterator<Item = usize>, inventory: &TensorIndex<'_>) -> Specs {
         let mut specs = Specs::default();
         for head in heads {
             self.add_head(&mut specs, head);
@@ -182,7 +182,7 @@ impl Layout {
     }
 }
 
-fn check_config(facts: &HydraFacts, claims: &Claims<'_>, report: &mut Report) {
+fn check_config(facts: &HydraSpec, claims: &ConfigHints<'_>, report: &mut Report) {
     if let Some(heads) = claims.count("hydra_num_heads", report).filter(|heads| *heads != facts.heads) {
         let found = facts.heads;
         report.note(format!("config.json: hydra_num_heads is {heads}, but there are {found} heads"));
@@ -200,7 +200,7 @@ fn check_config(facts: &HydraFacts, claims: &Claims<'_>, report: &mut Report) {
     }
 }
 
-fn add_notes(facts: &HydraFacts, inventory: &Inventory<'_>, report: &mut Report) {
+fn add_notes(facts: &HydraSpec, inventory: &TensorIndex<'_>, report: &mut Report) {
     // The first block of a grounded head is its own, all others are one shared object.
     let independent = if facts.grounded { 2 } else { 1 };
     if facts.blocks > independent {

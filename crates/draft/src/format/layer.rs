@@ -1,9 +1,9 @@
 //! The decoder layer inside EAGLE, Hydra++ and multi-token prediction.
 
-use super::claims::Claims;
-use super::facts::LayerFacts;
-use super::inventory::{Inventory, Report};
+use super::config_hints::ConfigHints;
+use super::head_spec::LayerSpec;
 use super::specs::{Claim, Dim, Size, Sizes, Specs};
+use super::tensor_index::{Report, TensorIndex};
 
 /// A Llama-like decoder layer in a file.
 pub(super) struct Layer {
@@ -28,17 +28,17 @@ impl Layer {
     }
 
     /// True if any of the query, key and value projections has a bias; then all must.
-    pub fn qkv_bias(&self, inventory: &Inventory<'_>) -> bool {
+    pub fn qkv_bias(&self, inventory: &TensorIndex<'_>) -> bool {
         PROJECTIONS.iter().any(|(name, _)| inventory.has(&self.name(&format!("self_attn.{name}.bias"))))
     }
 
     /// True if queries or keys have a norm per head; then both must.
-    fn qk_norm(&self, inventory: &Inventory<'_>) -> bool {
+    fn qk_norm(&self, inventory: &TensorIndex<'_>) -> bool {
         ["q_norm", "k_norm"].iter().any(|name| inventory.has(&self.name(&format!("self_attn.{name}.weight"))))
     }
 
     /// Adds the layer's tensors; norms on queries and keys only where the architecture has them (`qk_norm`).
-    pub fn add(&self, specs: &mut Specs, inventory: &Inventory<'_>, qk_norm: bool) {
+    pub fn add(&self, specs: &mut Specs, inventory: &TensorIndex<'_>, qk_norm: bool) {
         for norm in self.norms {
             specs.vector(self.name(&format!("{norm}.weight")), Size::Hidden);
         }
@@ -58,8 +58,8 @@ impl Layer {
     }
 
     /// The layer's facts.
-    pub fn facts(&self, inventory: &Inventory<'_>, sizes: &Sizes) -> LayerFacts {
-        LayerFacts {
+    pub fn facts(&self, inventory: &TensorIndex<'_>, sizes: &Sizes) -> LayerSpec {
+        LayerSpec {
             intermediate_size: sizes.or_zero(Size::Intermediate),
             query_size: sizes.or_zero(Size::Queries),
             key_value_size: sizes.or_zero(Size::KeyValues),
@@ -70,7 +70,7 @@ impl Layer {
 }
 
 /// What a Hugging Face config of a Llama-like decoder says about sizes.
-pub(super) fn claims(config: &Claims<'_>, report: &mut Report) -> Vec<Claim> {
+pub(super) fn claims(config: &ConfigHints<'_>, report: &mut Report) -> Vec<Claim> {
     let mut claims = vec![];
     let mut add = |key: String, size: Size, value: Option<usize>| {
         if let Some(value) = value {

@@ -8,24 +8,24 @@
 //! Sources: the loaders of FasterDecoding/Medusa, text-generation-inference, vLLM, SGLang, TensorRT-LLM and ModelOpt,
 //! SafeAILab/EAGLE, SpecForge, speculators, zankner/Hydra and DeepSeek-V3.
 
-mod claims;
+mod config_hints;
 mod eagle;
-mod facts;
+mod head_spec;
 mod hydra;
-mod inventory;
 mod layer;
 mod medusa;
 mod mtp;
 mod recognise;
 mod specs;
+mod tensor_index;
 
-pub use facts::{EagleFacts, Facts, HydraFacts, LayerFacts, LmHeads, MedusaFacts, MtpFacts};
+pub use head_spec::{EagleSpec, HeadSpec, HydraSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec};
 pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;
 pub use mtp::mtp_prefix;
 
-use claims::Claims;
-use inventory::{Inventory, Report, shown};
+use config_hints::ConfigHints;
+use tensor_index::{Report, TensorIndex, shown};
 
 /// A tensor as a file's header lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub struct Detected {
     /// The format.
     pub format: HeadsFormat,
     /// What the shapes say.
-    pub facts: Facts,
+    pub facts: HeadSpec,
     /// Everything that makes the heads load wrongly, here or in the engines the format belongs to: names that are
     /// missing or unexpected, wrong shapes and types, contradictions with the config. Heads with problems must not be
     /// loaded.
@@ -191,23 +191,23 @@ pub enum DetectError {
 /// When the names fit no known format, or two formats at once. Heads of a known format that are damaged are recognised;
 /// see [`Detected::problems`].
 pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Result<Detected, DetectError> {
-    let inventory = Inventory::new(tensors);
+    let inventory = TensorIndex::new(tensors);
     let mut report = Report::default();
-    let claims = Claims::new(config, &mut report);
+    let claims = ConfigHints::new(config, &mut report);
     let format = recognise::recognise(&inventory, &claims)?;
     inventory.report_duplicates(&mut report);
     check_method(format, &claims, &mut report);
     let facts = match format.method() {
-        "medusa" => Facts::Medusa(medusa::check(format, &inventory, &claims, &mut report)),
-        "hydra" => Facts::Hydra(hydra::check(format, &inventory, &claims, &mut report)),
-        "eagle" => Facts::Eagle(eagle::check(format, &inventory, &claims, &mut report)),
-        _ => Facts::Mtp(mtp::check(&inventory, &claims, &mut report)),
+        "medusa" => HeadSpec::Medusa(medusa::check(format, &inventory, &claims, &mut report)),
+        "hydra" => HeadSpec::Hydra(hydra::check(format, &inventory, &claims, &mut report)),
+        "eagle" => HeadSpec::Eagle(eagle::check(format, &inventory, &claims, &mut report)),
+        _ => HeadSpec::Mtp(mtp::check(&inventory, &claims, &mut report)),
     };
     Ok(Detected { format, facts, problems: report.problems, notes: report.notes })
 }
 
 /// Reports a config that was written for heads of another method.
-fn check_method(format: HeadsFormat, claims: &Claims<'_>, report: &mut Report) {
+fn check_method(format: HeadsFormat, claims: &ConfigHints<'_>, report: &mut Report) {
     if let Some((method, key)) = claims.method().filter(|(method, _)| *method != format.method()) {
         let found = format.method();
         report.problem(format!("config.json: {key} belongs to {method} heads, but the tensors are {found} heads"));

@@ -1,12 +1,12 @@
 //! DeepSeek-style multi-token-prediction modules: layers after the backbone's last, each with a projection of the next
 //! token's embedding and the hidden state in front.
 
-use super::claims::Claims;
-use super::facts::MtpFacts;
-use super::inventory::{Inventory, Report, numbered, report_gap};
+use super::config_hints::ConfigHints;
+use super::head_spec::MtpSpec;
 use super::layer::{self, Layer};
 use super::recognise::is_backbone;
 use super::specs::{Size, Specs};
+use super::tensor_index::{Report, TensorIndex, numbered, report_gap};
 use std::collections::BTreeSet;
 
 const LAYERS: &str = "model.layers.";
@@ -37,7 +37,7 @@ fn layer(prefix: &str) -> Layer {
 }
 
 /// Compares the modules with their format and config.
-pub(super) fn check(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut Report) -> MtpFacts {
+pub(super) fn check(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>, report: &mut Report) -> MtpSpec {
     let modules: BTreeSet<usize> = inventory.names().filter_map(module_of).collect();
     let first_layer = modules.first().copied().unwrap_or(0);
     report_gap("module in layer", first_layer, modules.iter().copied(), report);
@@ -60,7 +60,7 @@ pub(super) fn check(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut
 
     let has = |suffix: &str| prefixes.iter().any(|prefix| inventory.has(&format!("{prefix}{suffix}")));
     let first = prefixes.first().map_or("", String::as_str);
-    MtpFacts {
+    MtpSpec {
         modules: modules.len(),
         first_layer,
         hidden_size: sizes.or_zero(Size::Hidden),
@@ -71,7 +71,7 @@ pub(super) fn check(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut
     }
 }
 
-fn add_module(specs: &mut Specs, prefix: &str, inventory: &Inventory<'_>) {
+fn add_module(specs: &mut Specs, prefix: &str, inventory: &TensorIndex<'_>) {
     let name = |suffix: &str| format!("{prefix}{suffix}");
     for norm in ["enorm.weight", "hnorm.weight", "shared_head.norm.weight"] {
         specs.vector(name(norm), Size::Hidden);
@@ -84,7 +84,7 @@ fn add_module(specs: &mut Specs, prefix: &str, inventory: &Inventory<'_>) {
 }
 
 /// Modules are numbered on from the backbone's last layer.
-fn check_layers(first_layer: usize, modules: usize, claims: &Claims<'_>, report: &mut Report) {
+fn check_layers(first_layer: usize, modules: usize, claims: &ConfigHints<'_>, report: &mut Report) {
     if let Some(layers) = claims.count("num_hidden_layers", report).filter(|layers| *layers != first_layer) {
         report.problem(format!(
             "config.json: num_hidden_layers is {layers}, but the first module is layer {first_layer}"

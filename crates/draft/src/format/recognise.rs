@@ -1,8 +1,8 @@
 //! Which format a set of names belongs to.
 
-use super::claims::Claims;
-use super::inventory::{Inventory, numbered};
+use super::config_hints::ConfigHints;
 use super::medusa::{self, MedusaNaming};
+use super::tensor_index::{TensorIndex, numbered};
 use super::{DetectError, HeadsFormat, eagle, hydra, mtp, shown};
 
 /// Formats that share the names that tell them from all others.
@@ -52,7 +52,7 @@ fn family(name: &str) -> Option<Family> {
 }
 
 /// The format of a set of tensors.
-pub(super) fn recognise(inventory: &Inventory<'_>, claims: &Claims<'_>) -> Result<HeadsFormat, DetectError> {
+pub(super) fn recognise(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> Result<HeadsFormat, DetectError> {
     let mut found: Option<(Family, &str)> = None;
     // The layers of a full model saved without its usual prefix start like a draft layer, but there are more of them.
     let model = !inventory.has("fc.weight") && inventory.names().any(|name| name.starts_with("layers.1."));
@@ -75,7 +75,7 @@ pub(super) fn recognise(inventory: &Inventory<'_>, claims: &Claims<'_>) -> Resul
 }
 
 /// The format within a family.
-fn format(family: Family, inventory: &Inventory<'_>, claims: &Claims<'_>) -> HeadsFormat {
+fn format(family: Family, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> HeadsFormat {
     match family {
         Family::MedusaPlain => medusa::plain_format(inventory),
         Family::MedusaInModel => HeadsFormat::MedusaInModel,
@@ -93,7 +93,7 @@ pub(super) fn is_backbone(name: &str) -> bool {
     name.starts_with("model.") || name.starts_with("lm_head.")
 }
 
-fn unknown(inventory: &Inventory<'_>) -> DetectError {
+fn unknown(inventory: &TensorIndex<'_>) -> DetectError {
     const EXAMPLES: usize = 6;
     if inventory.len() == 0 {
         return DetectError::Empty;

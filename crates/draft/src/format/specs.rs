@@ -3,7 +3,7 @@
 //! Shapes are written in sizes that tensors share, such as the hidden size. Each size is what most of its tensors say,
 //! so that one damaged tensor is named and not the healthy ones around it.
 
-use super::inventory::{Inventory, Report, shown, shown_shape};
+use super::tensor_index::{Report, TensorIndex, shown, shown_shape};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A size that several tensors share.
@@ -119,7 +119,7 @@ impl Specs {
     }
 
     /// What the tensors say the sizes are. What a config claims counts as one more voice.
-    pub fn sizes(&self, inventory: &Inventory<'_>, claims: &[Claim]) -> Sizes {
+    pub fn sizes(&self, inventory: &TensorIndex<'_>, claims: &[Claim]) -> Sizes {
         let mut votes = Votes::default();
         for spec in &self.0 {
             let Some(tensor) = inventory.get(&spec.name) else { continue };
@@ -141,7 +141,13 @@ impl Specs {
 
     /// Reports missing, unexpected, wrongly shaped and wrongly stored tensors. Names for which `foreign` holds belong
     /// to something else in the same file.
-    pub fn check(&self, inventory: &Inventory<'_>, sizes: &Sizes, foreign: impl Fn(&str) -> bool, report: &mut Report) {
+    pub fn check(
+        &self,
+        inventory: &TensorIndex<'_>,
+        sizes: &Sizes,
+        foreign: impl Fn(&str) -> bool,
+        report: &mut Report,
+    ) {
         for spec in self.0.iter().filter(|spec| spec.required && !inventory.has(&spec.name)) {
             report.problem(format!("missing: {}", spec.name));
         }

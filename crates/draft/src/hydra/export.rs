@@ -1,7 +1,7 @@
 //! Hydra heads under their published names.
 
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{Facts, HydraFacts, LmHeads};
+use crate::format::{HeadSpec, HydraSpec, LmHeads};
 use crate::medusa::Backbone;
 use crate::published::{self, Named};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const FILE: &str = "hydra_lm_head.safetensors";
 /// file cannot be written.
 pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, out: &Path) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
-    let Facts::Hydra(facts) = &from.detected.facts else {
+    let HeadSpec::Hydra(facts) = &from.detected.facts else {
         return Err(wrong(format!("{} heads, not Hydra heads", from.detected.format.method())));
     };
     if let Some((block, first)) = independent(from, facts)? {
@@ -50,7 +50,7 @@ pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, out: &Path) -> Result
 
 /// A block that is another one than the first of those that the original loader builds as one, and that first one. In
 /// grounded heads these are all but the very first block.
-fn independent(from: &HeadsFolder, facts: &HydraFacts) -> Result<Option<(String, String)>, HeadsError> {
+fn independent(from: &HeadsFolder, facts: &HydraSpec) -> Result<Option<(String, String)>, HeadsError> {
     let naming = facts.naming();
     let shared = usize::from(facts.grounded);
     for head in 0..facts.heads {
@@ -67,7 +67,7 @@ fn independent(from: &HeadsFolder, facts: &HydraFacts) -> Result<Option<(String,
     Ok(None)
 }
 
-fn config(facts: &HydraFacts, backbone: &Backbone<'_>) -> Value {
+fn config(facts: &HydraSpec, backbone: &Backbone<'_>) -> Value {
     json!({
         "hydra_num_heads": facts.heads, "hydra_num_layers": facts.blocks,
         "hydra_head_arch": if facts.prefix_layer.is_some() { "prefix-mlp" } else { "mlp" },

@@ -1,20 +1,20 @@
 //! Hydra heads that were loaded for decoding.
 
 use crate::folder::{self, HeadsError, HeadsFolder};
-use crate::format::{Facts, HeadsFormat, HydraFacts, LmHeads};
+use crate::format::{HeadSpec, HeadsFormat, HydraSpec, LmHeads};
 use crate::layer::LayerShape;
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::activation::{silu, silu_rows};
 use gorgon_kernels::norm::add_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError};
-use gorgon_model::layer::LoneLayer;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Linear, Loader};
 use gorgon_model::lm_head::LmHead;
 use gorgon_model::norm::Norm;
-use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -48,13 +48,13 @@ struct Head {
 /// The prefix-attention layer of Hydra++ with the norm after it.
 #[derive(Debug)]
 struct Prefix {
-    layer: LoneLayer,
+    layer: DraftDecoderLayer,
     norm: Norm,
     eps: f32,
 }
 
 impl Head {
-    fn load(loader: &Loader<'_>, facts: &HydraFacts, head: usize) -> Result<Self, WeightsError> {
+    fn load(loader: &Loader<'_>, facts: &HydraSpec, head: usize) -> Result<Self, WeightsError> {
         let naming = facts.naming();
         let linear = |name: String| loader.linear(&[name], true);
         let residual = facts.grounded.then(|| linear(naming.residual(head))).transpose()?;
@@ -65,7 +65,7 @@ impl Head {
     }
 
     /// The state that the LM head reads.
-    fn of(&self, z: &States) -> States {
+    fn of(&self, z: &HiddenStates) -> HiddenStates {
         let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.of(z));
         let first = plus_silu(around, self.first.of(z));
         self.rest.iter().fold(first, |h, block| {
@@ -76,14 +76,14 @@ impl Head {
 }
 
 /// `x + silu(y)`.
-fn plus_silu(x: States, y: States) -> States {
+fn plus_silu(x: HiddenStates, y: HiddenStates) -> HiddenStates {
     match (x, y) {
-        (States::Host { values: mut x, width }, States::Host { values: mut y, .. }) => {
+        (HiddenStates::Host { values: mut x, width }, HiddenStates::Host { values: mut y, .. }) => {
             silu_rows(Isa::detect(), &mut y);
             add_rows(Isa::detect(), &mut x, &y);
-            States::Host { values: x, width }
+            HiddenStates::Host { values: x, width }
         }
-        (x, y) => States::Device(x.into_tensor() + silu(y.into_tensor())),
+        (x, y) => HiddenStates::Device(x.into_tensor() + silu(y.into_tensor())),
     }
 }
 
@@ -94,7 +94,7 @@ impl HydraModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let Facts::Hydra(facts) = &folder.detected.facts else {
+        let HeadSpec::Hydra(facts) = &folder.detected.facts else {
             return Err(wrong(format!("{} heads, not Hydra heads", folder.detected.format.method())));
         };
         let config = decoder.config();
@@ -122,7 +122,7 @@ impl HydraModel {
                 let config = LayerShape::of(config).config(layer).map_err(wrong)?;
                 let (eps, naming) = (config.norm_eps, facts.naming());
                 let norm = Norm::load(&loader, &naming.prefix_norm(), false)?;
-                let layer = LoneLayer::load(&folder.checkpoint, config, &naming.prefix_layer(), &compute)?;
+                let layer = DraftDecoderLayer::load(&folder.checkpoint, config, &naming.prefix_layer(), &compute)?;
                 Some(Prefix { layer, norm, eps })
             }
         };
@@ -157,17 +157,17 @@ impl HydraModel {
     ///
     /// # Errors
     /// When the cache is in another use.
-    pub fn state(&self, hidden: &States, cache: Option<&mut KvCache>) -> Result<States, ModelError> {
+    pub fn state(&self, hidden: &HiddenStates, cache: Option<&mut KvCache>) -> Result<HiddenStates, ModelError> {
         let rows = hidden.rows();
         let mut last = hidden.part(rows - 1, 1);
         let (Some(prefix), Some(cache)) = (&self.prefix, cache) else { return Ok(last) };
         for first in (0..rows).step_by(CHUNK) {
             let n = CHUNK.min(rows - first);
-            prefix.layer.make_room(cache, n);
+            prefix.layer.grow(cache, n);
             cache.reserve(n)?;
-            let visible = Visible::Causal { rows: n };
+            let visible = AttentionMask::Causal { rows: n };
             let output = prefix.layer.forward(None, hidden.part(first, n), &visible, cache)?;
-            cache.commit(&(0..n).collect::<Recycled<_>>())?;
+            cache.commit(&(0..n).collect::<PooledVec<_>>())?;
             last = output.part(n - 1, 1);
         }
         Ok(prefix.norm.of(&last, prefix.eps))
@@ -180,7 +180,7 @@ impl HydraModel {
     ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn logits(&self, state: &States, head: usize, paths: &[Token]) -> Result<Recycled<f32>, ModelError> {
+    pub fn logits(&self, state: &HiddenStates, head: usize, paths: &[Token]) -> Result<PooledVec<f32>, ModelError> {
         self.states(state, head, paths).map(|states| self.project(head, &states))
     }
 
@@ -191,23 +191,23 @@ impl HydraModel {
     ///
     /// # Errors
     /// When a token is outside the vocabulary.
-    pub fn states(&self, state: &States, head: usize, paths: &[Token]) -> Result<States, ModelError> {
+    pub fn states(&self, state: &HiddenStates, head: usize, paths: &[Token]) -> Result<HiddenStates, ModelError> {
         let depth = head + 1;
-        let states = state.select(&Recycled::of(0, paths.len() / depth));
+        let states = state.select(&PooledVec::of(0, paths.len() / depth));
         let z = match self.grounded {
             // A row's tokens lie side by side, so their embeddings already are a row of the input.
-            true => States::beside(&[states, self.decoder.embed(paths)?.folded(depth)]),
+            true => HiddenStates::concat_columns(&[states, self.decoder.embed(paths)?.merge_rows(depth)]),
             false => states,
         };
         Ok(self.heads[head].of(&z))
     }
 
     /// The `widths[i]` likeliest tokens after state `i` of head `head`, if they can be told without all logits; see
-    /// [`LmHead::likeliest`].
-    pub fn likeliest(&self, head: usize, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    /// [`LmHead::top_tokens`].
+    pub fn top_tokens(&self, head: usize, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         match &self.heads[head].lm_head {
-            Some(lm_head) => lm_head.likeliest(states, widths),
-            None => self.decoder.likeliest(states, widths),
+            Some(lm_head) => lm_head.top_tokens(states, widths),
+            None => self.decoder.top_tokens(states, widths),
         }
     }
 
@@ -215,7 +215,7 @@ impl HydraModel {
     ///
     /// # Shapes
     /// Result `[rows · V]`, row-major.
-    pub fn project(&self, head: usize, states: &States) -> Recycled<f32> {
+    pub fn project(&self, head: usize, states: &HiddenStates) -> PooledVec<f32> {
         match &self.heads[head].lm_head {
             Some(lm_head) => lm_head.of(states).into_values(),
             None => self.decoder.draft_scores(states),

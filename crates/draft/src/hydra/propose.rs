@@ -4,13 +4,13 @@ use super::model::HydraModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::trace::{Guessed, Network, Trace, follow};
-use gorgon_core::accept::ChildLaw;
+use gorgon_core::accept::SamplingScheme;
 use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
 /// Drafts level by level: head `k` is asked about every node of depth `k - 1` with that node's own path.
@@ -21,9 +21,9 @@ pub struct HydraDrafter {
     model: Arc<HydraModel>,
     cache: Option<KvCache>,
     /// States of committed tokens that the prefix layer has not read; without one, of the last committed token.
-    waiting: Vec<States>,
+    waiting: Vec<HiddenStates>,
     /// What heads read.
-    state: Option<States>,
+    state: Option<HiddenStates>,
 }
 
 impl HydraDrafter {
@@ -49,9 +49,9 @@ impl HydraDrafter {
     }
 
     /// What heads read at the last committed token; `None` before the first.
-    fn catch_up(&mut self) -> Result<Option<States>, ModelError> {
+    fn catch_up(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         if !self.waiting.is_empty() {
-            let hidden = States::join(&self.waiting);
+            let hidden = HiddenStates::join(&self.waiting);
             self.waiting.clear();
             self.state = Some(self.model.state(&hidden, self.cache.as_mut())?);
         }
@@ -94,7 +94,7 @@ impl Drafter for HydraDrafter {
         let draft =
             builder.build(root, &mut Levels { model: &self.model, state, ranked: candidates::by_rank(builder) })?;
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
+        Ok(Proposal { draft, rows: None, law: SamplingScheme::Deterministic })
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
@@ -107,19 +107,19 @@ impl Drafter for HydraDrafter {
 /// Asks a head per level.
 struct Levels<'a> {
     model: &'a HydraModel,
-    state: States,
+    state: HiddenStates,
     /// Whether only the order of candidates is asked for.
     ranked: bool,
 }
 
 impl Levels<'_> {
     /// What the LM head of the nodes' head reads, and which head that is.
-    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, States)>, SourceError> {
+    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, HiddenStates)>, SourceError> {
         let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
         if head >= self.model.heads() {
             return Ok(None);
         }
-        let mut paths = Recycled::<Token>::new();
+        let mut paths = PooledVec::<Token>::new();
         nodes.iter().for_each(|&node| paths.extend(tree.path(node).iter().map(|&node| tree.token(node))));
         Ok(Some((head, self.model.states(&self.state, head, &paths)?)))
     }
@@ -136,7 +136,7 @@ impl Network for Levels<'_> {
 impl CandidateSource for Levels<'_> {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         let Some((head, states)) = self.states(tree, nodes)? else { return Ok(nodes.iter().map(|_| []).collect()) };
-        let ranked = if self.ranked { self.model.likeliest(head, &states, widths) } else { None };
+        let ranked = if self.ranked { self.model.top_tokens(head, &states, widths) } else { None };
         Ok(match ranked {
             Some(found) => candidates::ranked(&found, widths),
             None => {

@@ -1,6 +1,6 @@
 //! Sizes of a drafter's decoder layer.
 
-use crate::format::LayerFacts;
+use crate::format::LayerSpec;
 use crate::parameter::ParameterSpec;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
@@ -100,7 +100,7 @@ impl LayerShape {
     ///
     /// # Errors
     /// In words, when the tensors are of other sizes.
-    pub fn config(&self, facts: &LayerFacts) -> Result<ModelConfig, String> {
+    pub fn config(&self, facts: &LayerSpec) -> Result<ModelConfig, String> {
         let ours = (self.intermediate_size, self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let theirs = (facts.intermediate_size, facts.query_size, facts.key_value_size);
         if ours != theirs {

@@ -1,7 +1,7 @@
 //! Medusa heads in the formats of other engines.
 
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{Facts, LmHeads, MedusaFacts};
+use crate::format::{HeadSpec, LmHeads, MedusaSpec};
 use crate::published::{self, Named};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -81,7 +81,7 @@ pub fn export(
     out: &Path,
 ) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-    let Facts::Medusa(facts) = &folder.detected.facts else {
+    let HeadSpec::Medusa(facts) = &folder.detected.facts else {
         return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
     };
     refuse(facts, target).map_err(wrong)?;
@@ -89,7 +89,7 @@ pub fn export(
     published::write(&folder.path, tensors, &config(facts, backbone, target), target.file(), out)
 }
 
-fn refuse(facts: &MedusaFacts, target: MedusaTarget) -> Result<(), String> {
+fn refuse(facts: &MedusaSpec, target: MedusaTarget) -> Result<(), String> {
     if facts.blocks > 1 && target != MedusaTarget::Vllm {
         // The original code builds one shared block several times, and its loader ends up with the last one's weights.
         return Err(format!(
@@ -109,7 +109,7 @@ fn refuse(facts: &MedusaFacts, target: MedusaTarget) -> Result<(), String> {
 
 fn collect(
     folder: &HeadsFolder,
-    facts: &MedusaFacts,
+    facts: &MedusaSpec,
     backbone: &Backbone<'_>,
     target: MedusaTarget,
 ) -> Result<Vec<Named>, HeadsError> {
@@ -152,7 +152,7 @@ fn collect(
     Ok(all)
 }
 
-fn config(facts: &MedusaFacts, backbone: &Backbone<'_>, target: MedusaTarget) -> Value {
+fn config(facts: &MedusaSpec, backbone: &Backbone<'_>, target: MedusaTarget) -> Value {
     if target == MedusaTarget::Vllm {
         return json!({
             "model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": facts.hidden_size,

@@ -1,15 +1,15 @@
 //! Medusa heads that were loaded for decoding.
 
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{Facts, HeadsFormat, LmHeads};
+use crate::format::{HeadSpec, HeadsFormat, LmHeads};
 use burn::tensor::Tensor;
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::activation::{silu, silu_rows};
 use gorgon_model::decoder::Decoder;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::linear::{Linear, Loader, Weight};
 use gorgon_model::lm_head::LmHead;
-use gorgon_model::states::States;
 use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl MedusaModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let Facts::Medusa(facts) = &folder.detected.facts else {
+        let HeadSpec::Medusa(facts) = &folder.detected.facts else {
             return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
         };
         let config = decoder.config();
@@ -115,18 +115,18 @@ impl MedusaModel {
     ///
     /// # Shapes
     /// `hidden [1, d]`, result `[heads · V]`, head by head.
-    pub fn logits(&self, hidden: &States, heads: usize) -> Recycled<f32> {
+    pub fn logits(&self, hidden: &HiddenStates, heads: usize) -> PooledVec<f32> {
         let Some(hidden) = hidden.on_host() else { return self.project(self.states(&hidden.tensor(), heads)).into() };
         let (states, width) = (self.states_on_host(hidden, heads), hidden.len());
         if states.is_empty() {
-            return Recycled::new();
+            return PooledVec::new();
         }
         let lm_heads: &[Linear] = match &self.lm_heads {
-            Projection::Backbone => return self.decoder.draft_scores(&States::Host { values: states, width }),
+            Projection::Backbone => return self.decoder.draft_scores(&HiddenStates::Host { values: states, width }),
             Projection::Shared(lm_head) => std::slice::from_ref(lm_head),
             Projection::PerHead(lm_heads) => &lm_heads[..heads.min(lm_heads.len())],
         };
-        let mut logits = Recycled::unset(states.len() / width * self.vocab_size());
+        let mut logits = PooledVec::unset(states.len() / width * self.vocab_size());
         let (rows, outputs) = (states.len() / lm_heads.len(), logits.len() / lm_heads.len());
         let each = states.chunks_exact(rows).zip(logits.chunks_exact_mut(outputs)).zip(lm_heads);
         each.for_each(|((states, logits), lm_head)| lm_head.rows(states, logits));
@@ -146,11 +146,11 @@ impl MedusaModel {
     }
 
     /// The `counts[k]` likeliest tokens of each head `k` with their logits, head by head, if they can be told without
-    /// all logits; see [`LmHead::likeliest`].
+    /// all logits; see [`LmHead::top_tokens`].
     ///
     /// # Shapes
     /// `hidden [1, d]`.
-    pub fn likeliest(&self, hidden: &States, counts: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    pub fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         let lm_head = match &self.lm_heads {
             Projection::Backbone => self.decoder.lm_head(),
             Projection::Shared(lm_head) => lm_head,
@@ -158,16 +158,16 @@ impl MedusaModel {
         };
         // Asked first, since states would be computed for nothing.
         let hidden = hidden.on_host().filter(|_| lm_head.has_copy())?;
-        let mut found = Recycled::new();
-        lm_head.likeliest_of(&self.states_on_host(hidden, counts.len()), counts, &mut found).then_some(found)
+        let mut found = PooledVec::new();
+        lm_head.top_tokens_of(&self.states_on_host(hidden, counts.len()), counts, &mut found).then_some(found)
     }
 
     /// [`Self::states`] on the CPU, as rows.
     ///
     /// # Shapes
     /// `hidden [d]`, result `[heads, d]`.
-    fn states_on_host(&self, hidden: &[f32], heads: usize) -> Recycled<f32> {
-        let (mut states, mut inner) = (Recycled::new(), Recycled::unset(hidden.len()));
+    fn states_on_host(&self, hidden: &[f32], heads: usize) -> PooledVec<f32> {
+        let (mut states, mut inner) = (PooledVec::new(), PooledVec::unset(hidden.len()));
         for blocks in &self.blocks[..heads.min(self.blocks.len())] {
             states.extend_from_slice(hidden);
             let start = states.len() - hidden.len();

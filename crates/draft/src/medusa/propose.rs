@@ -4,12 +4,12 @@ use super::model::MedusaModel;
 use crate::candidates;
 use crate::drafter::{Committed, DraftError, Drafter, Proposal};
 use crate::trace::{Guess, Trace};
-use gorgon_core::accept::ChildLaw;
+use gorgon_core::accept::SamplingScheme;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::read;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct MedusaDrafter {
     model: Arc<MedusaModel>,
     /// After the final norm at the last committed token.
-    hidden: Option<States>,
+    hidden: Option<HiddenStates>,
 }
 
 impl MedusaDrafter {
@@ -56,9 +56,9 @@ impl Drafter for MedusaDrafter {
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
         let heads = builder.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
-        let counts: Recycled<usize> = (0..heads).map_while(|depth| builder.ranks_at(depth)).collect();
-        let likeliest = if counts.len() == heads { self.model.likeliest(hidden, &counts) } else { None };
-        let ranked = likeliest.map(|likeliest| candidates::ranked(&likeliest, &counts));
+        let counts: PooledVec<usize> = (0..heads).map_while(|depth| builder.ranks_at(depth)).collect();
+        let top_tokens = if counts.len() == heads { self.model.top_tokens(hidden, &counts) } else { None };
+        let ranked = top_tokens.map(|top_tokens| candidates::ranked(&top_tokens, &counts));
         let draft = match ranked {
             Some(rows) => builder.build(root, &mut Ranked(rows))?,
             None => {
@@ -67,11 +67,11 @@ impl Drafter for MedusaDrafter {
             }
         };
         // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft, rows: None, law: ChildLaw::Deterministic })
+        Ok(Proposal { draft, rows: None, law: SamplingScheme::Deterministic })
     }
 
     fn trace(&mut self, _: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
-        let Some(hidden) = self.hidden.as_ref().map(States::tensor) else { return Ok(None) };
+        let Some(hidden) = self.hidden.as_ref().map(HiddenStates::tensor) else { return Ok(None) };
         let states = self.model.states(&hidden, drafts.len() + 1);
         let logits = self.model.project(states.clone());
         let rows = states.into_iter().zip(logits.chunks_exact(self.model.vocab_size()));
@@ -103,7 +103,7 @@ impl CandidateSource for Guesses<'_> {
         let most = widths.iter().copied().max().unwrap_or(0);
         // Heads are untrusted: a probability that is no number counts as 0.
         let candidate = |&(token, p): &(u32, f32)| Candidate { token, probability: f64::from(p) };
-        let mut top = Recycled::new();
+        let mut top = PooledVec::new();
         top_row(Isa::detect(), row, most, &mut top);
         Ok(widths.iter().map(|&width| top.iter().take(width).map(candidate)).collect())
     }

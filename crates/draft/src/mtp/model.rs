@@ -1,17 +1,17 @@
 //! Modules that were loaded for decoding.
 
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{Facts, MtpFacts, mtp_prefix};
+use crate::format::{HeadSpec, MtpSpec, mtp_prefix};
 use crate::layer::LayerShape;
-use gorgon_core::{Recycled, Token};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_core::{PooledVec, Token};
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
-use gorgon_model::layer::LoneLayer;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Linear, Loader};
 use gorgon_model::norm::Norm;
-use gorgon_model::states::States;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ struct Module {
     of_embedding: Norm,
     of_state: Norm,
     projection: Linear,
-    layer: LoneLayer,
+    layer: DraftDecoderLayer,
     last_norm: Norm,
 }
 
@@ -42,7 +42,7 @@ impl Module {
             of_embedding: norm("enorm")?,
             of_state: norm("hnorm")?,
             projection: loader.linear(&[format!("{prefix}eh_proj")], false)?,
-            layer: LoneLayer::load(loader.checkpoint, config.clone(), prefix, loader.compute)?,
+            layer: DraftDecoderLayer::load(loader.checkpoint, config.clone(), prefix, loader.compute)?,
             last_norm: norm("shared_head.norm")?,
         })
     }
@@ -56,7 +56,7 @@ impl MtpModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let Facts::Mtp(facts) = &folder.detected.facts else {
+        let HeadSpec::Mtp(facts) = &folder.detected.facts else {
             let format = folder.detected.format;
             return Err(wrong(format!("{format} heads, not multi-token-prediction modules")));
         };
@@ -68,7 +68,7 @@ impl MtpModel {
         if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != backbone.vocab_size) {
             return Err(wrong(format!("modules for a vocabulary of {theirs}; the model's is {}", backbone.vocab_size)));
         }
-        let MtpFacts { modules, first_layer, layer, .. } = facts;
+        let MtpSpec { modules, first_layer, layer, .. } = facts;
         let config = LayerShape::of(backbone).config(layer).map_err(wrong)?;
         let (eps, compute) = (config.norm_eps, decoder.compute().clone());
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
@@ -104,29 +104,29 @@ impl MtpModel {
         &self,
         module: usize,
         tokens: &[Token],
-        states: &States,
-        visible: &Visible,
+        states: &HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, ModelError> {
+    ) -> Result<HiddenStates, ModelError> {
         let Module { of_embedding, of_state, projection, layer, last_norm } = &self.modules[module];
         let embedded = self.decoder.embed(tokens)?;
-        layer.make_room(cache, tokens.len());
-        cache.widen(tokens.len())?;
+        layer.grow(cache, tokens.len());
+        cache.extend_reservation(tokens.len())?;
         let read = [of_embedding.of(&embedded, self.eps), of_state.of(states, self.eps)];
-        let x = projection.of(&States::beside(&read));
+        let x = projection.of(&HiddenStates::concat_columns(&read));
         Ok(last_norm.of(&layer.forward(None, x, visible, cache)?, self.eps))
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
-    pub fn likeliest(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
-        self.decoder.likeliest(states, widths)
+    pub fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.decoder.top_tokens(states, widths)
     }
 
     /// The LM head's logits of a module's output.
     ///
     /// # Shapes
     /// Result `[rows · V]`, row-major.
-    pub fn logits(&self, states: &States) -> Recycled<f32> {
+    pub fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
         self.decoder.draft_scores(states)
     }
 }

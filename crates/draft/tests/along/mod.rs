@@ -15,7 +15,7 @@ const DRAFTS: usize = 3;
 /// something else; neither is remembered. `drafted` are the tokens behind the rows' columns.
 pub fn its_own_chain(drafter: &mut dyn Drafter, decoder: &Arc<Decoder>, drafted: &[Token]) {
     let chain = ChainTree::new(DRAFTS).unwrap();
-    let mut target = Target::new(decoder.clone(), TEXT.len(), drafter.needs().taps);
+    let mut target = Target::new(decoder.clone(), TEXT.len(), drafter.needs().hooks);
     let output = target.prefill(&TEXT).unwrap();
     assert_eq!(drafter.trace(7, &[]).unwrap(), None, "nothing is known yet");
     for known in [1, TEXT.len()] {

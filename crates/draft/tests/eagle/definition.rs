@@ -6,10 +6,10 @@ use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilde
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ const ROOT: Token = 42;
 /// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its
 /// own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&PROMPT).unwrap().hidden;
     let mut cache = model.new_cache(64);
-    let mut step = |token: Token, feature: States| {
-        let guessed = model.forward(&[token], &feature, &Visible::Causal { rows: 1 }, &mut cache).unwrap();
+    let mut step = |token: Token, feature: HiddenStates| {
+        let guessed = model.forward(&[token], &feature, &AttentionMask::Causal { rows: 1 }, &mut cache).unwrap();
         cache.commit(&[0]).unwrap();
         guessed
     };
@@ -41,7 +41,7 @@ fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: u
 
 fn drafted(decoder: &Arc<Decoder>, builder: &dyn TreeBuilder) -> TokenTree {
     let mut drafter = EagleDrafter::new(model(decoder, true));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(&PROMPT).unwrap();
     let rows: Vec<usize> = (0..PROMPT.len()).collect();
     drafter.observe(Committed { tokens: &PROMPT, output: &output, rows: &rows }).unwrap();

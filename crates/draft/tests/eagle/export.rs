@@ -3,7 +3,7 @@
 use crate::random::{decoder, load, parameter, values, write};
 use gorgon_draft::eagle::{EagleShape, export};
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::format::{Facts, HeadsFormat};
+use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use half::f16;
 
 #[test]
@@ -18,7 +18,7 @@ fn an_exported_layer_is_the_layer_in_f16() {
         export(&HeadsFolder::open(from.path()).unwrap(), "owner/base", out.path()).unwrap();
         let written = HeadsFolder::open(out.path()).unwrap();
         assert_eq!(written.detected.format, HeadsFormat::Eagle1);
-        let Facts::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
+        let HeadSpec::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
         assert_eq!((facts.fc_bias, facts.own_embedding), (fc_bias, false));
         assert_eq!(written.checkpoint.entries().len(), shape.parameters().len());
         for (i, p) in shape.parameters().iter().enumerate() {

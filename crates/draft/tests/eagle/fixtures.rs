@@ -7,15 +7,15 @@ use gorgon_core::Token;
 use gorgon_core::tree::{AncestorMask, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::eagle::{
-    Criterion, DraftLayer, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, losses,
+    Criterion, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, FeatureLayer, losses,
 };
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::layer::LayerShape;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::Checkpoint;
 use safetensors::SafeTensors;
@@ -128,8 +128,8 @@ impl Case {
             lengths.iter().enumerate().flat_map(|(b, &n)| from[b * length * d..][..n * d].to_vec()).collect()
         };
         let (features, predicted) = (rows(&features), rows(&predicted));
-        let pairs = lengths.iter().sum();
-        Self { lengths, tokens, features: tensor(features, [pairs, d]), predicted }
+        let feature_tokens = lengths.iter().sum();
+        Self { lengths, tokens, features: tensor(features, [feature_tokens, d]), predicted }
     }
 }
 
@@ -147,13 +147,13 @@ fn guessed_features_are_the_references() {
         close(&read(all), &case.predicted, &format!("{name}, to be fitted"));
         for (b, rows) in segments(&case.lengths).into_iter().enumerate() {
             let tokens: Vec<Token> = case.tokens[rows.clone()].iter().map(|&t| t as Token).collect();
-            let features = States::from(case.features.clone().narrow(0, rows.start, rows.len()).unsqueeze::<3>());
+            let features = HiddenStates::from(case.features.clone().narrow(0, rows.start, rows.len()).unsqueeze::<3>());
             // At once, and in parts that the cache joins.
             for parts in [vec![rows.len()], vec![5, 1, rows.len() - 6]] {
                 let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
                 for n in parts {
                     let part = features.part(at, n);
-                    let visible = Visible::Causal { rows: n };
+                    let visible = AttentionMask::Causal { rows: n };
                     let output = model.forward(&tokens[at..at + n], &part, &visible, &mut cache).unwrap();
                     cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
                     if name == "forward" && at + n == rows.len() {
@@ -270,8 +270,8 @@ fn dynamic_trees_are_the_references_entry_by_entry() {
 }
 
 /// Every recorded tree, entry by entry.
-pub fn check_trees<M: DraftLayer>(decoder: &Arc<Decoder>, mut drafter: EagleDrafter<M>, cases: &[Value]) {
-    let mut target = Target::with_trees(decoder.clone(), 200, 64, drafter.needs().taps);
+pub fn check_trees<M: FeatureLayer>(decoder: &Arc<Decoder>, mut drafter: EagleDrafter<M>, cases: &[Value]) {
+    let mut target = Target::with_trees(decoder.clone(), 200, 64, drafter.needs().hooks);
     for (i, case) in cases.iter().enumerate() {
         let size = |key: &str| case[key].as_u64().unwrap() as usize;
         let builder = DynamicTree::new(size("total_tokens"), size("depth"), size("top_k")).unwrap();

@@ -4,10 +4,10 @@ use crate::random::{SHAPE, decoder, model, parameter, tensor, values};
 use burn::tensor::Tensor;
 use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, losses};
 use gorgon_draft::layer::LayerShape;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
-use gorgon_model::states::States;
 use gorgon_model::target::read;
 
 fn small(fc_bias: bool) -> EagleShape {
@@ -26,10 +26,10 @@ fn small(fc_bias: bool) -> EagleShape {
 }
 
 fn batch(d: usize) -> EagleBatch {
-    let pairs = 11;
+    let feature_tokens = 11;
     EagleBatch {
-        embedded: tensor(values(pairs * d, 1), [pairs, d]),
-        features: tensor(values(pairs * d, 2), [pairs, d]),
+        embedded: tensor(values(feature_tokens * d, 1), [feature_tokens, d]),
+        features: tensor(values(feature_tokens * d, 2), [feature_tokens, d]),
         segments: vec![0..4, 4..5, 5..11],
         counted: vec![0, 3, 4, 7, 10],
         targets: tensor(values(5 * d, 3).into_iter().map(|v| v * 2.0).collect(), [5, d]),
@@ -58,8 +58,8 @@ fn gradients_are_slopes() {
         };
         let loss = |weights: &[Vec<f32>]| {
             let (output, _) = run(weights);
-            let pairs = output.regression.iter().zip(&output.cross_entropy);
-            pairs.map(|(r, c)| f64::from(*r) + 0.7 * f64::from(*c)).sum::<f64>() * f64::from(scale)
+            let feature_tokens = output.regression.iter().zip(&output.cross_entropy);
+            feature_tokens.map(|(r, c)| f64::from(*r) + 0.7 * f64::from(*c)).sum::<f64>() * f64::from(scale)
         };
         let (_, gradients) = run(&start);
         for (p, gradient) in gradients.into_iter().enumerate() {
@@ -121,12 +121,12 @@ fn sequences_do_not_feel_each_other() {
 #[test]
 fn the_fitted_network_is_the_decoding_one() {
     let decoder = decoder();
-    let pairs = 40;
+    let feature_tokens = 40;
     let d = SHAPE.hidden_size;
     for fc_bias in [false, true] {
         let shape = EagleShape::of(decoder.config(), fc_bias);
-        let tokens: Vec<u32> = (0..pairs as u32).map(|i| i * 37 % 300).collect();
-        let features = tensor(values(pairs * d, 9), [pairs, d]);
+        let tokens: Vec<u32> = (0..feature_tokens as u32).map(|i| i * 37 % 300).collect();
+        let features = tensor(values(feature_tokens * d, 9), [feature_tokens, d]);
         let weights: Vec<Tensor<1>> = shape
             .parameters()
             .iter()
@@ -137,14 +137,18 @@ fn the_fitted_network_is_the_decoding_one() {
                 tensor(values, [1, n]).reshape([n]).autodiff()
             })
             .collect();
-        let network = EagleNetwork::new(shape, pairs);
-        let embedded = decoder.embed(&tokens).unwrap().into_tensor().reshape([pairs, d]).autodiff();
-        let fitted =
-            network.predict(&weights, embedded, features.clone().autodiff(), std::slice::from_ref(&(0..pairs)));
+        let network = EagleNetwork::new(shape, feature_tokens);
+        let embedded = decoder.embed(&tokens).unwrap().into_tensor().reshape([feature_tokens, d]).autodiff();
+        let fitted = network.predict(
+            &weights,
+            embedded,
+            features.clone().autodiff(),
+            std::slice::from_ref(&(0..feature_tokens)),
+        );
         let model = model(&decoder, fc_bias);
         let mut cache = model.new_cache(4);
-        let visible = Visible::Causal { rows: pairs };
-        let decoded = model.forward(&tokens, &States::from(features.unsqueeze()), &visible, &mut cache).unwrap();
+        let visible = AttentionMask::Causal { rows: feature_tokens };
+        let decoded = model.forward(&tokens, &HiddenStates::from(features.unsqueeze()), &visible, &mut cache).unwrap();
         for (a, b) in read(fitted.inner()).iter().zip(&*decoded.into_values()) {
             assert!((a - b).abs() < 1e-4, "{a} {b}");
         }

@@ -6,14 +6,14 @@ use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::eagle::EagleDrafter;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::sync::Arc;
 
 const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
 
 fn target(decoder: &Arc<Decoder>) -> Target {
-    Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Taps::none())
+    Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Hooks::none())
 }
 
 fn read(drafter: &mut EagleDrafter, target: &mut Target, tokens: &[Token]) {

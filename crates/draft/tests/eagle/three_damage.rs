@@ -4,9 +4,9 @@ use crate::random::{SHAPE, decoder, load, load_three, model, values, vocabulary,
 use gorgon_core::Token;
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model};
-use gorgon_draft::eagle::{DraftLayer, EagleDrafter};
+use gorgon_draft::eagle::{EagleDrafter, FeatureLayer};
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::Stored;
 use serde_json::{Value, json};
@@ -52,26 +52,26 @@ fn damaged_folders_are_refused_in_a_line() {
 #[test]
 fn both_ways_of_counting_layers_are_understood() {
     let decoder = decoder();
-    let taps = |change: fn(&mut serde_json::Map<String, Value>)| {
+    let hooks = |change: fn(&mut serde_json::Map<String, Value>)| {
         let dir = tempfile::tempdir().unwrap();
         write_three(dir.path(), &decoder, &vocabulary(SHAPE.vocab_size), |_, _, config| {
             change(config.as_object_mut().unwrap());
         });
-        load_three(dir.path(), &decoder).unwrap().needs().taps
+        load_three(dir.path(), &decoder).unwrap().needs().hooks
     };
-    let of = |layers: &[usize]| Taps::new(layers.to_vec(), 2).unwrap();
-    assert_eq!(taps(|_| ()), of(&[1, 1, 2]));
-    assert_eq!(taps(|config| drop(config.remove("eagle_config"))), of(&[1, 1, 2]));
+    let of = |layers: &[usize]| Hooks::new(layers.to_vec(), 2).unwrap();
+    assert_eq!(hooks(|_| ()), of(&[1, 1, 2]));
+    assert_eq!(hooks(|config| drop(config.remove("eagle_config"))), of(&[1, 1, 2]));
     let nested = |config: &mut serde_json::Map<String, Value>| {
         config.remove("eagle_aux_hidden_state_layer_ids");
         config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = json!([0, 0, 0]);
     };
-    assert_eq!(taps(nested), of(&[1, 1, 1]));
+    assert_eq!(hooks(nested), of(&[1, 1, 1]));
     let none = |config: &mut serde_json::Map<String, Value>| {
         config.remove("eagle_aux_hidden_state_layer_ids");
         config.remove("eagle_config");
     };
-    assert_eq!(taps(none), of(&[1, 1, 2]), "as every layer without a word about it");
+    assert_eq!(hooks(none), of(&[1, 1, 2]), "as every layer without a word about it");
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn missing_taps_are_told() {
     let dir = tempfile::tempdir().unwrap();
     write_three(dir.path(), &decoder, &DraftVocabulary::whole(SHAPE.vocab_size), |_, _, _| ());
     let mut drafter = EagleDrafter::new(load_three(dir.path(), &decoder).unwrap());
-    assert_eq!(drafter.needs().taps.layers(), [1, 1, 2]);
+    assert_eq!(drafter.needs().hooks.layers(), [1, 1, 2]);
     let tokens: [Token; 3] = [1, 2, 3];
-    let mut target = Target::new(decoder.clone(), 8, Taps::none());
+    let mut target = Target::new(decoder.clone(), 8, Hooks::none());
     let output = target.prefill(&tokens).unwrap();
     let error = drafter.observe(Committed { tokens: &tokens, output: &output, rows: &[0, 1, 2] }).unwrap_err();
     assert_eq!(error.to_string(), "the drafter reads 3 taps, the target hands out 0");
-    assert_eq!(EagleDrafter::new(model(&decoder, false)).needs().taps, Taps::none());
+    assert_eq!(EagleDrafter::new(model(&decoder, false)).needs().hooks, Hooks::none());
 }

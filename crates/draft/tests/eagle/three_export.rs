@@ -7,7 +7,7 @@ use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::eagle::EagleDrafter;
 use gorgon_draft::eagle::three::{Base, DraftVocabulary, Layout, export};
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::format::{Facts, HeadsFormat};
+use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::Target;
 use half::f16;
@@ -33,7 +33,7 @@ fn write(dir: &Path, decoder: &Decoder, vocabulary: &DraftVocabulary, change: im
 
 fn proposal(dir: &Path, decoder: &Arc<Decoder>) -> DraftTree {
     let mut drafter = EagleDrafter::new(load_three(dir, decoder).unwrap());
-    let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, drafter.needs().taps);
+    let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, drafter.needs().hooks);
     let output = target.prefill(&TEXT).unwrap();
     let rows: Vec<usize> = (0..TEXT.len()).collect();
     drafter.observe(Committed { tokens: &TEXT, output: &output, rows: &rows }).unwrap();
@@ -60,7 +60,7 @@ fn exported_layers_propose_what_the_trained_one_did() {
             let written = HeadsFolder::open(out.path()).unwrap();
             let format = if layout == Layout::Original { HeadsFormat::Eagle3 } else { HeadsFormat::Eagle3Speculators };
             assert_eq!(written.detected.format, format);
-            let Facts::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
+            let HeadSpec::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
             assert_eq!((facts.tap_layers.as_deref(), facts.norm_before_residual), (Some(&[1, 1, 2][..]), Some(false)));
             assert_eq!(facts.vocab_map, !vocabulary.is_whole());
             assert_eq!(written.detected.notes, [""; 0]);

@@ -6,18 +6,18 @@ use crate::shared;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_draft::drafter::Drafter;
-use gorgon_draft::eagle::DraftLayer;
+use gorgon_draft::eagle::FeatureLayer;
 use gorgon_draft::eagle::three::{
     Criterion, Eagle3Batch, Eagle3Drafter, Eagle3Model, Eagle3Network, Eagle3Shape, Eagle3Step, losses,
 };
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::layer::LayerShape;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
-use gorgon_model::states::States;
 use gorgon_model::target::{Target, read};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -60,27 +60,27 @@ impl Fixture {
     }
 }
 
-fn rows(values: &[f32], rows: usize) -> States {
-    States::Host { values: values.iter().copied().collect(), width: values.len() / rows }
+fn rows(values: &[f32], rows: usize) -> HiddenStates {
+    HiddenStates::Host { values: values.iter().copied().collect(), width: values.len() / rows }
 }
 
 /// The layer over a whole sequence, at once or in parts that the cache joins.
-fn pass(model: &Eagle3Model, tokens: &[Token], states: &States, parts: &[usize]) -> States {
+fn pass(model: &Eagle3Model, tokens: &[Token], states: &HiddenStates, parts: &[usize]) -> HiddenStates {
     let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
     for &n in parts {
         let part = states.part(at, n);
-        found.push(model.forward(&tokens[at..at + n], &part, &Visible::Causal { rows: n }, &mut cache).unwrap());
+        found.push(model.forward(&tokens[at..at + n], &part, &AttentionMask::Causal { rows: n }, &mut cache).unwrap());
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
         at += n;
     }
-    States::join(&found)
+    HiddenStates::join(&found)
 }
 
 #[test]
 fn fused_states_outputs_and_logits_are_the_references() {
     let Some(fixture) = Fixture::open("fused_states_outputs_and_logits_are_the_references") else { return };
     let model = fixture.model();
-    assert_eq!(model.needs().taps.layers(), [2, 3, 4]);
+    assert_eq!(model.needs().hooks.layers(), [2, 3, 4]);
     assert_eq!(model.vocabulary().len(), 256);
     let (ids, shifted, again) =
         (fixture.ids("forward.input_ids"), fixture.ids("forward.shifted_ids"), fixture.ids("forward2.shifted_ids"));
@@ -88,16 +88,16 @@ fn fused_states_outputs_and_logits_are_the_references() {
     for b in 0..ids.len() {
         let n = ids[b].len();
         // The features are the target's own taps.
-        let mut target = Target::new(fixture.decoder.clone(), n, model.needs().taps);
+        let mut target = Target::new(fixture.decoder.clone(), n, model.needs().hooks);
         let output = target.prefill(&ids[b]).unwrap();
-        close(&States::beside(&output.taps).into_values(), &fused[b], "taps");
+        close(&HiddenStates::concat_columns(&output.hooks).into_values(), &fused[b], "taps");
         let all: Vec<usize> = (0..n).collect();
         let states = model.states(&output, &all).unwrap();
         close(&states.clone().into_values(), &fixture.floats("forward.fc_out")[b], "fc");
         let width = fused[b].len() / n / 3;
         let tap = |tap: usize| fused[b].chunks_exact(3 * width).flat_map(move |row| &row[tap * width..][..width]);
-        let taps: Vec<States> = (0..3).map(|i| rows(&tap(i).copied().collect::<Vec<_>>(), n)).collect();
-        close(&model.fuse(&taps).into_values(), &states.clone().into_values(), "fc of the given features");
+        let hooks: Vec<HiddenStates> = (0..3).map(|i| rows(&tap(i).copied().collect::<Vec<_>>(), n)).collect();
+        close(&model.fuse(&hooks).into_values(), &states.clone().into_values(), "fc of the given features");
         for parts in [vec![n], vec![5, 1, n - 6]] {
             let once = pass(&model, &shifted[b], &states, &parts);
             close(&once.clone().into_values(), &fixture.floats("forward.hidden_prenorm")[b], "output");
@@ -154,7 +154,7 @@ impl Training {
             norm_eps: self.document["rms_norm_eps"].as_f64().unwrap() as f32,
             rope: RopeConfig { theta, rotary_dim: d / heads, scaling: RopeScaling::None },
         };
-        Eagle3Shape { layer, taps: vec![1, 2, 3], draft_vocab: self.size("draft_vocab") }
+        Eagle3Shape { layer, hooks: vec![1, 2, 3], draft_vocab: self.size("draft_vocab") }
     }
 
     /// Where the sequences lie once their padding is left out.
@@ -215,7 +215,7 @@ fn unrolled_losses_and_gradients_are_the_references() {
         shape.parameters().iter().map(|p| flat(case.floats(&format!("weights.{}", p.name)))).collect();
     let (wide, fused, kept) = (3 * shape.layer.hidden_size, case.floats("fused_features"), case.rows());
     let batch = Eagle3Batch {
-        taps: tensor(kept.iter().flat_map(|&row| fused[row * wide..][..wide].to_vec()).collect(), [kept.len(), wide]),
+        hooks: tensor(kept.iter().flat_map(|&row| fused[row * wide..][..wide].to_vec()).collect(), [kept.len(), wide]),
         segments: case.segments(),
         steps: (0..steps).map(|step| case.step(step)).collect(),
     };

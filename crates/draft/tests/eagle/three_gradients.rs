@@ -3,15 +3,15 @@
 use crate::random::{SHAPE, decoder, flat, model_three, parameter, tensor, values, vocabulary};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_draft::eagle::DraftLayer;
+use gorgon_draft::eagle::FeatureLayer;
 use gorgon_draft::eagle::three::{
     Criterion, Eagle3Batch, Eagle3Config, Eagle3Network, Eagle3Shape, Eagle3Step, Unrolled, losses,
 };
 use gorgon_draft::layer::LayerShape;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
-use gorgon_model::states::States;
 use gorgon_model::target::read;
 
 const ROWS: usize = 11;
@@ -29,7 +29,7 @@ fn small() -> Eagle3Shape {
         norm_eps: 1e-5,
         rope: RopeConfig { theta: 100.0, rotary_dim: 6, scaling: RopeScaling::Linear { factor: 2.0 } },
     };
-    Eagle3Shape { layer, taps: vec![0, 2], draft_vocab: VOCAB }
+    Eagle3Shape { layer, hooks: vec![0, 2], draft_vocab: VOCAB }
 }
 
 fn batch() -> Eagle3Batch {
@@ -44,7 +44,7 @@ fn batch() -> Eagle3Batch {
     };
     let counted = [vec![0, 3, 4, 7, 10], vec![], vec![2, 5, 6]];
     Eagle3Batch {
-        taps: tensor(values(ROWS * 2 * d, 2), [ROWS, 2 * d]),
+        hooks: tensor(values(ROWS * 2 * d, 2), [ROWS, 2 * d]),
         segments: vec![0..4, 4..5, 5..11],
         steps: counted.into_iter().enumerate().map(step).collect(),
     }
@@ -99,9 +99,9 @@ fn sequences_do_not_feel_each_other() {
     let of = |batch: &Eagle3Batch| losses(&network, &criterion, &weights, batch, None).0;
     let before = of(&batch());
     let mut other = batch();
-    let mut taps = values(ROWS * 16, 2);
-    taps[4 * 16..5 * 16].fill(3.0);
-    other.taps = tensor(taps, [ROWS, 16]);
+    let mut hooks = values(ROWS * 16, 2);
+    hooks[4 * 16..5 * 16].fill(3.0);
+    other.hooks = tensor(hooks, [ROWS, 16]);
     let after = of(&other);
     assert_eq!(before[0].losses[..2], after[0].losses[..2]);
     assert_ne!(before[0].losses[2], after[0].losses[2]);
@@ -120,34 +120,39 @@ fn sequences_do_not_feel_each_other() {
 /// `t` gives.
 #[test]
 fn the_unrolled_network_is_the_drafting_one() {
-    let (decoder, pairs, steps) = (decoder(), 12, 4);
+    let (decoder, feature_tokens, steps) = (decoder(), 12, 4);
     let (d, draft_vocab) = (SHAPE.hidden_size, vocabulary(SHAPE.vocab_size).len());
     let shape = Eagle3Shape::of(decoder.config(), vec![1, 1, 2], draft_vocab);
     let weights: Vec<Tensor<1>> =
         shape.parameters().iter().enumerate().map(|(i, p)| flat(parameter(i, p)).autodiff()).collect();
-    let network = Eagle3Network::new(shape, pairs, steps);
-    let tokens: Vec<Token> = (0..(pairs + steps) as Token).map(|i| i * 37 % 300).collect();
-    let taps = tensor(values(pairs * 3 * d, 9), [pairs, 3 * d]);
-    let (mut states, mut before) = (network.fuse(&weights, &taps.clone().autodiff()), Unrolled::default());
+    let network = Eagle3Network::new(shape, feature_tokens, steps);
+    let tokens: Vec<Token> = (0..(feature_tokens + steps) as Token).map(|i| i * 37 % 300).collect();
+    let hooks = tensor(values(feature_tokens * 3 * d, 9), [feature_tokens, 3 * d]);
+    let (mut states, mut before) = (network.fuse(&weights, &hooks.clone().autodiff()), Unrolled::default());
     let model = model_three(&decoder);
-    let tap = |tap: usize| States::from(taps.clone().narrow(1, tap * d, d).unsqueeze());
+    let tap = |tap: usize| HiddenStates::from(hooks.clone().narrow(1, tap * d, d).unsqueeze());
     let fused = model.fuse(&[tap(0), tap(1), tap(2)]);
     let mut unrolled = vec![];
     for step in 0..steps {
-        let embedded = decoder.embed(&tokens[step..step + pairs]).unwrap().into_tensor().reshape([pairs, d]).autodiff();
-        states = network.step(&weights, embedded, states, std::slice::from_ref(&(0..pairs)), &mut before);
+        let embedded = decoder
+            .embed(&tokens[step..step + feature_tokens])
+            .unwrap()
+            .into_tensor()
+            .reshape([feature_tokens, d])
+            .autodiff();
+        states = network.step(&weights, embedded, states, std::slice::from_ref(&(0..feature_tokens)), &mut before);
         unrolled.push(read(states.clone().inner()));
     }
-    for t in 0..pairs {
+    for t in 0..feature_tokens {
         let mut cache = model.new_cache(4);
-        let visible = Visible::Causal { rows: t + 1 };
+        let visible = AttentionMask::Causal { rows: t + 1 };
         let all = model.forward(&tokens[..=t], &fused.part(0, t + 1), &visible, &mut cache).unwrap();
         cache.commit(&(0..=t).collect::<Vec<_>>()).unwrap();
         let mut state = all.part(t, 1);
         for (step, row) in unrolled.iter().enumerate() {
             if step > 0 {
                 let path: Vec<usize> = (0..step).collect();
-                let visible = Visible::after(step - 1, [path.as_slice()]);
+                let visible = AttentionMask::after(step - 1, [path.as_slice()]);
                 state = model.forward(&tokens[t + step..=t + step], &state, &visible, &mut cache).unwrap();
             }
             for (a, b) in row[t * d..(t + 1) * d].iter().zip(&*state.clone().into_values()) {
@@ -167,12 +172,12 @@ fn settings_that_cannot_be_are_refused() {
     assert!(said(Eagle3Config { steps: 0, ..good.clone() }).starts_with("eagle3.steps = 0"));
     assert!(said(Eagle3Config { decay: f64::NAN, ..good.clone() }).starts_with("eagle3.decay = NaN"));
     assert!(said(Eagle3Config { draft_vocab: 0, ..good.clone() }).starts_with("eagle3.draft_vocab = 0"));
-    assert!(said(Eagle3Config { taps: Some(vec![]), ..good.clone() }).starts_with("eagle3.taps = []"));
-    let beyond = Eagle3Config { taps: Some(vec![1, 2, 9]), ..good.clone() };
+    assert!(said(Eagle3Config { hooks: Some(vec![]), ..good.clone() }).starts_with("eagle3.taps = []"));
+    let beyond = Eagle3Config { hooks: Some(vec![1, 2, 9]), ..good.clone() };
     assert!(beyond.taps_of(8).unwrap_err().to_string().contains("from 0 to 8, not 9"));
-    for (layers, taps) in
+    for (layers, hooks) in
         [(32, [2, 16, 29]), (7, [2, 3, 4]), (6, [1, 3, 5]), (4, [1, 2, 3]), (2, [1, 1, 2]), (1, [1, 1, 1])]
     {
-        assert_eq!(good.taps_of(layers).unwrap(), taps);
+        assert_eq!(good.taps_of(layers).unwrap(), hooks);
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::random::{SHAPE, decoder, load_three, values, vocabulary, write_three};
 use gorgon_core::Token;
-use gorgon_draft::eagle::DraftLayer;
+use gorgon_draft::eagle::FeatureLayer;
 use gorgon_draft::eagle::three::Eagle3Model;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::states::States;
+use gorgon_model::hidden_states::HiddenStates;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn model(decoder: &Arc<Decoder>, norms: &[(&str, Vec<f32>)], flags: &[&str]) -> 
     load_three(dir.path(), decoder).unwrap()
 }
 
-fn rows(values: &[f32]) -> States {
-    States::Host { values: values.iter().copied().collect(), width: values.len() / ROWS }
+fn rows(values: &[f32]) -> HiddenStates {
+    HiddenStates::Host { values: values.iter().copied().collect(), width: values.len() / ROWS }
 }
 
 fn normed(values: &[f32], weight: &[f32]) -> Vec<f32> {
@@ -60,21 +60,21 @@ fn close(found: &[f32], want: &[f32]) {
 #[test]
 fn taps_are_normed_one_by_one_or_together() {
     let decoder = decoder();
-    let taps: Vec<Vec<f32>> = (0..3).map(|tap| values(ROWS * D, 40 + tap)).collect();
-    let states = |taps: &[Vec<f32>]| taps.iter().map(|tap| rows(tap)).collect::<Vec<_>>();
-    let fused = |model: &Eagle3Model, taps: &[Vec<f32>]| model.fuse(&states(taps)).into_values();
+    let hooks: Vec<Vec<f32>> = (0..3).map(|tap| values(ROWS * D, 40 + tap)).collect();
+    let states = |hooks: &[Vec<f32>]| hooks.iter().map(|tap| rows(tap)).collect::<Vec<_>>();
+    let fused = |model: &Eagle3Model, hooks: &[Vec<f32>]| model.fuse(&states(hooks)).into_values();
     let plain = model(&decoder, &[], &[]);
     let each: Vec<Vec<f32>> = (0..3).map(|tap| weights(D, 50 + tap)).collect();
-    let by_hand: Vec<Vec<f32>> = taps.iter().zip(&each).map(|(tap, weight)| normed(tap, weight)).collect();
+    let by_hand: Vec<Vec<f32>> = hooks.iter().zip(&each).map(|(tap, weight)| normed(tap, weight)).collect();
     let names = ["fc_norm.0.weight", "fc_norm.1.weight", "fc_norm.2.weight"];
     let norms: Vec<(&str, Vec<f32>)> = names.into_iter().zip(each).collect();
-    close(&fused(&model(&decoder, &norms, &["fc_norm"]), &taps), &fused(&plain, &by_hand));
+    close(&fused(&model(&decoder, &norms, &["fc_norm"]), &hooks), &fused(&plain, &by_hand));
     let together = weights(3 * D, 60);
-    let side_by_side = normed(&States::beside(&states(&taps)).into_values(), &together);
+    let side_by_side = normed(&HiddenStates::concat_columns(&states(&hooks)).into_values(), &together);
     let part = |tap: usize| side_by_side.chunks_exact(3 * D).flat_map(|row| &row[tap * D..][..D]).copied().collect();
     let by_hand: Vec<Vec<f32>> = (0..3).map(part).collect();
     let model = model(&decoder, &[("input_norm.weight", together)], &["norm_before_fc"]);
-    close(&fused(&model, &taps), &fused(&plain, &by_hand));
+    close(&fused(&model, &hooks), &fused(&plain, &by_hand));
 }
 
 #[test]
@@ -83,8 +83,14 @@ fn normed_outputs_are_handed_on_and_not_normed_again() {
     let (plain, model) = (model(&decoder, &[], &[]), model(&decoder, &[], &["norm_output"]));
     let step = |model: &Eagle3Model| {
         let mut cache = model.new_cache(ROWS);
-        DraftLayer::forward(model, &TOKENS, &rows(&values(ROWS * D, 70)), &Visible::Causal { rows: ROWS }, &mut cache)
-            .unwrap()
+        FeatureLayer::forward(
+            model,
+            &TOKENS,
+            &rows(&values(ROWS * D, 70)),
+            &AttentionMask::Causal { rows: ROWS },
+            &mut cache,
+        )
+        .unwrap()
     };
     let (before, after) = (step(&plain), step(&model));
     let norm = norm_weight(&decoder);

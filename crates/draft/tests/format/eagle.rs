@@ -1,12 +1,12 @@
 //! EAGLE-1/2 and EAGLE-3 draft layers.
 
 use crate::synthetic::{D, H, I, Tensors, V, assert_note, layer};
-use gorgon_draft::format::{DetectError, EagleFacts, Facts, HeadsFormat, detect};
+use gorgon_draft::format::{DetectError, EagleSpec, HeadSpec, HeadsFormat, detect};
 use serde_json::{Value, json};
 
-fn facts(facts: Facts) -> EagleFacts {
+fn facts(facts: HeadSpec) -> EagleSpec {
     match facts {
-        Facts::Eagle(facts) => facts,
+        HeadSpec::Eagle(facts) => facts,
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +59,7 @@ fn eagle_one() {
     let detected = one(true).clean(HeadsFormat::Eagle1, Some(&llama(json!({}))));
     assert_note(&detected, "vLLM has no place for fc.bias");
     let found = facts(detected.facts);
-    assert_eq!((found.hidden_size, found.vocab_size, found.taps, found.fc_bias), (H, Some(V), 1, true));
+    assert_eq!((found.hidden_size, found.vocab_size, found.hooks, found.fc_bias), (H, Some(V), 1, true));
     assert_eq!((found.layer.intermediate_size, found.layer.key_value_size), (I, H / 2));
     let detected = one(false).clean(HeadsFormat::Eagle1, Some(&llama(json!({"bias": false}))));
     assert_eq!(detected.notes, [""; 0]);
@@ -136,7 +136,7 @@ fn eagle_three_under_its_namings() {
     assert_eq!(detected.notes, [""; 0]);
     let found = facts(detected.facts);
     assert_eq!((found.hidden_size, found.vocab_size, found.draft_vocab_size), (H, Some(V), Some(D)));
-    assert_eq!((found.taps, found.target_hidden_size, found.vocab_map, found.own_embedding), (3, H, true, false));
+    assert_eq!((found.hooks, found.target_hidden_size, found.vocab_map, found.own_embedding), (3, H, true, false));
     three("midlayer.").clean(HeadsFormat::Eagle3, None);
 
     let config = speculators(json!({}));
@@ -217,8 +217,8 @@ fn eagle_three_damaged() {
     broken(whole().with("input_norm.weight", &[3 * H]), &["unexpected: input_norm.weight"]);
     let narrow = "wrong shape: midlayer.self_attn.k_proj.weight is [32, 64], expected [32, 128]";
     broken(whole().reshaped("midlayer.self_attn.k_proj.weight", &[H / 2, H]), &[narrow]);
-    let taps = "wrong shape: fc.weight reads 128 features, not 3 taps of hidden_size 64";
-    broken(whole().reshaped("fc.weight", &[H, 2 * H]), &[taps]);
+    let hooks = "wrong shape: fc.weight reads 128 features, not 3 taps of hidden_size 64";
+    broken(whole().reshaped("fc.weight", &[H, 2 * H]), &[hooks]);
     // One missing tensor does not make EAGLE-1 of it.
     let missing = &["missing: layers.0.hidden_norm.weight"];
     three("layers.0.").without("layers.0.hidden_norm.weight").broken(HeadsFormat::Eagle3ModelOpt, None, missing);

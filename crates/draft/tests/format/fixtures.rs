@@ -2,7 +2,7 @@
 
 use crate::shared::shared;
 use crate::synthetic::Tensors;
-use gorgon_draft::format::{Facts, HeadsFormat, LmHeads, TensorInfo};
+use gorgon_draft::format::{HeadSpec, HeadsFormat, LmHeads, TensorInfo};
 use serde_json::Value;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn medusa_heads() {
     let Some((tensors, config)) = read(dir, "medusa_lm_head.safetensors", "medusa_heads") else { return };
     let detected = tensors.clean(HeadsFormat::MedusaV1, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let Facts::Medusa(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    let HeadSpec::Medusa(facts) = detected.facts else { panic!("{:?}", detected.facts) };
     assert_eq!((facts.heads, facts.blocks, facts.hidden_size, facts.vocab_size), (4, 1, 64, Some(512)));
     assert_eq!(facts.lm_heads, LmHeads::PerHead);
 }
@@ -43,7 +43,7 @@ fn eagle_one() {
     let dir = "fixtures/eagle/eagle1_llama_mha";
     let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_one") else { return };
     let detected = tensors.clean(HeadsFormat::Eagle1, Some(&config));
-    let Facts::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    let HeadSpec::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
     assert_eq!((facts.hidden_size, facts.vocab_size, facts.fc_bias), (64, Some(512), true));
     assert_eq!((facts.layer.intermediate_size, facts.layer.query_size, facts.layer.key_value_size), (128, 64, 64));
     tensors.without("fc.bias").detect(HeadsFormat::Eagle1, Some(&config)).problems.first().expect("it is missing");
@@ -55,7 +55,7 @@ fn eagle_three() {
     let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_three") else { return };
     let detected = tensors.clean(HeadsFormat::Eagle3, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let Facts::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
+    let HeadSpec::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
     assert_eq!((facts.hidden_size, facts.vocab_size, facts.draft_vocab_size), (64, Some(512), Some(256)));
-    assert_eq!((facts.taps, facts.target_hidden_size, facts.vocab_map), (3, 64, true));
+    assert_eq!((facts.hooks, facts.target_hidden_size, facts.vocab_map), (3, 64, true));
 }

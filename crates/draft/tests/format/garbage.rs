@@ -1,7 +1,7 @@
 //! Names, shapes and configs that no writer would make.
 
 use crate::synthetic::{H, Tensors, V, backbone, medusa};
-use gorgon_draft::format::{DetectError, Facts, HeadsFormat, detect};
+use gorgon_draft::format::{DetectError, HeadSpec, HeadsFormat, detect};
 
 #[test]
 fn unknown_names_are_listed() {
@@ -62,7 +62,7 @@ fn absurd_numbers_cost_nothing() {
         uneven = uneven.with(&format!("7.{block}.linear.weight"), &[H, H]);
     }
     match uneven.detect(HeadsFormat::MedusaV2, None).facts {
-        Facts::Medusa(facts) => assert_eq!((facts.heads, facts.blocks), (300, 1)),
+        HeadSpec::Medusa(facts) => assert_eq!((facts.heads, facts.blocks), (300, 1)),
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Hydra and Hydra++ heads.
 
 use crate::synthetic::{H, I, Tensors, V, assert_note, layer};
-use gorgon_draft::format::{Facts, HeadsFormat, HydraFacts, LmHeads};
+use gorgon_draft::format::{HeadSpec, HeadsFormat, HydraSpec, LmHeads};
 use serde_json::json;
 
 const PREFIX: &str = "prefix_embeding_layer.";
@@ -37,9 +37,9 @@ pub fn plus_plus() -> Tensors {
         .with("input_embed_fn.weight", &[V, H])
 }
 
-fn facts(facts: Facts) -> HydraFacts {
+fn facts(facts: HeadSpec) -> HydraSpec {
     match facts {
-        Facts::Hydra(facts) => facts,
+        HeadSpec::Hydra(facts) => facts,
         other => panic!("{other:?}"),
     }
 }

@@ -1,12 +1,12 @@
 //! Medusa heads, apart from vLLM's.
 
 use crate::synthetic::{H, Tensors, V, assert_note, backbone, medusa};
-use gorgon_draft::format::{DetectError, Facts, HeadsFormat, LmHeads, MedusaFacts, MedusaNaming, detect};
+use gorgon_draft::format::{DetectError, HeadSpec, HeadsFormat, LmHeads, MedusaNaming, MedusaSpec, detect};
 use serde_json::json;
 
-fn facts(facts: Facts) -> MedusaFacts {
+fn facts(facts: HeadSpec) -> MedusaSpec {
     match facts {
-        Facts::Medusa(facts) => facts,
+        HeadSpec::Medusa(facts) => facts,
         other => panic!("{other:?}"),
     }
 }

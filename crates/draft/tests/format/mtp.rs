@@ -1,7 +1,7 @@
 //! Multi-token-prediction modules.
 
 use crate::synthetic::{H, I, Tensors, V, assert_note, backbone, layer};
-use gorgon_draft::format::{Facts, HeadsFormat, MtpFacts};
+use gorgon_draft::format::{HeadSpec, HeadsFormat, MtpSpec};
 use serde_json::json;
 
 const FORMAT: HeadsFormat = HeadsFormat::Mtp;
@@ -12,9 +12,9 @@ pub fn module(number: usize) -> Tensors {
         .with(&format!("{prefix}eh_proj.weight"), &[H, 2 * H])
 }
 
-fn facts(facts: Facts) -> MtpFacts {
+fn facts(facts: HeadSpec) -> MtpSpec {
     match facts {
-        Facts::Mtp(facts) => facts,
+        HeadSpec::Mtp(facts) => facts,
         other => panic!("{other:?}"),
     }
 }

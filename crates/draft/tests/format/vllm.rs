@@ -1,7 +1,7 @@
 //! vLLM's Medusa.
 
 use crate::synthetic::{D, H, Tensors, V, assert_note};
-use gorgon_draft::format::{Facts, HeadsFormat, LmHeads, MedusaFacts};
+use gorgon_draft::format::{HeadSpec, HeadsFormat, LmHeads, MedusaSpec};
 use serde_json::{Value, json};
 
 const FORMAT: HeadsFormat = HeadsFormat::MedusaVllm;
@@ -30,9 +30,9 @@ pub fn config(extra: Value) -> Value {
     config
 }
 
-fn facts(facts: Facts) -> MedusaFacts {
+fn facts(facts: HeadSpec) -> MedusaSpec {
     match facts {
-        Facts::Medusa(facts) => facts,
+        HeadSpec::Medusa(facts) => facts,
         other => panic!("{other:?}"),
     }
 }

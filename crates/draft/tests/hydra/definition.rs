@@ -7,7 +7,7 @@ use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
     if path.len() >= model.heads() {
         return vec![];
     }
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(&PROMPT).unwrap().hidden;
+    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(&PROMPT).unwrap().hidden;
     let state = model.state(&hidden, model.new_cache().as_mut()).unwrap();
     let path: Vec<Token> = [&[ROOT], path].concat();
     let logits = model.logits(&state, path.len() - 1, &path).unwrap();
@@ -29,7 +29,7 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
 
 fn drafted(decoder: &Arc<Decoder>, config: HydraConfig, builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {
     let mut drafter = HydraDrafter::new(model(decoder, config));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(&PROMPT).unwrap();
     let rows: Vec<usize> = (0..PROMPT.len()).collect();
     drafter.observe(Committed { tokens: &PROMPT, output: &output, rows: &rows }).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::random::{SHAPE, decoder, kinds, load, shape, values, write};
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::format::{Facts, HeadsFormat, LmHeads};
+use gorgon_draft::format::{HeadSpec, HeadsFormat, LmHeads};
 use gorgon_draft::hydra::{HydraConfig, export};
 use gorgon_draft::medusa::Backbone;
 use half::f16;
@@ -25,7 +25,7 @@ fn exported_heads_are_the_heads_in_f16() {
         let written = HeadsFolder::open(out.path()).unwrap();
         let plus = config.prefix_attention;
         assert_eq!(written.detected.format, if plus { HeadsFormat::HydraPlusPlus } else { HeadsFormat::Hydra });
-        let Facts::Hydra(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
+        let HeadSpec::Hydra(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
         assert_eq!((facts.heads, facts.blocks, &facts.lm_heads), (3, config.blocks, &LmHeads::PerHead));
         for spec in shape.parameters() {
             let want: Vec<f32> = values(&spec).into_iter().map(|v| f16::from_f32(v).to_f32()).collect();

@@ -6,7 +6,7 @@ use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn propose(drafter: &mut HydraDrafter, root: Token) -> DraftTree {
 /// The tree of a drafter that reads the text at once.
 fn fresh(decoder: &Arc<Decoder>, config: HydraConfig, text: &[Token], root: Token) -> DraftTree {
     let mut drafter = HydraDrafter::new(model(decoder, config));
-    read(&mut drafter, &mut Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()), text);
+    read(&mut drafter, &mut Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), text);
     propose(&mut drafter, root)
 }
 
@@ -35,7 +35,7 @@ fn rejected_tokens_leave_no_trace() {
     let decoder = decoder();
     for config in kinds() {
         let mut drafter = HydraDrafter::new(model(&decoder, config));
-        let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Taps::none());
+        let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Hooks::none());
         assert_eq!(propose(&mut drafter, 7), DraftTree::root(7), "nothing is known yet");
         read(&mut drafter, &mut target, &TEXT[..4]);
         let mut known = 4;

@@ -6,10 +6,10 @@ use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilde
 use gorgon_draft::drafter::{Committed, Drafter};
 use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::Target;
 use std::sync::Arc;
 
@@ -28,22 +28,22 @@ fn children(
     path: &[Token],
     count: usize,
 ) -> Vec<(Token, f64)> {
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none()).prefill(prompt).unwrap().hidden;
+    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(prompt).unwrap().hidden;
     let text: Vec<Token> = [prompt, &[ROOT], path].concat();
     let n = prompt.len();
     let last = model.modules() - 1;
     let mut states = hidden;
     let mut cache = None;
-    let mut guess: Option<States> = None;
+    let mut guess: Option<HiddenStates> = None;
     for module in 0..=path.len().min(last) {
         // Pairs (h_i, x_{i + module + 1}) of all states.
         let (cache, tokens) = (cache.insert(model.new_cache(module)), &text[module + 1..][..n]);
-        states = model.forward(module, tokens, &states, &Visible::Causal { rows: n }, cache).unwrap();
+        states = model.forward(module, tokens, &states, &AttentionMask::Causal { rows: n }, cache).unwrap();
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
         guess = Some(states.part(n - 1, 1));
     }
     for &token in path.iter().skip(last) {
-        let (cache, visible) = (cache.as_mut().unwrap(), Visible::Causal { rows: 1 });
+        let (cache, visible) = (cache.as_mut().unwrap(), AttentionMask::Causal { rows: 1 });
         let output = model.forward(last, &[token], &guess.unwrap(), &visible, cache).unwrap();
         cache.commit(&[0]).unwrap();
         guess = Some(output);
@@ -54,7 +54,7 @@ fn children(
 
 fn drafted(decoder: &Arc<Decoder>, depths: usize, prompt: &[Token], builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {
     let mut drafter = MtpDrafter::new(model(decoder, depths));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(prompt).unwrap();
     let rows: Vec<usize> = (0..prompt.len()).collect();
     drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows }).unwrap();

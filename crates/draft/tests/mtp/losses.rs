@@ -6,12 +6,12 @@ use burn::tensor::{Device, Tensor};
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::HeadLabels;
 use gorgon_draft::mtp::{MtpConfig, MtpHeads, MtpShape};
-use gorgon_kernels::tree_attention::Visible;
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{Target, read};
 use gorgon_model::weights::Checkpoint;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let decoder = decoder();
     let (d, vocab, depths) = (SHAPE.hidden_size, SHAPE.vocab_size, 3);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Taps::none());
+    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&text).unwrap().hidden.tensor();
     let n = text.len() - 4;
     let states = hidden.narrow(1, 0, n);
@@ -102,9 +102,9 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let weights: Vec<Tensor<1>> = shape.parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let (outputs, _) = MtpHeads::new(shape, 40, 64).losses(&weights, &lm_head, &batch, None);
     let model = model(&decoder, depths);
-    let mut states = States::from(states);
+    let mut states = HiddenStates::from(states);
     for (k, output) in outputs.iter().enumerate() {
-        let visible = Visible::Causal { rows: n };
+        let visible = AttentionMask::Causal { rows: n };
         states = model.forward(k, &text[k + 1..][..n], &states, &visible, &mut model.new_cache(k)).unwrap();
         for (t, logits) in model.logits(&states).chunks_exact(vocab).enumerate() {
             let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();

@@ -3,12 +3,12 @@
 use crate::plain::DecodeError;
 use burn::tensor::{Device, Tensor};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
-use gorgon_kernels::tree_attention::Flight;
+use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::decoder::PassOutput;
 use gorgon_model::target::Target;
 use std::cell::RefCell;
@@ -30,16 +30,16 @@ impl Drafts {
         emitted: &[Token],
         output: &PassOutput,
         tree: &TreeTable,
-        flight: &Flight,
+        pass_table: &PassTable,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
             if let Some(guessed) = layer.prefill(emitted, output)? {
-                layer.draft(guessed, tree, flight)?;
+                layer.draft(guessed, tree, pass_table)?;
             }
             return Ok(());
         }
-        self.fill(&output.hidden.part(emitted.len() - 1, 1).tensor(), tree, flight);
+        self.fill(&output.hidden.part(emitted.len() - 1, 1).tensor(), tree, pass_table);
         Ok(())
     }
 
@@ -49,22 +49,22 @@ impl Drafts {
         output: &PassOutput,
         outcome: &Outcome,
         tree: &TreeTable,
-        flight: &Flight,
+        pass_table: &PassTable,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
-            let guessed = layer.catch_up(output, outcome, flight.slots())?;
-            return Ok(layer.draft(guessed, tree, flight)?);
+            let guessed = layer.catch_up(output, outcome, pass_table.slots())?;
+            return Ok(layer.draft(guessed, tree, pass_table)?);
         }
-        self.fill(&output.hidden.tensor().select(1, outcome.last()), tree, flight);
+        self.fill(&output.hidden.tensor().select(1, outcome.last()), tree, pass_table);
         Ok(())
     }
 
     /// Heads' tokens, from the state at the last committed token.
-    fn fill(&self, hidden: &Tensor<3>, tree: &TreeTable, flight: &Flight) {
+    fn fill(&self, hidden: &Tensor<3>, tree: &TreeTable, pass_table: &PassTable) {
         if let Self::Medusa { heads, width } = self {
             let guesses = greedy_step::top_rows(&heads.head_logits(hidden, tree.longest() - 1), *width);
-            greedy_step::fill(&guesses, tree, flight);
+            greedy_step::fill(&guesses, tree, pass_table);
         }
     }
 
@@ -113,13 +113,13 @@ pub(super) fn oracle(
 ) -> Guide {
     let vocab = target.decoder().config().vocab_size;
     let depths = tree.longest() - 1;
-    let mut draws = Seeded::new(seed);
+    let mut random = SeededRandom::new(seed);
     let truths: Vec<Option<Token>> = (0..target.capacity()).map(|position| text.get(position).copied()).collect();
     let below = |root: usize| -> Vec<Token> {
         let mut right = true;
         let token = |depth: usize| {
             let truth = truths.get(root + depth + 1).copied().flatten();
-            right = right && truth.is_some() && draws.uniform() < rates.get(depth).copied().unwrap_or(0.0);
+            right = right && truth.is_some() && random.uniform() < rates.get(depth).copied().unwrap_or(0.0);
             let token = truth.unwrap_or(0);
             if right { token } else { (token + 1) % vocab as Token }
         };
@@ -130,15 +130,4 @@ pub(super) fn oracle(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trees_are_cut_to_the_heads_there_are() {
-        let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 2], [0, 0, 1]]").unwrap();
-        assert_eq!(cut(&shape, 9), (vec![0, 0, 0, 1, 1, 3], vec![0, 0, 1, 0, 2, 1]));
-        assert_eq!(cut(&shape, 1), (vec![0, 0, 0], vec![0, 0, 1]));
-        assert_eq!(cut(&shape, 0), (vec![0], vec![0]));
-        assert_eq!(paths(&[0, 0, 1]), [vec![0], vec![0, 1], vec![0, 1, 2]]);
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ pub struct RecordedPair {
 
 impl RecordedPair {
     /// Plain steps beside these.
-    pub fn beside(drafted: Recorded) -> Self {
+    pub fn concat_columns(drafted: Recorded) -> Self {
         Self { plain: drafted.plain_beside(), drafted }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Placing;
 use crate::device;
-use crate::tree_attention::Flight;
+use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor as Burn};
 use cubecl::prelude::*;
 
@@ -27,7 +27,7 @@ fn place_head<F: Float>(
     angles: &Tensor<f32>,
     q_norm: &Tensor<f32>,
     k_norm: &Tensor<f32>,
-    flight: &Tensor<i32>,
+    pass_table: &Tensor<i32>,
     queries: &mut Tensor<F>,
     cache: &mut Tensor<F>,
     layer: usize,
@@ -61,8 +61,8 @@ fn place_head<F: Float>(
         scale = f32::new(1.0) / (all / f32::cast_from(d as u32) + eps).sqrt();
     }
 
-    let slot = usize::cast_from(flight[0]) + usize::cast_from(flight[1]) + row;
-    let mut position = usize::cast_from(flight[4 + comptime!(g.rows) + row]);
+    let slot = usize::cast_from(pass_table[0]) + usize::cast_from(pass_table[1]) + row;
+    let mut position = usize::cast_from(pass_table[4 + comptime!(g.rows) + row]);
     if position >= angles.shape(0) {
         position = angles.shape(0) - 1;
     }
@@ -74,7 +74,7 @@ fn place_head<F: Float>(
     // Values follow the keys' heads in the projection, and lie a plane of the cache further.
     let to = (plane * cache.shape(2) + slot) * d;
     // A step that is run to be recorded may run past the end; what it writes is not kept.
-    let in_flight = row < usize::cast_from(flight[2]) && slot < cache.shape(2);
+    let uncommitted = row < usize::cast_from(pass_table[2]) && slot < cache.shape(2);
     let mut dim = unit;
     while dim < d {
         let mut x = f32::cast_from(qkv[from + dim]);
@@ -103,7 +103,7 @@ fn place_head<F: Float>(
         }
         if is_query {
             queries[(row * comptime!(g.heads) + head) * d + dim] = F::cast_from(x);
-        } else if in_flight {
+        } else if uncommitted {
             cache[to + dim] = F::cast_from(x);
         }
         dim += UNITS;
@@ -147,13 +147,19 @@ fn gather_path<F: Float>(
 }
 
 /// See [`super::place`].
-pub(super) fn place(placing: &Placing<'_>, qkv: &Burn<3>, cache: &Burn<4>, layer: usize, flight: &Flight) -> Burn<3> {
+pub(super) fn place(
+    placing: &Placing<'_>,
+    qkv: &Burn<3>,
+    cache: &Burn<4>,
+    layer: usize,
+    pass_table: &PassTable,
+) -> Burn<3> {
     let spec = placing.spec;
-    let (heads, kv_heads, head_dim, rows) = (spec.heads, spec.kv_heads, spec.head_dim, flight.padded_rows());
+    let (heads, kv_heads, head_dim, rows) = (spec.heads, spec.kv_heads, spec.head_dim, pass_table.padded_rows());
     let half = placing.angles.dims()[2];
     let g = Geometry { heads, kv_heads, head_dim, half, rows, normed: placing.norms.is_some() };
     let (qkv, cache) = (device::floats(qkv), device::in_place(cache));
-    let (angles, table) = (device::floats(placing.angles), device::ints(flight.table()));
+    let (angles, table) = (device::floats(placing.angles), device::ints(pass_table.table()));
     // Without norms their places are taken by anything that is there.
     let (q_norm, k_norm, eps) = match placing.norms {
         Some((q, k, eps)) => (device::floats(q), device::floats(k), eps),

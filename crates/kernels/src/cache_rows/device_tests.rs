@@ -2,7 +2,7 @@
 
 use super::{Placing, gather, place, reference};
 use crate::device::tests::{device, flat, ints_of, tensor, value, values_of};
-use crate::tree_attention::{AttentionSpec, Flight, Visible};
+use crate::tree_attention::{AttentionMask, AttentionSpec, PassTable};
 use burn::tensor::{Int, Tensor, TensorData};
 
 fn spec(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
@@ -18,19 +18,19 @@ fn rows_are_placed_as_defined() {
     let Some(device) = device() else { return };
     for (spec, half, normed) in [(spec(4, 2, 16), 8, false), (spec(3, 1, 40), 10, true), (spec(2, 2, 128), 64, true)] {
         let (d, prefix, capacity, layer, rows) = (spec.head_dim, 5, 12, 1, 3);
-        let padded = Flight::padded(rows);
+        let padded = PassTable::padded(rows);
         let width = (spec.heads + 2 * spec.kv_heads) * d;
         let (qkv, angles) = (values(padded * width, 1), values(capacity * 2 * half, 2));
         let (q_norm, k_norm) = (values(d, 3), values(d, 4));
         let before = values(4 * spec.kv_heads * capacity * d, 5);
-        let visible = Visible::from_paths([&[0][..], &[0, 1], &[0, 2]]);
-        let flight = Flight::new(&[1, 2, 3], &visible, prefix, capacity, &[None], &device);
+        let visible = AttentionMask::from_paths([&[0][..], &[0, 1], &[0, 2]]);
+        let pass_table = PassTable::new(&[1, 2, 3], &visible, prefix, capacity, &[None], &device);
         let cache = flat(before.clone(), [4, spec.kv_heads, capacity, d], &device);
         let (qn, kn) = (tensor(q_norm.clone(), [d], &device), tensor(k_norm.clone(), [d], &device));
         let table = tensor(angles.clone(), [capacity, 2, half], &device);
         let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
         let queries =
-            values_of(place(&placing, &tensor(qkv.clone(), [1, padded, width], &device), &cache, layer, &flight));
+            values_of(place(&placing, &tensor(qkv.clone(), [1, padded, width], &device), &cache, layer, &pass_table));
         let mut want = before;
         for (row, position) in [5, 6, 6].into_iter().enumerate() {
             let (cos, sin) = angles[position * 2 * half..][..2 * half].split_at(half);

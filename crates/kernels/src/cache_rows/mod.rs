@@ -10,7 +10,7 @@ mod cube;
 mod device_tests;
 pub mod reference;
 
-use crate::tree_attention::{AttentionSpec, Flight};
+use crate::tree_attention::{AttentionSpec, PassTable};
 use burn::tensor::{Int, Tensor};
 
 /// What stands between a projection and the cache.
@@ -32,14 +32,20 @@ pub struct Placing<'a> {
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn place(placing: &Placing<'_>, qkv: &Tensor<3>, cache: &Tensor<4>, layer: usize, flight: &Flight) -> Tensor<3> {
+pub fn place(
+    placing: &Placing<'_>,
+    qkv: &Tensor<3>,
+    cache: &Tensor<4>,
+    layer: usize,
+    pass_table: &PassTable,
+) -> Tensor<3> {
     #[cfg(feature = "gpu")]
     {
-        cube::place(placing, qkv, cache, layer, flight)
+        cube::place(placing, qkv, cache, layer, pass_table)
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (placing, qkv, cache, layer, flight);
+        let _ = (placing, qkv, cache, layer, pass_table);
         crate::device::absent()
     }
 }

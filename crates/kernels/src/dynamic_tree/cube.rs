@@ -3,7 +3,7 @@
 use super::Grown;
 use crate::device;
 use crate::greedy_step::TreeTable;
-use crate::tree_attention::Flight;
+use crate::tree_attention::PassTable;
 use cubecl::prelude::*;
 
 /// Units of a cube.
@@ -32,7 +32,7 @@ fn rank(values: &Tensor<f32>, first: usize, count: usize, own: usize) -> usize {
 fn choose_frontier(
     values: &Tensor<f32>,
     pool: &Tensor<i32>,
-    flight: &Tensor<i32>,
+    pass_table: &Tensor<i32>,
     before: &Tensor<i32>,
     next: &mut Tensor<i32>,
     frontier: &mut Tensor<i32>,
@@ -58,7 +58,7 @@ fn choose_frontier(
     }
     sync_cube();
     let section = comptime!(4 + 2 * rows);
-    let prefix = flight[0];
+    let prefix = pass_table[0];
     let position = prefix + i32::cast_from(level as u32);
     let mut start = 0i32;
     if window > 0 {
@@ -123,7 +123,7 @@ fn plant_kept(
     pool: &Tensor<i32>,
     kept: &Tensor<i32>,
     tree: &mut Tensor<i32>,
-    flight: &mut Tensor<i32>,
+    pass_table: &mut Tensor<i32>,
     sections: usize,
     section: usize,
     windows: Sequence<usize>,
@@ -159,7 +159,7 @@ fn plant_kept(
             }
             let node = numbers[c] as usize;
             parents[node] = parent;
-            flight[4 + node] = pool[c];
+            pass_table[4 + node] = pool[c];
         }
         c += UNITS;
     }
@@ -177,7 +177,7 @@ fn plant_kept(
         node += UNITS;
     }
     sync_cube();
-    let prefix = flight[0];
+    let prefix = pass_table[0];
     let mut node = unit;
     while node < nodes {
         let mut depth = 0i32;
@@ -195,7 +195,7 @@ fn plant_kept(
         tree[rows + node] = depth;
         tree[3 * rows + node] = first;
         let position = prefix + depth;
-        flight[4 + rows + node] = position;
+        pass_table[4 + rows + node] = position;
         #[unroll]
         for index in 0..comptime!(windows.len()) {
             let from = sections + index * section;
@@ -204,9 +204,9 @@ fn plant_kept(
             if window > 0 {
                 start = min(max(0i32, position + 1i32 - i32::cast_from(window as u32)), prefix);
             }
-            flight[from + 1 + node] = start;
+            pass_table[from + 1 + node] = start;
             if node == 0 {
-                flight[from] = start;
+                pass_table[from] = start;
             }
             for word in 0..words {
                 let mut bits = 0u32;
@@ -222,7 +222,7 @@ fn plant_kept(
                     goes_on = at > 0 && seen != window;
                     at = parents[at] as usize;
                 }
-                flight[from + 1 + rows + node * words + word] = i32::cast_from(bits);
+                pass_table[from + 1 + rows + node * words + word] = i32::cast_from(bits);
             }
         }
         node += UNITS;
@@ -230,9 +230,9 @@ fn plant_kept(
 }
 
 /// See [`super::descend`].
-pub(super) fn descend(grown: &Grown, level: usize, flight: &Flight) {
+pub(super) fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
     let growth = grown.growth;
-    let (next, main) = (&grown.passes[level], device::ints(flight.table()));
+    let (next, main) = (&grown.passes[level], device::ints(pass_table.table()));
     let above = level.checked_sub(1).map(|above| &grown.passes[above]);
     let before = above.map_or(main.clone(), |above| device::ints(above.table()));
     let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
@@ -259,21 +259,21 @@ pub(super) fn descend(grown: &Grown, level: usize, flight: &Flight) {
             growth.top_k,
             next.padded_rows(),
             next.words(),
-            above.map_or(0, Flight::words),
+            above.map_or(0, PassTable::words),
         );
     }
 }
 
 /// See [`super::plant`].
-pub(super) fn plant(grown: &Grown, tree: &TreeTable, flight: &Flight) {
+pub(super) fn plant(grown: &Grown, tree: &TreeTable, pass_table: &PassTable) {
     let growth = grown.growth;
     let candidates = growth.candidates();
     let (values, pool, kept) = (device::floats(&grown.values), device::ints(&grown.pool), device::ints(&grown.kept));
-    let (shape, table) = (device::ints(tree.table()), device::ints(flight.table()));
+    let (shape, table) = (device::ints(tree.table()), device::ints(pass_table.table()));
     // Zero stands for no window.
     let mut windows = SequenceArg::<usize>::new();
-    flight.windows().iter().for_each(|window| windows.push(window.unwrap_or(0)));
-    let g = Geometry { candidates, nodes: growth.nodes, rows: flight.padded_rows(), words: flight.words() };
+    pass_table.windows().iter().for_each(|window| windows.push(window.unwrap_or(0)));
+    let g = Geometry { candidates, nodes: growth.nodes, rows: pass_table.padded_rows(), words: pass_table.words() };
     // SAFETY: tree and table have room for the nodes that are kept, of which there are exactly so many.
     unsafe {
         keep_best::launch_unchecked(
@@ -293,8 +293,8 @@ pub(super) fn plant(grown: &Grown, tree: &TreeTable, flight: &Flight) {
             device::arg(&kept),
             device::arg(&shape),
             device::arg(&table),
-            flight.sections(),
-            flight.section_size(),
+            pass_table.sections(),
+            pass_table.section_size(),
             windows,
             g,
         );

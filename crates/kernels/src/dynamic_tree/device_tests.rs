@@ -14,16 +14,16 @@ fn padded_paths(parents: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Grows a tree level by level on the device; the tokens of a frontier are read from the table of its pass.
-fn grow(grown: &Grown, flight: &Flight, (vocab, salt): (usize, usize), device: &Device) {
+fn grow(grown: &Grown, pass_table: &PassTable, (vocab, salt): (usize, usize), device: &Device) {
     let growth = grown.growth();
     let mut paths: Vec<Vec<i32>> = vec![vec![]];
     for level in 0..=growth.depth {
         let mut rows: Vec<f32> = paths.iter().flat_map(|path| logits(path, vocab, salt)).collect();
-        let padded = if level == 0 { 1 } else { Flight::padded(growth.top_k) };
+        let padded = if level == 0 { 1 } else { PassTable::padded(growth.top_k) };
         rows.resize(padded * vocab, 5.0);
         expand(grown, level, &tensor(rows, [1, padded, vocab], device), None);
         if level < growth.depth {
-            descend(grown, level, flight);
+            descend(grown, level, pass_table);
             let tokens = ints_of(grown.pass(level).tokens());
             let slots = ints_of(grown.slots());
             let row = |i: usize| [&paths[slots[i] as usize][..], &[tokens[i]]].concat();
@@ -44,19 +44,19 @@ fn trees_are_grown_as_defined() {
             let grown = Grown::new(growth, Some(20), 128, &device);
             let tree = TreeTable::with_room(growth.nodes, growth.longest(), &device);
             let star: Vec<[usize; 1]> = (0..growth.nodes).map(|node| [node]).collect();
-            let alone = Visible::from_paths(star.iter().map(|path| &path[..]));
+            let alone = AttentionMask::from_paths(star.iter().map(|path| &path[..]));
             let mut tokens = vec![0; growth.nodes];
             tokens[0] = 9;
-            let flight = Flight::new(&tokens, &alone, prefix, 128, &windows, &device);
-            grow(&grown, &flight, (vocab, salt), &device);
-            plant(&grown, &tree, &flight);
+            let pass_table = PassTable::new(&tokens, &alone, prefix, 128, &windows, &device);
+            grow(&grown, &pass_table, (vocab, salt), &device);
+            plant(&grown, &tree, &pass_table);
             let (tokens, parents) = reference::grow(growth, 9, &|path| logits(path, vocab, salt));
             let ids: Vec<u32> = tokens.iter().map(|&token| token as u32).collect();
             let paths = padded_paths(&parents);
-            let visible = Visible::from_paths(paths.iter().map(Vec::as_slice));
-            let want = Flight::new(&ids, &visible, prefix, 128, &windows, &device);
+            let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+            let want = PassTable::new(&ids, &visible, prefix, 128, &windows, &device);
             let case = format!("{growth:?} {salt} {vocab}");
-            assert_eq!(ints_of(flight.table().clone()), ints_of(want.table().clone()), "{case}");
+            assert_eq!(ints_of(pass_table.table().clone()), ints_of(want.table().clone()), "{case}");
             let want = TreeTable::new(&parents, &vec![0; growth.nodes], &device);
             assert_eq!(ints_of(tree.table().clone()), ints_of(want.table().clone()), "{case}");
         }
@@ -70,13 +70,13 @@ fn columns_are_named() {
     let growth = Growth { top_k: 4, depth: 0, nodes: 5 };
     let grown = Grown::new(growth, None, 128, &device);
     let tree = TreeTable::with_room(5, 2, &device);
-    let alone = Visible::from_paths([&[0][..], &[1], &[2], &[3], &[4]]);
-    let flight = Flight::new(&[9; 5], &alone, 3, 128, &[None], &device);
+    let alone = AttentionMask::from_paths([&[0][..], &[1], &[2], &[3], &[4]]);
+    let pass_table = PassTable::new(&[9; 5], &alone, 3, 128, &[None], &device);
     let names = Tensor::from_data(TensorData::new(vec![70, 10, 60, 20, 50, 30], [6]), &device);
     expand(&grown, 0, &tensor(vec![1.0, 2.0, 1.0, 0.5, 2.0, 1.0], [1, 1, 6], &device), Some(&names));
-    plant(&grown, &tree, &flight);
+    plant(&grown, &tree, &pass_table);
     // Of equals the first columns are taken, and then sorted by their tokens.
-    assert_eq!(ints_of(flight.tokens())[..5], [9, 10, 50, 60, 70]);
+    assert_eq!(ints_of(pass_table.tokens())[..5], [9, 10, 50, 60, 70]);
 }
 
 /// The tables of passes over a frontier are those that the host makes for a level of a tree.
@@ -86,7 +86,7 @@ fn passes_see_their_ancestors() {
     let growth = Growth { top_k: 12, depth: 4, nodes: 20 };
     for window in [None, Some(6)] {
         let grown = Grown::new(growth, window, 128, &device);
-        let flight = Flight::new(&[7], &Visible::Causal { rows: 1 }, 10, 128, &[None], &device);
+        let pass_table = PassTable::new(&[7], &AttentionMask::Causal { rows: 1 }, 10, 128, &[None], &device);
         let mut paths: Vec<Vec<i32>> = vec![vec![]];
         let mut rows: Vec<Vec<usize>> = vec![vec![]];
         for level in 0..growth.depth {
@@ -94,13 +94,13 @@ fn passes_see_their_ancestors() {
             let mut values: Vec<f32> = paths.iter().flat_map(|path| logits(path, 40, 0)).collect();
             values.resize(padded * 40, 0.0);
             expand(&grown, level, &tensor(values, [1, padded, 40], &device), None);
-            descend(&grown, level, &flight);
+            descend(&grown, level, &pass_table);
             let (tokens, slots) = (ints_of(grown.pass(level).tokens()), ints_of(grown.slots()));
             paths = (0..12).map(|i| [&paths[slots[i] as usize][..], &[tokens[i]]].concat()).collect();
             rows = (0..12).map(|i| [&rows[slots[i] as usize][..], &[level * 12 + i]].concat()).collect();
-            let visible = Visible::after(level * 12, rows.iter().map(Vec::as_slice));
+            let visible = AttentionMask::after(level * 12, rows.iter().map(Vec::as_slice));
             let ids: Vec<u32> = tokens[..12].iter().map(|&token| token as u32).collect();
-            let want = Flight::new(&ids, &visible, 10, 128, &[window], &device);
+            let want = PassTable::new(&ids, &visible, 10, 128, &[window], &device);
             let pass = grown.pass(level);
             assert_eq!(real(pass), real(&want), "level {level}");
         }
@@ -108,10 +108,14 @@ fn passes_see_their_ancestors() {
 }
 
 /// A table's entries without positions and starts of padding.
-fn real(flight: &Flight) -> Vec<i32> {
-    let (all, padded) = (ints_of(flight.table().clone()), flight.padded_rows());
-    let section = flight.sections();
-    let parts = [0..4 + flight.rows(), 4 + padded..4 + padded + flight.rows(), section..section + 1 + flight.rows()];
+fn real(pass_table: &PassTable) -> Vec<i32> {
+    let (all, padded) = (ints_of(pass_table.table().clone()), pass_table.padded_rows());
+    let section = pass_table.sections();
+    let parts = [
+        0..4 + pass_table.rows(),
+        4 + padded..4 + padded + pass_table.rows(),
+        section..section + 1 + pass_table.rows(),
+    ];
     let mut real: Vec<i32> = parts.into_iter().flat_map(|part| all[part].to_vec()).collect();
     real.extend(&all[section + 1 + padded..]);
     real

@@ -10,12 +10,12 @@
 mod cube;
 #[cfg(all(test, feature = "wgpu"))]
 mod device_tests;
-#[cfg(feature = "gpu")]
-mod likeliest;
 pub mod reference;
+#[cfg(feature = "gpu")]
+mod top_tokens;
 
 use crate::greedy_step::TreeTable;
-use crate::tree_attention::{Flight, Visible};
+use crate::tree_attention::{AttentionMask, PassTable};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// The most candidates that the cut has room for.
@@ -64,7 +64,7 @@ pub struct Grown {
     /// For each row of the next pass the row of the last one that its parent was, padding included, `[R]`.
     slots: Tensor<1, Int>,
     /// The pass over the frontier of each level but the last.
-    passes: Vec<Flight>,
+    passes: Vec<PassTable>,
 }
 
 impl Grown {
@@ -80,8 +80,8 @@ impl Grown {
         let ints = |size: usize| Tensor::from_data(TensorData::new(vec![0i32; size], [size]), device);
         let pass = |level: usize| {
             let rows: Vec<Vec<usize>> = (0..top_k).map(|row| vec![level * top_k + row]).collect();
-            let visible = Visible::after(level * top_k, rows.iter().map(Vec::as_slice));
-            Flight::new(&vec![0; top_k], &visible, 0, slots, &[window], device)
+            let visible = AttentionMask::after(level * top_k, rows.iter().map(Vec::as_slice));
+            PassTable::new(&vec![0; top_k], &visible, 0, slots, &[window], device)
         };
         Self {
             growth,
@@ -89,7 +89,7 @@ impl Grown {
             pool: ints(2 * candidates),
             kept: ints(candidates),
             frontier: ints(top_k),
-            slots: ints(Flight::padded(top_k)),
+            slots: ints(PassTable::padded(top_k)),
             passes: (0..depth).map(pass).collect(),
         }
     }
@@ -100,7 +100,7 @@ impl Grown {
     }
 
     /// The pass over the nodes chosen of `level`, `0..depth`.
-    pub fn pass(&self, level: usize) -> &Flight {
+    pub fn pass(&self, level: usize) -> &PassTable {
         &self.passes[level]
     }
 
@@ -122,7 +122,7 @@ impl Grown {
 pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&Tensor<1, Int>>) {
     #[cfg(feature = "gpu")]
     {
-        likeliest::expand(grown, level, logits, tokens);
+        top_tokens::expand(grown, level, logits, tokens);
     }
     #[cfg(not(feature = "gpu"))]
     {
@@ -132,18 +132,18 @@ pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&T
 }
 
 /// Chooses the `top_k` most valuable candidates of `level`, the earlier ones on ties, and writes the table of the pass
-/// over them, behind as many committed rows as `flight`, the next verification, has.
+/// over them, behind as many committed rows as `pass_table`, the next verification, has.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn descend(grown: &Grown, level: usize, flight: &Flight) {
+pub fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
     #[cfg(feature = "gpu")]
     {
-        cube::descend(grown, level, flight);
+        cube::descend(grown, level, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (&grown.frontier, level, flight);
+        let _ = (&grown.frontier, level, pass_table);
         crate::device::absent()
     }
 }
@@ -153,11 +153,11 @@ pub fn descend(grown: &Grown, level: usize, flight: &Flight) {
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or the tree or the pass has another size.
-pub fn plant(grown: &Grown, tree: &TreeTable, flight: &Flight) {
-    assert_eq!((grown.growth.nodes, grown.growth.nodes), (tree.nodes(), flight.rows()), "a tree of another size");
+pub fn plant(grown: &Grown, tree: &TreeTable, pass_table: &PassTable) {
+    assert_eq!((grown.growth.nodes, grown.growth.nodes), (tree.nodes(), pass_table.rows()), "a tree of another size");
     #[cfg(feature = "gpu")]
     {
-        cube::plant(grown, tree, flight);
+        cube::plant(grown, tree, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {

@@ -13,14 +13,14 @@ mod kernel;
 mod launch;
 mod packed;
 mod pairs;
+mod prefilter;
 pub mod reference;
-mod screen;
 
 pub use kernel::few_row_matmul;
 pub use launch::matmul;
 pub(crate) use launch::matrix;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
-pub use screen::Screen;
+pub use prefilter::Int8Prefilter;
 
 /// Rows of so many inputs that are laid side by side at once, where tiles are tall.
 pub(crate) fn rows_side_by_side(d_in: usize) -> usize {

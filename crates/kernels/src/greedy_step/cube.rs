@@ -3,7 +3,7 @@
 use super::greatest::{LEAST, UNITS, next_greatest};
 use super::{Guide, Outcome, Trail, TreeTable};
 use crate::device;
-use crate::tree_attention::Flight;
+use crate::tree_attention::PassTable;
 use burn::tensor::{DType, Int, Tensor as Burn};
 use cubecl::prelude::*;
 
@@ -61,7 +61,7 @@ fn greatest<F: Float>(
 fn accept_path(
     argmax: &Tensor<i32>,
     tree: &Tensor<i32>,
-    flight: &mut Tensor<i32>,
+    pass_table: &mut Tensor<i32>,
     outcome: &mut Tensor<i32>,
     nodes: usize,
     sections: usize,
@@ -80,7 +80,7 @@ fn accept_path(
         let parent = usize::cast_from(tree[unit]);
         parents[unit] = parent as u32;
         right[unit] = 0u32;
-        if unit < nodes && (unit == 0 || flight[4 + unit] == argmax[parent]) {
+        if unit < nodes && (unit == 0 || pass_table[4 + unit] == argmax[parent]) {
             right[unit] = 1u32;
         }
     }
@@ -116,12 +116,12 @@ fn accept_path(
     let length = chosen[0] as usize;
     let last = chosen[1] as usize;
     let bonus = argmax[last];
-    let before = flight[0];
+    let before = pass_table[0];
     if unit < length {
         outcome[2 + unit] = i32::cast_from(path[unit]);
         let mut token = bonus;
         if unit + 1 < length {
-            token = flight[4 + path[unit + 1] as usize];
+            token = pass_table[4 + path[unit + 1] as usize];
         }
         outcome[3 + longest + unit] = token;
     }
@@ -131,13 +131,13 @@ fn accept_path(
         outcome[0] = before;
         outcome[1] = i32::cast_from(length as u32);
         outcome[2 + longest] = i32::cast_from(last as u32);
-        flight[0] = prefix;
+        pass_table[0] = prefix;
         // Scores that are none end the generation; a step that is run before that is told reads some token.
-        flight[4] = max(0i32, bonus);
+        pass_table[4] = max(0i32, bonus);
     }
     if unit < rows {
         let position = prefix + tree[rows + unit];
-        flight[4 + rows + unit] = position;
+        pass_table[4 + rows + unit] = position;
         #[unroll]
         for index in 0..comptime!(windows.len()) {
             let from = sections + index * section;
@@ -146,10 +146,10 @@ fn accept_path(
             if window > 0i32 {
                 start = min(max(0i32, position + 1i32 - window), prefix);
             }
-            flight[from + 1 + unit] = start;
+            pass_table[from + 1 + unit] = start;
             // The root is first in every path, so it sees farthest back.
             if unit == 0 {
-                flight[from] = start;
+                pass_table[from] = start;
             }
         }
     }
@@ -160,7 +160,7 @@ fn accept_path(
 fn fill_tokens(
     guesses: &Tensor<i32>,
     tree: &Tensor<i32>,
-    flight: &mut Tensor<i32>,
+    pass_table: &mut Tensor<i32>,
     nodes: usize,
     width: usize,
     #[comptime] rows: usize,
@@ -168,7 +168,7 @@ fn fill_tokens(
     let node = ABSOLUTE_POS;
     if node > 0 && node < nodes {
         let head = usize::cast_from(tree[rows + node]) - 1;
-        flight[4 + node] = guesses[head * width + usize::cast_from(tree[2 * rows + node])];
+        pass_table[4 + node] = guesses[head * width + usize::cast_from(tree[2 * rows + node])];
     }
 }
 
@@ -177,7 +177,7 @@ fn fill_tokens(
 fn guide_tokens(
     guide: &Tensor<i32>,
     tree: &Tensor<i32>,
-    flight: &mut Tensor<i32>,
+    pass_table: &mut Tensor<i32>,
     nodes: usize,
     positions: usize,
     depths: usize,
@@ -187,17 +187,17 @@ fn guide_tokens(
     let node = ABSOLUTE_POS;
     if node > 0 && node < nodes {
         let depth = usize::cast_from(tree[rows + node]);
-        let root = usize::cast_from(flight[0]);
+        let root = usize::cast_from(pass_table[0]);
         if root + depth < positions {
             let truth = guide[root + depth];
-            let mut token = flight[4 + node];
+            let mut token = pass_table[4 + node];
             if token == truth {
                 token = (token + 1i32) % vocab;
             }
             if tree[3 * rows + node] == 1i32 {
                 token = guide[positions + root * depths + depth - 1];
             }
-            flight[4 + node] = token;
+            pass_table[4 + node] = token;
         }
     }
 }
@@ -285,12 +285,12 @@ pub(super) fn top_rows(logits: &Burn<3>, width: usize) -> Burn<2, Int> {
 }
 
 /// See [`super::accept`].
-pub(super) fn accept(argmax: &Burn<1, Int>, tree: &TreeTable, flight: &Flight, outcome: &Outcome) {
+pub(super) fn accept(argmax: &Burn<1, Int>, tree: &TreeTable, pass_table: &PassTable, outcome: &Outcome) {
     let (argmax, shape) = (device::ints(argmax), device::ints(&tree.table));
-    let (table, out) = (device::ints(flight.table()), device::ints(&outcome.table));
+    let (table, out) = (device::ints(pass_table.table()), device::ints(&outcome.table));
     // Zero stands for no window.
     let mut windows = SequenceArg::<usize>::new();
-    flight.windows().iter().for_each(|window| windows.push(window.unwrap_or(0)));
+    pass_table.windows().iter().for_each(|window| windows.push(window.unwrap_or(0)));
     // SAFETY: tables are laid out as the geometry says, and units beyond it do nothing.
     unsafe {
         accept_path::launch_unchecked(
@@ -302,8 +302,8 @@ pub(super) fn accept(argmax: &Burn<1, Int>, tree: &TreeTable, flight: &Flight, o
             device::arg(&table),
             device::arg(&out),
             tree.nodes,
-            flight.sections(),
-            flight.section_size(),
+            pass_table.sections(),
+            pass_table.section_size(),
             windows,
             tree.padded,
             tree.longest,
@@ -312,9 +312,9 @@ pub(super) fn accept(argmax: &Burn<1, Int>, tree: &TreeTable, flight: &Flight, o
 }
 
 /// See [`super::fill`].
-pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, flight: &Flight) {
+pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, pass_table: &PassTable) {
     let width = guesses.dims()[1];
-    let (guesses, shape, table) = (device::ints(guesses), device::ints(&tree.table), device::ints(flight.table()));
+    let (guesses, shape, table) = (device::ints(guesses), device::ints(&tree.table), device::ints(pass_table.table()));
     // SAFETY: there is a head for every depth and a guess for every rank.
     unsafe {
         fill_tokens::launch_unchecked(
@@ -332,8 +332,9 @@ pub(super) fn fill(guesses: &Burn<2, Int>, tree: &TreeTable, flight: &Flight) {
 }
 
 /// See [`super::guide`].
-pub(super) fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
-    let (said, shape, table) = (device::ints(&guide.table), device::ints(&tree.table), device::ints(flight.table()));
+pub(super) fn guide(guide: &Guide, tree: &TreeTable, pass_table: &PassTable) {
+    let (said, shape, table) =
+        (device::ints(&guide.table), device::ints(&tree.table), device::ints(pass_table.table()));
     // SAFETY: the guide has this tree's depths, as `super::guide` asserts, and positions beyond its own are left alone.
     unsafe {
         guide_tokens::launch_unchecked(

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::tests::{device, ints_of, tensor, value};
-use crate::tree_attention::Visible;
+use crate::tree_attention::AttentionMask;
 
 #[test]
 fn greatest_entries_are_found_in_order() {
@@ -42,7 +42,7 @@ fn damaged_scores_are_told() {
 
 const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 5];
 
-fn visible() -> Visible {
+fn visible() -> AttentionMask {
     let path = |mut node: usize| {
         let mut path = vec![node];
         while node > 0 {
@@ -52,7 +52,7 @@ fn visible() -> Visible {
         path
     };
     let paths: Vec<Vec<usize>> = (0..PARENTS.len()).map(path).collect();
-    Visible::from_paths(paths.iter().map(Vec::as_slice))
+    AttentionMask::from_paths(paths.iter().map(Vec::as_slice))
 }
 
 /// The accepted path, what is emitted, and the next table: the one that the host would have made.
@@ -66,10 +66,10 @@ fn paths_are_accepted_and_the_next_table_written() {
         let prefix = case * 3;
         let tokens: Vec<u32> = (0..9).map(|node| ((node * 7 + case) % 4) as u32).collect();
         let argmax: Vec<i32> = (0..16).map(|node| ((node * 5 + case * case) % 4) as i32).collect();
-        let flight = Flight::new(&tokens, &visible(), prefix, 64, &windows, &device);
+        let pass_table = PassTable::new(&tokens, &visible(), prefix, 64, &windows, &device);
         let outcome = Outcome::new(&tree, &device);
         let ids = Tensor::from_data(TensorData::new(argmax.clone(), [16]), &device);
-        accept(&ids, &tree, &flight, &outcome);
+        accept(&ids, &tree, &pass_table, &outcome);
         let signed: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
         let path = reference::accept(&PARENTS, &signed, &argmax);
         let read = ints_of(outcome.table().clone());
@@ -82,22 +82,22 @@ fn paths_are_accepted_and_the_next_table_written() {
         assert_eq!(ints_of(outcome.last()), [last as i32]);
         let mut next = tokens;
         next[0] = argmax[last] as u32;
-        let want = Flight::new(&next, &visible(), prefix + path.len(), 64, &windows, &device);
-        assert_eq!(real(&flight), real(&want), "case {case}");
+        let want = PassTable::new(&next, &visible(), prefix + path.len(), 64, &windows, &device);
+        assert_eq!(real(&pass_table), real(&want), "case {case}");
     }
 }
 
 /// A table's entries without those of padding.
-fn real(flight: &Flight) -> Vec<i32> {
-    let (all, padded, words) = (ints_of(flight.table().clone()), flight.padded_rows(), flight.words());
+fn real(pass_table: &PassTable) -> Vec<i32> {
+    let (all, padded, words) = (ints_of(pass_table.table().clone()), pass_table.padded_rows(), pass_table.words());
     let mut real = all[..4].to_vec();
     for first in [4, 4 + padded] {
-        real.extend(&all[first..first + flight.rows()]);
+        real.extend(&all[first..first + pass_table.rows()]);
     }
-    for section in 0..flight.windows().len() {
-        let from = flight.sections() + section * flight.section_size();
-        real.extend(&all[from..from + 1 + flight.rows()]);
-        real.extend(&all[from + 1 + padded..from + 1 + padded + flight.rows() * words]);
+    for section in 0..pass_table.windows().len() {
+        let from = pass_table.sections() + section * pass_table.section_size();
+        real.extend(&all[from..from + 1 + pass_table.rows()]);
+        real.extend(&all[from + 1 + padded..from + 1 + padded + pass_table.rows() * words]);
     }
     real
 }
@@ -107,16 +107,16 @@ fn trees_are_filled_and_tables_copied() {
     let Some(device) = device() else { return };
     let ranks = [0, 0, 1, 0, 2, 1, 0, 1, 1];
     let tree = TreeTable::new(&PARENTS, &ranks, &device);
-    let flight = Flight::new(&[9; 9], &visible(), 2, 64, &[None], &device);
-    let before = flight.with_slots(64);
-    let kept = Tensor::zeros([flight.table().dims()[0]], &device);
-    overwrite(&kept, flight.table());
+    let pass_table = PassTable::new(&[9; 9], &visible(), 2, 64, &[None], &device);
+    let before = pass_table.with_slots(64);
+    let kept = Tensor::zeros([pass_table.table().dims()[0]], &device);
+    overwrite(&kept, pass_table.table());
     let guesses: Vec<i32> = (0..12).map(|i| 100 + i).collect();
-    fill(&Tensor::from_data(TensorData::new(guesses, [4, 3]), &device), &tree, &flight);
+    fill(&Tensor::from_data(TensorData::new(guesses, [4, 3]), &device), &tree, &pass_table);
     let want = [9, 100, 101, 103, 105, 104, 106, 110, 107];
-    assert_eq!(ints_of(flight.tokens())[..9], want);
+    assert_eq!(ints_of(pass_table.tokens())[..9], want);
     overwrite(before.table(), &kept);
-    assert_eq!(ints_of(flight.tokens())[..9], [9; 9]);
+    assert_eq!(ints_of(pass_table.tokens())[..9], [9; 9]);
 }
 
 /// The first path is [1, 3, 6, 7]; the others keep their tokens unless they are the true ones.
@@ -128,11 +128,11 @@ fn trees_are_guided() {
     let chosen: Vec<Vec<u32>> = (0..12).map(|root| (0..4).map(|depth| root * 10 + depth).collect()).collect();
     let guide_of = Guide::new(4, &truths, &chosen, 108, &device);
     let tokens = [5, 1, 107, 3, 107, 107, 6, 7, 107];
-    let flight = Flight::new(&tokens, &visible(), 6, 64, &[None], &device);
-    guide(&guide_of, &tree, &flight);
+    let pass_table = PassTable::new(&tokens, &visible(), 6, 64, &[None], &device);
+    guide(&guide_of, &tree, &pass_table);
     // Depths: nodes 1 and 2 one, 3 to 5 two, 6 and 8 three, 7 four. At depth one 107 is true, at two 108.
-    assert_eq!(ints_of(flight.tokens())[..9], [5, 60, 0, 61, 107, 107, 62, 63, 107]);
-    let far = Flight::new(&tokens, &visible(), 11, 64, &[None], &device);
+    assert_eq!(ints_of(pass_table.tokens())[..9], [5, 60, 0, 61, 107, 107, 62, 63, 107]);
+    let far = PassTable::new(&tokens, &visible(), 11, 64, &[None], &device);
     guide(&guide_of, &tree, &far);
     assert_eq!(ints_of(far.tokens())[..9], tokens.map(|token| token as i32));
 }

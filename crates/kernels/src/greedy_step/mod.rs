@@ -12,7 +12,7 @@ mod trail;
 
 pub use trail::{Trail, follow};
 
-use crate::tree_attention::Flight;
+use crate::tree_attention::PassTable;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// The most nodes of a tree that every device accepts a path of: a unit each, in one cube.
@@ -34,7 +34,7 @@ impl TreeTable {
     /// The table of a tree: `parents[i]`, and `ranks[i]`, the place of node `i` among its head's guesses; those of the
     /// root are not read.
     pub fn new(parents: &[usize], ranks: &[usize], device: &Device) -> Self {
-        let (nodes, padded) = (parents.len(), Flight::padded(parents.len()));
+        let (nodes, padded) = (parents.len(), PassTable::padded(parents.len()));
         let depths = reference::depths(parents);
         let first = reference::first_path(parents);
         let first: Vec<usize> = (0..nodes).map(|node| usize::from(first.contains(&node))).collect();
@@ -190,14 +190,14 @@ pub fn top_rows(logits: &Tensor<3>, width: usize) -> Tensor<2, Int> {
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, flight: &Flight, outcome: &Outcome) {
+pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, pass_table: &PassTable, outcome: &Outcome) {
     #[cfg(feature = "gpu")]
     {
-        cube::accept(argmax, tree, flight, outcome);
+        cube::accept(argmax, tree, pass_table, outcome);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (argmax, tree, flight, outcome);
+        let _ = (argmax, tree, pass_table, outcome);
         crate::device::absent()
     }
 }
@@ -209,14 +209,14 @@ pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, flight: &Flight, outcom
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
+pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, pass_table: &PassTable) {
     #[cfg(feature = "gpu")]
     {
-        cube::fill(guesses, tree, flight);
+        cube::fill(guesses, tree, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (guesses, tree, flight);
+        let _ = (guesses, tree, pass_table);
         crate::device::absent()
     }
 }
@@ -226,15 +226,15 @@ pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, flight: &Flight) {
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or the guide is for trees of another depth.
-pub fn guide(guide: &Guide, tree: &TreeTable, flight: &Flight) {
+pub fn guide(guide: &Guide, tree: &TreeTable, pass_table: &PassTable) {
     assert_eq!(guide.depths, tree.longest - 1, "a guide for another tree");
     #[cfg(feature = "gpu")]
     {
-        cube::guide(guide, tree, flight);
+        cube::guide(guide, tree, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (guide.positions, guide.vocab, flight);
+        let _ = (guide.positions, guide.vocab, pass_table);
         crate::device::absent()
     }
 }

@@ -1,14 +1,14 @@
 //! What a step committed, as a pass of a drafter that reads committed tokens.
 
 use super::Outcome;
-use crate::tree_attention::{Flight, Visible};
+use crate::tree_attention::{AttentionMask, PassTable};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// A causal pass over the tokens that a step emitted, of which the device says how many there are, and where the states
 /// before them lie among the rows of the step's verification.
 #[derive(Clone, Debug)]
 pub struct Trail {
-    pub(super) pass: Flight,
+    pub(super) pass: PassTable,
     /// `[R + 1]`: the accepted node of each row, and the place of the last row.
     pub(super) rows: Tensor<1, Int>,
 }
@@ -16,14 +16,14 @@ pub struct Trail {
 impl Trail {
     /// Room for paths of at most `longest` nodes; rows see as far back as `window` says.
     pub fn new(longest: usize, window: Option<usize>, slots: usize, device: &Device) -> Self {
-        let visible = Visible::Causal { rows: longest };
-        let pass = Flight::new(&vec![0; longest], &visible, 0, slots, &[window], device);
+        let visible = AttentionMask::Causal { rows: longest };
+        let pass = PassTable::new(&vec![0; longest], &visible, 0, slots, &[window], device);
         let size = pass.padded_rows() + 1;
         Self { pass, rows: Tensor::from_data(TensorData::new(vec![0i32; size], [size]), device) }
     }
 
     /// The pass.
-    pub fn pass(&self) -> &Flight {
+    pub fn pass(&self) -> &PassTable {
         &self.pass
     }
 

@@ -7,7 +7,7 @@ pub(crate) use kernel::greatest;
 pub use kernel::top_row;
 
 use crate::{Isa, team};
-use gorgon_core::Recycled;
+use gorgon_core::PooledVec;
 
 /// Multiply-adds that a logit takes as long as: comparing it, and its exponential.
 const WORK: usize = 8;
@@ -16,9 +16,9 @@ const WORK: usize = 8;
 #[derive(Clone, Debug)]
 pub struct TopRows {
     /// As many for each row as the longest one has.
-    entries: Recycled<(u32, f32)>,
+    entries: PooledVec<(u32, f32)>,
     longest: usize,
-    counts: Recycled<usize>,
+    counts: PooledVec<usize>,
 }
 
 impl TopRows {
@@ -54,12 +54,12 @@ impl TopRows {
 /// `logits [rows, vocab]`, `widths [rows]`.
 pub fn top_rows(logits: &[f32], vocab: usize, widths: &[usize]) -> TopRows {
     let (isa, rows) = (Isa::detect(), logits.len() / vocab.max(1));
-    let counts: Recycled<usize> = widths.iter().take(rows).map(|&width| width.min(vocab)).collect();
+    let counts: PooledVec<usize> = widths.iter().take(rows).map(|&width| width.min(vocab)).collect();
     let longest = counts.iter().copied().max().unwrap_or(0);
-    let mut entries = Recycled::of((0, 0.0), counts.len() * longest);
+    let mut entries = PooledVec::of((0, 0.0), counts.len() * longest);
     if longest > 0 {
         team::chunks(&mut entries, longest, WORK * logits.len(), |row, entries| {
-            let mut top = Recycled::new();
+            let mut top = PooledVec::new();
             top_row(isa, &logits[row * vocab..(row + 1) * vocab], counts[row], &mut top);
             entries[..top.len()].copy_from_slice(&top);
         });

@@ -1,12 +1,12 @@
 //! Attention over a cache on a GPU, read in place.
 
-use super::{AttentionSpec, Flight};
+use super::{AttentionSpec, PassTable};
 use burn::tensor::Tensor;
 
 /// Attention of the rows in flight over what they see of a cache, read where it lies: grouped queries, a sliding
 /// window, a soft cap, sums in `f32` whatever the storage.
 ///
-/// # Shapes `q [1, R, heads · head_dim]` with the padded rows of `flight`;
+/// # Shapes `q [1, R, heads · head_dim]` with the padded rows of `pass_table`;
 /// `cache [2 · layers, kv_heads, capacity, head_dim]` with the keys of layer `l` at `2 l` and its values at `2 l + 1`,
 /// in the format of `q`; result as `q`.
 ///
@@ -17,16 +17,17 @@ pub fn attend_cached(
     q: &Tensor<3>,
     cache: &Tensor<4>,
     layer: usize,
-    flight: &Flight,
+    pass_table: &PassTable,
 ) -> Tensor<3> {
     #[cfg(feature = "gpu")]
     {
-        let out = super::cube::attend(spec, &crate::device::floats(q), &crate::device::floats(cache), layer, flight);
-        crate::device::float_tensor::<3>(out).reshape([1, flight.padded_rows(), spec.heads * spec.head_dim])
+        let out =
+            super::cube::attend(spec, &crate::device::floats(q), &crate::device::floats(cache), layer, pass_table);
+        crate::device::float_tensor::<3>(out).reshape([1, pass_table.padded_rows(), spec.heads * spec.head_dim])
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (spec, q, cache, layer, flight);
+        let _ = (spec, q, cache, layer, pass_table);
         crate::device::absent()
     }
 }

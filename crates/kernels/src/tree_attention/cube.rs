@@ -1,7 +1,7 @@
 //! Tree attention on a GPU: the prefix is split between cubes, each with a running softmax; a second pass combines
 //! them.
 
-use super::{AttentionSpec, Flight};
+use super::{AttentionSpec, PassTable};
 use crate::device;
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -53,7 +53,7 @@ impl Geometry {
 fn attend_split<F: Float>(
     q: &Tensor<F>,
     cache: &Tensor<F>,
-    flight: &Tensor<i32>,
+    pass_table: &Tensor<i32>,
     sums: &mut Tensor<f32>,
     weights: &mut Tensor<f32>,
     layer: usize,
@@ -111,9 +111,9 @@ fn attend_split<F: Float>(
         }
     }
 
-    let prefix = usize::cast_from(flight[0]);
-    let seen_end = prefix + usize::cast_from(flight[1]) + usize::cast_from(flight[2]);
-    let least = usize::cast_from(flight[section]);
+    let prefix = usize::cast_from(pass_table[0]);
+    let seen_end = prefix + usize::cast_from(pass_table[1]) + usize::cast_from(pass_table[2]);
+    let least = usize::cast_from(pass_table[section]);
     let split_start = CUBE_POS_X as usize * split;
     let end = clamp_max(clamp_max(split_start + split, seen_end), cache.shape(2));
     let mut start = split_start;
@@ -147,11 +147,11 @@ fn attend_split<F: Float>(
                 if visible {
                     let row = global / comptime!(g.group);
                     if slot < prefix {
-                        visible = slot >= usize::cast_from(flight[section + 1 + row]);
+                        visible = slot >= usize::cast_from(pass_table[section + 1 + row]);
                     } else {
                         let bit = slot - prefix;
                         let words = section + 1 + comptime!(g.rows) + row * comptime!(g.words);
-                        let word = u32::cast_from(flight[words + bit / 32]);
+                        let word = u32::cast_from(pass_table[words + bit / 32]);
                         visible = (word >> (bit % 32) as u32) & 1u32 == 1u32;
                     }
                 }
@@ -316,17 +316,17 @@ pub(super) fn attend(
     q: &CubeTensor,
     cache: &CubeTensor,
     layer: usize,
-    flight: &Flight,
+    pass_table: &PassTable,
 ) -> CubeTensor {
-    let rows = flight.padded_rows();
-    let g = Geometry::new(spec, rows, flight.words());
+    let rows = pass_table.padded_rows();
+    let g = Geometry::new(spec, rows, pass_table.words());
     let total = rows * g.group;
-    let split = split(flight.slots());
-    let splits = flight.slots().div_ceil(split).max(1);
+    let split = split(pass_table.slots());
+    let splits = pass_table.slots().div_ceil(split).max(1);
     let sums = device::empty(q, [splits, total, g.kv_heads, g.head_dim], DType::F32);
     let weights = device::empty(q, [splits, total, g.kv_heads, 2], DType::F32);
     let out = device::empty(q, [rows, g.heads, g.head_dim], q.dtype);
-    let table = device::ints(flight.table());
+    let table = device::ints(pass_table.table());
     let tiles = total.div_ceil(g.tile);
     // SAFETY: every index is within the shapes above, which are the launch's own; slots read end at the table's rows in
     // flight, which the cache had room for when the table was made.
@@ -342,7 +342,7 @@ pub(super) fn attend(
             device::arg(&sums),
             device::arg(&weights),
             layer,
-            flight.section(spec.window),
+            pass_table.section(spec.window),
             split,
             spec.scale,
             spec.soft_cap.unwrap_or(1.0),

@@ -5,23 +5,23 @@ use crate::device::tests::{device, tensor, value, values_of};
 use crate::tree_attention::kernel::tests::{cases, paths};
 
 /// A cache of two layers, of which the second one is read.
-fn check(spec: &AttentionSpec, prefix: usize, visible: &Visible, slots: usize) {
+fn check(spec: &AttentionSpec, prefix: usize, visible: &AttentionMask, slots: usize) {
     let Some(device) = device() else { return };
-    let (rows, d, in_flight) = (visible.rows(), spec.head_dim, visible.in_flight());
-    let capacity = prefix + in_flight + 3;
+    let (rows, d, uncommitted) = (visible.rows(), spec.head_dim, visible.uncommitted());
+    let capacity = prefix + uncommitted + 3;
     let planes = 4 * spec.kv_heads;
     let cache: Vec<f32> = (0..planes * capacity * d).map(|i| value(i * 5 + 3)).collect();
-    let padded = Flight::padded(rows);
+    let padded = PassTable::padded(rows);
     let q: Vec<f32> = (0..padded * spec.heads * d).map(|i| value(i * 3 + 1)).collect();
     let at = |plane: usize, slot: usize| &cache[(plane * capacity + slot) * d..][..d];
     let (keys, values) = (|h, s| at(2 * spec.kv_heads + h, s), |h, s| at(3 * spec.kv_heads + h, s));
     let want = reference::attend(spec, &q[..rows * spec.heads * d], prefix, visible, keys, values);
     let windows = [None, Some(7), spec.window];
     let windows = if spec.window.is_none() { &windows[..2] } else { &windows[..] };
-    let flight = Flight::new(&vec![0; rows], visible, prefix, slots.max(prefix + in_flight), windows, &device);
+    let pass_table = PassTable::new(&vec![0; rows], visible, prefix, slots.max(prefix + uncommitted), windows, &device);
     let q = tensor(q, [1, padded, spec.heads * d], &device);
     let cache = tensor(cache.clone(), [4, spec.kv_heads, capacity, d], &device);
-    let got = values_of(attend_cached(spec, &q, &cache, 1, &flight));
+    let got = values_of(attend_cached(spec, &q, &cache, 1, &pass_table));
     for (i, (a, b)) in got.iter().zip(&want).enumerate() {
         assert!((f64::from(*a) - b).abs() < 5e-6, "{i}: {a} against {b}: {spec:?} prefix {prefix} of {slots}");
     }
@@ -33,10 +33,10 @@ fn equals_the_reference() {
     let paths = paths();
     for spec in cases() {
         for prefix in [0, 1, 3, 70, 130] {
-            check(&spec, prefix, &Visible::from_paths(paths.iter().map(Vec::as_slice)), 0);
-            check(&spec, prefix, &Visible::Causal { rows: 20 }, 0);
+            check(&spec, prefix, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), 0);
+            check(&spec, prefix, &AttentionMask::Causal { rows: 20 }, 0);
         }
-        check(&spec, 33, &Visible::Causal { rows: 1 }, 300);
+        check(&spec, 33, &AttentionMask::Causal { rows: 1 }, 300);
     }
 }
 
@@ -46,7 +46,7 @@ fn splits_beyond_the_context_change_nothing() {
     let paths = paths();
     for spec in [cases()[0], cases()[2], cases()[6]] {
         for slots in [64, 65, 600, 3000] {
-            check(&spec, 40, &Visible::from_paths(paths.iter().map(Vec::as_slice)), slots);
+            check(&spec, 40, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), slots);
         }
     }
 }
@@ -55,7 +55,7 @@ fn splits_beyond_the_context_change_nothing() {
 fn later_levels_see_earlier_rows_in_flight() {
     let paths = paths();
     for spec in cases() {
-        check(&spec, 13, &Visible::after(3, paths[3..6].iter().map(Vec::as_slice)), 0);
+        check(&spec, 13, &AttentionMask::after(3, paths[3..6].iter().map(Vec::as_slice)), 0);
     }
 }
 
@@ -66,6 +66,6 @@ fn wide_trees_and_wide_heads() {
     for (heads, kv_heads, head_dim) in [(8, 2, 64), (2, 1, 256)] {
         let spec = AttentionSpec { heads, kv_heads, head_dim, scale, soft_cap: None, window: None };
         let paths: Vec<Vec<usize>> = (0..70).map(|node| if node == 0 { vec![0] } else { vec![0, node] }).collect();
-        check(&spec, 50, &Visible::from_paths(paths.iter().map(Vec::as_slice)), 0);
+        check(&spec, 50, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), 0);
     }
 }

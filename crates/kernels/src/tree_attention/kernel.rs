@@ -1,7 +1,7 @@
 //! The CPU kernel: the cache is read in place, blocks of keys are shared by the rows and heads that see them.
 
 use super::host_kv::{HostKv, SLOTS};
-use super::{AttentionSpec, Visible};
+use super::{AttentionMask, AttentionSpec};
 use crate::isa::per_isa;
 use crate::{Isa, lanes};
 use std::cell::RefCell;
@@ -26,13 +26,13 @@ pub fn attend(
     q: &[f32],
     kv: &HostKv,
     prefix: usize,
-    visible: &Visible,
+    visible: &AttentionMask,
     out: &mut [f32],
 ) {
     let rows = visible.rows();
     let width = spec.heads * spec.head_dim;
     assert!(
-        q.len() == rows * width && out.len() == q.len() && prefix + visible.in_flight() <= kv.capacity(),
+        q.len() == rows * width && out.len() == q.len() && prefix + visible.uncommitted() <= kv.capacity(),
         "attention shapes"
     );
     let blocks = rows.div_ceil(ROW_BLOCK);
@@ -55,7 +55,7 @@ pub fn attend(
     };
     let tasks = spec.kv_heads * blocks;
     // A score costs its share of a softmax beside two multiply-adds per dimension.
-    crate::team::run(tasks, WEIGHT * rows * width * (prefix + visible.in_flight()), task);
+    crate::team::run(tasks, WEIGHT * rows * width * (prefix + visible.uncommitted()), task);
 }
 
 /// The output, written by one task per (key/value head, block of rows).
@@ -82,13 +82,13 @@ struct Part<'a> {
     kv: &'a HostKv,
     kv_head: usize,
     prefix: usize,
-    visible: &'a Visible,
+    visible: &'a AttentionMask,
 }
 
 impl Part<'_> {
     /// Room for the weights of one (row, head).
     fn stride(&self) -> usize {
-        self.prefix + self.visible.in_flight()
+        self.prefix + self.visible.uncommitted()
     }
 
     /// What `row` sees, in the order of positions: prefix slots `first..prefix`, then the rows in flight from the
@@ -231,9 +231,9 @@ fn weigh(part: &Part<'_>, first_row: usize, views: &[View], scores: &[f32], weig
         for head in 0..group {
             let scores = &scores[(i * group + head) * slots..][..slots];
             let weights = &mut weights[(i * group + head) * stride..][..view.length];
-            let (prefix, in_flight) = weights.split_at_mut(view.in_prefix);
+            let (prefix, uncommitted) = weights.split_at_mut(view.in_prefix);
             prefix.copy_from_slice(&scores[view.first - first..part.prefix - first]);
-            for (index, weight) in in_flight.iter_mut().enumerate() {
+            for (index, weight) in uncommitted.iter_mut().enumerate() {
                 *weight = scores[part.prefix - first + part.visible.nth(first_row + i, index + view.skip)];
             }
             softmax(weights, part.spec);
@@ -340,9 +340,7 @@ fn add_columns<const W: usize>(weights: &[f32], rows: &[f32], out: &mut [f32], s
 }
 
 #[cfg(target_arch = "x86_64")]
-#[path = "x86.rs"]
 mod x86;
 
 #[cfg(test)]
-#[path = "kernel_tests.rs"]
 pub(crate) mod tests;

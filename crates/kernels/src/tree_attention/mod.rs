@@ -8,17 +8,17 @@ mod cached;
 mod cube;
 #[cfg(all(test, feature = "wgpu"))]
 mod device_tests;
-mod flight;
 mod host_kv;
 pub(crate) mod kernel;
+mod pass_table;
 pub mod reference;
 
 pub use cached::attend_cached;
-pub use flight::Flight;
 pub use host_kv::HostKv;
 pub use kernel::attend as attend_rows;
+pub use pass_table::PassTable;
 
-use gorgon_core::Recycled;
+use gorgon_core::PooledVec;
 
 /// What attention does besides the softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct AttentionSpec {
 
 /// Which of the rows in flight each of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Visible {
+pub enum AttentionMask {
     /// Row `i` sees rows `0..=i`: a prompt or a chain.
     Causal {
         /// Number of rows.
@@ -51,13 +51,13 @@ pub enum Visible {
         /// so.
         first: usize,
         /// All lists, one after the other.
-        nodes: Recycled<u32>,
+        nodes: PooledVec<u32>,
         /// Row `i`'s list is `nodes[starts[i]..starts[i + 1]]`.
-        starts: Recycled<usize>,
+        starts: PooledVec<usize>,
     },
 }
 
-impl Visible {
+impl AttentionMask {
     /// Visibility from one root-to-node path per row.
     pub fn from_paths(paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
         Self::after(0, paths)
@@ -66,12 +66,12 @@ impl Visible {
     /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per
     /// row, itself last.
     pub fn after(first: usize, paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
-        let (mut nodes, mut starts) = (Recycled::new(), Recycled::of(0, 1));
+        let (mut nodes, mut starts) = (PooledVec::new(), PooledVec::of(0, 1));
         for path in paths {
             nodes.extend(path.as_ref().iter().map(|&node| node as u32));
             starts.push(nodes.len());
         }
-        Visible::Paths { first, nodes, starts }
+        AttentionMask::Paths { first, nodes, starts }
     }
 
     /// The visibility in a tree, whose root sees itself and whose other nodes see what their parents see and
@@ -80,7 +80,7 @@ impl Visible {
     /// # Shapes
     /// `parents [nodes]`, each less than its node; the root's is not looked at.
     pub fn in_tree(parents: &[usize]) -> Self {
-        let (mut nodes, mut starts) = (Recycled::<u32>::new(), Recycled::of(0, 1));
+        let (mut nodes, mut starts) = (PooledVec::<u32>::new(), PooledVec::of(0, 1));
         for (node, &parent) in parents.iter().enumerate() {
             if node > 0 {
                 let seen: std::ops::Range<usize> = starts[parent]..starts[parent + 1];
@@ -89,35 +89,35 @@ impl Visible {
             nodes.push(node as u32);
             starts.push(nodes.len());
         }
-        Visible::Paths { first: 0, nodes, starts }
+        AttentionMask::Paths { first: 0, nodes, starts }
     }
 
     /// Number of rows of this pass.
     pub fn rows(&self) -> usize {
         match self {
-            Visible::Causal { rows } => *rows,
-            Visible::Paths { starts, .. } => starts.len() - 1,
+            AttentionMask::Causal { rows } => *rows,
+            AttentionMask::Paths { starts, .. } => starts.len() - 1,
         }
     }
 
     /// Number of rows that earlier passes left in flight: the place of this pass's first row among all of them.
     pub fn first(&self) -> usize {
         match self {
-            Visible::Causal { .. } => 0,
-            Visible::Paths { first, .. } => *first,
+            AttentionMask::Causal { .. } => 0,
+            AttentionMask::Paths { first, .. } => *first,
         }
     }
 
     /// Number of rows in flight once this pass is done.
-    pub fn in_flight(&self) -> usize {
+    pub fn uncommitted(&self) -> usize {
         self.first() + self.rows()
     }
 
     /// How many rows in flight row `row` sees, itself included: one more than its depth.
     pub fn count(&self, row: usize) -> usize {
         match self {
-            Visible::Causal { .. } => row + 1,
-            Visible::Paths { starts, .. } => starts[row + 1] - starts[row],
+            AttentionMask::Causal { .. } => row + 1,
+            AttentionMask::Paths { starts, .. } => starts[row + 1] - starts[row],
         }
     }
 
@@ -125,8 +125,8 @@ impl Visible {
     #[inline(always)]
     pub fn nth(&self, row: usize, index: usize) -> usize {
         match self {
-            Visible::Causal { .. } => index,
-            Visible::Paths { nodes, starts, .. } => nodes[starts[row] + index] as usize,
+            AttentionMask::Causal { .. } => index,
+            AttentionMask::Paths { nodes, starts, .. } => nodes[starts[row] + index] as usize,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The definition of tree attention.
 
-use super::{AttentionSpec, Visible};
+use super::{AttentionMask, AttentionSpec};
 
 /// Attention in double precision, one row and one head at a time.
 ///
@@ -11,7 +11,7 @@ pub fn attend<'a>(
     spec: &AttentionSpec,
     q: &[f32],
     prefix: usize,
-    visible: &Visible,
+    visible: &AttentionMask,
     key: impl Fn(usize, usize) -> &'a [f32],
     value: impl Fn(usize, usize) -> &'a [f32],
 ) -> Vec<f64> {

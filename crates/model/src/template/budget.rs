@@ -181,12 +181,12 @@ impl Budget {
             return Err(too_large(&format!("a value of more than {MAX_ELEMENTS} elements")));
         }
         let Some(object) = value.as_object() else { return Ok(()) };
-        let pairs = object.repr() == ObjectRepr::Map;
-        if !pairs && !matches!(object.repr(), ObjectRepr::Seq | ObjectRepr::Iterable) {
+        let feature_tokens = object.repr() == ObjectRepr::Map;
+        if !feature_tokens && !matches!(object.repr(), ObjectRepr::Seq | ObjectRepr::Iterable) {
             return Ok(());
         }
         for (key, item) in object.try_iter_pairs().into_iter().flatten() {
-            if pairs {
+            if feature_tokens {
                 self.measure(&key, depth + 1, size)?;
             }
             self.measure(&item, depth + 1, size)?;

@@ -10,7 +10,7 @@ use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 use gorgon_kernels::Table;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use std::path::Path;
 
 /// Conversations, where the backbone's states at their tokens come from, and how much is decoded in an evaluation.
@@ -94,8 +94,8 @@ pub trait OnBackbone: Objective {
     fn positions(&self, example: &Example) -> Vec<usize>;
 
     /// The backbone's states that are read beside those after the final norm.
-    fn taps(&self) -> Taps {
-        Taps::none()
+    fn hooks(&self) -> Hooks {
+        Hooks::none()
     }
 
     /// Computes the states of a micro-batch and drops them: to see how long it takes.

@@ -4,7 +4,7 @@ use super::Conversations;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_draft::drafter::Drafter;
@@ -103,15 +103,15 @@ impl Conversations {
         let decoder = &self.features.decoder;
         let context = decoder.config().max_positions;
         let limits = Limits { max_new_tokens: self.decoded_tokens, end_tokens: decoder.config().eos_tokens.clone() };
-        let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), drafter.needs().taps);
+        let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), drafter.needs().hooks);
         let mut accepted = vec![];
         for row in self.held_out.iter().take(self.decoded_prompts) {
             let prompt = row.example.assistant.iter().position(|own| *own).unwrap_or(0);
             if prompt == 0 || prompt + self.decoded_tokens > context || self.decoded_tokens == 0 {
                 continue;
             }
-            let (rule, draws): (&dyn AcceptanceRule, _) = (&Greedy, &mut Seeded::new(0));
-            let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, draws };
+            let (rule, random): (&dyn AcceptanceRule, _) = (&Greedy, &mut SeededRandom::new(0));
+            let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, random };
             let generation =
                 decode_with(&mut stepper, &row.example.ids[..prompt], &limits, &mut |_| ControlFlow::Continue(()));
             accepted.extend(generation.map_err(|error| wrong(&error))?.accepted);

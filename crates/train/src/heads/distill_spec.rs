@@ -16,13 +16,13 @@ use crate::trainer::{Evaluation, Gradients, Objective, Purpose};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
-use gorgon_draft::small_model::{DraftLaw, SmallModel, SmallModelDrafter};
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_kernels::linear_divergence::{LinearDivergence, linear_divergence};
 use gorgon_kernels::projected::Projected;
 use gorgon_kernels::{Table, team};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use rayon::prelude::*;
 use round::{Length, Round, Writer};
 use serde_json::{Map, Value, json};
@@ -108,7 +108,7 @@ impl DistillSpecFitting {
                 continue;
             }
             parts.push(match batch.written {
-                Some(_) => features.compute(&example.ids, &positions, &Taps::none())?,
+                Some(_) => features.compute(&example.ids, &positions, &Hooks::none())?,
                 None => features.states(self.data.row(false, index), false, index, &positions)?,
             });
         }
@@ -150,7 +150,7 @@ impl DistillSpecFitting {
     }
 
     /// The draft model with these parameters, written to a folder and loaded as a user's is.
-    fn loaded(&self, parameters: &[Parameter], folder: &Path) -> Result<SmallModel, TrainError> {
+    fn loaded(&self, parameters: &[Parameter], folder: &Path) -> Result<DraftModel, TrainError> {
         checkpoint::write_parameters(folder, parameters, &[])?;
         let path = folder.join("config.json");
         std::fs::write(&path, self.document.to_string()).map_err(io(&path))?;
@@ -159,11 +159,11 @@ impl DistillSpecFitting {
         let compute =
             if target.compute().is_host() { Compute::cpu(FloatFormat::F32) } else { target.compute().clone() };
         let decoder = Decoder::load(folder, &compute).map_err(|error| wrong(&error))?;
-        Ok(SmallModel::new("draft".into(), Arc::new(decoder), target.config()))
+        Ok(DraftModel::new("draft".into(), Arc::new(decoder), target.config()))
     }
 
     /// Lets a draft model write.
-    fn writer<'a>(&'a self, model: &'a SmallModel) -> Writer<'a> {
+    fn writer<'a>(&'a self, model: &'a DraftModel) -> Writer<'a> {
         let (config, seed, longest) = (&self.config, self.seed, self.longest);
         Writer { decoder: model.decoder(), config, seed, longest, length: Length::Own }
     }
@@ -346,7 +346,7 @@ impl Objective for DistillSpecFitting {
         metrics.insert("acceptance".into(), json!(found.iter().map(|f| f.1).sum::<f64>() / n));
         metrics.insert("top1".into(), json!(found.iter().map(|f| f.2).sum::<usize>() as f64 / n));
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
-        let mut drafter = SmallModelDrafter::new(self.loaded(parameters, folder.path())?, DraftLaw::LIKELIEST);
+        let mut drafter = DraftModelDrafter::new(self.loaded(parameters, folder.path())?, DraftSampling::LIKELIEST);
         let chain = ChainTree::new(CHAIN).map_err(|error| TrainError::Data(error.to_string()))?;
         if let Some(decoded) = self.data.decode_with(&mut drafter, &chain)? {
             metrics.insert("tau".into(), json!(decoded.tokens_per_step));

@@ -8,7 +8,7 @@ use crate::parameters::{Parameter, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::render::Example;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{
@@ -59,18 +59,18 @@ impl EagleFitting {
         for &index in rows {
             let row = self.data.row(held_out, index);
             let positions = self.positions(&row.example);
-            let Some(pairs) = positions.len().checked_sub(1) else { continue };
+            let Some(feature_tokens) = positions.len().checked_sub(1) else { continue };
             let states = self.data.features.states(row, held_out, index, &positions)?;
             let first = tokens.len();
-            tokens.extend_from_slice(&row.example.ids[1..=pairs]);
-            segments.push(first..first + pairs);
+            tokens.extend_from_slice(&row.example.ids[1..=feature_tokens]);
+            segments.push(first..first + feature_tokens);
             all.extend(counted(&row.example).map(|pair| (first + pair) as u32));
             let next: Vec<i32> = counted(&row.example).map(|pair| pair as i32 + 1).collect();
             let n = next.len();
             targets.push(states.clone().select(0, Tensor::<1, Int>::from_data(TensorData::new(next, [n]), &device)));
-            let inputs = states.narrow(0, 0, pairs);
+            let inputs = states.narrow(0, 0, feature_tokens);
             features.push(match noise {
-                Some(step) => inputs + self.noise(step, index, pairs).reshape([pairs, d]),
+                Some(step) => inputs + self.noise(step, index, feature_tokens).reshape([feature_tokens, d]),
                 None => inputs,
             });
         }
@@ -81,12 +81,12 @@ impl EagleFitting {
     }
 
     /// `U(-noise, noise)` for each value of a conversation's features: a function of step and conversation alone.
-    fn noise(&self, step: u64, index: usize, pairs: usize) -> Tensor<1> {
+    fn noise(&self, step: u64, index: usize, feature_tokens: usize) -> Tensor<1> {
         let stream = step.wrapping_mul(self.data.rows.len() as u64).wrapping_add(index as u64);
-        let mut draws = Seeded::stream(self.seed ^ NOISE, stream);
+        let mut random = SeededRandom::stream(self.seed ^ NOISE, stream);
         let width = 2.0 * self.config.noise;
-        let n = pairs * self.network.shape().layer.hidden_size;
-        let values = (0..n).map(|_| ((draws.uniform() - 0.5) * width) as f32).collect();
+        let n = feature_tokens * self.network.shape().layer.hidden_size;
+        let values = (0..n).map(|_| ((random.uniform() - 0.5) * width) as f32).collect();
         from_values(values, &self.lm_head.device())
     }
 
@@ -135,9 +135,9 @@ impl Objective for EagleFitting {
     }
 
     fn gradients(&self, weights: &[Tensor<1>], batch: &Noisy, totals: &[f64]) -> Result<Gradients, TrainError> {
-        let pairs = self.gather(false, &batch.rows, Some(batch.step))?;
+        let feature_tokens = self.gather(false, &batch.rows, Some(batch.step))?;
         let scale = 1.0 / totals[0].max(1.0);
-        let (output, gradients) = self.losses(weights, &pairs, Some(scale as f32));
+        let (output, gradients) = self.losses(weights, &feature_tokens, Some(scale as f32));
         let (regression, cross_entropy) = (sum(&output.regression), sum(&output.cross_entropy));
         let loss = (regression + self.config.cross_entropy * cross_entropy) * scale;
         let n = output.ranks.len() as f64;

@@ -17,7 +17,7 @@ use gorgon_draft::eagle::three::{
     Eagle3Step, losses,
 };
 use gorgon_kernels::{Table, team};
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_runs::tensors::Stored;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 pub struct Eagle3Fitting {
     network: Eagle3Network,
     config: Eagle3Config,
-    taps: Taps,
+    hooks: Hooks,
     vocabulary: DraftVocabulary,
     /// The backbone's LM head, `[V, d]`.
     lm_head: Table,
@@ -61,8 +61,8 @@ struct Conversation<'a> {
     /// Its first row.
     first: usize,
     /// Number of its rows.
-    pairs: usize,
-    /// What the backbone's LM head reads at each position, `[pairs + 1, d]`.
+    feature_tokens: usize,
+    /// What the backbone's LM head reads at each position, `[feature_tokens + 1, d]`.
     hidden: Tensor<2>,
     /// Whether what it says there can be drafted.
     draftable: Vec<bool>,
@@ -71,14 +71,15 @@ struct Conversation<'a> {
 impl StepRows {
     fn add(&mut self, step: usize, of: &Conversation<'_>) {
         // Beyond the last token anything will do: rows that read it do not count, and no other row sees them.
-        let token = |row: usize| of.example.ids[..=of.pairs].get(row + 1 + step).copied().unwrap_or(0);
-        self.tokens.extend((0..of.pairs).map(token));
-        let pairs: Vec<usize> = counted(of.example).filter(|pair| *pair >= step).collect();
-        self.rows += pairs.len();
-        let pairs: Vec<usize> = pairs.into_iter().filter(|pair| of.draftable[pair + 1]).collect();
-        self.counted.extend(pairs.iter().map(|pair| (of.first + pair - step) as u32));
-        if !pairs.is_empty() {
-            self.targets.push(of.hidden.clone().select(0, index(pairs.iter().map(|pair| pair + 1), &of.hidden)));
+        let token = |row: usize| of.example.ids[..=of.feature_tokens].get(row + 1 + step).copied().unwrap_or(0);
+        self.tokens.extend((0..of.feature_tokens).map(token));
+        let feature_tokens: Vec<usize> = counted(of.example).filter(|pair| *pair >= step).collect();
+        self.rows += feature_tokens.len();
+        let feature_tokens: Vec<usize> = feature_tokens.into_iter().filter(|pair| of.draftable[pair + 1]).collect();
+        self.counted.extend(feature_tokens.iter().map(|pair| (of.first + pair - step) as u32));
+        if !feature_tokens.is_empty() {
+            self.targets
+                .push(of.hidden.clone().select(0, index(feature_tokens.iter().map(|pair| pair + 1), &of.hidden)));
         }
     }
 }
@@ -98,7 +99,7 @@ impl Eagle3Fitting {
         let backbone = data.features.decoder.config();
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
         let layers = config.taps_of(backbone.layers).map_err(|error| wrong(&error))?;
-        let taps = Taps::new(layers.clone(), backbone.layers).map_err(|error| wrong(&error))?;
+        let hooks = Hooks::new(layers.clone(), backbone.layers).map_err(|error| wrong(&error))?;
         let vocabulary = vocabulary(&data, backbone.vocab_size, config.draft_vocab);
         let draft_head = match vocabulary.is_whole() {
             true => lm_head.clone(),
@@ -110,7 +111,7 @@ impl Eagle3Fitting {
         let shape = Eagle3Shape::of(backbone, layers, vocabulary.len());
         let lengths = data.rows.iter().chain(&data.held_out).map(|row| row.example.ids.len());
         let network = Eagle3Network::new(shape, lengths.max().unwrap_or(0), config.steps);
-        Ok(Self { network, config, taps, vocabulary, lm_head, draft_head, chunk_rows, data })
+        Ok(Self { network, config, hooks, vocabulary, lm_head, draft_head, chunk_rows, data })
     }
 
     /// The tokens that can be drafted.
@@ -124,21 +125,27 @@ impl Eagle3Fitting {
     /// the assistant's; if the backbone would have said a token that cannot be drafted, it does not.
     fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
         let d = self.network.shape().layer.hidden_size;
-        let wide = self.taps.layers().len() * d;
+        let wide = self.hooks.layers().len() * d;
         let mut steps: Vec<StepRows> = (0..self.config.steps).map(|_| StepRows::default()).collect();
-        let (mut taps, mut segments, mut conversations, mut first) = (vec![], vec![], vec![], 0);
+        let (mut hooks, mut segments, mut conversations, mut first) = (vec![], vec![], vec![], 0);
         for &conversation in rows {
             let row = self.data.row(held_out, conversation);
             let positions = self.positions(&row.example);
-            let Some(pairs) = positions.len().checked_sub(1) else { continue };
-            let states = self.data.features.tapped(row, held_out, conversation, &positions, &self.taps)?;
+            let Some(feature_tokens) = positions.len().checked_sub(1) else { continue };
+            let states = self.data.features.hooked(row, held_out, conversation, &positions, &self.hooks)?;
             let hidden = states.clone().narrow(1, wide, d);
-            let of = Conversation { example: &row.example, first, pairs, draftable: self.draftable(&hidden), hidden };
+            let of = Conversation {
+                example: &row.example,
+                first,
+                feature_tokens,
+                draftable: self.draftable(&hidden),
+                hidden,
+            };
             steps.iter_mut().enumerate().for_each(|(number, step)| step.add(number, &of));
-            taps.push(states.narrow(0, 0, pairs).narrow(1, 0, wide));
-            segments.push(first..first + pairs);
+            hooks.push(states.narrow(0, 0, feature_tokens).narrow(1, 0, wide));
+            segments.push(first..first + feature_tokens);
             conversations.push(conversation);
-            first += pairs;
+            first += feature_tokens;
         }
         let join = |parts: Vec<Tensor<2>>, width| match parts.is_empty() {
             true => Tensor::zeros([0, width], &self.lm_head.device()),
@@ -149,7 +156,7 @@ impl Eagle3Fitting {
             Ok(Eagle3Step { embedded: self.data.embed(&tokens)?, counted, targets: join(targets, d) })
         };
         let steps = steps.into_iter().map(step).collect::<Result<_, TrainError>>()?;
-        Ok(Gathered { batch: Eagle3Batch { taps: join(taps, wide), segments, steps }, conversations, rows })
+        Ok(Gathered { batch: Eagle3Batch { hooks: join(hooks, wide), segments, steps }, conversations, rows })
     }
 
     /// Whether what the backbone would say after each state can be drafted.
@@ -329,8 +336,8 @@ impl OnBackbone for Eagle3Fitting {
         counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
     }
 
-    fn taps(&self) -> Taps {
-        self.taps.clone()
+    fn hooks(&self) -> Hooks {
+        self.hooks.clone()
     }
 
     fn read(&self, batch: &Vec<usize>) -> Result<(), TrainError> {

@@ -6,8 +6,8 @@
 //!
 //! | tensor | type | what |
 //! |---|---|---|
-//! | `states` | `F32`, `BF16` or `I8`, `[n, (taps + 1) · d]` | states at the positions that are fitted to, conversation by conversation; tapped ones in front of those after the final norm |
-//! | `scales` | `F32 [n, taps + 1]`, with `I8` only | a state is its part of a row of `states` times this |
+//! | `states` | `F32`, `BF16` or `I8`, `[n, (hooks + 1) · d]` | states at the positions that are fitted to, conversation by conversation; tapped ones in front of those after the final norm |
+//! | `scales` | `F32 [n, hooks + 1]`, with `I8` only | a state is its part of a row of `states` times this |
 //! | `lengths` | `U32 [conversations]` | states of each conversation |
 //!
 //! Files appear whole, and the index names a file when it is there; so a kill costs one file's work at most.
@@ -18,7 +18,7 @@ use crate::error::{TrainError, io};
 use crate::parameters::from_values;
 use burn::tensor::Tensor;
 use gorgon_data::shard::Row;
-use gorgon_model::taps::Taps;
+use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
 use gorgon_runs::RunError;
 use gorgon_runs::provenance::{hash_bytes, hash_file};
@@ -47,7 +47,7 @@ pub struct CacheRequest {
     /// What the states come from: a cache of something else is refused.
     pub identity: Value,
     /// The states that are kept beside those after the final norm; part of the identity.
-    pub taps: Taps,
+    pub hooks: Hooks,
     /// Bytes of states in a file, roughly.
     pub shard_bytes: u64,
 }
@@ -55,7 +55,7 @@ pub struct CacheRequest {
 impl CacheRequest {
     /// A request without taps, with files of the usual size.
     pub fn new(folder: &Path, format: FeatureFormat, identity: Value) -> Self {
-        Self { folder: folder.into(), format, identity, taps: Taps::none(), shard_bytes: SHARD_BYTES }
+        Self { folder: folder.into(), format, identity, hooks: Hooks::none(), shard_bytes: SHARD_BYTES }
     }
 }
 
@@ -94,7 +94,7 @@ struct Shard {
 pub struct FeatureCache {
     folder: PathBuf,
     format: FeatureFormat,
-    taps: Taps,
+    hooks: Hooks,
     /// Values of a position: those of its taps and of its state.
     width: usize,
     /// States of a position, with a scale each.
@@ -156,7 +156,7 @@ impl FeatureCache {
             if let Err(damage) = cache.check(number, index.shards.get(number)) {
                 cache.mended.extend(damage);
                 let (rows, positions, counts) = (&all, &positions, &counts);
-                let writing = Writing { features, taps: &request.taps, rows, positions, counts };
+                let writing = Writing { features, hooks: &request.hooks, rows, positions, counts };
                 let written = cache.write(number, &writing, observe)?;
                 match index.shards.get_mut(number) {
                     Some(known) => *known = written,
@@ -177,7 +177,7 @@ impl FeatureCache {
 
     /// Which conversation goes into which file: whole ones, in their order.
     fn plan(request: &CacheRequest, hidden: usize, counts: &[usize], fitted: usize) -> Self {
-        let parts = request.taps.layers().len() + 1;
+        let parts = request.hooks.layers().len() + 1;
         let most = (request.shard_bytes / request.format.bytes(parts as u64, hidden)).max(1);
         let (mut shards, mut places) = (Vec::<Shard>::new(), vec![]);
         for (i, &states) in counts.iter().enumerate() {
@@ -190,8 +190,8 @@ impl FeatureCache {
             shard.states += states as u64;
             shard.rows.end = i + 1;
         }
-        let (folder, format, taps) = (request.folder.clone(), request.format, request.taps.clone());
-        Self { folder, format, taps, width: parts * hidden, parts, shards, places, fitted, mended: vec![] }
+        let (folder, format, hooks) = (request.folder.clone(), request.format, request.hooks.clone());
+        Self { folder, format, hooks, width: parts * hidden, parts, shards, places, fitted, mended: vec![] }
     }
 
     fn path(&self, number: usize) -> PathBuf {
@@ -203,7 +203,7 @@ impl FeatureCache {
         let path = self.folder.join(INDEX);
         let mut identity = json!({"format": self.format.name(), "width": self.width, "of": request.identity});
         if self.parts > 1 {
-            identity["taps"] = json!(self.taps.layers());
+            identity["taps"] = json!(self.hooks.layers());
         }
         let text = match std::fs::read(&path) {
             Ok(text) => text,
@@ -289,8 +289,8 @@ impl FeatureCache {
     }
 
     /// Bytes on the disk of the states at so many positions, each with so many taps and `width` values a state.
-    pub fn bytes(positions: usize, taps: usize, width: usize, format: FeatureFormat) -> u64 {
-        format.bytes((positions * (taps + 1)) as u64, width)
+    pub fn bytes(positions: usize, hooks: usize, width: usize, format: FeatureFormat) -> u64 {
+        format.bytes((positions * (hooks + 1)) as u64, width)
     }
 
     /// The shape of the scales of so many positions.
@@ -299,8 +299,8 @@ impl FeatureCache {
     }
 
     /// The states that are kept beside those after the final norm.
-    pub fn taps(&self) -> &Taps {
-        &self.taps
+    pub fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// Files.
@@ -308,7 +308,7 @@ impl FeatureCache {
         self.shards.len()
     }
 
-    /// The states of a conversation, `[n, (taps + 1) · d]`, in `f32`: one read of one range.
+    /// The states of a conversation, `[n, (hooks + 1) · d]`, in `f32`: one read of one range.
     pub(super) fn states(&self, held_out: bool, index: usize, features: &Features) -> Result<Tensor<2>, TrainError> {
         let Place { shard, first, states } = self.places[if held_out { self.fitted + index } else { index }];
         let (path, width) = (self.path(shard), self.width);
@@ -335,7 +335,7 @@ impl FeatureCache {
 /// Where states come from while a file is written.
 struct Writing<'a> {
     features: &'a Features,
-    taps: &'a Taps,
+    hooks: &'a Hooks,
     rows: &'a [&'a Row],
     positions: &'a dyn Fn(&Row) -> Vec<usize>,
     counts: &'a [usize],
@@ -348,7 +348,7 @@ impl Writing<'_> {
         if positions.is_empty() {
             return Ok(vec![]);
         }
-        let values = read(self.features.compute(&row.example.ids, &positions, self.taps)?);
+        let values = read(self.features.compute(&row.example.ids, &positions, self.hooks)?);
         match values.iter().all(|value| value.is_finite()) {
             true => Ok(values),
             false => {

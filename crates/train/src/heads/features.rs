@@ -5,10 +5,10 @@ use crate::error::TrainError;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_data::shard::Row;
-use gorgon_kernels::tree_attention::Visible;
-use gorgon_model::decoder::{Decoder, Tapped};
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
+use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::decoder::{Decoder, HookedStates};
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
 use std::sync::Arc;
 
 /// Tokens per forward pass of a long conversation.
@@ -38,31 +38,31 @@ impl Features {
         index: usize,
         positions: &[usize],
     ) -> Result<Tensor<2>, TrainError> {
-        self.tapped(row, held_out, index, positions, &Taps::none())
+        self.hooked(row, held_out, index, positions, &Hooks::none())
     }
 
     /// The same with tapped states in front of them, side by side.
     ///
     /// # Shapes
-    /// `[positions, (taps + 1) · d]`, in `f32`.
+    /// `[positions, (hooks + 1) · d]`, in `f32`.
     ///
     /// # Errors
     /// As of [`Self::states`].
-    pub fn tapped(
+    pub fn hooked(
         &self,
         row: &Row,
         held_out: bool,
         index: usize,
         positions: &[usize],
-        taps: &Taps,
+        hooks: &Hooks,
     ) -> Result<Tensor<2>, TrainError> {
         match &self.cache {
-            Some(cache) if cache.taps() != taps => {
-                let (has, asked) = (cache.taps().layers(), taps.layers());
+            Some(cache) if cache.hooks() != hooks => {
+                let (has, asked) = (cache.hooks().layers(), hooks.layers());
                 Err(TrainError::Data(format!("the states on disk have taps {has:?}, not {asked:?}")))
             }
             Some(cache) => cache.states(held_out, index, self),
-            None => self.compute(&row.example.ids, positions, taps),
+            None => self.compute(&row.example.ids, positions, hooks),
         }
     }
 
@@ -71,20 +71,20 @@ impl Features {
         self.decoder.config().hidden_size
     }
 
-    /// As [`Self::tapped`], of any tokens.
-    pub(crate) fn compute(&self, ids: &[Token], positions: &[usize], taps: &Taps) -> Result<Tensor<2>, TrainError> {
+    /// As [`Self::hooked`], of any tokens.
+    pub(crate) fn compute(&self, ids: &[Token], positions: &[usize], hooks: &Hooks) -> Result<Tensor<2>, TrainError> {
         let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
         let last = positions.iter().max().map_or(0, |last| last + 1);
         let mut cache = self.decoder.new_cache(last);
         let mut parts = vec![];
         for chunk in ids[..last].chunks(CHUNK) {
             cache.reserve(chunk.len()).map_err(|error| TrainError::Data(error.to_string()))?;
-            let visible = Visible::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut cache, taps).map_err(failed)?;
+            let visible = AttentionMask::Causal { rows: chunk.len() };
+            let output = self.decoder.forward(chunk, &visible, &mut cache, hooks).map_err(failed)?;
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
-            let all: Tapped = output.taps.into_iter().chain([output.hidden]).collect();
-            parts.push(States::beside(&all).into_tensor());
+            let all: HookedStates = output.hooks.into_iter().chain([output.hidden]).collect();
+            parts.push(HiddenStates::concat_columns(&all).into_tensor());
         }
         let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
         let index: Vec<i32> = positions.iter().map(|&t| t as i32).collect();

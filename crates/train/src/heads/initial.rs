@@ -2,17 +2,17 @@
 
 use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::Tensor;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_draft::parameter::{Init, ParameterSpec};
 
 /// All tensors as they start; `lm_head` is what one of their own starts as, the backbone's or a part of it.
 pub(super) fn initial_all(specs: Vec<ParameterSpec>, lm_head: &Tensor<2>, seed: u64) -> Vec<Parameter> {
-    let draws = &mut Seeded::new(seed);
-    specs.into_iter().map(|spec| initial(spec, lm_head, draws)).collect()
+    let random = &mut SeededRandom::new(seed);
+    specs.into_iter().map(|spec| initial(spec, lm_head, random)).collect()
 }
 
 /// A tensor as it starts.
-pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, draws: &mut Seeded) -> Parameter {
+pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, random: &mut SeededRandom) -> Parameter {
     let device = lm_head.device();
     let ParameterSpec { name, shape, init } = spec;
     let n: usize = shape.iter().product();
@@ -24,7 +24,7 @@ pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, draws: &mut Seed
     let value = match (init, shape.as_slice()) {
         (Init::LmHead, _) => lm_head.clone().reshape([-1]),
         (Init::Normal(deviation), &[out, into]) => {
-            return Parameter::normal(name, [out, into], role, deviation, draws, &device);
+            return Parameter::normal(name, [out, into], role, deviation, random, &device);
         }
         (Init::Identity, &[out, into]) => {
             let mut values = vec![0.0; n];

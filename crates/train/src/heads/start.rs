@@ -3,7 +3,7 @@
 use crate::error::TrainError;
 use crate::parameters::{Parameter, from_values};
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::Facts;
+use gorgon_draft::format::HeadSpec;
 use gorgon_runs::tensors::Stored;
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Start {
 
 /// What the heads have beyond what is fitted: a tensor, or something that their config says of them.
 fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants: &[Stored]) -> Option<String> {
-    if let Facts::Eagle(facts) = &folder.detected.facts {
+    if let HeadSpec::Eagle(facts) = &folder.detected.facts {
         let flags = [("norm_output", facts.norm_output), ("norm_before_residual", facts.norm_before_residual)];
         if let Some((flag, _)) = flags.into_iter().find(|(_, said)| *said == Some(true)) {
             return Some(flag.to_owned());

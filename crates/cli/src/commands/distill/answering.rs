@@ -123,7 +123,7 @@ impl Job {
             self.answer_here(prompts, journal, (work, pilots, looks), &stop, settings)?
         };
         let finished = finished.map_err(|error| match error {
-            DistillError::Unsound { .. } => Failure::run(error),
+            DistillError::NonFinite { .. } => Failure::run(error),
             DistillError::Unserved { .. } => {
                 Failure::run(error).hint("what was answered is kept; the same command goes on from there")
             }

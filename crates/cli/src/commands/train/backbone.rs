@@ -5,13 +5,13 @@ use crate::commands::load;
 use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
+use gorgon_draft::draft_model::DraftModel;
 use gorgon_draft::eagle::{EagleNetwork, EagleShape};
 use gorgon_draft::medusa::Heads;
-use gorgon_draft::small_model::SmallModel;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
@@ -179,7 +179,7 @@ impl Backbone {
         let draft = &config.distill_spec.draft;
         let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let small = ModelConfig::read(draft)?;
-        SmallModel::check_vocabulary(draft, dir)?;
+        DraftModel::check_vocabulary(draft, dir)?;
         if small.vocab_size != model.vocab_size {
             let (theirs, ours) = (small.vocab_size, model.vocab_size);
             return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
@@ -228,7 +228,7 @@ fn conversations(
         Some(folder) => read(folder)?,
         None => {
             // A conversation's part depends on its number alone, so that more data does not reshuffle the parts.
-            let is_held = |row: &Row| Seeded::stream(config.seed, row.row).uniform() < config.held_out;
+            let is_held = |row: &Row| SeededRandom::stream(config.seed, row.row).uniform() < config.held_out;
             let (held, kept) = rows.into_iter().partition(is_held);
             rows = kept;
             held

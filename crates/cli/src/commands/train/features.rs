@@ -40,14 +40,14 @@ impl<F: OnBackbone> Job<F> {
             "device": compute.choice().to_string(),
             "dtype": compute.precision(),
         });
-        let taps = self.objective.taps();
-        if !taps.layers().is_empty() {
-            identity["taps"] = json!(taps.layers());
+        let hooks = self.objective.hooks();
+        if !hooks.layers().is_empty() {
+            identity["taps"] = json!(hooks.layers());
         }
         let key = hash_bytes(identity.to_string().as_bytes());
         let name = format!("features-{}-{}-{}", config.method.name(), config.feature_format.name(), &key[..12]);
         let folder: PathBuf = config.features.clone().unwrap_or_else(|| config.data.join(name));
-        CacheRequest { taps, ..CacheRequest::new(&folder, config.feature_format, identity) }
+        CacheRequest { hooks, ..CacheRequest::new(&folder, config.feature_format, identity) }
     }
 
     /// Says how much there is to keep and what it will take, before it is computed.
@@ -62,8 +62,8 @@ impl<F: OnBackbone> Job<F> {
     ) -> Result<StatesPlan, Failure> {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
         let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
-        let taps = request.taps.layers().len();
-        let size = FeatureCache::bytes(positions, taps, width, config.feature_format);
+        let hooks = request.hooks.layers().len();
+        let size = FeatureCache::bytes(positions, hooks, width, config.feature_format);
         let watch = Watch::start();
         let seconds = if request.folder.exists() { None } else { Some(self.seconds_of_states()?) };
         // On another device, this process's own memory says nothing.
@@ -72,7 +72,7 @@ impl<F: OnBackbone> Job<F> {
         let time = seconds.map_or_else(String::new, |seconds| format!("; about {}", fitting::duration(seconds)));
         settings.talk.say(format!(
             "{} states of {width} values in {}: {} in {}{time}",
-            count((positions * (taps + 1)) as u128),
+            count((positions * (hooks + 1)) as u128),
             config.feature_format.name(),
             bytes(size),
             request.folder.display()
@@ -82,7 +82,7 @@ impl<F: OnBackbone> Job<F> {
 
     /// Seconds that all states take, told from a few conversations.
     fn seconds_of_states(&self) -> Result<f64, Failure> {
-        let (data, taps) = (self.objective.data(), self.objective.taps());
+        let (data, hooks) = (self.objective.data(), self.objective.hooks());
         let read = |row: &Row| self.objective.positions(&row.example).last().map_or(0, |last| last + 1);
         let every = data.rows.len().div_ceil(TIMED).max(1);
         let (mut tokens, mut seconds) = (0, 0.0);
@@ -95,7 +95,7 @@ impl<F: OnBackbone> Job<F> {
                 continue;
             }
             let started = Instant::now();
-            data.features.tapped(row, false, i, &positions, &taps).map_err(fitting::failure)?;
+            data.features.hooked(row, false, i, &positions, &hooks).map_err(fitting::failure)?;
             if n > 0 {
                 seconds += started.elapsed().as_secs_f64();
                 tokens += read(row);
@@ -106,7 +106,7 @@ impl<F: OnBackbone> Job<F> {
         let all = rows.chain(data.held_out.iter().enumerate().map(|(i, row)| (true, i, row)));
         if let Some((held_out, i, row)) = all.max_by_key(|(.., row)| read(row)) {
             let positions = self.objective.positions(&row.example);
-            data.features.tapped(row, held_out, i, &positions, &taps).map_err(fitting::failure)?;
+            data.features.hooked(row, held_out, i, &positions, &hooks).map_err(fitting::failure)?;
         }
         let all: usize = data.rows.iter().chain(&data.held_out).map(read).sum();
         Ok(seconds * all as f64 / tokens.max(1) as f64)

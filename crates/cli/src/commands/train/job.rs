@@ -157,8 +157,8 @@ impl<F: OnBackbone> Job<F> {
 
     /// Bytes of hidden states at so many positions.
     fn cached_bytes(&self, config: &TrainConfig, positions: usize) -> u64 {
-        let taps = self.objective.taps().layers().len();
-        FeatureCache::bytes(positions, taps, self.objective.data().features.width(), config.feature_format)
+        let hooks = self.objective.hooks().layers().len();
+        FeatureCache::bytes(positions, hooks, self.objective.data().features.width(), config.feature_format)
     }
 
     /// Says what reading and fitting take, seconds of a step each. Returns the seconds of all steps.

@@ -18,13 +18,14 @@ pub struct Eagle3Config {
     /// Tokens that can be drafted, at most: the most frequent ones of the training data.
     pub draft_vocab: usize,
     /// The layers whose entering states are read; [`default_taps`] where nothing is said.
-    pub taps: Option<Vec<usize>>,
+    #[serde(rename = "taps")]
+    pub hooks: Option<Vec<usize>>,
 }
 
 impl Default for Eagle3Config {
     /// The paper's.
     fn default() -> Self {
-        Self { steps: 7, decay: 0.8, draft_vocab: 32_000, taps: None }
+        Self { steps: 7, decay: 0.8, draft_vocab: 32_000, hooks: None }
     }
 }
 
@@ -58,9 +59,9 @@ impl Eagle3Config {
         if self.draft_vocab == 0 {
             return wrong("draft_vocab", "0".into(), "it has to be at least 1".into());
         }
-        match &self.taps {
-            Some(taps) if taps.is_empty() || taps.len() > MOST_TAPS => {
-                wrong("taps", format!("{taps:?}"), format!("expected 1 to {MOST_TAPS} layers"))
+        match &self.hooks {
+            Some(hooks) if hooks.is_empty() || hooks.len() > MOST_TAPS => {
+                wrong("taps", format!("{hooks:?}"), format!("expected 1 to {MOST_TAPS} layers"))
             }
             _ => Ok(()),
         }
@@ -71,12 +72,12 @@ impl Eagle3Config {
     /// # Errors
     /// When it has no such layer.
     pub fn taps_of(&self, layers: usize) -> Result<Vec<usize>, Eagle3Error> {
-        let taps = self.taps.clone().unwrap_or_else(|| default_taps(layers).into());
-        match taps.iter().find(|&&tap| tap > layers) {
-            None => Ok(taps),
+        let hooks = self.hooks.clone().unwrap_or_else(|| default_taps(layers).into());
+        match hooks.iter().find(|&&tap| tap > layers) {
+            None => Ok(hooks),
             Some(tap) => {
                 let reason = format!("the model has {layers} layers, so that taps go from 0 to {layers}, not {tap}");
-                Err(Eagle3Error { key: "taps", value: format!("{taps:?}"), reason })
+                Err(Eagle3Error { key: "taps", value: format!("{hooks:?}"), reason })
             }
         }
     }
@@ -93,15 +94,15 @@ pub struct Eagle3Shape {
     /// Those of the decoder layer.
     pub layer: LayerShape,
     /// The layers of the backbone whose entering states are read.
-    pub taps: Vec<usize>,
+    pub hooks: Vec<usize>,
     /// Tokens that can be drafted, D.
     pub draft_vocab: usize,
 }
 
 impl Eagle3Shape {
     /// The draft layer for a backbone: a layer of the backbone's own sizes.
-    pub fn of(backbone: &ModelConfig, taps: Vec<usize>, draft_vocab: usize) -> Self {
-        Self { layer: LayerShape::of(backbone), taps, draft_vocab }
+    pub fn of(backbone: &ModelConfig, hooks: Vec<usize>, draft_vocab: usize) -> Self {
+        Self { layer: LayerShape::of(backbone), hooks, draft_vocab }
     }
 
     /// All tensors that are fitted, in the order in which [`super::Eagle3Network`] reads them.
@@ -110,7 +111,7 @@ impl Eagle3Shape {
         let (d, i) = (s.hidden_size, s.intermediate_size);
         let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
         vec![
-            ParameterSpec::matrix("fc.weight", d, self.taps.len() * d),
+            ParameterSpec::matrix("fc.weight", d, self.hooks.len() * d),
             ParameterSpec::norm("midlayer.input_layernorm.weight", d),
             ParameterSpec::norm("midlayer.hidden_norm.weight", d),
             ParameterSpec::matrix("midlayer.self_attn.q_proj.weight", q, 2 * d),
@@ -136,24 +137,24 @@ impl Eagle3Shape {
             ("base_model_name_or_path", base.into()),
         ];
         let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
-        own.chain(tap_keys(&self.taps)).for_each(|(key, value)| document[key] = value);
+        own.chain(tap_keys(&self.hooks)).for_each(|(key, value)| document[key] = value);
         document
     }
 }
 
 /// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt
 /// read the layers that are left inside `eagle_config`, which cannot name the embedding.
-pub(super) fn tap_keys(taps: &[usize]) -> Map<String, Value> {
+pub(super) fn tap_keys(hooks: &[usize]) -> Map<String, Value> {
     let mut keys = Map::new();
     let ids = "eagle_aux_hidden_state_layer_ids";
-    keys.insert(ids.into(), json!(taps));
-    if let Some(left) = layers_left(taps) {
+    keys.insert(ids.into(), json!(hooks));
+    if let Some(left) = layers_left(hooks) {
         keys.insert("eagle_config".into(), json!({ids: left, "use_aux_hidden_state": true}));
     }
     keys
 }
 
 /// Taps as the layers that are left; `None` where one is the embedding, which leaves no layer.
-pub(super) fn layers_left(taps: &[usize]) -> Option<Vec<usize>> {
-    taps.iter().map(|tap| tap.checked_sub(1)).collect()
+pub(super) fn layers_left(hooks: &[usize]) -> Option<Vec<usize>> {
+    hooks.iter().map(|tap| tap.checked_sub(1)).collect()
 }

@@ -5,7 +5,7 @@ use super::model::{facts, vocabulary};
 use super::{DraftVocabulary, default_taps};
 use crate::eagle::layer::{NESTED, layer_document};
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::EagleFacts;
+use crate::format::EagleSpec;
 use crate::published::{self, Named};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -66,14 +66,14 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let (facts, prefix) = facts(from)?;
     let vocabulary = vocabulary(from, facts, base.vocab_size)?;
-    let taps = facts.tap_layers.clone().unwrap_or_else(|| default_taps(base.layers).into());
-    if let Some(reason) = misfit(layout, facts, &taps) {
+    let hooks = facts.tap_layers.clone().unwrap_or_else(|| default_taps(base.layers).into());
+    if let Some(reason) = misfit(layout, facts, &hooks) {
         return Err(wrong(format!("{reason}, so that the layer cannot be written as {}", layout.name())));
     }
     let layer = layer_document(from)?;
     let config = match layout {
-        Layout::Original => original(layer, base, facts, &vocabulary, &taps),
-        Layout::Speculators => speculators(&layer, base, facts, &vocabulary, &taps),
+        Layout::Original => original(layer, base, facts, &vocabulary, &hooks),
+        Layout::Speculators => speculators(&layer, base, facts, &vocabulary, &hooks),
     };
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries() {
@@ -93,7 +93,7 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -
 }
 
 /// What a layout has no place for.
-fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static str> {
+fn misfit(layout: Layout, facts: &EagleSpec, hooks: &[usize]) -> Option<&'static str> {
     match layout {
         Layout::Original if facts.norm_before_residual == Some(true) => {
             Some("norm_before_residual is true, and the original starts the residual stream from states as they are")
@@ -104,7 +104,7 @@ fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static
         Layout::Original if facts.input_norm => {
             Some("all taps together have a norm, and the original has no such norm")
         }
-        Layout::Original if layers_left(taps).is_none() => {
+        Layout::Original if layers_left(hooks).is_none() => {
             Some("one of its taps is the embedding, and the config names taps by the layer that they leave")
         }
         Layout::Speculators if facts.draft_vocab_size.is_none() => Some("it has no LM head of its own"),
@@ -113,7 +113,7 @@ fn misfit(layout: Layout, facts: &EagleFacts, taps: &[usize]) -> Option<&'static
 }
 
 /// What every layer's config says, whoever reads it; what its own left to defaults is said too.
-fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleFacts) {
+fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleSpec) {
     if let Some(heads) = layer.get("num_attention_heads").and_then(Value::as_u64).filter(|heads| *heads > 0) {
         layer.entry("num_key_value_heads").or_insert_with(|| heads.into());
         layer.entry("head_dim").or_insert_with(|| (facts.layer.query_size as u64 / heads).into());
@@ -132,9 +132,9 @@ fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleFacts) {
 fn original(
     mut layer: Map<String, Value>,
     base: &Base<'_>,
-    facts: &EagleFacts,
+    facts: &EagleSpec,
     vocabulary: &DraftVocabulary,
-    taps: &[usize],
+    hooks: &[usize],
 ) -> Map<String, Value> {
     common(&mut layer, base, facts);
     let size = facts.draft_vocab_size.map_or(Value::Null, |_| vocabulary.len().into());
@@ -149,7 +149,7 @@ fn original(
         ("base_model_name_or_path", base.name.into()),
     ];
     layer.extend(said.map(|(key, value)| (key.to_owned(), value)));
-    layer.extend(tap_keys(taps));
+    layer.extend(tap_keys(hooks));
     layer
 }
 
@@ -174,9 +174,9 @@ const LAYER_KEYS: [&str; 14] = [
 fn speculators(
     layer: &Map<String, Value>,
     base: &Base<'_>,
-    facts: &EagleFacts,
+    facts: &EagleSpec,
     vocabulary: &DraftVocabulary,
-    taps: &[usize],
+    hooks: &[usize],
 ) -> Map<String, Value> {
     let known = layer.iter().filter(|(key, _)| LAYER_KEYS.contains(&key.as_str()));
     let mut layer: Map<String, Value> = known.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -200,7 +200,7 @@ fn speculators(
         NESTED: layer, "draft_vocab_size": vocabulary.len(),
         "norm_before_residual": facts.norm_before_residual.unwrap_or(false),
         "target_hidden_size": if wide { json!(facts.target_hidden_size) } else { Value::Null },
-        "eagle_aux_hidden_state_layer_ids": taps, "norm_before_fc": facts.input_norm, "fc_norm": facts.tap_norms,
+        "eagle_aux_hidden_state_layer_ids": hooks, "norm_before_fc": facts.input_norm, "fc_norm": facts.tap_norms,
         "norm_output": facts.norm_output.unwrap_or(false),
         "embed_requires_grad": false, "torch_dtype": "float16"
     });

@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Packed sequences of pairs.
 #[derive(Clone, Debug)]
 pub struct Eagle3Batch {
-    /// The backbone's taps side by side, `[rows, taps · d]`.
-    pub taps: Tensor<2>,
+    /// The backbone's taps side by side, `[rows, hooks · d]`.
+    pub hooks: Tensor<2>,
     /// The rows of each sequence.
     pub segments: Vec<Range<usize>>,
     /// What is unrolled.
@@ -70,7 +70,7 @@ pub fn losses(
     let shape = network.shape();
     let lm_head = Table::from(weights[LM_HEAD].clone().reshape([shape.draft_vocab, shape.layer.hidden_size]));
     let (mut outputs, mut sums) = (vec![], Sums::default());
-    let (mut states, mut before) = (network.fuse(&leaves, &batch.taps.clone().autodiff()), Unrolled::default());
+    let (mut states, mut before) = (network.fuse(&leaves, &batch.hooks.clone().autodiff()), Unrolled::default());
     // Nothing depends on steps after the last one in which a row counts.
     let taken = batch.steps.iter().rposition(|step| !step.counted.is_empty()).map_or(0, |last| last + 1);
     for (i, step) in batch.steps[..taken].iter().enumerate() {

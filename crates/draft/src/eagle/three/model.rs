@@ -4,25 +4,25 @@ use super::vocabulary::DraftVocabulary;
 use super::{default_taps, prefix};
 use crate::candidates;
 use crate::drafter::{DraftError, Needs};
-use crate::eagle::layer::{check_backbone, embedded, embedded_there, embedding, layer_config};
+use crate::eagle::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
 use crate::eagle::on_device::{Columns, DeviceLayer};
-use crate::eagle::propose::DraftLayer;
+use crate::eagle::propose::FeatureLayer;
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{EagleFacts, Facts};
+use crate::format::{EagleSpec, HeadSpec};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::tree::CandidateRows;
-use gorgon_core::{Recycled, Token};
+use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::top_rows::top_rows;
-use gorgon_kernels::tree_attention::{Flight, Visible};
+use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::{Decoder, ModelError, PassOutput, Tapped};
-use gorgon_model::layer::LoneLayer;
+use gorgon_model::decoder::{Decoder, HookedStates, ModelError, PassOutput};
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::lm_head::LmHead;
 use gorgon_model::norm::Norm;
-use gorgon_model::states::States;
-use gorgon_model::taps::Taps;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Eagle3Model {
     decoder: Arc<Decoder>,
-    taps: Taps,
+    hooks: Hooks,
     /// The file's own table; the backbone's serves where there is none.
     embedding: Option<Embedding>,
     fused: Fusion,
@@ -38,7 +38,7 @@ pub struct Eagle3Model {
     input_norms: [Norm; 2],
     /// Whether the residual stream starts from normed states.
     norm_before_residual: bool,
-    layer: LoneLayer,
+    layer: DraftDecoderLayer,
     norm: Norm,
     /// Whether the next step reads normed outputs.
     norm_output: bool,
@@ -59,8 +59,8 @@ struct Fusion {
 }
 
 impl Fusion {
-    fn load(loader: &Loader<'_>, facts: &EagleFacts, eps: f32) -> Result<Self, WeightsError> {
-        let norms = if facts.tap_norms { facts.taps } else { 0 };
+    fn load(loader: &Loader<'_>, facts: &EagleSpec, eps: f32) -> Result<Self, WeightsError> {
+        let norms = if facts.tap_norms { facts.hooks } else { 0 };
         let tap_norms = (0..norms).map(|tap| Norm::load(loader, &format!("fc_norm.{tap}.weight"), false));
         Ok(Self {
             tap_norms: tap_norms.collect::<Result<_, _>>()?,
@@ -71,9 +71,10 @@ impl Fusion {
     }
 
     /// `W N([N(l); N(m); N(h)])`, as far as there are norms.
-    fn of(&self, taps: &[States]) -> States {
-        let normed: Tapped = taps.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.of(tap, self.eps)).collect();
-        let read = States::beside(if normed.is_empty() { taps } else { &normed });
+    fn of(&self, hooks: &[HiddenStates]) -> HiddenStates {
+        let normed: HookedStates =
+            hooks.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.of(tap, self.eps)).collect();
+        let read = HiddenStates::concat_columns(if normed.is_empty() { hooks } else { &normed });
         match &self.input_norm {
             Some(norm) => self.fc.of(&norm.of(&read, self.eps)),
             None => self.fc.of(&read),
@@ -92,9 +93,9 @@ impl Eagle3Model {
         let backbone = decoder.config();
         check_sizes(folder, facts, backbone)?;
         let config = layer_config(folder, facts, backbone)?;
-        let taps = facts.tap_layers.clone().unwrap_or_else(|| default_taps(backbone.layers).into());
+        let hooks = facts.tap_layers.clone().unwrap_or_else(|| default_taps(backbone.layers).into());
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let taps = Taps::new(taps, backbone.layers).map_err(|error| wrong(error.to_string()))?;
+        let hooks = Hooks::new(hooks, backbone.layers).map_err(|error| wrong(error.to_string()))?;
         let vocabulary = vocabulary(folder, facts, backbone.vocab_size)?;
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
@@ -104,7 +105,7 @@ impl Eagle3Model {
             None => None,
         };
         Ok(Self {
-            taps,
+            hooks,
             embedding: embedding(&loader, facts)?,
             fused: Fusion::load(&loader, facts, config.norm_eps)?,
             input_norms: [
@@ -113,7 +114,7 @@ impl Eagle3Model {
             ],
             // The original has no such flag, and no such norm.
             norm_before_residual: facts.norm_before_residual.unwrap_or(false),
-            layer: LoneLayer::load_without_input_norm(&folder.checkpoint, config, prefix, &compute)?,
+            layer: DraftDecoderLayer::load_without_input_norm(&folder.checkpoint, config, prefix, &compute)?,
             norm: norm("norm.weight".to_owned())?,
             norm_output: facts.norm_output.unwrap_or(false),
             lm_head,
@@ -136,16 +137,16 @@ impl Eagle3Model {
     /// writers all of them together.
     ///
     /// # Shapes
-    /// As many rows in each of `taps`, of width `d`; result the same.
-    pub fn fuse(&self, taps: &[States]) -> States {
-        self.fused.of(taps)
+    /// As many rows in each of `hooks`, of width `d`; result the same.
+    pub fn fuse(&self, hooks: &[HiddenStates]) -> HiddenStates {
+        self.fused.of(hooks)
     }
 
     /// The draft vocabulary's logits after some states.
     ///
     /// # Shapes
     /// Result `[rows · D]`, row-major.
-    pub fn logits(&self, states: &States) -> Recycled<f32> {
+    pub fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
         let read = self.read_by_lm_head(states);
         match &self.lm_head {
             Some(own) => own.of(&read).into_values(),
@@ -154,41 +155,41 @@ impl Eagle3Model {
     }
 
     /// What the attention reads, `[norm(E(x)); norm(g)]`, and what the residual stream starts from, `g`.
-    fn inputs(&self, embedded: &States, states: &States) -> (States, States) {
+    fn inputs(&self, embedded: &HiddenStates, states: &HiddenStates) -> (HiddenStates, HiddenStates) {
         let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
         let normed = on_state.of(states, eps);
         let x = if self.norm_before_residual { normed.clone() } else { states.clone() };
-        (States::beside(&[on_embedding.of(embedded, eps), normed]), x)
+        (HiddenStates::concat_columns(&[on_embedding.of(embedded, eps), normed]), x)
     }
 
     /// What is handed on: EAGLE-3.1 norms outputs.
-    fn handed_on(&self, output: States) -> States {
+    fn handed_on(&self, output: HiddenStates) -> HiddenStates {
         if self.norm_output { self.normed(&output) } else { output }
     }
 
     /// The taps of a pass, if it has those that are needed.
-    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [States], DraftError> {
-        let (wanted, found) = (self.taps.layers().len(), output.taps.len());
-        if wanted == found { Ok(&output.taps) } else { Err(DraftError::Taps { wanted, found }) }
+    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [HiddenStates], DraftError> {
+        let (wanted, found) = (self.hooks.layers().len(), output.hooks.len());
+        if wanted == found { Ok(&output.hooks) } else { Err(DraftError::Hooks { wanted, found }) }
     }
 
-    fn read_by_lm_head(&self, states: &States) -> States {
+    fn read_by_lm_head(&self, states: &HiddenStates) -> HiddenStates {
         if self.norm_output { states.clone() } else { self.normed(states) }
     }
 
-    fn normed(&self, states: &States) -> States {
+    fn normed(&self, states: &HiddenStates) -> HiddenStates {
         self.norm.of(states, self.layer.config().norm_eps)
     }
 }
 
-impl DraftLayer for Eagle3Model {
+impl FeatureLayer for Eagle3Model {
     fn needs(&self) -> Needs {
-        Needs { taps: self.taps.clone() }
+        Needs { hooks: self.hooks.clone() }
     }
 
-    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<States, DraftError> {
-        let taps: Tapped = self.taps_of(output)?.iter().map(|tap| tap.select(rows)).collect();
-        Ok(self.fuse(&taps))
+    fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError> {
+        let hooks: HookedStates = self.taps_of(output)?.iter().map(|tap| tap.select(rows)).collect();
+        Ok(self.fuse(&hooks))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
@@ -198,51 +199,56 @@ impl DraftLayer for Eagle3Model {
     fn forward(
         &self,
         tokens: &[Token],
-        states: &States,
-        visible: &Visible,
+        states: &HiddenStates,
+        visible: &AttentionMask,
         cache: &mut KvCache,
-    ) -> Result<States, ModelError> {
+    ) -> Result<HiddenStates, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
-        self.layer.make_room(cache, tokens.len());
-        cache.widen(tokens.len())?;
+        self.layer.grow(cache, tokens.len());
+        cache.extend_reservation(tokens.len())?;
         let (reads, x) = self.inputs(&embedded, states);
         Ok(self.handed_on(self.layer.forward(Some(&reads), x, visible, cache)?))
     }
 
-    fn logits(&self, states: &States) -> Recycled<f32> {
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
         self.logits(states)
     }
 
-    fn likeliest(&self, states: &States, widths: &[usize]) -> CandidateRows {
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows {
         let rows = top_rows(&self.logits(states), self.vocabulary.len(), widths);
         candidates::likely(&rows, |id| self.vocabulary.tokens()[id as usize])
     }
 
-    fn ranked(&self, states: &States, widths: &[usize]) -> Option<Recycled<(Token, f32)>> {
+    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
         // Asked first, since states would be normed for nothing.
-        let mut found = lm_head.has_copy().then(|| lm_head.likeliest(&self.read_by_lm_head(states), widths))??;
+        let mut found = lm_head.has_copy().then(|| lm_head.top_tokens(&self.read_by_lm_head(states), widths))??;
         found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
         Some(found)
     }
 }
 
 impl DeviceLayer for Eagle3Model {
-    fn states_there(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
-        let select = |tap: &States| States::Device(tap.tensor().select(1, rows.clone()));
-        let taps: Tapped = self.taps_of(output)?.iter().map(select).collect();
-        Ok(self.fuse(&taps).into_tensor())
+    fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
+        let select = |tap: &HiddenStates| HiddenStates::Device(tap.tensor().select(1, rows.clone()));
+        let hooks: HookedStates = self.taps_of(output)?.iter().map(select).collect();
+        Ok(self.fuse(&hooks).into_tensor())
     }
 
-    fn forward_there(&self, flight: &Flight, states: Tensor<3>, cache: &mut KvCache) -> Result<Tensor<3>, ModelError> {
-        let embedded = embedded_there(&self.decoder, self.embedding.as_ref(), flight.tokens());
-        let (reads, x) = self.inputs(&embedded, &States::Device(states));
-        let output = self.layer.forward_flight(Some(&reads.into_tensor()), x.into_tensor(), flight, cache)?;
-        Ok(self.handed_on(States::Device(output)).into_tensor())
+    fn forward_on_device(
+        &self,
+        pass_table: &PassTable,
+        states: Tensor<3>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor<3>, ModelError> {
+        let embedded = embedded_on_device(&self.decoder, self.embedding.as_ref(), pass_table.tokens());
+        let (reads, x) = self.inputs(&embedded, &HiddenStates::Device(states));
+        let output = self.layer.forward_table(Some(&reads.into_tensor()), x.into_tensor(), pass_table, cache)?;
+        Ok(self.handed_on(HiddenStates::Device(output)).into_tensor())
     }
 
-    fn logits_there(&self, states: &Tensor<3>) -> Tensor<3> {
-        let normed = self.read_by_lm_head(&States::Device(states.clone())).into_tensor();
+    fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
+        let normed = self.read_by_lm_head(&HiddenStates::Device(states.clone())).into_tensor();
         match &self.lm_head {
             Some(own) => own.forward(&normed),
             None => self.decoder.draft_logits(&normed),
@@ -253,22 +259,22 @@ impl DeviceLayer for Eagle3Model {
         Columns::Named(self.vocabulary.tokens().to_vec())
     }
 
-    fn layer(&self) -> &LoneLayer {
+    fn layer(&self) -> &DraftDecoderLayer {
         &self.layer
     }
 }
 
 /// What the heads are, and what the names of the layer's tensors start with.
-pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleFacts, &'static str), HeadsError> {
+pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleSpec, &'static str), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
     let format = folder.detected.format;
-    let (Facts::Eagle(facts), Some(prefix)) = (&folder.detected.facts, prefix(format)) else {
+    let (HeadSpec::Eagle(facts), Some(prefix)) = (&folder.detected.facts, prefix(format)) else {
         return Err(wrong(format!("{format} heads, not an EAGLE-3 draft layer")));
     };
     Ok((facts, prefix))
 }
 
-fn check_sizes(folder: &HeadsFolder, facts: &EagleFacts, backbone: &ModelConfig) -> Result<(), HeadsError> {
+fn check_sizes(folder: &HeadsFolder, facts: &EagleSpec, backbone: &ModelConfig) -> Result<(), HeadsError> {
     check_backbone(folder, facts.target_hidden_size, facts.vocab_size, backbone)?;
     let (draft, target) = (facts.hidden_size, backbone.hidden_size);
     if draft != target && !(facts.own_embedding && facts.draft_vocab_size.is_some()) {
@@ -283,7 +289,7 @@ fn check_sizes(folder: &HeadsFolder, facts: &EagleFacts, backbone: &ModelConfig)
 /// The tokens behind drafted ids.
 pub(super) fn vocabulary(
     folder: &HeadsFolder,
-    facts: &EagleFacts,
+    facts: &EagleSpec,
     vocab_size: usize,
 ) -> Result<DraftVocabulary, HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };

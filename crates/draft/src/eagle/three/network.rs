@@ -36,10 +36,10 @@ impl Eagle3Network {
     /// `W [l; m; h]` of taps side by side.
     ///
     /// # Shapes
-    /// `weights` flat, as in [`Eagle3Shape::parameters`]; `taps [rows, taps · d]`, result `[rows, d]`.
-    pub fn fuse(&self, weights: &[Tensor<1>], taps: &Tensor<2>) -> Tensor<2> {
+    /// `weights` flat, as in [`Eagle3Shape::parameters`]; `hooks [rows, hooks · d]`, result `[rows, d]`.
+    pub fn fuse(&self, weights: &[Tensor<1>], hooks: &Tensor<2>) -> Tensor<2> {
         let d = self.shape.layer.hidden_size;
-        linear(taps, &weights[0], d, self.shape.taps.len() * d)
+        linear(hooks, &weights[0], d, self.shape.hooks.len() * d)
     }
 
     /// One more step over packed sequences of pairs; one sequence sees nothing of another. The first step starts from

@@ -4,15 +4,15 @@
 mod three;
 
 use super::HeadsFormat;
-use super::claims::Claims;
-use super::facts::EagleFacts;
-use super::inventory::{Inventory, Report};
+use super::config_hints::ConfigHints;
+use super::head_spec::EagleSpec;
 use super::layer::{self, Layer};
 use super::specs::{Size, Specs};
+use super::tensor_index::{Report, TensorIndex};
 
 /// What `layers.0.*` is: EAGLE-1, or EAGLE-3 as speculators or ModelOpt name it. One stray or missing tensor must not
 /// decide, so what only EAGLE-3 has is counted.
-pub(super) fn layer_zero_format(inventory: &Inventory<'_>, claims: &Claims<'_>) -> HeadsFormat {
+pub(super) fn layer_zero_format(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> HeadsFormat {
     let names = ["d2t", "t2d", "norm.weight", "layers.0.hidden_norm.weight", "layers.0.input_layernorm.weight"];
     let named = names.iter().filter(|name| inventory.has(name)).count();
     let width = |name: &str, at: usize| inventory.get(name).and_then(|tensor| tensor.shape.get(at)).copied();
@@ -31,10 +31,10 @@ pub(super) fn layer_zero_format(inventory: &Inventory<'_>, claims: &Claims<'_>) 
 /// Compares an EAGLE draft layer with its format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &Inventory<'_>,
-    claims: &Claims<'_>,
+    inventory: &TensorIndex<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
-) -> EagleFacts {
+) -> EagleSpec {
     if !claims.given() {
         report.note(layer::NO_CONFIG);
     }
@@ -47,7 +47,7 @@ pub(super) fn check(
 }
 
 /// Class names tell EAGLE-1 from EAGLE-3, and some engines go by them.
-fn check_class(format: HeadsFormat, claims: &Claims<'_>, report: &mut Report) {
+fn check_class(format: HeadsFormat, claims: &ConfigHints<'_>, report: &mut Report) {
     let three = format != HeadsFormat::Eagle1;
     for class in claims.architectures() {
         let class = class.to_ascii_lowercase();
@@ -58,7 +58,7 @@ fn check_class(format: HeadsFormat, claims: &Claims<'_>, report: &mut Report) {
     }
 }
 
-fn check_one(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut Report) -> EagleFacts {
+fn check_one(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>, report: &mut Report) -> EagleSpec {
     let layer = Layer {
         prefix: "layers.0.".into(),
         attention_input: Size::Hidden.into(),
@@ -78,11 +78,11 @@ fn check_one(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut Report
     sizes.check_claims(&claimed, report);
     check_layer(layer.qkv_bias(inventory), claims, report);
     check_one_flags(has_bias, claimed_bias, claims, report);
-    EagleFacts {
+    EagleSpec {
         hidden_size: sizes.or_zero(Size::Hidden),
         vocab_size: sizes.get(Size::Vocab),
         draft_vocab_size: None,
-        taps: 1,
+        hooks: 1,
         tap_layers: None,
         target_hidden_size: sizes.or_zero(Size::Hidden),
         layer: layer.facts(inventory, &sizes),
@@ -96,7 +96,7 @@ fn check_one(inventory: &Inventory<'_>, claims: &Claims<'_>, report: &mut Report
     }
 }
 
-fn check_one_flags(has_bias: bool, claimed_bias: Option<bool>, claims: &Claims<'_>, report: &mut Report) {
+fn check_one_flags(has_bias: bool, claimed_bias: Option<bool>, claims: &ConfigHints<'_>, report: &mut Report) {
     if has_bias && claimed_bias == Some(false) {
         report.problem("config.json: bias is false, but the file has fc.bias");
     }
@@ -114,7 +114,7 @@ fn check_one_flags(has_bias: bool, claimed_bias: Option<bool>, claims: &Claims<'
 
 /// The names hold one layer. Loaders construct biases on its query, key and value projections only if a flag says so,
 /// and skip them otherwise.
-fn check_layer(qkv_bias: bool, claims: &Claims<'_>, report: &mut Report) {
+fn check_layer(qkv_bias: bool, claims: &ConfigHints<'_>, report: &mut Report) {
     if let Some(layers) = claims.count("num_hidden_layers", report).filter(|layers| *layers != 1) {
         let key = claims.path("num_hidden_layers");
         report.problem(format!("config.json: {key} is {layers}, but a draft has one layer"));

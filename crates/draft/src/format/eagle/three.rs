@@ -2,11 +2,11 @@
 
 use super::check_layer;
 use crate::format::HeadsFormat;
-use crate::format::claims::Claims;
-use crate::format::facts::EagleFacts;
-use crate::format::inventory::{Inventory, Report, numbered, shown};
+use crate::format::config_hints::ConfigHints;
+use crate::format::head_spec::EagleSpec;
 use crate::format::layer::{self, Layer};
 use crate::format::specs::{Claim, Kind, Size, Sizes, Specs};
+use crate::format::tensor_index::{Report, TensorIndex, numbered, shown};
 
 /// The config key that lists the target's layers whose hidden states are read.
 const TAPS: &str = "eagle_aux_hidden_state_layer_ids";
@@ -14,15 +14,15 @@ const TAPS: &str = "eagle_aux_hidden_state_layer_ids";
 /// A config, sorted by who reads which part of it.
 struct Config<'a> {
     /// The whole.
-    top: Claims<'a>,
+    top: ConfigHints<'a>,
     /// What ModelOpt and SpecForge add.
-    eagle: Claims<'a>,
+    eagle: ConfigHints<'a>,
     /// The decoder layer's.
-    layer: Claims<'a>,
+    layer: ConfigHints<'a>,
 }
 
 impl<'a> Config<'a> {
-    fn new(format: HeadsFormat, claims: &Claims<'a>) -> Self {
+    fn new(format: HeadsFormat, claims: &ConfigHints<'a>) -> Self {
         let nested = format == HeadsFormat::Eagle3Speculators;
         let layer = if nested { claims.within("transformer_layer_config") } else { claims.clone() };
         Self { top: claims.clone(), eagle: claims.within("eagle_config"), layer }
@@ -54,7 +54,7 @@ impl<'a> Config<'a> {
 }
 
 /// What `fc` reads.
-struct Taps {
+struct Hooks {
     /// Number of the target's hidden states.
     count: usize,
     /// Their layers, if the config lists them.
@@ -68,14 +68,14 @@ struct Taps {
 /// Compares an EAGLE-3 draft layer with its format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &Inventory<'_>,
-    claims: &Claims<'_>,
+    inventory: &TensorIndex<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
-) -> EagleFacts {
+) -> EagleSpec {
     let config = Config::new(format, claims);
-    let taps = check_taps(format, &config, inventory, report);
+    let hooks = check_taps(format, &config, inventory, report);
     let layer = layer_of(format);
-    let specs = specs(format, &layer, &taps, &config, inventory);
+    let specs = specs(format, &layer, &hooks, &config, inventory);
     let mut claimed = layer::claims(&config.layer, report);
     claimed.extend(config.top.size("target_hidden_size", Size::TargetHidden, report));
     claimed.extend(config.top.size("draft_vocab_size", Size::Draft, report));
@@ -83,25 +83,25 @@ pub(super) fn check(
     specs.check(inventory, &sizes, |_| false, report);
     sizes.check_claims(&claimed, report);
     check_layer(layer.qkv_bias(inventory), &config.layer, report);
-    let target_hidden = check_features(taps.count, claim(&claimed, Size::TargetHidden), &sizes, claims, report);
+    let target_hidden = check_features(hooks.count, claim(&claimed, Size::TargetHidden), &sizes, claims, report);
     let vocab_size = sizes.get(Size::Vocab).or_else(|| claim(&claimed, Size::Vocab));
     check_vocabularies(format, vocab_size, claims, inventory, &sizes, report);
     if format == HeadsFormat::Eagle3Speculators {
         check_speculators(claims, report);
     }
-    EagleFacts {
+    EagleSpec {
         hidden_size: sizes.or_zero(Size::Hidden),
         vocab_size,
         draft_vocab_size: inventory.get("lm_head.weight").and_then(|_| sizes.get(Size::Draft)),
-        taps: taps.count,
-        tap_layers: taps.layers,
+        hooks: hooks.count,
+        tap_layers: hooks.layers,
         target_hidden_size: target_hidden,
         layer: layer.facts(inventory, &sizes),
         fc_bias: false,
         own_embedding: inventory.has("embed_tokens.weight"),
         vocab_map: inventory.has("d2t"),
-        tap_norms: taps.norms > 0,
-        input_norm: taps.input_norm,
+        tap_norms: hooks.norms > 0,
+        input_norm: hooks.input_norm,
         norm_before_residual: config.flag("norm_before_residual", report),
         norm_output: config.flag("norm_output", report),
     }
@@ -125,7 +125,7 @@ fn layer_of(format: HeadsFormat) -> Layer {
     }
 }
 
-fn specs(format: HeadsFormat, layer: &Layer, taps: &Taps, config: &Config<'_>, inventory: &Inventory<'_>) -> Specs {
+fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>, inventory: &TensorIndex<'_>) -> Specs {
     let mut specs = Specs::default();
     specs.linear("fc", Size::Hidden, Size::Features, false);
     // speculators has two kinds of layers, of which Qwen3's has norms on queries and keys.
@@ -141,17 +141,17 @@ fn specs(format: HeadsFormat, layer: &Layer, taps: &Taps, config: &Config<'_>, i
     specs.optional_list("d2t", Kind::Id, Size::Draft);
     specs.optional_list("t2d", Kind::Mask, Size::Vocab);
     specs.optional_matrix("embed_tokens.weight", Size::Vocab, Size::Hidden);
-    for tap in 0..taps.norms {
+    for tap in 0..hooks.norms {
         specs.vector(format!("fc_norm.{tap}.weight"), Size::TargetHidden);
     }
-    if taps.input_norm {
+    if hooks.input_norm {
         specs.vector("input_norm.weight", Size::Features);
     }
     specs
 }
 
 /// What `fc` reads, and whether the flags say so: engines build the norms that the flags ask for and skip the rest.
-fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &Inventory<'_>, report: &mut Report) -> Taps {
+fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &TensorIndex<'_>, report: &mut Report) -> Hooks {
     let norms = inventory.names().filter(|name| tap_norm(name)).count();
     let layers = config.tap_layers(report);
     let count = layers.as_ref().map_or(if norms > 0 { norms } else { 3 }, Vec::len);
@@ -173,25 +173,25 @@ fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &Inventory<'_
     }
     // However many the config lists, hardly more are asked for than are there.
     let norms = if norms > 0 { count.min(norms.saturating_add(3)) } else { 0 };
-    Taps { count, layers, norms, input_norm }
+    Hooks { count, layers, norms, input_norm }
 }
 
 /// The width of one tap: `fc` reads all of them side by side.
 fn check_features(
-    taps: usize,
+    hooks: usize,
     claimed: Option<usize>,
     sizes: &Sizes,
-    claims: &Claims<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
 ) -> usize {
     let Some(features) = sizes.get(Size::Features) else { return 0 };
     let width = claimed.or_else(|| claims.given().then(|| sizes.get(Size::Hidden)).flatten());
-    let found = if taps > 0 && features % taps == 0 { Some(features / taps) } else { None };
+    let found = if hooks > 0 && features % hooks == 0 { Some(features / hooks) } else { None };
     if found.is_none() || width.is_some_and(|width| found != Some(width)) {
         let width = width.map_or_else(String::new, |width| {
             format!(" of {} {width}", if claimed.is_some() { "target_hidden_size" } else { "hidden_size" })
         });
-        report.problem(format!("wrong shape: fc.weight reads {features} features, not {taps} taps{width}"));
+        report.problem(format!("wrong shape: fc.weight reads {features} features, not {hooks} taps{width}"));
     }
     if let Some(norm) = sizes.get(Size::TargetHidden).filter(|norm| found.is_some_and(|found| found != *norm)) {
         report.problem(format!("wrong shape: fc_norm.*.weight is [{norm}], but fc.weight reads {features} features"));
@@ -203,8 +203,8 @@ fn check_features(
 fn check_vocabularies(
     format: HeadsFormat,
     vocab: Option<usize>,
-    claims: &Claims<'_>,
-    inventory: &Inventory<'_>,
+    claims: &ConfigHints<'_>,
+    inventory: &TensorIndex<'_>,
     sizes: &Sizes,
     report: &mut Report,
 ) {
@@ -239,7 +239,7 @@ fn check_vocabularies(
 }
 
 /// Keys that vLLM's reader of speculators configs needs, and the one that two readers default differently.
-fn check_speculators(claims: &Claims<'_>, report: &mut Report) {
+fn check_speculators(claims: &ConfigHints<'_>, report: &mut Report) {
     if claims.get("norm_before_residual").is_none() {
         report
             .problem("config.json: norm_before_residual is absent, which vLLM reads as true and speculators as false");

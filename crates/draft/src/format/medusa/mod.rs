@@ -7,15 +7,15 @@ pub use naming::MedusaNaming;
 pub(super) use naming::{HEADS, IN_MODEL, Part};
 
 use super::HeadsFormat;
-use super::claims::Claims;
-use super::facts::{LmHeads, MedusaFacts};
-use super::inventory::{Inventory, Report, report_gap};
+use super::config_hints::ConfigHints;
+use super::head_spec::{LmHeads, MedusaSpec};
 use super::recognise::is_backbone;
 use super::specs::{Claim, Size, Sizes, Specs};
+use super::tensor_index::{Report, TensorIndex, report_gap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// V1 if heads have projections of their own, V2 if they do not; where a file is damaged, what most heads have.
-pub(super) fn plain_format(inventory: &Inventory<'_>) -> HeadsFormat {
+pub(super) fn plain_format(inventory: &TensorIndex<'_>) -> HeadsFormat {
     let heads = Heads::read(MedusaNaming::Sequential { prefix: "" }, inventory);
     let own = heads.0.values().filter(|head| head.lm_head).count();
     if own > 0 && 2 * own >= heads.0.len() { HeadsFormat::MedusaV1 } else { HeadsFormat::MedusaV2 }
@@ -33,7 +33,7 @@ struct Head {
 struct Heads(BTreeMap<usize, Head>);
 
 impl Heads {
-    fn read(naming: MedusaNaming, inventory: &Inventory<'_>) -> Self {
+    fn read(naming: MedusaNaming, inventory: &TensorIndex<'_>) -> Self {
         let mut heads: BTreeMap<usize, Head> = BTreeMap::new();
         for part in inventory.names().filter_map(|name| naming.part(name)) {
             match part {
@@ -73,10 +73,10 @@ pub(super) fn report_uneven(counts: &[(usize, usize)], report: &mut Report) {
 /// Compares Medusa heads with their format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &Inventory<'_>,
-    claims: &Claims<'_>,
+    inventory: &TensorIndex<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
-) -> MedusaFacts {
+) -> MedusaSpec {
     let vllm = format == HeadsFormat::MedusaVllm;
     let naming = MedusaNaming::of(format, inventory);
     let heads = Heads::read(naming, inventory);
@@ -144,8 +144,8 @@ impl Layout {
         specs
     }
 
-    fn facts(self, heads: usize, sizes: &Sizes) -> MedusaFacts {
-        MedusaFacts {
+    fn facts(self, heads: usize, sizes: &Sizes) -> MedusaSpec {
+        MedusaSpec {
             naming: self.naming,
             heads,
             blocks: self.blocks,
@@ -161,7 +161,7 @@ impl Layout {
 /// Compares the numbers of heads and blocks with the config. Published configs miscount heads (that of the vicuna-7b
 /// heads says 2, the file has 5), so that is a note; another number of blocks moves the projection's name, so that
 /// loaders which skip unknown names would leave it out.
-fn check_counts(format: HeadsFormat, facts: &MedusaFacts, claims: &Claims<'_>, report: &mut Report) {
+fn check_counts(format: HeadsFormat, facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
     let vllm = format == HeadsFormat::MedusaVllm;
     let is = |key: &str, what: &str, names: &[&str]| {
         // vLLM takes any key with both words.
@@ -183,7 +183,7 @@ fn check_counts(format: HeadsFormat, facts: &MedusaFacts, claims: &Claims<'_>, r
     }
 }
 
-fn check_heads(key: &str, facts: &MedusaFacts, claims: &Claims<'_>, report: &mut Report) {
+fn check_heads(key: &str, facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
     let Some(claimed) = claims.count(key, report).filter(|claimed| *claimed != facts.heads) else { return };
     let (path, found) = (claims.path(key), facts.heads);
     report.note(format!("config.json: {path} is {claimed}, but there are {found} heads; the tensors are believed"));
@@ -191,9 +191,9 @@ fn check_heads(key: &str, facts: &MedusaFacts, claims: &Claims<'_>, report: &mut
 
 fn add_notes(
     format: HeadsFormat,
-    facts: &MedusaFacts,
-    inventory: &Inventory<'_>,
-    claims: &Claims<'_>,
+    facts: &MedusaSpec,
+    inventory: &TensorIndex<'_>,
+    claims: &ConfigHints<'_>,
     report: &mut Report,
 ) {
     if facts.blocks > 1 {

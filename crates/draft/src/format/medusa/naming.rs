@@ -1,7 +1,7 @@
 //! How the tensors of Medusa heads are called.
 
 use crate::format::HeadsFormat;
-use crate::format::inventory::{Inventory, number, numbered};
+use crate::format::tensor_index::{TensorIndex, number, numbered};
 
 /// How the tensors of Medusa heads are called. `{h}` is the head, `{l}` the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(in crate::format) const IN_MODEL: &str = "medusa_head.";
 
 impl MedusaNaming {
     /// The naming in a file whose format is known. Where writers disagree, what most names follow.
-    pub(super) fn of(format: HeadsFormat, inventory: &Inventory<'_>) -> Self {
+    pub(super) fn of(format: HeadsFormat, inventory: &TensorIndex<'_>) -> Self {
         let follow = |naming: &Self| inventory.names().filter(|name| naming.part(name).is_some()).count();
         let better = |first: Self, second: Self| if follow(&second) > follow(&first) { second } else { first };
         match format {

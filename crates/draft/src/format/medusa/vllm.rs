@@ -1,13 +1,13 @@
 //! What only vLLM's Medusa has: optional biases, a shared LM head, a truncated vocabulary.
 
 use super::{MedusaNaming, Part};
-use crate::format::claims::Claims;
-use crate::format::facts::{LmHeads, MedusaFacts};
-use crate::format::inventory::{Inventory, Report};
+use crate::format::config_hints::ConfigHints;
+use crate::format::head_spec::{LmHeads, MedusaSpec};
 use crate::format::specs::{Kind, Size, Sizes, Specs};
+use crate::format::tensor_index::{Report, TensorIndex};
 
 /// Whether the file has an LM head per head or one for all, which may be stored as that of head 0.
-pub(super) fn lm_heads(naming: MedusaNaming, inventory: &Inventory<'_>, claims: &Claims<'_>) -> LmHeads {
+pub(super) fn lm_heads(naming: MedusaNaming, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> LmHeads {
     let shared = format!("{}lm_head.weight", naming.prefix());
     let own: Vec<usize> = inventory
         .names()
@@ -30,7 +30,7 @@ pub(super) fn add_token_map(naming: MedusaNaming, specs: &mut Specs) {
 }
 
 /// Compares with the config; settles the vocabularies.
-pub(super) fn check(facts: &mut MedusaFacts, sizes: &Sizes, claims: &Claims<'_>, report: &mut Report) {
+pub(super) fn check(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<'_>, report: &mut Report) {
     check_flags(facts, claims, report);
     check_vocabularies(facts, sizes, claims, report);
     if claims.given() && claims.text("model_type") != Some("medusa") {
@@ -44,7 +44,7 @@ pub(super) fn check(facts: &mut MedusaFacts, sizes: &Sizes, claims: &Claims<'_>,
     }
 }
 
-fn check_flags(facts: &MedusaFacts, claims: &Claims<'_>, report: &mut Report) {
+fn check_flags(facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
     if !claims.given() {
         return;
     }
@@ -67,7 +67,7 @@ fn check_flags(facts: &MedusaFacts, claims: &Claims<'_>, report: &mut Report) {
 }
 
 /// `lm_heads` have a row per token of `token_map`, or of the whole vocabulary and are cut while loading.
-fn check_vocabularies(facts: &mut MedusaFacts, sizes: &Sizes, claims: &Claims<'_>, report: &mut Report) {
+fn check_vocabularies(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<'_>, report: &mut Report) {
     let (rows, map) = (sizes.get(Size::Vocab), sizes.get(Size::Draft));
     let vocab = claims.count("vocab_size", report);
     let truncated = claims.count("truncated_vocab_size", report);

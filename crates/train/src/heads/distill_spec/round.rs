@@ -4,7 +4,7 @@ use crate::config::DistillSpecConfig;
 use crate::error::{TrainError, io};
 use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
@@ -154,8 +154,8 @@ impl Writer<'_> {
                 let room = self.longest.saturating_sub(prompt).min(self.config.max_new_tokens);
                 let given = rows[index].example.assistant[prompt..].iter().take_while(|own| **own).count();
                 let room = if self.length == Length::Data { room.min(given) } else { room };
-                let draws = Seeded::stream(self.seed ^ ANSWERS, stream);
-                Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), draws }
+                let random = SeededRandom::stream(self.seed ^ ANSWERS, stream);
+                Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), random }
             };
             let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
             self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens: self.end_tokens() })?;
@@ -168,7 +168,7 @@ impl Writer<'_> {
     fn write(&self, batch: &mut Batch<'_>, talks: &mut [Talk], choosing: Choosing<'_>) -> Result<(), TrainError> {
         for talk in talks.iter_mut().filter(|talk| talk.prompt > 0 && talk.ids.len() < talk.end) {
             batch.reset(talk.slot);
-            let first = batch.prefill(talk.slot, &talk.ids, choosing.rule, &mut talk.draws).map_err(wrong)?;
+            let first = batch.prefill(talk.slot, &talk.ids, choosing.rule, &mut talk.random).map_err(wrong)?;
             talk.ids.push(first);
         }
         loop {
@@ -198,7 +198,7 @@ impl Writer<'_> {
 
 fn wrong(error: BatchError) -> TrainError {
     TrainError::Data(match error {
-        BatchError::Unsound { .. } => "the draft model's logits are not finite: its weights are damaged".into(),
+        BatchError::NonFinite { .. } => "the draft model's logits are not finite: its weights are damaged".into(),
         error => error.to_string(),
     })
 }
@@ -210,13 +210,13 @@ struct Talk {
     prompt: usize,
     end: usize,
     ids: Vec<Token>,
-    draws: Seeded,
+    random: SeededRandom,
 }
 
 impl Talk {
     /// Its part in the next step.
     fn turn(&mut self) -> Option<Turn<'_>> {
         let (root, left) = (*self.ids.last()?, self.end.saturating_sub(self.ids.len()));
-        Some(Turn { slot: self.slot, root, left, draws: &mut self.draws })
+        Some(Turn { slot: self.slot, root, left, random: &mut self.random })
     }
 }

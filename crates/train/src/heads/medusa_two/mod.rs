@@ -20,7 +20,7 @@ use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
 use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
-use gorgon_core::accept::draws::Seeded;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::render::Example;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
 use gorgon_kernels::Table;
@@ -155,9 +155,9 @@ impl Objective for MedusaTwoFitting {
     type Batch = Balanced;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        let draws = &mut Seeded::new(seed);
+        let random = &mut SeededRandom::new(seed);
         let heads = self.heads.config.parameters(self.heads.hidden_size, self.heads.vocab_size);
-        heads.into_iter().map(|spec| initial(spec, &self.lm_head, draws)).chain(self.lora.parameters(seed)).collect()
+        heads.into_iter().map(|spec| initial(spec, &self.lm_head, random)).chain(self.lora.parameters(seed)).collect()
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Balanced>, TrainError> {

@@ -1,0 +1,215 @@
+//! Where chance comes from: a seed, given uniforms, or every outcome in turn.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::{RandomSource, SamplingScheme};
+use crate::{
+    PooledVec, Token,
+    dist::{normalise, top_indices},
+};
+
+/// Seeded chance: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the stream.
+#[derive(Clone, Debug)]
+pub struct SeededRandom {
+    generator: ChaCha8Rng,
+}
+
+impl SeededRandom {
+    /// The draws of `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self::stream(seed, 0)
+    }
+
+    /// One of many independent sequences under the same `seed`: a batch gives each of its rows its own `stream`, so
+    /// that a row's text does not depend on its neighbours.
+    pub fn stream(seed: u64, stream: u64) -> Self {
+        let mut generator = ChaCha8Rng::seed_from_u64(seed);
+        generator.set_stream(stream);
+        Self { generator }
+    }
+
+    /// A number in `[0, 1)`, a multiple of 2^-53.
+    pub fn uniform(&mut self) -> f64 {
+        (self.generator.next_u64() >> 11) as f64 * 2.0_f64.powi(-53)
+    }
+}
+
+impl RandomSource for SeededRandom {
+    fn flip(&mut self, probability: f64) -> bool {
+        self.uniform() < probability
+    }
+
+    fn pick(&mut self, weights: &[f64]) -> usize {
+        locate(weights, self.uniform())
+    }
+}
+
+/// Chance from given numbers in `[0, 1)`, used in order: `flip(p)` is true when the next number `u <= p`, as in EAGLE's
+/// reference implementation. Past the end every number is 1.
+#[derive(Clone, Debug)]
+pub struct Given {
+    uniforms: Vec<f64>,
+    asked: usize,
+}
+
+impl Given {
+    /// Draws that use up `uniforms`.
+    pub fn new(uniforms: Vec<f64>) -> Self {
+        Self { uniforms, asked: 0 }
+    }
+
+    /// How many numbers were asked for, those past the end included.
+    pub fn asked(&self) -> usize {
+        self.asked
+    }
+
+    fn next(&mut self) -> f64 {
+        let uniform = self.uniforms.get(self.asked).copied().unwrap_or(1.0);
+        self.asked += 1;
+        uniform
+    }
+}
+
+impl RandomSource for Given {
+    fn flip(&mut self, probability: f64) -> bool {
+        let uniform = self.next();
+        probability > 0.0 && uniform <= probability
+    }
+
+    fn pick(&mut self, weights: &[f64]) -> usize {
+        let uniform = self.next();
+        locate(weights, uniform)
+    }
+}
+
+/// The index at which the running sum of `weights` passes `uniform` of their total. Never one of weight 0, unless all
+/// are.
+fn locate(weights: &[f64], uniform: f64) -> usize {
+    let goal = uniform * weights.iter().sum::<f64>();
+    let mut sum = 0.0;
+    let mut last = 0;
+    for (index, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        sum += weight;
+        last = index;
+        if goal < sum {
+            break;
+        }
+    }
+    last
+}
+
+/// Runs `run` once for every sequence of answers its questions can have, and returns what each run returned with the
+/// probability of its answers. The probabilities sum to 1, so `run`'s exact output law can be read off.
+///
+/// `run` must be a function of its draws alone. The number of runs is the number of outcomes; answers of probability 0
+/// are left out.
+///
+/// ```
+/// use gorgon_core::accept::draws::enumerate;
+/// let runs = enumerate(|draws| draws.flip(0.25) || draws.pick(&[1.0, 3.0]) == 0);
+/// let law_of_true: f64 = runs.iter().filter(|(_, outcome)| *outcome).map(|(probability, _)| probability).sum();
+/// assert_eq!(law_of_true, 0.25 + 0.75 * 0.25);
+/// ```
+pub fn enumerate<T>(mut run: impl FnMut(&mut dyn RandomSource) -> T) -> Vec<(f64, T)> {
+    let mut outcomes = Vec::new();
+    let mut branches = Branches::default();
+    loop {
+        branches.depth = 0;
+        let outcome = run(&mut branches);
+        outcomes.push((branches.probability(), outcome));
+        if !branches.advance() {
+            return outcomes;
+        }
+    }
+}
+
+/// The answers of the run under way: an odometer over the questions asked so far.
+#[derive(Default)]
+struct Branches {
+    questions: Vec<Question>,
+    /// How many questions the run under way has asked.
+    depth: usize,
+}
+
+/// A question that has more than one possible answer.
+struct Question {
+    /// Possible answers with their probabilities.
+    answers: Vec<(usize, f64)>,
+    /// Which of them the run under way gets.
+    current: usize,
+}
+
+impl Branches {
+    /// The current answer to the next question; `answers` tells what a new question may be answered with.
+    fn answer(&mut self, answers: impl FnOnce() -> Vec<(usize, f64)>) -> usize {
+        if self.depth == self.questions.len() {
+            self.questions.push(Question { answers: answers(), current: 0 });
+        }
+        let question = &self.questions[self.depth];
+        self.depth += 1;
+        question.answers[question.current].0
+    }
+
+    fn probability(&self) -> f64 {
+        self.questions.iter().map(|question| question.answers[question.current].1).product()
+    }
+
+    /// Moves on to the next sequence of answers; false when all have been given.
+    fn advance(&mut self) -> bool {
+        while let Some(question) = self.questions.last_mut() {
+            question.current += 1;
+            if question.current < question.answers.len() {
+                return true;
+            }
+            self.questions.pop();
+        }
+        false
+    }
+}
+
+impl RandomSource for Branches {
+    fn flip(&mut self, probability: f64) -> bool {
+        if !(probability > 0.0 && probability < 1.0) {
+            return probability >= 1.0;
+        }
+        self.answer(|| vec![(1, probability), (0, 1.0 - probability)]) == 1
+    }
+
+    fn pick(&mut self, weights: &[f64]) -> usize {
+        let sum: f64 = weights.iter().sum();
+        let possible = || weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+        match possible().count() {
+            0 => 0,
+            1 => possible().map(|(index, _)| index).next().unwrap_or(0),
+            _ => self.answer(|| possible().map(|(index, weight)| (index, weight / sum)).collect()),
+        }
+    }
+}
+
+impl SamplingScheme {
+    /// The tokens of `count` children of a node whose (transformed) draft law is `draft`, in the order in which a rule
+    /// tries them: independent draws, draws without replacement, or the likeliest tokens, lower ids first on ties.
+    /// Without replacement, and from a list, there are fewer where fewer tokens have any mass.
+    pub fn children(self, draft: &[f64], count: usize, random: &mut dyn RandomSource) -> PooledVec<Token> {
+        match self {
+            Self::Independent => (0..count).map(|_| random.pick(draft) as Token).collect(),
+            Self::WithoutReplacement => {
+                let (mut left, mut tokens) = (PooledVec::from(draft), PooledVec::new());
+                while tokens.len() < count && normalise(&mut left) {
+                    let index = random.pick(&left);
+                    left[index] = 0.0;
+                    tokens.push(index as Token);
+                }
+                tokens
+            }
+            Self::Deterministic => {
+                let top = top_indices(draft, count);
+                top.iter().filter(|&&index| draft[index] > 0.0).map(|&index| index as Token).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

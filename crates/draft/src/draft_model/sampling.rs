@@ -1,0 +1,49 @@
+//! How drafts are taken from a draft model's distributions.
+
+use gorgon_core::accept::{RuleChoice, SamplingScheme};
+use gorgon_core::dist::Transform;
+
+/// How a draft model's distributions become drafts, and whether the acceptance rule gets to see them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DraftSampling {
+    /// What the distributions go through before drafts are drawn: the same as the target's.
+    pub transform: Transform,
+    /// How children are taken.
+    pub children: SamplingScheme,
+    /// Whether the rule asks for the distributions.
+    pub rows: bool,
+    /// Drafting stops where `max q`, at temperature 1, falls below this: BiLD's fallback policy.
+    pub stop: Option<f64>,
+}
+
+impl DraftSampling {
+    /// The likeliest tokens, without distributions: what greedy acceptance needs.
+    pub const LIKELIEST: Self =
+        Self { transform: Transform::GREEDY, children: SamplingScheme::Deterministic, rows: false, stop: None };
+
+    /// What serves a rule best under a transform. Rules that compare `p` with `q` get draws from the transformed `q`,
+    /// k-SEQ independent ones, the others draws without replacement; at temperature 0 these are the likeliest tokens.
+    /// Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which then are the
+    /// likeliest.
+    pub fn of(rule: RuleChoice, transform: Transform) -> Self {
+        let top_tokens = Self { transform, ..Self::LIKELIEST };
+        let drawn = |children| match transform.is_greedy() {
+            true => top_tokens,
+            false => Self { children, rows: true, ..top_tokens },
+        };
+        match rule.resolve(&transform) {
+            RuleChoice::Sampling | RuleChoice::Lossy { .. } => drawn(SamplingScheme::WithoutReplacement),
+            RuleChoice::KSeq => drawn(SamplingScheme::Independent),
+            RuleChoice::Cascade { .. } => Self { rows: true, ..drawn(SamplingScheme::WithoutReplacement) },
+            rule @ RuleChoice::Bild { .. } => Self { stop: rule.fallback(), ..top_tokens },
+            RuleChoice::Auto
+            | RuleChoice::Greedy
+            | RuleChoice::Nucleus
+            | RuleChoice::Typical { .. }
+            | RuleChoice::TopBeta { .. } => top_tokens,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What a `config.json` beside draft heads says. Nothing in it is trusted over the tensors.
+
+use super::specs::{Claim, Size};
+use super::tensor_index::{Report, shown};
+use serde_json::{Map, Value};
+
+/// A config, or one object inside it.
+#[derive(Clone)]
+pub(super) struct ConfigHints<'a> {
+    object: Option<&'a Map<String, Value>>,
+    /// Where the object is within the config, with a dot at the end; empty for the config itself.
+    at: String,
+}
+
+impl<'a> ConfigHints<'a> {
+    pub fn new(config: Option<&'a Value>, report: &mut Report) -> Self {
+        let object = config.and_then(Value::as_object);
+        if config.is_some() && object.is_none() {
+            report.problem("config.json: no JSON object");
+        }
+        Self { object, at: String::new() }
+    }
+
+    /// True if there is a config, so that an absent key means the default of whoever reads it.
+    pub fn given(&self) -> bool {
+        self.object.is_some()
+    }
+
+    /// The object that a key holds; nothing is claimed if there is none.
+    pub fn within(&self, key: &str) -> Self {
+        Self { object: self.get(key).and_then(Value::as_object), at: format!("{}{key}.", self.at) }
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.object.into_iter().flat_map(|object| object.keys().map(String::as_str))
+    }
+
+    /// The key as it reads from the top of the config.
+    pub fn path(&self, key: &str) -> String {
+        format!("{}{key}", self.at)
+    }
+
+    /// A value; `null` counts as absent.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.object?.get(key).filter(|value| !value.is_null())
+    }
+
+    /// True if the key is there and `null`.
+    pub fn is_null(&self, key: &str) -> bool {
+        self.object.and_then(|object| object.get(key)).is_some_and(Value::is_null)
+    }
+
+    /// A string.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.get(key)?.as_str()
+    }
+
+    /// A number of things; anything else is a problem.
+    pub fn count(&self, key: &str, report: &mut Report) -> Option<usize> {
+        let value = self.get(key)?;
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        self.typed(key, value, count, "a count", report)
+    }
+
+    /// A size of tensors.
+    pub fn size(&self, key: &str, size: Size, report: &mut Report) -> Option<Claim> {
+        self.count(key, report).map(|value| Claim { key: self.path(key), size, value })
+    }
+
+    /// A truth value; anything else is a problem.
+    pub fn flag(&self, key: &str, report: &mut Report) -> Option<bool> {
+        let value = self.get(key)?;
+        self.typed(key, value, value.as_bool(), "true or false", report)
+    }
+
+    /// A list of layer numbers; anything else is a problem.
+    pub fn layers(&self, key: &str, report: &mut Report) -> Option<Vec<usize>> {
+        let value = self.get(key)?;
+        let layer = |value: &Value| value.as_u64().and_then(|layer| usize::try_from(layer).ok());
+        let layers = value.as_array().and_then(|list| list.iter().map(layer).collect());
+        self.typed(key, value, layers, "a list of layer numbers", report)
+    }
+
+    fn typed<T>(&self, key: &str, value: &Value, read: Option<T>, wanted: &str, report: &mut Report) -> Option<T> {
+        if read.is_none() {
+            let found = shown(&value.to_string());
+            report.problem(format!("config.json: {} is {found}, not {wanted}", self.path(key)));
+        }
+        read
+    }
+
+    /// The class names under `architectures`.
+    pub fn architectures(&self) -> impl Iterator<Item = &'a str> {
+        self.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The method that the config is written for, with the key that tells, if it tells.
+    pub fn method(&self) -> Option<(&'static str, String)> {
+        let key = |keys: &[&str]| keys.iter().find(|key| self.get(key).is_some()).map(ToString::to_string);
+        if let Some(key) = key(&["hydra_num_heads", "hydra_head_arch"]) {
+            return Some(("hydra", key));
+        }
+        if let Some(key) = key(&["medusa_num_heads", "num_medusa_heads", "medusa"]) {
+            return Some(("medusa", key));
+        }
+        if self.text("model_type") == Some("medusa") {
+            return Some(("medusa", "model_type".into()));
+        }
+        let eagle = |name: &&str| name.to_ascii_lowercase().contains("eagle");
+        self.architectures().find(eagle).map(|_| ("eagle", "architectures".into()))
+    }
+}

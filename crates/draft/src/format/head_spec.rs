@@ -1,0 +1,266 @@
+//! What the shapes say about draft heads.
+
+use super::hydra::HydraNaming;
+use super::medusa::MedusaNaming;
+
+/// What the tensors say about the heads, by method.
+///
+/// A plain size is 0 where no tensor tells it, which never happens without a problem being reported. An optional size
+/// is absent where the format leaves it to the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadSpec {
+    /// Medusa heads.
+    Medusa(MedusaSpec),
+    /// Hydra heads.
+    Hydra(HydraSpec),
+    /// An EAGLE draft layer.
+    Eagle(EagleSpec),
+    /// Multi-token-prediction modules.
+    Mtp(MtpSpec),
+}
+
+/// Where the projection to the vocabulary comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LmHeads {
+    /// Every head has its own.
+    PerHead,
+    /// One in the file serves all heads.
+    Shared {
+        /// The tensor that holds it.
+        tensor: String,
+    },
+    /// The target's is used.
+    Target,
+}
+
+/// Facts about Medusa heads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MedusaSpec {
+    /// How the tensors are called.
+    pub naming: MedusaNaming,
+    /// Number of heads.
+    pub heads: usize,
+    /// Residual blocks per head.
+    pub blocks: usize,
+    /// Width of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// The target's vocabulary, as far as the heads' own projections tell.
+    pub vocab_size: Option<usize>,
+    /// Number of tokens that can be drafted, where `token_map` lists them.
+    pub draft_vocab_size: Option<usize>,
+    /// The projections to the vocabulary.
+    pub lm_heads: LmHeads,
+    /// Whether the blocks have biases.
+    pub bias: bool,
+}
+
+/// Facts about one decoder layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerSpec {
+    /// Width of the feed-forward network.
+    pub intermediate_size: usize,
+    /// Query heads times their size.
+    pub query_size: usize,
+    /// Key/value heads times their size.
+    pub key_value_size: usize,
+    /// Biases on the query, key and value projections.
+    pub qkv_bias: bool,
+    /// Size of one head, where RMS norms on each query and key head tell it.
+    pub qk_norm: Option<usize>,
+}
+
+/// Facts about Hydra heads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HydraSpec {
+    /// Number of heads.
+    pub heads: usize,
+    /// Blocks per head.
+    pub blocks: usize,
+    /// Width of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// The target's vocabulary, as far as the heads' own projections tell.
+    pub vocab_size: Option<usize>,
+    /// The projections to the vocabulary.
+    pub lm_heads: LmHeads,
+    /// Whether heads see the embeddings of the tokens drafted before them.
+    pub grounded: bool,
+    /// The prefix-attention layer of Hydra++.
+    pub prefix_layer: Option<LayerSpec>,
+}
+
+/// Facts about an EAGLE draft layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EagleSpec {
+    /// Width of the draft layer.
+    pub hidden_size: usize,
+    /// The target's vocabulary.
+    pub vocab_size: Option<usize>,
+    /// Rows of the draft layer's own LM head.
+    pub draft_vocab_size: Option<usize>,
+    /// Number of the target's hidden states that are read: 1 for EAGLE-1.
+    pub hooks: usize,
+    /// The taps, where the config lists them, as layers that are entered ([`gorgon_model::hooks::Hooks`]). EAGLE, vLLM
+    /// and speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are left, are
+    /// converted.
+    pub tap_layers: Option<Vec<usize>>,
+    /// Width of each tap.
+    pub target_hidden_size: usize,
+    /// The decoder layer.
+    pub layer: LayerSpec,
+    /// Whether `fc` has a bias.
+    pub fc_bias: bool,
+    /// Whether the file holds an embedding table.
+    pub own_embedding: bool,
+    /// Whether `d2t` maps drafted tokens to the target's.
+    pub vocab_map: bool,
+    /// A norm on each tap before `fc` (EAGLE-3.1).
+    pub tap_norms: bool,
+    /// A norm on all taps together before `fc`.
+    pub input_norm: bool,
+    /// Whether the residual stream starts from the normed hidden state, where the config says so.
+    pub norm_before_residual: Option<bool>,
+    /// Whether the next draft step reads the normed output (EAGLE-3.1), where the config says so.
+    pub norm_output: Option<bool>,
+}
+
+/// Facts about multi-token-prediction modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MtpSpec {
+    /// Number of modules.
+    pub modules: usize,
+    /// Layer number of the first module.
+    pub first_layer: usize,
+    /// Width of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// The target's vocabulary, where a tensor of the file tells.
+    pub vocab_size: Option<usize>,
+    /// The decoder layer in each module.
+    pub layer: LayerSpec,
+    /// Whether the modules hold an embedding table each.
+    pub own_embedding: bool,
+    /// Whether the modules hold an LM head each.
+    pub own_lm_head: bool,
+}
+
+impl HeadSpec {
+    /// Names and values in the order in which they are worth reading.
+    pub fn list(&self) -> Vec<(&'static str, String)> {
+        let mut list = Listing(vec![]);
+        match self {
+            Self::Medusa(facts) => facts.list(&mut list),
+            Self::Hydra(facts) => facts.list(&mut list),
+            Self::Eagle(facts) => facts.list(&mut list),
+            Self::Mtp(facts) => facts.list(&mut list),
+        }
+        list.0
+    }
+}
+
+struct Listing(Vec<(&'static str, String)>);
+
+impl Listing {
+    fn size(&mut self, name: &'static str, size: usize) {
+        self.0.push((name, if size == 0 { "unknown".into() } else { size.to_string() }));
+    }
+
+    fn optional(&mut self, name: &'static str, size: Option<usize>) {
+        if let Some(size) = size {
+            self.size(name, size);
+        }
+    }
+
+    fn flag(&mut self, name: &'static str, flag: bool) {
+        self.0.push((name, if flag { "yes" } else { "no" }.into()));
+    }
+
+    fn lm_heads(&mut self, heads: &LmHeads) {
+        let text = match heads {
+            LmHeads::PerHead => "one per head".into(),
+            LmHeads::Shared { tensor } => format!("one for all heads ({tensor})"),
+            LmHeads::Target => "the target's".into(),
+        };
+        self.0.push(("LM heads", text));
+    }
+}
+
+impl MedusaSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("heads", self.heads);
+        list.size("blocks per head", self.blocks);
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        list.optional("draft vocabulary", self.draft_vocab_size);
+        list.lm_heads(&self.lm_heads);
+        list.flag("biases", self.bias);
+    }
+}
+
+impl LayerSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("intermediate size", self.intermediate_size);
+        list.size("query size", self.query_size);
+        list.size("key/value size", self.key_value_size);
+        list.flag("query/key/value biases", self.qkv_bias);
+        list.flag("query/key norms", self.qk_norm.is_some());
+    }
+}
+
+impl HydraSpec {
+    /// How the tensors are called.
+    pub fn naming(&self) -> HydraNaming {
+        HydraNaming { dropouts: self.prefix_layer.is_some() }
+    }
+
+    fn list(&self, list: &mut Listing) {
+        list.size("heads", self.heads);
+        list.size("blocks per head", self.blocks);
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        list.lm_heads(&self.lm_heads);
+        list.flag("grounded", self.grounded);
+        list.flag("prefix attention", self.prefix_layer.is_some());
+        if let Some(layer) = &self.prefix_layer {
+            layer.list(list);
+        }
+    }
+}
+
+impl EagleSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        list.optional("draft vocabulary", self.draft_vocab_size);
+        list.size("taps", self.hooks);
+        if let Some(layers) = &self.tap_layers {
+            let layers: Vec<String> = layers.iter().map(usize::to_string).collect();
+            list.0.push(("tap layers", layers.join(", ")));
+        }
+        list.size("target hidden size", self.target_hidden_size);
+        self.layer.list(list);
+        list.flag("fc bias", self.fc_bias);
+        list.flag("own embedding", self.own_embedding);
+        list.flag("own LM head", self.draft_vocab_size.is_some());
+        list.flag("vocabulary map", self.vocab_map);
+        list.flag("tap norms", self.tap_norms);
+        list.flag("input norm", self.input_norm);
+        for (name, flag) in [("norm before residual", self.norm_before_residual), ("norm on output", self.norm_output)]
+        {
+            if let Some(flag) = flag {
+                list.flag(name, flag);
+            }
+        }
+    }
+}
+
+impl MtpSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("modules", self.modules);
+        // Layer 0 is a number like any other, where a size of 0 would be an unknown one.
+        list.0.push(("first layer", self.first_layer.to_string()));
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        self.layer.list(list);
+        list.flag("own embedding", self.own_embedding);
+        list.flag("own LM head", self.own_lm_head);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a pass over rows in flight needs to know on a GPU: one table of integers, sent up in one piece or written
+//! there.
+
+use super::AttentionMask;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// Where the tokens begin.
+const TOKENS: usize = 4;
+
+/// The numbers of rows that passes are padded to, so that a device sees few distinct shapes.
+const SIZES: [usize; 6] = [1, 8, 16, 32, 64, 128];
+
+/// The rows of one pass as kernels read them.
+///
+/// The table is `[prefix, first, rows, 0 | tokens[R] | positions[R] | a section per distinct window]` with `R` rows
+/// after padding; a section is `[least start | starts[R] | bits[R · W]]`: row `i` sees the committed slots from
+/// `starts[i]` on, and row `j` in flight if bit `j` of its `W` words is set. Rows beyond `rows` are padding: they write
+/// nothing to a cache, and what they yield means nothing.
+#[derive(Clone, Debug)]
+pub struct PassTable {
+    table: Tensor<1, Int>,
+    rows: usize,
+    padded: usize,
+    words: usize,
+    windows: Vec<Option<usize>>,
+    slots: usize,
+}
+
+impl PassTable {
+    /// The number of rows that `rows` are padded to: 1, 8, 16, 32, 64 or a multiple of 128.
+    pub fn padded(rows: usize) -> usize {
+        SIZES.into_iter().find(|&size| size >= rows).unwrap_or(rows.next_multiple_of(128))
+    }
+
+    /// The table of a pass over `tokens` after `prefix` committed rows, with a section for each of `windows`, which are
+    /// distinct. `slots` bounds the slots that will ever be read with it.
+    pub fn new(
+        tokens: &[u32],
+        visible: &AttentionMask,
+        prefix: usize,
+        slots: usize,
+        windows: &[Option<usize>],
+        device: &Device,
+    ) -> Self {
+        let (rows, padded) = (visible.rows(), Self::padded(visible.rows()));
+        let words = (visible.first() + padded).div_ceil(32);
+        let values = table(tokens, visible, prefix, windows);
+        let size = values.len();
+        let table = Tensor::from_data(TensorData::new(values, [size]), device);
+        Self { table, rows, padded, words, windows: windows.into(), slots }
+    }
+
+    /// The table, for kernels that write it.
+    pub fn table(&self) -> &Tensor<1, Int> {
+        &self.table
+    }
+
+    /// Rows of the pass.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Rows with padding.
+    pub fn padded_rows(&self) -> usize {
+        self.padded
+    }
+
+    /// Words of bits per row.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Slots that are read at most.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The tokens, padding included, `[R]`.
+    pub fn tokens(&self) -> Tensor<1, Int> {
+        self.table.clone().narrow(0, TOKENS, self.padded)
+    }
+
+    /// Where a window's section begins.
+    ///
+    /// # Panics
+    /// If the table was made without that window.
+    pub fn section(&self, window: Option<usize>) -> usize {
+        let index = self.windows.iter().position(|&known| known == window).expect("a section for every window");
+        self.sections() + index * self.section_size()
+    }
+
+    /// Where the first section begins.
+    pub fn sections(&self) -> usize {
+        TOKENS + 2 * self.padded
+    }
+
+    /// Entries of a section.
+    pub fn section_size(&self) -> usize {
+        section_size(self.padded, self.words)
+    }
+
+    /// The windows of the sections, in their order.
+    pub fn windows(&self) -> &[Option<usize>] {
+        &self.windows
+    }
+
+    /// The same table for a longer context: at most `slots` slots will be read with it.
+    pub fn with_slots(&self, slots: usize) -> Self {
+        Self { slots, ..self.clone() }
+    }
+}
+
+fn section_size(padded: usize, words: usize) -> usize {
+    1 + padded * (1 + words)
+}
+
+/// The table's values.
+fn table(tokens: &[u32], visible: &AttentionMask, prefix: usize, windows: &[Option<usize>]) -> Vec<i32> {
+    let (rows, padded) = (visible.rows(), PassTable::padded(visible.rows()));
+    let words = (visible.first() + padded).div_ceil(32);
+    let mut table = vec![prefix as i32, visible.first() as i32, rows as i32, 0];
+    table.extend(tokens.iter().map(|&token| token as i32));
+    table.resize(TOKENS + padded, 0);
+    table.extend((0..rows).map(|row| (prefix + visible.count(row) - 1) as i32));
+    table.resize(TOKENS + 2 * padded, prefix as i32);
+    for window in windows {
+        let start = |row| (prefix + visible.count(row)).saturating_sub(window.unwrap_or(usize::MAX));
+        let first = table.len();
+        table.push((0..rows).map(start).min().unwrap_or(0).min(prefix) as i32);
+        table.extend((0..rows).map(|row| start(row).min(prefix) as i32));
+        table.resize(first + 1 + padded, prefix as i32);
+        let bits = table.len();
+        table.resize(first + section_size(padded, words), 0);
+        for row in 0..rows {
+            for index in start(row).saturating_sub(prefix)..visible.count(row) {
+                let seen = visible.nth(row, index);
+                table[bits + row * words + seen / 32] |= 1 << (seen % 32);
+            }
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Hidden states that a pass hands out.
+
+use crate::target::read;
+use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_core::PooledVec;
+use gorgon_kernels::host;
+
+/// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a
+/// tensor would allocate.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per pass")]
+pub enum HiddenStates {
+    /// On the CPU.
+    Host {
+        /// `[rows, d]`, row-major.
+        values: PooledVec<f32>,
+        /// `d`.
+        width: usize,
+    },
+    /// Elsewhere, `[1, rows, d]`.
+    Device(Tensor<3>),
+}
+
+impl HiddenStates {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Host { values, width } => values.len() / (*width).max(1),
+            Self::Device(states) => states.dims()[1],
+        }
+    }
+
+    /// The values `[rows, d]`, row-major, if they are on the CPU.
+    pub fn on_host(&self) -> Option<&[f32]> {
+        match self {
+            Self::Host { values, .. } => Some(values),
+            Self::Device(_) => None,
+        }
+    }
+
+    /// Size of a state, `d`.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Host { width, .. } => *width,
+            Self::Device(states) => states.dims()[2],
+        }
+    }
+
+    /// As a tensor, without a copy.
+    ///
+    /// # Shapes
+    /// `[1, rows, d]`.
+    pub fn into_tensor(self) -> Tensor<3> {
+        let rows = self.rows();
+        match self {
+            Self::Host { values, width } => host::tensor(values.into_vec(), [1, rows, width]),
+            Self::Device(states) => states,
+        }
+    }
+
+    /// As a tensor: on the CPU a copy.
+    ///
+    /// # Shapes
+    /// `[1, rows, d]`.
+    pub fn tensor(&self) -> Tensor<3> {
+        match self {
+            Self::Host { values, width } => host::tensor(values.to_vec(), [1, self.rows(), *width]),
+            Self::Device(states) => states.clone(),
+        }
+    }
+
+    /// `rows` rows from `first` on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn part(&self, first: usize, rows: usize) -> Self {
+        match self {
+            Self::Host { values, width } => {
+                let mut part = PooledVec::new();
+                part.extend_from_slice(&values[first * width..(first + rows) * width]);
+                Self::Host { values: part, width: *width }
+            }
+            Self::Device(states) => Self::Device(states.clone().narrow(1, first, rows)),
+        }
+    }
+
+    /// The values in `f32`, `[rows, d]`, row-major: elsewhere than on the CPU a read from the device.
+    pub fn into_values(self) -> PooledVec<f32> {
+        match self {
+            Self::Host { values, .. } => values,
+            Self::Device(states) => read(states).into(),
+        }
+    }
+
+    /// Every `count` rows side by side as one, `count` times as wide.
+    ///
+    /// # Panics
+    /// If rows are left over.
+    pub fn merge_rows(self, count: usize) -> Self {
+        match self {
+            Self::Host { values, width } => {
+                assert_eq!(values.len() % (count * width).max(1), 0, "rows are left over");
+                Self::Host { values, width: count * width }
+            }
+            Self::Device(states) => {
+                let [_, rows, width] = states.dims();
+                Self::Device(states.reshape([1, rows / count, count * width]))
+            }
+        }
+    }
+
+    /// Some rows, in a given order.
+    ///
+    /// # Panics
+    /// If a row is none of these.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Host { values, width } => {
+                let mut some = PooledVec::new();
+                some.reserve(rows.len() * width);
+                rows.iter().for_each(|&row| some.extend_from_slice(&values[row * width..(row + 1) * width]));
+                Self::Host { values: some, width: *width }
+            }
+            Self::Device(states) => Self::Device(select_rows(states, rows)),
+        }
+    }
+
+    /// The rows of all of these, one after another; there is at least one, and they are in one place.
+    pub fn join(parts: &[Self]) -> Self {
+        match parts {
+            [alone] => alone.clone(),
+            [Self::Host { width, .. }, ..] => {
+                let mut values = PooledVec::new();
+                values.reserve(parts.iter().filter_map(Self::on_host).map(<[f32]>::len).sum());
+                parts.iter().filter_map(Self::on_host).for_each(|part| values.extend_from_slice(part));
+                Self::Host { values, width: *width }
+            }
+            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),
+        }
+    }
+
+    /// The columns of all of these side by side, as wide as all together; there is at least one, all have as many
+    /// rows, and they are in one place.
+    pub fn concat_columns(parts: &[Self]) -> Self {
+        match parts {
+            [alone] => alone.clone(),
+            [Self::Host { .. }, ..] => {
+                let width = parts.iter().map(Self::width).sum();
+                let mut values = PooledVec::new();
+                values.reserve(parts[0].rows() * width);
+                for row in 0..parts[0].rows() {
+                    for part in parts {
+                        let from = part.on_host().unwrap_or(&[]);
+                        values.extend_from_slice(&from[row * part.width()..(row + 1) * part.width()]);
+                    }
+                }
+                Self::Host { values, width }
+            }
+            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 2)),
+        }
+    }
+}
+
+impl From<Tensor<3>> for HiddenStates {
+    /// A tensor `[1, rows, d]`, copied if it is on the CPU.
+    fn from(states: Tensor<3>) -> Self {
+        let width = states.dims()[2];
+        match host::read(&states) {
+            Some(values) => Self::Host { values: values.as_slice().iter().copied().collect(), width },
+            None => Self::Device(states),
+        }
+    }
+}
+
+/// Some rows of `states [1, rows, d]`, in a given order.
+pub fn select_rows(states: &Tensor<3>, rows: &[usize]) -> Tensor<3> {
+    let whole = rows.len() == states.dims()[1] && rows.iter().enumerate().all(|(i, &row)| i == row);
+    if whole {
+        return states.clone();
+    }
+    let index: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
+    let index = Tensor::<1, Int>::from_data(TensorData::new(index, [rows.len()]), &states.device());
+    states.clone().select(1, index)
+}
+
+#[cfg(test)]
+mod tests;
