@@ -57,7 +57,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Rows times slots that they may see, on the CPU.
-    fn feature_tokens(&self) -> usize {
+    fn pairs(&self) -> usize {
         match self {
             Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.uncommitted()),
             Self::Device { .. } => 0,
@@ -227,7 +227,7 @@ impl Attention {
             parts.push(Some(Sequence { pass, kv, qkv: mine, rotated: space, out: to }));
         }
         // The team is at work for the sequences, so each of them is one thread's.
-        let work = 2 * q_width * passes.iter().map(Pass::feature_tokens).sum::<usize>();
+        let work = 2 * q_width * passes.iter().map(Pass::pairs).sum::<usize>();
         team::each(&mut parts, work, |sequence| {
             if let Some(sequence) = sequence.take() {
                 self.mix_sequence(sequence);

@@ -11,12 +11,13 @@ use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
+use crate::pass::{Inputs, PassOutput, PassPlan};
 use crate::target::read;
 use crate::weights::{Checkpoint, WeightsError};
 use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
+use gorgon_kernels::tree_attention::PassTable;
 use gorgon_kernels::{Isa, activation, norm};
 use smallvec::SmallVec;
 use std::path::Path;
@@ -46,26 +47,12 @@ pub enum ModelError {
     EmptyPrompt,
 }
 
-/// The states of some layers; a few, as drafters want them, are no list in memory of its own.
-pub type HookedStates = SmallVec<[HiddenStates; 4]>;
-
-/// What a forward pass yields.
-#[derive(Debug)]
-pub struct PassOutput {
-    /// Hidden states after the final norm, a row for each of the pass: what the LM head reads.
-    pub hidden: HiddenStates,
-    /// The tapped states, a row for each of the pass, in the order they were asked for.
-    pub hooks: HookedStates,
-}
-
-/// One sequence's rows in a forward pass.
+/// One sequence's part in a forward pass.
 #[derive(Debug)]
 pub struct Rows<'a> {
-    /// The tokens: as many as the cache has room reserved for.
-    pub tokens: &'a [Token],
-    /// Which of them each of them sees.
-    pub visible: &'a AttentionMask,
-    /// The sequence's cache.
+    /// Its rows.
+    pub plan: PassPlan<'a>,
+    /// Its cache.
     pub cache: &'a mut KvCache,
 }
 
@@ -180,39 +167,23 @@ impl Decoder {
         }
     }
 
-    /// One forward pass over `tokens`, the rows that `cache` has room reserved for. Row `i` sees the committed rows and
-    /// those that `visible` says; its position is their number.
+    /// One forward pass over the uncommitted rows of one sequence, for which `cache` has room.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary or the rows are not the reserved ones.
-    pub fn forward(
-        &self,
-        tokens: &[Token],
-        visible: &AttentionMask,
-        cache: &mut KvCache,
-        hooks: &Hooks,
-    ) -> Result<PassOutput, ModelError> {
-        if !self.compute.is_host() {
-            return self.forward_batch(&mut [Rows { tokens, visible, cache }], hooks);
-        }
-        // One sequence on the CPU is the common case, and needs no lists.
-        self.check_rows(&Rows { tokens, visible, cache })?;
-        if tokens.is_empty() {
-            return Err(ModelError::EmptyPrompt);
-        }
-        let sizes = (cache.len(), cache.capacity());
-        let (kvs, place) = cache.parts();
-        let pass = [Pass::new(&self.config, place, visible, tokens, sizes)];
-        Ok(Workspace::lend(|space| self.run_on_host(tokens, &pass, &mut [kvs.iter_mut()], hooks, space)))
+    /// When a token is outside the vocabulary or the rows are not the ones there is room for.
+    pub fn forward(&self, plan: &PassPlan<'_>, cache: &mut KvCache, hooks: &Hooks) -> Result<PassOutput, ModelError> {
+        self.forward_batch(&mut [Rows { plan: plan.clone(), cache }], hooks)
     }
 
     /// Fails unless a cache has room reserved for these rows.
-    fn check_rows(&self, rows: &Rows<'_>) -> Result<(), ModelError> {
-        self.check_tokens(rows.tokens)?;
-        if rows.cache.reserved() != Some(rows.visible.uncommitted()) || rows.visible.rows() != rows.tokens.len() {
+    fn check_rows<'a>(&self, rows: &'a Rows<'_>) -> Result<&'a [Token], ModelError> {
+        let Inputs::Tokens(tokens) = rows.plan.inputs else { return Err(CacheError::NotReserved.into()) };
+        self.check_tokens(tokens)?;
+        let mask = rows.plan.mask;
+        if rows.cache.reserved() != Some(mask.uncommitted()) || mask.rows() != tokens.len() {
             return Err(CacheError::NotReserved.into());
         }
-        Ok(())
+        Ok(tokens)
     }
 
     /// One forward pass over rows of several sequences, each with its own cache. On the CPU a sequence's results do not
@@ -222,21 +193,21 @@ impl Decoder {
     /// The output has the rows of all sequences, one after another.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary, rows are not the reserved ones, or there are none.
+    /// When a token is outside the vocabulary, rows are not the ones there is room for, or there are none.
     pub fn forward_batch(&self, batch: &mut [Rows<'_>], hooks: &Hooks) -> Result<PassOutput, ModelError> {
-        let mut tokens = vec![];
+        let mut tokens = PooledVec::new();
         for rows in batch.iter() {
-            self.check_rows(rows)?;
-            tokens.extend_from_slice(rows.tokens);
+            tokens.extend_from_slice(self.check_rows(rows)?);
         }
         if tokens.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
         let (mut passes, mut caches) = (vec![], vec![]);
-        for Rows { visible, cache, tokens } in batch {
+        for Rows { plan, cache } in batch {
+            let Inputs::Tokens(tokens) = plan.inputs else { continue };
             let sizes = (cache.len(), cache.capacity());
             let (layers, place) = cache.parts();
-            passes.push(Pass::new(&self.config, place, visible, tokens, sizes));
+            passes.push(Pass::new(&self.config, place, plan.mask, tokens, sizes));
             caches.push(layers.iter_mut());
         }
         if self.compute.is_host() {
@@ -244,7 +215,8 @@ impl Decoder {
         }
         let output = self.run(self.embedding.select(table_tokens(&passes)), &passes, caches, hooks);
         let unpad = |states: HiddenStates| HiddenStates::Device(unpad(states.into_tensor(), &passes));
-        Ok(PassOutput { hidden: unpad(output.hidden), hooks: output.hooks.into_iter().map(unpad).collect() })
+        let hooks = output.hooks.into_iter().map(unpad).collect();
+        Ok(PassOutput { hidden: unpad(output.hidden), hooks, stream: None })
     }
 
     /// All layers on the tokens of all passes, on the CPU.
@@ -283,43 +255,11 @@ impl Decoder {
         let mut values = PooledVec::unset(x.len());
         self.final_norm.rows(x, eps, &mut values);
         space.stream = kept;
-        PassOutput { hidden: HiddenStates::Host { values, width: d }, hooks: hooked.into_iter().flatten().collect() }
-    }
-
-    /// One token after those in the cache, which has room reserved for it, on the CPU: the logits after it, or, if that
-    /// is what is wanted and a screen can tell, the likeliest token alone.
-    ///
-    /// # Shapes
-    /// `logits [V]`, after any final soft cap.
-    pub(crate) fn advance_on_host(
-        &self,
-        token: Token,
-        cache: &mut KvCache,
-        greedily: bool,
-        logits: &mut Vec<f32>,
-    ) -> Option<Token> {
-        let (d, eps, visible) = (self.config.hidden_size, self.config.norm_eps, AttentionMask::Causal { rows: 1 });
-        let sizes = (cache.len(), cache.capacity());
-        let (kvs, place) = cache.parts();
-        let pass = [Pass::new(&self.config, place, &visible, &[], sizes)];
-        Workspace::lend(|space| {
-            let mut kept = std::mem::take(&mut space.stream);
-            let x = part(&mut kept, d);
-            self.embedding.copy_rows(&[token], x);
-            for (layer, kv) in self.layers.iter().zip(kvs) {
-                layer.forward_rows(None, x, eps, &pass, &mut [kv], space);
-            }
-            let normed = part(&mut space.normed, d);
-            self.final_norm.rows(x, eps, normed);
-            space.stream = kept;
-            let top_tokens = if greedily { self.lm_head.best(normed, &mut space.found) } else { None };
-            if top_tokens.is_none() {
-                logits.resize(self.lm_head.width(), 0.0);
-                self.lm_head.rows(normed, logits);
-                self.cap_rows(logits);
-            }
-            top_tokens
-        })
+        PassOutput {
+            hidden: HiddenStates::Host { values, width: d },
+            hooks: hooked.into_iter().flatten().collect(),
+            stream: None,
+        }
     }
 
     /// All layers on a residual stream of all passes' rows, padding included, elsewhere.
@@ -344,7 +284,7 @@ impl Decoder {
         }
         tap(self.layers.len(), &x);
         let hidden = HiddenStates::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
-        PassOutput { hidden, hooks: hooked.into_iter().flatten().collect() }
+        PassOutput { hidden, hooks: hooked.into_iter().flatten().collect(), stream: None }
     }
 
     /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read.

@@ -300,7 +300,7 @@ impl Compute {
     }
 
     /// How the CPU stores matrices that are to be multiplied in `bf16`; `None` if they are not.
-    pub(crate) fn feature_tokens(&self) -> Option<WeightDtype> {
+    pub(crate) fn pairs(&self) -> Option<WeightDtype> {
         (self.products == Products::Bf16).then_some(WeightDtype::Bf16Pairs)
     }
 

@@ -17,6 +17,7 @@ pub mod lm_head;
 mod mlp;
 mod moe;
 pub mod norm;
+pub mod pass;
 pub mod random;
 pub mod rope;
 pub mod target;

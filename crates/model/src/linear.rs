@@ -243,9 +243,7 @@ impl Loader<'_> {
         if self.compute.is_host() {
             let storage = match self.compute.int8() {
                 Int8::All => WeightDtype::Int8,
-                Int8::Off | Int8::Drafts => {
-                    self.compute.feature_tokens().unwrap_or_else(|| rows.storage(self.compute.format()))
-                }
+                Int8::Off | Int8::Drafts => self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format())),
             };
             let packed = Packed::pack(d_in, d_out, storage, &rows);
             return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));

@@ -1,0 +1,83 @@
+//! One forward pass as data: what is read, which rows see each other, and which layers run.
+
+use crate::hidden_states::HiddenStates;
+use gorgon_core::Token;
+use gorgon_kernels::tree_attention::AttentionMask;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// What the rows of a pass hold when they enter its first layer.
+#[derive(Clone, Copy, Debug)]
+pub enum Inputs<'a> {
+    /// Embeddings of tokens.
+    Tokens(&'a [Token]),
+    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding).
+    Rows {
+        /// One per row of the pass.
+        rows: &'a [Input],
+        /// `[embeddings, d]`.
+        table: &'a HiddenStates,
+    },
+    /// Hidden states `[rows, d]` that an earlier pass left in front of the first layer.
+    States(&'a HiddenStates),
+}
+
+/// One row's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A token's embedding.
+    Token(Token),
+    /// A row of the table.
+    Embedding(usize),
+}
+
+/// One sequence's rows in a forward pass.
+///
+/// The rows follow the committed ones in the sequence's cache and stay uncommitted until a path of them is kept. Trees,
+/// look-ahead windows, probes and blocks are all passes with another mask.
+#[derive(Clone, Debug)]
+pub struct PassPlan<'a> {
+    /// What the rows hold.
+    pub inputs: Inputs<'a>,
+    /// Which uncommitted rows each row sees; all see the committed ones.
+    pub mask: &'a AttentionMask,
+    /// Positions of the rows, counted from the first position after the committed rows. `None`: one less than the
+    /// number of uncommitted rows that a row sees, which is a node's depth in a tree.
+    pub positions: Option<&'a [usize]>,
+    /// The layers that run, all of them where it is `None`.
+    pub layers: Option<Range<usize>>,
+}
+
+impl<'a> PassPlan<'a> {
+    /// A pass of tokens through all layers.
+    pub fn of_tokens(tokens: &'a [Token], mask: &'a AttentionMask) -> Self {
+        Self { inputs: Inputs::Tokens(tokens), mask, positions: None, layers: None }
+    }
+}
+
+impl Inputs<'_> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Tokens(tokens) => tokens.len(),
+            Self::Rows { rows, .. } => rows.len(),
+            Self::States(states) => states.rows(),
+        }
+    }
+}
+
+/// The hidden states of hooked layers; a few need no memory of their own.
+pub type HookedStates = SmallVec<[HiddenStates; 4]>;
+
+/// What a forward pass yields.
+#[derive(Debug)]
+pub struct PassOutput {
+    /// Hidden states after the final norm, one row per row of the pass: the LM head reads these. In a pass that ends
+    /// before the last layer they are what an early exit reads.
+    pub hidden: HiddenStates,
+    /// The hooked states, one row per row of the pass, in the order in which they were asked for.
+    pub hooks: HookedStates,
+    /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass goes on
+    /// with it ([`Inputs::States`]).
+    pub stream: Option<HiddenStates>,
+}
