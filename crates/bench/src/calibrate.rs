@@ -6,7 +6,7 @@ use gorgon_core::Token;
 use gorgon_core::tree::calibrated::{Calibration, HeadAccuracies, calibrate};
 use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 
 /// Guesses of each head whose accuracy is measured.
 const RANKS: usize = 10;
@@ -79,7 +79,7 @@ impl Hits {
 /// # Errors
 /// When the model fails, or there is nothing to measure on.
 pub fn accuracies(
-    target: &mut Target,
+    target: &mut DecoderTarget,
     model: &MedusaModel,
     texts: &[(Vec<Token>, usize)],
 ) -> Result<Accuracies, BenchError> {

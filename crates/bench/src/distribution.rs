@@ -5,7 +5,7 @@ use crate::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::{Row, Transform};
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use serde::Serialize;
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
@@ -98,7 +98,7 @@ impl Contest<'_> {
 
 /// The plain laws of the answer's tokens, each given those before it.
 fn laws(
-    target: &mut Target,
+    target: &mut DecoderTarget,
     prompt: &[Token],
     answer: &[Token],
     transform: &Transform,

@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
 use gorgon_core::dist::top_indices;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use serde::Serialize;
 
 /// Where two texts part.
@@ -67,7 +67,7 @@ impl Contest<'_> {
 }
 
 fn divergence(
-    target: &mut Target,
+    target: &mut DecoderTarget,
     prompt: &[Token],
     at: usize,
     plain: &[Token],

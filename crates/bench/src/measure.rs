@@ -6,9 +6,9 @@ use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
-use gorgon_infer::{Generation, Limits, RecordedPair, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, RecordedPair, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -71,16 +71,16 @@ pub struct Run {
 
 impl Contest<'_> {
     /// A target with room for a prompt, its answer and a tree.
-    pub fn target(&self, longest_prompt: usize) -> Target {
+    pub fn target(&self, longest_prompt: usize) -> DecoderTarget {
         let tokens = longest_prompt + self.limits.max_new_tokens;
-        Target::with_trees(self.decoder.clone(), tokens, self.builder.max_nodes(), self.drafter.needs().hooks)
+        DecoderTarget::new(self.decoder.clone(), tokens, self.drafter.needs().hooks)
     }
 
     /// Decodes a prompt plainly.
     ///
     /// # Errors
     /// When it does not fit, or the model fails.
-    pub fn plain(&mut self, target: &mut Target, prompt: &[Token]) -> Result<Generation, BenchError> {
+    pub fn plain(&mut self, target: &mut DecoderTarget, prompt: &[Token]) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(false).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
@@ -92,14 +92,16 @@ impl Contest<'_> {
     ///
     /// # Errors
     /// When it does not fit, or the model or the drafter fails.
-    pub fn drafted(&mut self, target: &mut Target, prompt: &[Token]) -> Result<Generation, BenchError> {
+    pub fn drafted(&mut self, target: &mut DecoderTarget, prompt: &[Token]) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(true).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
         let random = &mut SeededRandom::new(self.seed);
-        let mut stepper =
-            Stepper { target, drafter: &mut *self.drafter, builder: self.builder, rule: self.rule, random };
-        Ok(decode_with(&mut stepper, prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?)
+        Ok(Session::new(target, &mut *self.drafter).generate(
+            Method { tree: self.builder, rule: self.rule },
+            Request::new(prompt, &self.limits, random),
+            &mut |_| ControlFlow::Continue(()),
+        )?)
     }
 
     /// Runs every prompt plainly and drafted, `rounds` times, in alternating order; `observe` is told of each pair.

@@ -13,8 +13,8 @@ use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{FixedTree, RankPath, TokenTree, TreeShape};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// Nodes of the trees that are decoded with.
 const NODES: usize = 64;
@@ -34,7 +34,7 @@ struct Seen {
 /// Keeps account of what another rule accepts.
 struct Witness<'a> {
     rule: &'a dyn AcceptanceRule,
-    seen: RefCell<Seen>,
+    seen: Mutex<Seen>,
 }
 
 impl AcceptanceRule for Witness<'_> {
@@ -50,7 +50,7 @@ impl AcceptanceRule for Witness<'_> {
         random: &mut dyn RandomSource,
     ) -> Verdict {
         let verdict = self.rule.accept(tree, draft, target, random);
-        let mut seen = self.seen.borrow_mut();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // A lone root is the token of a prefill, or a step without drafts.
         seen.steps += usize::from(tree.len() > 1);
         let mut path = RankPath::new();
@@ -126,7 +126,7 @@ impl Seen {
 
 fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -> Result<Seen, BenchError> {
     let builder = FixedTree::new(shape);
-    let witness = Witness { rule: contest.rule, seen: RefCell::default() };
+    let witness = Witness { rule: contest.rule, seen: Mutex::default() };
     let mut with = Contest {
         recorded: None,
         decoder: contest.decoder,
@@ -141,7 +141,7 @@ fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -
     for prompt in prompts {
         with.drafted(&mut target, &prompt.ids)?;
     }
-    Ok(witness.seen.into_inner())
+    Ok(witness.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Decodes the prompts twice: with a tree for a middling drafter, then with the one that fits what was seen, whose

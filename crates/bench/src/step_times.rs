@@ -12,7 +12,7 @@ use crate::{BenchError, median};
 use gorgon_core::tree::FixedTree;
 use gorgon_core::tree::calibrated::Calibration;
 use gorgon_infer::{Generation, Limits};
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -70,8 +70,8 @@ pub fn measure(
     // A pair is two generations where there was one: each of half the length.
     let new = (contest.limits.max_new_tokens / 2).max(SHORTEST).min(contest.limits.max_new_tokens);
     let limits = Limits { max_new_tokens: new, ..contest.limits.clone() };
-    let (biggest, hooks) = (calibration.order.len() + 1, contest.drafter.needs().hooks);
-    let mut target = Target::with_trees(contest.decoder.clone(), longest + new, biggest, hooks);
+    let hooks = contest.drafter.needs().hooks;
+    let mut target = DecoderTarget::new(contest.decoder.clone(), longest + new, hooks);
     for round in 0..=rounds {
         for (i, tree) in trees.iter().enumerate() {
             let prompt = &prompts[(round + i) % prompts.len()];
@@ -100,7 +100,7 @@ pub fn measure(
 /// and of a plain step; `None` if one of them took no step.
 fn pair(
     contest: &mut Contest<'_>,
-    target: &mut Target,
+    target: &mut DecoderTarget,
     prompt: &BenchPrompt,
     plain_first: bool,
 ) -> Result<Option<(f64, f64, f64)>, BenchError> {
@@ -111,7 +111,7 @@ fn pair(
             generation.times.draft.0.as_secs_f64() / steps,
         ))
     };
-    let plain = |contest: &mut Contest<'_>, target: &mut Target| -> Result<_, BenchError> {
+    let plain = |contest: &mut Contest<'_>, target: &mut DecoderTarget| -> Result<_, BenchError> {
         let started = Instant::now();
         let generation = contest.plain(target, &prompt.ids)?;
         Ok(seconds(started, &generation))

@@ -13,14 +13,14 @@ use gorgon_core::accept::{AcceptanceRule, ChoiceError, DraftRows, RandomSource, 
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use serde::Serialize;
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One way of answering.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,8 +173,8 @@ pub struct Sweep<'a> {
 /// A rule that counts what becomes of drafts.
 struct Watched {
     rule: Box<dyn AcceptanceRule + Send + Sync>,
-    tries: Cell<usize>,
-    rejections: Cell<usize>,
+    tries: AtomicUsize,
+    rejections: AtomicUsize,
 }
 
 impl AcceptanceRule for Watched {
@@ -192,8 +192,8 @@ impl AcceptanceRule for Watched {
         let verdict = self.rule.accept(tree, draft, target, random);
         let last = verdict.path.last().copied().unwrap_or(0);
         let rejected = usize::from(tree.children(last).next().is_some());
-        self.tries.set(self.tries.get() + verdict.path.len() - 1 + rejected);
-        self.rejections.set(self.rejections.get() + rejected);
+        self.tries.fetch_add(verdict.path.len() - 1 + rejected, Ordering::Relaxed);
+        self.rejections.fetch_add(rejected, Ordering::Relaxed);
         verdict
     }
 }
@@ -214,9 +214,8 @@ impl Sweep<'_> {
     ) -> Result<Vec<Answer>, BenchError> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let tokens = longest + self.limits.max_new_tokens;
-        let nodes = self.builder.max_nodes();
-        let mut target = Target::with_trees(self.decoder.clone(), tokens, nodes, Hooks::none());
-        let mut draft = Target::with_trees(self.model.decoder().clone(), tokens, nodes, Hooks::none());
+        let mut target = DecoderTarget::new(self.decoder.clone(), tokens, Hooks::none());
+        let mut draft = DecoderTarget::new(self.model.decoder().clone(), tokens, Hooks::none());
         let mut answers = vec![];
         for round in 0..rounds {
             for (number, prompt) in prompts.iter().enumerate() {
@@ -234,8 +233,8 @@ impl Sweep<'_> {
                         seconds: generation.decode_time.as_secs_f64(),
                         steps: generation.accepted.len(),
                         accepted: generation.accepted.iter().sum(),
-                        tries: watched.tries.get(),
-                        rejections: watched.rejections.get(),
+                        tries: watched.tries.into_inner(),
+                        rejections: watched.rejections.into_inner(),
                     });
                 }
                 observe();
@@ -247,14 +246,14 @@ impl Sweep<'_> {
     fn answer(
         &self,
         subject: &Subject,
-        target: &mut Target,
-        draft: &mut Target,
+        target: &mut DecoderTarget,
+        draft: &mut DecoderTarget,
         prompt: &BenchPrompt,
         turn: u64,
     ) -> Result<(Generation, Watched), BenchError> {
         let choice = subject.rule();
         let rule = choice.rule(subject.transform);
-        let rule = Watched { rule, tries: Cell::new(0), rejections: Cell::new(0) };
+        let rule = Watched { rule, tries: AtomicUsize::new(0), rejections: AtomicUsize::new(0) };
         let random = &mut SeededRandom::stream(self.seed, turn);
         let go_on = &mut |_| ControlFlow::Continue(());
         let generation = match subject.who {
@@ -265,8 +264,11 @@ impl Sweep<'_> {
                 let law = DraftSampling::of(choice, subject.transform);
                 let drafter = &mut DraftModelDrafter::new(self.model.clone(), law);
                 let builder = self.builder;
-                let mut stepper = Stepper { target, drafter, builder, rule: &rule, random };
-                decode_with(&mut stepper, &prompt.ids, &self.limits, go_on)
+                Session::new(target, drafter).generate(
+                    Method { tree: builder, rule: &rule },
+                    Request::new(&prompt.ids, &self.limits, random),
+                    go_on,
+                )
             }
         }?;
         Ok((generation, rule))

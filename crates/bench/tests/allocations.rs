@@ -16,12 +16,12 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
-use gorgon_infer::{Event, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use std::io::Write;
@@ -51,7 +51,7 @@ fn a_plain_step_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for vocab_size in VOCABULARIES {
         let dir = tempfile::tempdir().unwrap();
-        let mut target = Target::new(model(dir.path(), vocab_size), 256, Hooks::none());
+        let mut target = DecoderTarget::new(model(dir.path(), vocab_size), 256, Hooks::none());
         let prompt: Vec<u32> = (0..50).collect();
         let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
         for (i, rule) in rules().iter().enumerate() {
@@ -76,7 +76,7 @@ fn a_drafted_step_allocates_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
         for (name, mut drafter) in drafters(dir.path(), &decoder) {
-            let mut target = Target::with_trees(decoder.clone(), 256, 16, drafter.needs().hooks);
+            let mut target = DecoderTarget::new(decoder.clone(), 256, drafter.needs().hooks);
             for (i, rule) in rules().iter().enumerate() {
                 for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
                     let what = format!("{name} with {:?}, rule {i} and {vocab_size} tokens", builder.kind());
@@ -90,7 +90,7 @@ fn a_drafted_step_allocates_nothing() {
 
 /// Decodes with drafts.
 fn drafted(
-    target: &mut Target,
+    target: &mut DecoderTarget,
     drafter: &mut dyn Drafter,
     builder: &dyn TreeBuilder,
     rule: &dyn AcceptanceRule,
@@ -98,12 +98,16 @@ fn drafted(
 ) {
     let prompt: Vec<u32> = (0..50).collect();
     let limits = Limits { max_new_tokens: TOKENS, end_tokens: vec![] };
-    let mut stepper = Stepper { target, drafter, builder, rule, random: &mut SeededRandom::new(0) };
-    decode_with(&mut stepper, &prompt, &limits, &mut |event| {
-        note(event);
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    Session::new(target, drafter)
+        .generate(
+            Method { tree: builder, rule },
+            Request::new(&prompt, &limits, &mut SeededRandom::new(0)),
+            &mut |event| {
+                note(event);
+                ControlFlow::Continue(())
+            },
+        )
+        .unwrap();
 }
 
 /// One drafter of each kind.

@@ -9,7 +9,7 @@ use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
 use gorgon_core::tree::{
     Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
 };
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
+use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_infer::Limits;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -58,7 +58,7 @@ impl Drafter for Drawing {
 
     fn reset(&mut self) {}
 
-    fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
         Ok(())
     }
 

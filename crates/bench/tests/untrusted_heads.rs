@@ -9,7 +9,7 @@ use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_data::render::Renderer;
 use gorgon_data::source::{self, Options};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
+use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
@@ -17,7 +17,7 @@ use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use std::ops::ControlFlow;
@@ -97,7 +97,7 @@ impl Drafter for Watched {
         self.inner.reset();
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+    fn observe(&mut self, committed: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.last = committed.last_hidden();
         self.inner.observe(committed)
     }
@@ -113,7 +113,7 @@ impl Drafter for Watched {
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &BenchPrompt, rule: &dyn AcceptanceRule, limits: &Limits) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.ids.len() + limits.max_new_tokens, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.ids.len() + limits.max_new_tokens, Hooks::none());
     let mut go_on = |_| ControlFlow::Continue(());
     decode(&mut target, &prompt.ids, rule, &mut SeededRandom::new(0), limits, &mut go_on).unwrap().ids
 }

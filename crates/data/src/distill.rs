@@ -5,9 +5,9 @@
 //! but on the CPU not on the batch that it was decoded in.
 
 mod client;
+mod conversation;
 mod journal;
 mod serving;
-mod talk;
 
 pub use client::Serving;
 pub use journal::{Answer, Journal};
@@ -15,22 +15,23 @@ pub use serving::{Servers, serve};
 
 use crate::render::{RenderError, Renderer};
 use crate::shard::Row;
+use conversation::{Conversation, Work};
 use gorgon_core::accept::AcceptanceRule;
-use gorgon_infer::batch::{Batch, BatchError, Choosing, Drafts, Turn};
+use gorgon_infer::{Batch, DecodeError, Drafts, Feed, Generation, Request};
 use gorgon_model::decoder::Decoder;
 use gorgon_runs::RunError;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use talk::{Talk, Work};
 
 /// Why distillation stops.
 #[derive(Debug, thiserror::Error)]
 pub enum DistillError {
     /// The model or what drafts for it.
     #[error(transparent)]
-    Batch(#[from] BatchError),
+    Decode(#[from] DecodeError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] RunError),
@@ -166,40 +167,69 @@ pub fn distill(
 ) -> Result<bool, DistillError> {
     let (answering, slots) = (&with.answering, with.slots.max(1));
     let capacity = answering.max_tokens.min(with.decoder.config().max_positions);
-    let mut batch = Batch::drafted(with.decoder.clone(), slots, capacity, with.drafts);
-    let mut waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let mut batch = Batch::new(with.decoder, slots, capacity, with.drafts)?;
+    let waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let work = Work { renderer: with.renderer, answering, capacity };
-    let choosing = Choosing { rule: answering.rule, end_tokens: with.renderer.end_tokens() };
-    let mut active: Vec<Option<Talk<'_>>> = (0..slots).map(|_| None).collect();
-    let mut all_done = true;
-    loop {
-        for (slot, talk) in active.iter_mut().enumerate() {
-            while talk.is_none() && !stop.load(Ordering::Relaxed) {
-                let Some(prompt) = waiting.pop_front() else { break };
-                batch.reset(slot);
-                *talk = work.go_on(work.open(prompt, journal)?, slot, &mut batch, journal, observe)?;
-            }
-        }
-        let going = active.iter_mut().enumerate();
-        let mut turns: Vec<Turn<'_>> = going.filter_map(|(slot, talk)| work.turn(slot, talk.as_mut()?)).collect();
-        if turns.is_empty() {
-            return Ok(all_done && waiting.is_empty());
-        }
-        let outcomes = batch.step(&mut turns, choosing);
-        let fed: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
-        for (slot, outcome) in fed.into_iter().zip(outcomes.map_err(|error| placed(error, &active))?) {
-            let Some(mut talk) = active[slot].take() else { continue };
-            talk.emit(&outcome.tokens);
-            let Some(end) = work.ended(&talk) else {
-                active[slot] = Some(talk);
-                continue;
+    let active = (0..slots).map(|_| None).collect();
+    let mut conversations = Conversations { work, waiting, active, journal, stop, observe };
+    batch.serve(answering.rule, &mut conversations)?;
+    Ok(conversations.waiting.is_empty() && conversations.active.iter().all(Option::is_none))
+}
+
+/// The conversations as requests.
+struct Conversations<'a, 'j> {
+    work: Work<'a>,
+    waiting: VecDeque<&'a Prompt>,
+    /// By slot.
+    active: Vec<Option<Conversation<'a>>>,
+    journal: &'j mut Journal,
+    stop: &'j AtomicBool,
+    observe: &'j mut dyn FnMut(Event),
+}
+
+impl Feed<'static> for Conversations<'_, '_> {
+    type Error = DistillError;
+
+    fn next(&mut self, slot: usize, read: usize) -> Result<Option<Request<'static>>, DistillError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut conversation = match self.active[slot].take() {
+                Some(conversation) => conversation,
+                None => match self.waiting.pop_front() {
+                    Some(prompt) => self.work.open(prompt, self.journal)?,
+                    None => return Ok(None),
+                },
             };
-            work.finish(&mut talk, end, slot, &mut batch, journal, observe)?;
-            if stop.load(Ordering::Relaxed) {
-                all_done = false;
-            } else {
-                active[slot] = work.go_on(talk, slot, &mut batch, journal, observe)?;
+            let row = conversation.prompt.row;
+            match self.work.next(&mut conversation) {
+                Ok(request) => {
+                    self.active[slot] = Some(conversation);
+                    return Ok(Some(request));
+                }
+                Err(reason) => {
+                    self.journal.done(row, reason)?;
+                    (self.observe)(Event::Conversation { row, slot: Some((slot, read)) });
+                }
             }
+        }
+        Ok(None)
+    }
+
+    fn event(&mut self, _: usize, _: gorgon_infer::Event) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn finished(&mut self, slot: usize, generation: Generation) -> Result<(), DistillError> {
+        let Some(conversation) = &mut self.active[slot] else { return Ok(()) };
+        self.work.finish(conversation, generation.ids, generation.finish, self.journal, self.observe)
+    }
+
+    fn failed(&mut self, error: DecodeError) -> DistillError {
+        match error {
+            DecodeError::NonFinite { slot, .. } if let Some(Some(conversation)) = self.active.get(slot) => {
+                let Prompt { source, line, .. } = conversation.prompt;
+                DistillError::NonFinite { source_file: source.clone(), line: *line }
+            }
+            error => error.into(),
         }
     }
 }
@@ -212,14 +242,6 @@ pub fn in_turn<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> VecDeque<&'a Pr
     let pilots = pilots(waiting.iter().copied());
     waiting.sort_by_key(|prompt| (!pilots.contains(&prompt.row), Reverse(prompt.bytes().checked_ilog2())));
     waiting.into()
-}
-
-/// An error of a step, with the prompt at which it came up.
-fn placed(error: BatchError, active: &[Option<Talk<'_>>]) -> DistillError {
-    match error {
-        BatchError::NonFinite { slot } if let Some(Some(talk)) = active.get(slot) => talk.placed(error),
-        error => error.into(),
-    }
 }
 
 fn wrong(prompt: &Prompt, error: &RenderError) -> DistillError {

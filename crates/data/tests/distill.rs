@@ -17,7 +17,7 @@ use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn answers_are_those_of_plain_decoding() {
     let setting = Setting::new(1.5, Some(model::TEMPLATE));
     let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(5));
     let (_, rows) = setting.run(&prompts, 4, &dir.path().join("j"), usize::MAX);
-    let mut target = Target::new(setting.decoder.clone(), 3000, Hooks::none());
+    let mut target = DecoderTarget::new(setting.decoder.clone(), 3000, Hooks::none());
     for row in rows {
         let (ids, mask) = (&row.example.ids, &row.example.assistant);
         let (mut at, mut turn) = (0, 0);

@@ -1,12 +1,16 @@
 //! The seam between the decode loop and what proposes tokens.
 
 use crate::trace::Trace;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{DraftRows, RandomSource, Rows, SamplingScheme};
-use gorgon_core::tree::{BuildError, DraftTree, TreeBuilder};
+use gorgon_core::dist::Row;
+use gorgon_core::tree::{BuildError, DraftTree, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
-use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassOutput;
+use gorgon_model::target::Target;
 
 /// Why a drafter failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,39 +21,125 @@ pub enum DraftError {
     /// The tree.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The target was not asked for what the drafter needs.
-    #[error("the drafter reads {wanted} taps, the target hands out {found}")]
+    /// The target does not hand out the hidden states that the drafter needs.
+    #[error("the drafter reads hidden states of {wanted} layers, the target hands out {found}")]
     Hooks {
-        /// Taps that the drafter needs.
+        /// Hooks that the drafter needs.
         wanted: usize,
-        /// Taps that there are.
+        /// Hooks that there are.
         found: usize,
+    },
+    /// A drafter that runs layers of the target where the target cannot be lent.
+    #[error("{drafter} runs layers of the target itself, which {place} cannot do yet: use one sequence at a time")]
+    NotLent {
+        /// The drafter.
+        drafter: String,
+        /// Where it was used.
+        place: &'static str,
     },
 }
 
-/// What a drafter wants from the target's passes beside the state after the final norm.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Hidden states of named layers: the target has to be made with them.
-    pub hooks: Hooks,
+/// What a drafter reads of the target's output at the rows of a verified tree, beside the hidden states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feedback {
+    /// Nothing.
+    #[default]
+    None,
+    /// The token with the greatest logit at every row.
+    Argmax,
+    /// All logits of every row.
+    Logits,
 }
 
-/// Tokens that were just committed, with what the target said at them. A drafter never sees any others.
+/// What a drafter needs of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Hidden states of named layers, which every pass of the target hands out.
+    pub hooks: Hooks,
+    /// What it reads of the target's output at verified rows.
+    pub feedback: Feedback,
+    /// Whether it runs passes of the target's own layers ([`DraftContext::target`]).
+    pub lends_target: bool,
+}
+
+/// A pass of the target of which tokens were committed: a chunk of a prompt, or the accepted path of a tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Committed<'a> {
+pub struct VerifiedPass<'a> {
     /// The committed tokens, in order.
     pub tokens: &'a [Token],
     /// The pass that computed them.
     pub output: &'a PassOutput,
-    /// The row of each token in that pass.
+    /// The row of each committed token in that pass.
     pub rows: &'a [usize],
+    /// The tree that was verified; `None` for a chunk of a prompt.
+    pub verified: Option<VerifiedTree<'a>>,
 }
 
-impl Committed<'_> {
+/// A verified tree. Rejected nodes count among its nodes: a drafter may learn from them, but keeps none of them as
+/// committed text.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifiedTree<'a> {
+    /// The tree.
+    pub tree: &'a TokenTree,
+    /// The committed nodes, the root first. Shorter than the accepted path where the text ended within it.
+    pub path: &'a [usize],
+    /// The token that follows the committed path: the next root.
+    pub next: Token,
+    /// What the target put out at every node.
+    pub target: TargetOutput<'a>,
+}
+
+/// What the target put out at every node of a tree, as far as anyone asked ([`Feedback`]).
+#[derive(Clone, Copy, Debug)]
+pub enum TargetOutput<'a> {
+    /// Nothing was asked for.
+    Unknown,
+    /// `[nodes]`: the token with the greatest logit, the lowest of equals.
+    Argmax(&'a [Token]),
+    /// `[nodes · V]`, row-major.
+    Logits {
+        /// The logits.
+        data: &'a [f32],
+        /// V.
+        vocab: usize,
+    },
+}
+
+impl TargetOutput<'_> {
+    /// The token with the greatest logit at a node, if it is known.
+    pub fn argmax(&self, node: usize) -> Option<Token> {
+        match *self {
+            Self::Unknown => None,
+            Self::Argmax(tokens) => tokens.get(node).copied(),
+            Self::Logits { data, vocab } => {
+                let row = data.get(node * vocab..(node + 1) * vocab)?;
+                Some(Row::Logits(row).argmax() as Token)
+            }
+        }
+    }
+}
+
+impl<'a> VerifiedPass<'a> {
+    /// A chunk of a prompt.
+    pub fn prompt(tokens: &'a [Token], output: &'a PassOutput, rows: &'a [usize]) -> Self {
+        Self { tokens, output, rows, verified: None }
+    }
+
     /// The state after the final norm at the last committed token.
     pub fn last_hidden(&self) -> Option<HiddenStates> {
         self.rows.last().map(|&row| self.output.hidden.part(row, 1))
     }
+}
+
+/// What a drafter drafts with.
+pub struct DraftContext<'a> {
+    /// Grows a tree from the drafter's candidates. A drafter that makes a tree of its own keeps within its nodes and
+    /// depth.
+    pub tree: &'a dyn TreeBuilder,
+    /// Where drawn children come from.
+    pub random: &'a mut dyn RandomSource,
+    /// The target, for drafters that run some of its layers ([`Needs::lends_target`]).
+    pub target: Option<&'a mut (dyn Target + 'a)>,
 }
 
 /// A drafted tree with what an acceptance rule has to know of its making.
@@ -61,12 +151,30 @@ pub struct Proposal {
     pub rows: Option<PooledVec<f32>>,
     /// How children were taken from it.
     pub law: SamplingScheme,
+    /// How far a lent target has read the tree's nodes, if verification can go on from there.
+    pub resume: Option<Resume>,
+}
+
+/// Hidden states that verification goes on with: the target's first layers have read every node of the tree, and their
+/// keys and values are uncommitted rows of its cache, in the order of the nodes.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    /// The residual stream `[nodes, d]` in front of `layer`.
+    pub stream: HiddenStates,
+    /// The first layer that has not run.
+    pub layer: usize,
 }
 
 impl Proposal {
     /// A lone root.
     pub fn root(token: Token) -> Self {
-        Self { draft: DraftTree::root(token), rows: None, law: SamplingScheme::Deterministic }
+        Self::list(DraftTree::root(token))
+    }
+
+    /// A tree whose children are a list: most likely tokens, or tokens that come with no distribution. Rules accept
+    /// them as they accept any given tokens.
+    pub fn list(draft: DraftTree) -> Self {
+        Self { draft, rows: None, law: SamplingScheme::Deterministic, resume: None }
     }
 
     /// For the acceptance rule.
@@ -90,30 +198,29 @@ pub trait Drafter: Send {
     /// Forgets the sequence.
     fn reset(&mut self);
 
-    /// Tokens were committed: those of the prompt at first, then each step's root and accepted drafts.
-    ///
-    /// # Errors
-    /// When the drafter's own model fails.
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError>;
+    /// Forgets committed tokens from `length` on. False if it cannot: it is reset then, and reads the text again.
+    fn truncate(&mut self, length: usize) -> bool {
+        length == 0
+    }
 
-    /// A tree on `root`, the last emitted token, which is not committed yet.
+    /// Tokens were committed: a chunk of the prompt, or a step's root and accepted drafts.
     ///
     /// # Errors
     /// When the drafter's own model fails.
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError>;
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError>;
 
-    /// As [`Self::propose`], for drafters whose children may be draws: those come from `random`. This is what a step
-    /// asks.
+    /// Drafts a tree on `root`, the last emitted token, which is not committed yet.
     ///
     /// # Errors
     /// When the drafter's own model fails.
-    fn propose_drawn(
-        &mut self,
-        root: Token,
-        builder: &dyn TreeBuilder,
-        _draws: &mut dyn RandomSource,
-    ) -> Result<Proposal, DraftError> {
-        self.propose(root, builder)
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError>;
+
+    /// Drafts without a target of its own and with chance of seed 0: for measuring a drafter alone.
+    ///
+    /// # Errors
+    /// As of [`draft`](Self::draft).
+    fn propose(&mut self, root: Token, tree: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+        self.draft(root, &mut DraftContext { tree, random: &mut SeededRandom::new(0), target: None })
     }
 
     /// What its network says after `root` and after each of `drafts`, which are given; no tree is built and nothing is
@@ -126,7 +233,7 @@ pub trait Drafter: Send {
     }
 }
 
-/// Plain decoding: never proposes anything.
+/// Plain decoding: drafts nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDrafter;
 
@@ -137,11 +244,53 @@ impl Drafter for NoDrafter {
 
     fn reset(&mut self) {}
 
-    fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
+    fn truncate(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, _: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+    fn draft(&mut self, root: Token, _: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         Ok(Proposal::root(root))
     }
 }
+
+/// A drafter behind a pointer is a drafter.
+macro_rules! behind_pointer {
+    ($pointer:ty) => {
+        impl<D: Drafter + ?Sized> Drafter for $pointer {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+
+            fn needs(&self) -> Needs {
+                (**self).needs()
+            }
+
+            fn reset(&mut self) {
+                (**self).reset();
+            }
+
+            fn truncate(&mut self, length: usize) -> bool {
+                (**self).truncate(length)
+            }
+
+            fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+                (**self).observe(pass)
+            }
+
+            fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+                (**self).draft(root, context)
+            }
+
+            fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+                (**self).trace(root, drafts)
+            }
+        }
+    };
+}
+
+behind_pointer!(&mut D);
+behind_pointer!(Box<D>);

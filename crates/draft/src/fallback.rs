@@ -1,9 +1,7 @@
 //! Drafting only as long as it pays.
 
-use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_core::Token;
-use gorgon_core::accept::RandomSource;
-use gorgon_core::tree::TreeBuilder;
 
 /// What drafting may lose before it has shown anything: so many plain steps, and so many fruitless drafts.
 const ALLOWANCE: (f64, f64) = (1.0, 1.5);
@@ -26,14 +24,13 @@ pub struct FallbackDrafter {
     cost: f64,
     gain: f64,
     tokens: usize,
-    resting: bool,
-    prompt_seen: bool,
+    paused: bool,
 }
 
 impl FallbackDrafter {
     /// Over a drafter whose steps last as long as `cost` plain ones.
     pub fn new(inner: Box<dyn Drafter>, cost: f64) -> Self {
-        Self { inner, cost, gain: 0.0, tokens: 0, resting: false, prompt_seen: false }
+        Self { inner, cost, gain: 0.0, tokens: 0, paused: false }
     }
 
     fn allowed_loss(&self) -> f64 {
@@ -46,11 +43,11 @@ impl FallbackDrafter {
     }
 
     /// Decides whether the next step is a plain one.
-    fn rests(&mut self) -> bool {
+    fn pauses(&mut self) -> bool {
         let loss = -self.gain;
-        let bearable = self.allowed_loss() - if self.resting { TRIAL * self.fruitless() } else { 0.0 };
-        self.resting = loss > bearable;
-        self.resting
+        let bearable = self.allowed_loss() - if self.paused { TRIAL * self.fruitless() } else { 0.0 };
+        self.paused = loss > bearable;
+        self.paused
     }
 }
 
@@ -65,32 +62,27 @@ impl Drafter for FallbackDrafter {
 
     fn reset(&mut self) {
         self.inner.reset();
-        (self.gain, self.tokens, self.resting, self.prompt_seen) = (0.0, 0, false, false);
+        (self.gain, self.tokens, self.paused) = (0.0, 0, false);
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if std::mem::replace(&mut self.prompt_seen, true) {
+    fn truncate(&mut self, length: usize) -> bool {
+        self.inner.truncate(length)
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.verified.is_some() {
             // As many tokens are committed as are emitted: the root instead of the bonus.
-            let emitted = committed.tokens.len();
+            let emitted = pass.tokens.len();
             self.tokens += emitted;
-            if !self.resting {
+            if !self.paused {
                 self.gain = (self.gain + emitted as f64 - self.cost).min(MEMORY);
             }
         }
-        self.inner.observe(committed)
+        self.inner.observe(pass)
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose(root, builder) }
-    }
-
-    fn propose_drawn(
-        &mut self,
-        root: Token,
-        builder: &dyn TreeBuilder,
-        random: &mut dyn RandomSource,
-    ) -> Result<Proposal, DraftError> {
-        if self.rests() { Ok(Proposal::root(root)) } else { self.inner.propose_drawn(root, builder, random) }
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        if self.pauses() { Ok(Proposal::root(root)) } else { self.inner.draft(root, context) }
     }
 }
 

@@ -3,7 +3,6 @@
 //! [`format`](mod@format) recognises, from tensor names and shapes alone, in which of the published formats a set of
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
-mod candidates;
 pub mod draft_model;
 pub mod drafter;
 pub mod eagle;
@@ -14,6 +13,7 @@ pub mod folder;
 pub mod format;
 pub mod hydra;
 pub mod layer;
+mod levels;
 pub mod medusa;
 pub mod mtp;
 pub mod ngram;

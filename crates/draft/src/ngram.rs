@@ -1,8 +1,7 @@
 //! Prompt lookup: what followed the last tokens the last time they were said.
 
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
 
 /// The longest n-gram that can be asked for.
@@ -36,17 +35,22 @@ impl Drafter for NgramDrafter {
         self.text.clear();
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        self.text.extend(committed.tokens);
+    fn truncate(&mut self, length: usize) -> bool {
+        self.text.truncate(length);
+        true
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.text.extend(pass.tokens);
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let committed = self.text.len();
         self.text.push(root);
-        let draft = builder.build(root, &mut Followers { n: self.n, text: &self.text });
+        let draft = context.tree.build(root, &mut Followers { n: self.n, text: &self.text });
         self.text.truncate(committed);
-        Ok(Proposal { draft: draft?, rows: None, law: SamplingScheme::Deterministic })
+        Ok(Proposal::list(draft?))
     }
 }
 

@@ -1,10 +1,8 @@
 //! A drafter that is right as often as it is told to be: measures what a step costs without trained weights.
 
-use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_core::Token;
-use gorgon_core::accept::SamplingScheme;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::tree::TreeBuilder;
 
 /// Lets another drafter work at full cost, then overrides its tokens.
 ///
@@ -17,8 +15,8 @@ pub struct OracleDrafter {
     rates: Vec<f64>,
     vocab_size: usize,
     truth: Vec<Token>,
-    /// Tokens committed after the prompt: the place of the root in the truth. `None` before the prompt.
-    at: Option<usize>,
+    /// Tokens committed after the prompt: the place of the root in the truth.
+    at: usize,
     random: SeededRandom,
     seed: u64,
 }
@@ -28,7 +26,7 @@ impl OracleDrafter {
     pub fn new(inner: Box<dyn Drafter>, rates: Vec<f64>, vocab_size: usize, seed: u64) -> Self {
         let listed: Vec<String> = rates.iter().map(f64::to_string).collect();
         let name = format!("oracle:{}", listed.join(","));
-        Self { inner, name, rates, vocab_size, truth: vec![], at: None, random: SeededRandom::new(seed), seed }
+        Self { inner, name, rates, vocab_size, truth: vec![], at: 0, random: SeededRandom::new(seed), seed }
     }
 
     /// Tells what plain decoding says after the next prompt.
@@ -53,22 +51,26 @@ impl Drafter for OracleDrafter {
         self.inner.needs()
     }
 
+    fn truncate(&mut self, length: usize) -> bool {
+        self.inner.truncate(length)
+    }
+
     fn reset(&mut self) {
         self.inner.reset();
-        self.at = None;
+        self.at = 0;
         self.random = SeededRandom::new(self.seed);
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        self.at = Some(self.at.map_or(0, |at| at + committed.tokens.len()));
-        self.inner.observe(committed)
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        // A prompt may come in pieces; the truth begins behind the last of them.
+        self.at = if pass.verified.is_some() { self.at + pass.tokens.len() } else { 0 };
+        self.inner.observe(pass)
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let proposal = self.inner.propose(root, builder)?;
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let proposal = self.inner.draft(root, context)?;
         let tree = proposal.draft.tree();
-        let at = self.at.unwrap_or(0);
-        let truth = |depth: usize| self.truth.get(at + depth).copied();
+        let truth = |depth: usize| self.truth.get(self.at + depth).copied();
         let mut tokens = tree.tokens().to_vec();
         let (mut first, mut right) = (0, true);
         for (node, token) in tokens.iter_mut().enumerate().skip(1) {
@@ -87,7 +89,7 @@ impl Drafter for OracleDrafter {
                 *token = self.wrong(true_token, node);
             }
         }
-        // Whatever the tokens were before, they are no draws now.
-        Ok(Proposal { draft: proposal.draft.with_tokens(&tokens), law: SamplingScheme::Deterministic, ..proposal })
+        // Whatever the tokens were before, they are a list now, which no layer has read.
+        Ok(Proposal::list(proposal.draft.with_tokens(&tokens)))
     }
 }

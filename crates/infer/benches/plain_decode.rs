@@ -9,7 +9,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use memmap2::MmapMut;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ impl Subject {
             bytes as f64 / seconds / 1e9
         );
         let buffer = probe_buffer(decoder.bytes_per_greedy_step());
-        Self { name: format.name(), target: Target::new(decoder, SHAPE.max_positions, Hooks::none()), buffer }
+        Self { name: format.name(), target: DecoderTarget::new(decoder, SHAPE.max_positions, Hooks::none()), buffer }
     }
 
     fn measure(&mut self, round: usize) -> Value {

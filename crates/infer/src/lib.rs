@@ -1,20 +1,25 @@
-//! The decode loop. It speaks token ids only: text belongs to whoever calls it.
+//! The decode loop. It speaks token ids only: text belongs to its callers.
 //!
-//! [`step`] is one step on one page: draft, verify, accept, commit. [`session`] runs steps to the end of an answer,
-//! [`plain`] is decoding without a drafter, [`batch`] several sequences at once, and [`recorded`] a step that a GPU
-//! takes without the host.
+//! * [`session`]: a sequence with its target and its drafter, which lives across turns.
+//! * [`step`](mod@step): one step on a page: draft, verify, accept, commit. `verdict.rs` has the accepting.
+//! * [`generate`]: the one loop, for one sequence and for several ([`batch`]), plain and drafted, launched and
+//!   [`recorded`].
 
 pub mod batch;
-pub mod event;
-pub mod plain;
+pub mod error;
+pub mod generate;
 pub mod recorded;
+pub mod request;
 pub mod session;
 pub mod step;
 pub mod timing;
+mod verdict;
 
-pub use event::{Event, Finish, Generation};
-pub use plain::{DecodeError, Limits, decode};
+pub use batch::{Batch, Drafts};
+pub use error::DecodeError;
+pub use generate::Feed;
 pub use recorded::{Recorded, RecordedPair, StepCounts};
-pub use session::decode_with;
-pub use step::{StepOutcome, Stepper};
+pub use request::{Event, Finish, Generation, Limits, Request};
+pub use session::{Method, Session, decode};
+pub use step::{StepOutcome, Turn};
 pub use timing::StepTimes;

@@ -6,12 +6,14 @@ mod pair;
 
 pub use pair::RecordedPair;
 
-use crate::event::{Event, Generation};
-use crate::plain::{DecodeError, Limits};
-use crate::session::go_on;
-use crate::step::StepOutcome;
+use crate::error::DecodeError;
+use crate::generate::{Executor, generate_one};
+use crate::request::{Event, Generation, Limits, Request};
+use crate::step::{Outcomes, StepOutcome, Turn};
+use crate::timing::StepTimes;
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use drafts::{Drafts, cut, oracle, paths};
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
@@ -19,11 +21,10 @@ use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::time::Instant;
 
 /// The shortest bucket of slots, in tokens; each further one is twice as long.
 const SHORTEST: usize = 512;
@@ -61,7 +62,7 @@ type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 
 /// What a step reads and writes: made once, written in place.
 struct Buffers {
-    target: Rc<RefCell<Target>>,
+    target: Rc<RefCell<DecoderTarget>>,
     drafts: Drafts,
     tree: TreeTable,
     pass_table: PassTable,
@@ -93,7 +94,7 @@ impl Recorded {
     ///
     /// # Errors
     /// When the target is on the CPU: there is nothing to record there.
-    pub fn new(target: Target, heads: Option<MedusaModel>, shape: &TreeShape) -> Result<Self, DecodeError> {
+    pub fn new(target: DecoderTarget, heads: Option<MedusaModel>, shape: &TreeShape) -> Result<Self, DecodeError> {
         Self::made(target, heads, shape, false)
     }
 
@@ -101,7 +102,7 @@ impl Recorded {
     ///
     /// # Errors
     /// As of [`Self::new`].
-    pub fn guided(target: Target, heads: MedusaModel, shape: &TreeShape) -> Result<Self, DecodeError> {
+    pub fn guided(target: DecoderTarget, heads: MedusaModel, shape: &TreeShape) -> Result<Self, DecodeError> {
         Self::made(target, Some(heads), shape, true)
     }
 
@@ -111,7 +112,7 @@ impl Recorded {
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.
     pub fn eagle(
-        target: Target,
+        target: DecoderTarget,
         layer: Box<dyn DeviceLayer>,
         tree: &DynamicTree,
         guided: bool,
@@ -135,7 +136,12 @@ impl Recorded {
         Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
     }
 
-    fn made(target: Target, heads: Option<MedusaModel>, shape: &TreeShape, guided: bool) -> Result<Self, DecodeError> {
+    fn made(
+        target: DecoderTarget,
+        heads: Option<MedusaModel>,
+        shape: &TreeShape,
+        guided: bool,
+    ) -> Result<Self, DecodeError> {
         on_gpu(&target)?;
         let depth = heads.as_ref().map_or(usize::MAX, MedusaModel::heads);
         let (parents, ranks) = cut(shape, depth);
@@ -151,7 +157,7 @@ impl Recorded {
     }
 
     fn over(
-        target: Rc<RefCell<Target>>,
+        target: Rc<RefCell<DecoderTarget>>,
         drafts: Drafts,
         tree: TreeTable,
         visible: AttentionMask,
@@ -200,33 +206,24 @@ impl Recorded {
         std::mem::take(&mut self.counts)
     }
 
-    /// Decodes after `prompt`, telling `observe` of every token; it may stop the generation by breaking. The text is
-    /// greedy plain decoding's, up to the rounding of a device that computes a row differently beside others.
+    /// Continues a prompt; `observe` is told of every token and stops the generation by breaking. The text is greedy plain
+    /// decoding's, up to the rounding of a device that computes a row differently beside others.
     ///
-    /// # Errors When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a
-    /// tree, or the model's scores are no numbers.
+    /// # Errors
+    /// When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a tree, or
+    /// logits are no numbers.
     pub fn decode(
         &mut self,
         prompt: &[Token],
         limits: &Limits,
         observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Generation, DecodeError> {
-        let asked = prompt.len() + limits.max_new_tokens.saturating_sub(1);
-        let context = self.buffers.target.borrow().capacity();
-        if asked + self.buffers.pass_table.padded_rows() > context || limits.max_new_tokens == 0 {
-            return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
-        }
-        let started = Instant::now();
-        let first = self.begin(prompt)?;
-        let prefilled = Instant::now();
-        let mut generation = Generation::begun(first, limits.max_new_tokens.min(context), prefilled - started);
-        go_on(&mut generation, limits, observe, &mut |_, times| times.verify.measure(|| self.step()))?;
-        generation.decode_time = prefilled.elapsed();
-        Ok(generation)
+        // Nothing in a greedy step is random.
+        generate_one(self, Request::new(prompt, limits, SeededRandom::new(0)), observe)
     }
 
     /// Reads the prompt, picks the first token and writes the first tree.
-    fn begin(&mut self, prompt: &[Token]) -> Result<Token, DecodeError> {
+    fn first(&mut self, prompt: &[Token]) -> Result<Token, DecodeError> {
         let buffers = &*self.buffers;
         let mut target = buffers.target.borrow_mut();
         target.reset();
@@ -247,7 +244,7 @@ impl Recorded {
     }
 
     /// One step: a replay and a read.
-    fn step(&mut self) -> Result<StepOutcome, DecodeError> {
+    fn replay(&mut self) -> Result<StepOutcome, DecodeError> {
         let prefix = self.buffers.target.borrow().len();
         let slots = bucket(prefix + self.buffers.rows());
         if let Some(watched) = &mut self.watched {
@@ -266,10 +263,10 @@ impl Recorded {
         let tokens: PooledVec<Token> =
             emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
         if tokens.is_empty() {
-            return Err(DecodeError::NonFinite { position: prefix + 1 });
+            return Err(DecodeError::NonFinite { slot: 0, position: prefix + 1 });
         }
         self.buffers.target.borrow_mut().set_len(prefix + tokens.len())?;
-        Ok(StepOutcome { tokens, nodes: self.buffers.tree.nodes() })
+        Ok(StepOutcome { accepted: tokens.len() - 1, tokens, nodes: self.buffers.tree.nodes() })
     }
 
     /// Records the step for contexts of at most `slots` slots. Recording runs it a few times, so the tables that it
@@ -289,6 +286,29 @@ impl Recorded {
         self.counts.recordings += 1;
         self.counts.fallbacks += usize::from(!graph.is_hardware());
         self.graph = Some((slots, graph));
+    }
+}
+
+impl Executor for Recorded {
+    fn slots(&self) -> usize {
+        1
+    }
+
+    fn read(&self, _: usize) -> usize {
+        0
+    }
+
+    fn context(&self, _: usize) -> usize {
+        let target = self.buffers.target.borrow();
+        target.context().min(target.capacity().saturating_sub(self.buffers.pass_table.padded_rows()))
+    }
+
+    fn begin(&mut self, _: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError> {
+        Ok((self.first(&request.text)?, request.text.len()))
+    }
+
+    fn step(&mut self, _: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
+        times.verify.measure(|| self.replay()).map(|outcome| Outcomes::from_buf([outcome]))
     }
 }
 
@@ -326,13 +346,13 @@ impl Buffers {
         let mut tree = TokenTree::root(token(tokens.first(), at)?);
         for node in 1..nodes {
             let parent = parents.get(node).and_then(|&parent| usize::try_from(parent).ok()).filter(|&p| p < node);
-            tree.push(parent.ok_or(DecodeError::NonFinite { position: at })?, token(tokens.get(node), at)?);
+            tree.push(parent.ok_or(DecodeError::NonFinite { slot: 0, position: at })?, token(tokens.get(node), at)?);
         }
         Ok(tree)
     }
 }
 
-fn shared(target: Target) -> Rc<RefCell<Target>> {
+fn shared(target: DecoderTarget) -> Rc<RefCell<DecoderTarget>> {
     Rc::new(RefCell::new(target))
 }
 
@@ -343,7 +363,7 @@ fn alone(nodes: usize) -> AttentionMask {
 }
 
 /// Fails if there is nothing to record.
-fn on_gpu(target: &Target) -> Result<(), DecodeError> {
+fn on_gpu(target: &DecoderTarget) -> Result<(), DecodeError> {
     let compute = target.decoder().compute();
     match compute.is_host() {
         true => Err(DecodeError::NotRecorded { device: compute.choice().to_string() }),
@@ -361,7 +381,7 @@ fn read(table: Tensor<1, Int>) -> Vec<i32> {
 }
 
 fn token(id: Option<&i32>, position: usize) -> Result<Token, DecodeError> {
-    id.and_then(|&id| Token::try_from(id).ok()).ok_or(DecodeError::NonFinite { position })
+    id.and_then(|&id| Token::try_from(id).ok()).ok_or(DecodeError::NonFinite { slot: 0, position })
 }
 
 #[cfg(test)]

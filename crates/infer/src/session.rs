@@ -1,79 +1,174 @@
-//! A generation with a drafter.
+//! A sequence being decoded: a target, a drafter and the text that both have read. It lives across turns.
 
-use crate::event::{Event, Finish, Generation};
-use crate::plain::{DecodeError, Limits, finished, first};
-use crate::step::{StepOutcome, Stepper};
-use crate::timing::StepTimes;
-use gorgon_core::Token;
-use gorgon_draft::drafter::Committed;
+use crate::error::DecodeError;
+use crate::generate::{Launched, generate_one};
+use crate::request::{Event, Generation, Limits, Request};
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
+use gorgon_core::tree::{ChainTree, TreeBuilder};
+use gorgon_core::{PooledVec, Token};
+use gorgon_draft::drafter::{DraftError, Drafter, Needs, NoDrafter, VerifiedPass};
+use gorgon_model::decoder::ModelError;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-/// Decodes after `prompt` with drafts, telling `observe` of every token; it may stop the generation by breaking.
-///
-/// With a lossless rule the text is plain decoding's (at temperature 0) or has its law. Tokens that a step yields
-/// beyond a limit are not emitted, but its accepted drafts count in full.
+/// How drafts are arranged and accepted.
+#[derive(Clone, Copy)]
+pub struct Method<'a> {
+    /// Arranges drafts into trees.
+    pub tree: &'a dyn TreeBuilder,
+    /// Accepts a path of a verified tree.
+    pub rule: &'a dyn AcceptanceRule,
+}
+
+/// A text that was read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The hidden state after the final norm at its last token, `[1, d]`.
+    pub states: HiddenStates,
+    /// Tokens that were not known.
+    pub read: usize,
+}
+
+/// A sequence with its target and its drafter. Plain decoding is a session without a drafter.
+#[derive(Debug)]
+pub struct Session<T = DecoderTarget, D = Box<dyn Drafter>> {
+    target: T,
+    drafter: D,
+    needs: Needs,
+    /// The committed tokens.
+    text: Vec<Token>,
+}
+
+impl<T: Target> Session<T, NoDrafter> {
+    /// A session that decodes plainly.
+    pub fn plain(target: T) -> Self {
+        Self::new(target, NoDrafter)
+    }
+}
+
+impl<T: Target, D: Drafter> Session<T, D> {
+    /// A session of a target and a drafter, both of which forget what they have read.
+    pub fn new(mut target: T, mut drafter: D) -> Self {
+        target.truncate(0);
+        drafter.reset();
+        Self { needs: drafter.needs(), target, drafter, text: vec![] }
+    }
+
+    /// Tokens that were read and are kept.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// True before the first token was read.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The target.
+    pub fn target(&self) -> &T {
+        &self.target
+    }
+
+    /// The drafter.
+    pub fn drafter(&mut self) -> &mut D {
+        &mut self.drafter
+    }
+
+    /// What the drafter needs of the target.
+    pub(crate) fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    pub(crate) fn parts(&mut self) -> (&mut T, &mut D) {
+        (&mut self.target, &mut self.drafter)
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.target.truncate(0);
+        self.drafter.reset();
+        self.text.clear();
+    }
+
+    /// Forgets tokens from `length` on. Where the drafter cannot go back, everything is forgotten: [`Self::len`] says
+    /// how much is left.
+    pub fn truncate(&mut self, length: usize) {
+        if length >= self.len() {
+            return;
+        }
+        match self.drafter.truncate(length) {
+            true => {
+                self.target.truncate(length);
+                self.text.truncate(length);
+            }
+            false => self.reset(),
+        }
+    }
+
+    /// Reads a text, as far as it is not known already, in chunks of which nothing is kept.
+    ///
+    /// # Errors
+    /// When the text is empty, does not fit or holds a token outside the vocabulary, or the drafter fails. What was
+    /// read until then stays read.
+    pub fn read(&mut self, text: &[Token]) -> Result<Read, DecodeError> {
+        // The last token is read in any case: its state is asked for.
+        let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
+        let known = self.text.iter().zip(text).take_while(|(known, token)| known == token).count();
+        self.truncate(known.min(most));
+        self.target.check(&text[self.len()..])?;
+        let unread = text.len() - self.len();
+        let mut last = Err(ModelError::EmptyPrompt);
+        for chunk in text[self.len()..].chunks(PREFILL_CHUNK) {
+            let output = self.target.extend(chunk)?;
+            let rows: PooledVec<usize> = (0..chunk.len()).collect();
+            let observed = self.drafter.observe(VerifiedPass::prompt(chunk, &output, &rows));
+            self.keep(chunk, observed)?;
+            last = Ok(output.hidden.part(chunk.len() - 1, 1));
+        }
+        Ok(Read { states: last?, read: unread })
+    }
+
+    /// Continues a text with drafts; `observe` is told of every token and stops the generation by breaking.
+    ///
+    /// With a lossless rule the text is plain decoding's (at temperature 0) or has its distribution. Tokens that a step
+    /// yields beyond a limit are not emitted, but its accepted drafts count in full.
+    ///
+    /// # Errors
+    /// When the text is empty, holds a token outside the vocabulary, or does not fit with the new tokens; when logits
+    /// are no numbers or the drafter fails.
+    pub fn generate(
+        &mut self,
+        method: Method<'_>,
+        request: Request<'_>,
+        observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<Generation, DecodeError> {
+        generate_one(&mut Launched { sessions: std::slice::from_mut(self), method }, request, observe)
+    }
+
+    /// Takes note of committed tokens. A drafter that failed to observe them knows nothing any more.
+    pub(crate) fn keep(&mut self, tokens: &[Token], observed: Result<(), DraftError>) -> Result<(), DecodeError> {
+        self.text.extend_from_slice(tokens);
+        if observed.is_err() {
+            self.reset();
+        }
+        Ok(observed?)
+    }
+}
+
+/// Decodes plainly behind a prompt, one token per pass: the baseline of every comparison. The text that `target` has
+/// read is replaced.
 ///
 /// # Errors
-/// When the prompt is empty, holds a token outside the vocabulary, or does not fit with the new tokens and a tree.
-pub fn decode_with(
-    with: &mut Stepper<'_>,
+/// As of [`Session::generate`].
+pub fn decode(
+    target: &mut impl Target,
     prompt: &[Token],
+    rule: &dyn AcceptanceRule,
+    random: &mut dyn RandomSource,
     limits: &Limits,
     observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Generation, DecodeError> {
-    // The last step may begin one token before the limit and holds a whole tree.
-    let asked = prompt.len() + limits.max_new_tokens.saturating_sub(1);
-    let (room, context) = (with.builder.max_nodes(), with.target.capacity());
-    if asked + room.saturating_sub(1) > context || limits.max_new_tokens == 0 {
-        return Err(DecodeError::Context { prompt: prompt.len(), new: limits.max_new_tokens, context });
-    }
-    let (mut generation, prefilled) = begin(with, prompt, limits.max_new_tokens.min(context))?;
-    go_on(&mut generation, limits, observe, &mut |root, times| with.step(root, times))?;
-    generation.decode_time = prefilled.elapsed();
-    Ok(generation)
-}
-
-/// Takes steps from a generation's first token to its end.
-pub(crate) fn go_on(
-    generation: &mut Generation,
-    limits: &Limits,
-    observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
-    step: &mut dyn FnMut(Token, &mut StepTimes) -> Result<StepOutcome, DecodeError>,
-) -> Result<(), DecodeError> {
-    let first = generation.ids[0];
-    let stopped = observe(Event::Prefilled).is_break() | observe(Event::Token(first)).is_break();
-    let mut finish = finished(&generation.ids, limits, stopped);
-    while finish.is_none() {
-        let root = generation.ids[generation.ids.len() - 1];
-        let outcome = step(root, &mut generation.times)?;
-        generation.accepted.push(outcome.tokens.len() - 1);
-        generation.nodes += outcome.nodes;
-        let drafted = outcome.tokens.len() - 1;
-        for (i, token) in outcome.tokens.iter().copied().enumerate() {
-            generation.ids.push(token);
-            let event = if i < drafted { Event::Drafted(token) } else { Event::Token(token) };
-            finish = finished(&generation.ids, limits, observe(event).is_break());
-            if finish.is_some() {
-                break;
-            }
-        }
-    }
-    generation.finish = finish.unwrap_or(Finish::Length);
-    Ok(())
-}
-
-/// Reads the prompt and picks the first of `most` tokens.
-fn begin(with: &mut Stepper<'_>, prompt: &[Token], most: usize) -> Result<(Generation, Instant), DecodeError> {
-    with.target.reset();
-    with.drafter.reset();
-    let started = Instant::now();
-    let output = with.target.prefill(prompt)?;
-    let rows: Vec<usize> = (0..prompt.len()).collect();
-    with.drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows })?;
-    let last = prompt.len() - 1;
-    let hidden = output.hidden.part(last, 1);
-    let first = first(prompt[last], with.target, &hidden, with.rule, with.random)?;
-    let prefilled = Instant::now();
-    Ok((Generation::begun(first, most, prefilled - started), prefilled))
+    let method = Method { tree: &ChainTree::ROOT, rule };
+    Session::plain(target).generate(method, Request::new(prompt, limits, random), observe)
 }

@@ -1,95 +1,177 @@
-//! One step: draft, verify, accept, commit.
+//! One step of some sequences: draft, verify, accept, commit.
 
-use crate::plain::DecodeError;
+use crate::error::DecodeError;
+use crate::session::{Method, Session};
 use crate::timing::StepTimes;
-use gorgon_core::accept::{AcceptanceRule, RandomSource, Rows, Verdict};
-use gorgon_core::dist::Row;
-use gorgon_core::tree::TreeBuilder;
+use crate::verdict::{Judged, judge};
+use gorgon_core::accept::RandomSource;
 use gorgon_core::{PooledVec, Token};
-use gorgon_draft::drafter::{Committed, Drafter, Proposal};
-use gorgon_model::decoder::PassOutput;
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass, VerifiedTree};
+use gorgon_kernels::team;
+use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::decoder::ModelError;
+use gorgon_model::pass::{Inputs, PassOutput, PassPlan};
 use gorgon_model::target::Target;
+use smallvec::SmallVec;
 
-/// What takes part in every step of a generation.
-pub struct Stepper<'a> {
-    /// The model whose text it is.
-    pub target: &'a mut Target,
-    /// What proposes.
-    pub drafter: &'a mut dyn Drafter,
-    /// What arranges the proposals.
-    pub builder: &'a dyn TreeBuilder,
-    /// What accepts.
-    pub rule: &'a dyn AcceptanceRule,
-    /// All chance.
+/// A sequence's part in a step.
+pub struct Turn<'a> {
+    /// Its slot.
+    pub slot: usize,
+    /// Its last emitted token, which it has not read yet.
+    pub root: Token,
+    /// Tokens that it may emit, at least one.
+    pub left: usize,
+    /// Tokens after which it emits nothing more.
+    pub end_tokens: &'a [Token],
+    /// Where its random choices come from.
     pub random: &'a mut dyn RandomSource,
 }
 
-/// What a step emitted.
+/// What a step emitted for one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// Accepted drafts, then the bonus token: at least one token.
+    /// Accepted drafts, then the bonus token, cut after an end token and where no token is left: at least one.
     pub tokens: PooledVec<Token>,
+    /// Accepted drafts, those that were cut off included.
+    pub accepted: usize,
     /// Nodes of the tree, the root included.
     pub nodes: usize,
 }
 
-impl Stepper<'_> {
-    /// Drafts on `root`, the last emitted token; verifies the tree in one pass; accepts a path; commits it.
-    ///
-    /// # Errors
-    /// When the tree does not fit, the target's scores are no numbers, or the drafter fails.
-    pub fn step(&mut self, root: Token, times: &mut StepTimes) -> Result<StepOutcome, DecodeError> {
-        let proposal = times.draft.measure(|| self.drafter.propose_drawn(root, self.builder, self.random))?;
-        let tree = proposal.draft.tree();
-        let (output, said) = times.verify.measure(|| {
-            let output = self.target.verify(tree)?;
-            let said = Said::by(self.target, &output, self.rule);
-            Ok::<_, DecodeError>((output, said))
-        })?;
-        let verdict = times.accept.measure(|| match (&said, self.rule.as_greedy()) {
-            (Said::Likeliest(tokens), Some(greedy)) => Some(greedy.accept_argmax(tree, tokens)),
-            (Said::Likeliest(_), None) => None,
-            (Said::Logits(data), _) => {
-                let rows = Rows::Logits { data, vocab: data.len() / tree.len() };
-                finite_verdict(self.rule, &proposal, rows, self.random)
+/// The outcomes of a step, by turn. One needs no memory of its own.
+pub type Outcomes = SmallVec<[StepOutcome; 1]>;
+
+/// A sequence that takes part.
+pub(crate) type Part<'a, 't, T, D> = (&'a mut Session<T, D>, &'a mut Turn<'t>);
+
+/// The sequences that take part; one needs no memory of its own.
+pub(crate) type Parts<'a, 't, T, D> = SmallVec<[Part<'a, 't, T, D>; 1]>;
+
+/// Takes one step of the sequences that `turns` name, in increasing order. Tokens beyond an end token or a limit are
+/// cut off *before* the commit: neither target nor drafter ever reads what is not in the text.
+///
+/// # Errors
+/// When a tree does not fit, logits of an accepted path are no numbers, or a drafter fails. No sequence has uncommitted
+/// rows then.
+pub(crate) fn step<T: Target, D: Drafter>(
+    sessions: &mut [Session<T, D>],
+    turns: &mut [Turn<'_>],
+    method: Method<'_>,
+    times: &mut StepTimes,
+) -> Result<Outcomes, DecodeError> {
+    let mut parts = parts(sessions, turns)?;
+    let outcomes = take(&mut parts, method, times);
+    if outcomes.is_err() {
+        parts.iter_mut().for_each(|(session, _)| session.parts().0.roll_back());
+    }
+    outcomes
+}
+
+fn take<T: Target, D: Drafter>(
+    parts: &mut Parts<'_, '_, T, D>,
+    method: Method<'_>,
+    times: &mut StepTimes,
+) -> Result<Outcomes, DecodeError> {
+    let proposals = times.draft.measure(|| draft(parts, method))?;
+    let output = times.verify.measure(|| verify(parts, &proposals))?;
+    let judged = judge(parts, &proposals, &output, method.rule, times)?;
+    times.commit.measure(|| commit(parts, &proposals, &output, &judged))
+}
+
+/// The sequences that turns name.
+fn parts<'a, 't, T, D>(
+    sessions: &'a mut [Session<T, D>],
+    turns: &'a mut [Turn<'t>],
+) -> Result<Parts<'a, 't, T, D>, DecodeError> {
+    let count = sessions.len();
+    let increasing = turns.windows(2).all(|pair| pair[0].slot < pair[1].slot);
+    if turns.is_empty() || !increasing || turns[turns.len() - 1].slot >= count {
+        return Err(DecodeError::Turns { slots: turns.iter().map(|turn| turn.slot).collect(), count });
+    }
+    let mut sessions = sessions.iter_mut().enumerate();
+    let session = |slot| sessions.find(|(index, _)| *index == slot).map(|(_, session)| session);
+    let mut session = session;
+    Ok(turns.iter_mut().filter_map(|turn| Some((session(turn.slot)?, turn))).collect())
+}
+
+/// A tree for each sequence.
+fn draft<T: Target, D: Drafter>(
+    parts: &mut Parts<'_, '_, T, D>,
+    method: Method<'_>,
+) -> Result<SmallVec<[Proposal; 1]>, DraftError> {
+    if let [(session, turn)] = parts.as_mut_slice() {
+        let lends = session.needs().lends_target;
+        let (target, drafter) = session.parts();
+        let lent: Option<&mut dyn Target> = if lends { Some(&mut *target) } else { None };
+        let mut context = DraftContext { tree: method.tree, random: &mut *turn.random, target: lent };
+        let proposal = drafter.draft(turn.root, &mut context)?;
+        if proposal.resume.is_none() {
+            target.roll_back();
+        }
+        return Ok(SmallVec::from_buf([proposal]));
+    }
+    let mut work: Vec<_> = parts.iter_mut().map(|(session, turn)| (session, turn, None)).collect();
+    // One drafter's matmuls are shared among threads; several drafters are.
+    let least = if work.iter().all(|(session, ..)| session.target().is_host()) { team::WORTHWHILE } else { 0 };
+    team::each(&mut work, least, |(session, turn, proposal)| {
+        let mut context = DraftContext { tree: method.tree, random: &mut *turn.random, target: None };
+        *proposal = Some(session.drafter().draft(turn.root, &mut context));
+    });
+    work.into_iter().filter_map(|(.., proposal)| proposal).collect()
+}
+
+/// The target's pass over all trees, one after the other.
+fn verify<T: Target, D: Drafter>(
+    parts: &mut Parts<'_, '_, T, D>,
+    proposals: &[Proposal],
+) -> Result<PassOutput, ModelError> {
+    let masks: SmallVec<[AttentionMask; 1]> =
+        proposals.iter().map(|proposal| AttentionMask::in_tree(proposal.draft.tree().parents())).collect();
+    if let ([(session, _)], [proposal], [mask]) = (parts.as_mut_slice(), proposals, masks.as_slice()) {
+        let target = session.parts().0;
+        let plan = PassPlan::of_tokens(proposal.draft.tree().tokens(), mask);
+        return match &proposal.resume {
+            None => target.verify(&plan),
+            Some(resume) => {
+                let layers = Some(resume.layer..target.layers());
+                target.verify(&PassPlan { inputs: Inputs::States(&resume.stream), layers, ..plan })
             }
-        });
-        let verdict = verdict.ok_or_else(|| DecodeError::NonFinite { position: self.target.len() + 1 })?;
-        times.commit.measure(|| {
-            self.target.commit(&verdict.path)?;
-            let tokens: PooledVec<Token> = verdict.path.iter().map(|&node| tree.token(node)).collect();
-            let committed = Committed { tokens: &tokens, output: &output, rows: &verdict.path };
-            self.drafter.observe(committed).map_err(DecodeError::from)
-        })?;
+        };
+    }
+    let plans = proposals.iter().zip(&masks);
+    let plans = plans.map(|(proposal, mask)| PassPlan::of_tokens(proposal.draft.tree().tokens(), mask));
+    let mut group: Vec<_> = parts.iter_mut().map(|(session, _)| session.parts().0).zip(plans).collect();
+    T::verify_together(&mut group)
+}
+
+/// Keeps what every sequence emits of its tree, and tells its drafter.
+fn commit<T: Target, D: Drafter>(
+    parts: &mut Parts<'_, '_, T, D>,
+    proposals: &[Proposal],
+    output: &PassOutput,
+    judged: &[Judged],
+) -> Result<Outcomes, DecodeError> {
+    let (mut first_row, mut outcomes) = (0, Outcomes::new());
+    for (((session, turn), proposal), judged) in parts.iter_mut().zip(proposals).zip(judged) {
+        let verdict = &judged.verdict;
+        let tree = proposal.draft.tree();
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
-        Ok(StepOutcome { tokens: accepted.chain([verdict.bonus]).collect(), nodes: tree.len() })
+        let mut tokens: PooledVec<Token> = accepted.chain([verdict.bonus]).collect();
+        let ended = tokens.iter().position(|token| turn.end_tokens.contains(token)).map_or(tokens.len(), |at| at + 1);
+        tokens.truncate(ended.min(turn.left.max(1)));
+        // As many tokens are read as are emitted: the root instead of the last one.
+        let path = &verdict.path[..tokens.len()];
+        let (target, drafter) = session.parts();
+        target.commit(path)?;
+        let read: PooledVec<Token> = path.iter().map(|&node| tree.token(node)).collect();
+        let rows: PooledVec<usize> = path.iter().map(|&node| first_row + node).collect();
+        let next = tokens[tokens.len() - 1];
+        let verified = Some(VerifiedTree { tree, path, next, target: judged.target() });
+        let observed = drafter.observe(VerifiedPass { tokens: &read, output, rows: &rows, verified });
+        session.keep(&read, observed)?;
+        outcomes.push(StepOutcome { tokens, accepted: verdict.path.len() - 1, nodes: tree.len() });
+        first_row += tree.len();
     }
-}
-
-/// What the target said at the nodes of a tree, as far as a rule asks.
-enum Said {
-    /// The likeliest token of each.
-    Likeliest(PooledVec<Token>),
-    /// All logits, `[nodes · V]`.
-    Logits(PooledVec<f32>),
-}
-
-impl Said {
-    fn by(target: &Target, output: &PassOutput, rule: &dyn AcceptanceRule) -> Self {
-        let top_tokens = rule.as_greedy().and_then(|_| target.top_tokens(&output.hidden));
-        top_tokens.map_or_else(|| Self::Logits(target.logits(&output.hidden)), Self::Likeliest)
-    }
-}
-
-/// What a rule says of a verified proposal, if the rows that it had to read are numbers.
-pub(crate) fn finite_verdict(
-    rule: &dyn AcceptanceRule,
-    proposal: &Proposal,
-    rows: Rows<'_>,
-    random: &mut dyn RandomSource,
-) -> Option<Verdict> {
-    // A rule reads the rows of the path only, so those of other nodes may be anything.
-    let verdict = rule.accept(proposal.draft.tree(), proposal.draft_rows(), rows, random);
-    let sound = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
-    verdict.path.iter().all(sound).then_some(verdict)
+    Ok(outcomes)
 }

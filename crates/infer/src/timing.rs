@@ -28,3 +28,12 @@ pub struct StepTimes {
     /// Keeping its cache rows, and telling the drafter.
     pub commit: Stopwatch,
 }
+
+impl std::ops::AddAssign for StepTimes {
+    fn add_assign(&mut self, other: Self) {
+        self.draft.0 += other.draft.0;
+        self.verify.0 += other.verify.0;
+        self.accept.0 += other.accept.0;
+        self.commit.0 += other.commit.0;
+    }
+}

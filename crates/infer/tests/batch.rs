@@ -24,11 +24,11 @@ use gorgon_draft::medusa::MedusaDrafter;
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_infer::batch::{Batch, BatchError, Choosing, Drafts, Turn};
-use gorgon_infer::{Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -171,16 +171,18 @@ fn alone(
             let random = &mut chance(index, turn);
             let answer = match with {
                 None => {
-                    let mut target = Target::new(decoder.clone(), TOKENS, Hooks::none());
+                    let mut target = DecoderTarget::new(decoder.clone(), TOKENS, Hooks::none());
                     decode(&mut target, &ids, rule, random, &limits, &mut go_on).unwrap().ids
                 }
                 Some(Drafts { drafter, builder }) => {
                     let mut drafter = drafter();
                     let hooks = drafter.needs().hooks;
-                    let mut target = Target::with_trees(decoder.clone(), TOKENS, builder.max_nodes(), hooks);
+                    let mut target = DecoderTarget::new(decoder.clone(), TOKENS, hooks);
                     let (target, drafter) = (&mut target, drafter.as_mut());
-                    let mut stepper = Stepper { target, drafter, builder, rule, random };
-                    decode_with(&mut stepper, &ids, &limits, &mut go_on).unwrap().ids
+                    Session::new(target, drafter)
+                        .generate(Method { tree: builder, rule }, Request::new(&ids, &limits, random), &mut go_on)
+                        .unwrap()
+                        .ids
                 }
             };
             ids.extend(&answer);

@@ -7,13 +7,13 @@ use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftModelError, DraftSampling};
-use gorgon_draft::drafter::{Committed, Drafter};
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,15 +77,18 @@ fn run(
     prompt: &[Token],
 ) -> Generation {
     let tokens = prompt.len() + NEW_TOKENS;
-    let mut target = Target::with_trees(target.clone(), tokens, builder.max_nodes(), Hooks::none());
+    let mut target = DecoderTarget::new(target.clone(), tokens, Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let random = &mut SeededRandom::new(1);
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, random };
-    decode_with(&mut stepper, prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap()
+    Session::new(&mut target, drafter)
+        .generate(Method { tree: builder, rule }, Request::new(prompt, &limits, random), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
 }
 
 fn plain(target: &Arc<Decoder>, prompt: &[Token]) -> Vec<Token> {
-    let mut target = Target::new(target.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
+    let mut target = DecoderTarget::new(target.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let mut go_on = |_| ControlFlow::Continue(());
     decode(&mut target, prompt, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on).unwrap().ids
@@ -149,13 +152,13 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
     let law = DraftSampling::of(RuleChoice::Sampling, transform);
     let text: Vec<Token> = (0..90).map(|i| (i * 37 + 11) % 300).collect();
     let builder = FixedTree::new(TreeShape::cartesian(&[2, 2]).unwrap());
-    let mut whole_target = Target::new(target.clone(), 100, Hooks::none());
+    let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&text).unwrap();
     let mut drafter = drafter(draft.clone(), &target, law);
     let mut at = 0;
     for length in [41, 1, 3, 1, 1, 2, 40] {
         let rows: Vec<usize> = (at..at + length).collect();
-        let committed = Committed { tokens: &text[at..at + length], output: &output, rows: &rows };
+        let committed = VerifiedPass::prompt(&text[at..at + length], &output, &rows);
         drafter.observe(committed).unwrap();
         at += length;
         let Some(&root) = text.get(at) else { break };
@@ -172,7 +175,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
             let path = tree.path(node);
             let path = path.iter().map(|&on| tree.token(on));
             let context: Vec<Token> = text[..at].iter().copied().chain(path).collect();
-            let mut alone = Target::new(draft.clone(), 100, Hooks::none());
+            let mut alone = DecoderTarget::new(draft.clone(), 100, Hooks::none());
             let hidden = alone.prefill(&context).unwrap().hidden.part(context.len() - 1, 1);
             assert_eq!(alone.logits(&hidden), rows[node * 300..(node + 1) * 300], "node {node} after {at}");
         }
@@ -184,7 +187,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
 fn draws_are_claimed_only_where_they_stay_draws() {
     let (target, draft) = (decoder(TARGET, 3), decoder(DRAFT, 5));
     let law = DraftSampling::of(RuleChoice::Sampling, Transform::new(1.0, None, None).unwrap());
-    let mut whole_target = Target::new(target.clone(), 100, Hooks::none());
+    let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&[1, 2]).unwrap();
     let gap = TreeShape::new(vec![vec![0], vec![2]]).unwrap();
     let cases: [(Box<dyn TreeBuilder>, SamplingScheme); 4] = [
@@ -195,7 +198,7 @@ fn draws_are_claimed_only_where_they_stay_draws() {
     ];
     for (builder, expected) in cases {
         let mut drafter = drafter(draft.clone(), &target, law);
-        drafter.observe(Committed { tokens: &[1, 2], output: &output, rows: &[0, 1] }).unwrap();
+        drafter.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
         let proposal = drafter.propose_drawn(3, builder.as_ref(), &mut SeededRandom::new(1)).unwrap();
         assert_eq!(proposal.law, expected);
         assert_eq!(proposal.rows.map(|rows| rows.len()), Some(proposal.draft.tree().len() * 300));

@@ -16,12 +16,12 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::parameter::ParameterSpec;
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use recorder::Recorder;
 use safetensors::Dtype;
@@ -38,15 +38,18 @@ fn run(
     new_tokens: usize,
 ) -> Generation {
     let hooks = drafter.needs().hooks;
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + new_tokens, builder.max_nodes(), hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + new_tokens, hooks);
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
     let random = &mut SeededRandom::new(1);
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, random };
-    decode_with(&mut stepper, prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap()
+    Session::new(&mut target, drafter)
+        .generate(Method { tree: builder, rule }, Request::new(prompt, &limits, random), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[Token], new_tokens: usize) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + new_tokens, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + new_tokens, Hooks::none());
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
     let mut go_on = |_| ControlFlow::Continue(());
     decode(&mut target, prompt, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on).unwrap().ids
@@ -250,20 +253,20 @@ fn check_law(generation: usize) {
         [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
     let runs = 1500;
     let counts = builders.map(|builder| {
-        let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), drafter.needs().hooks);
+        let mut target = DecoderTarget::new(decoder.clone(), 8, drafter.needs().hooks);
         let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
         let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
         for seed in 0..runs {
             let random = &mut SeededRandom::new(seed);
-            let mut stepper = Stepper {
-                target: &mut target,
-                drafter: drafter.as_mut(),
-                builder: builder.as_ref(),
-                rule: rule.as_ref(),
-                random,
-            };
             let mut go_on = |_| ControlFlow::Continue(());
-            let ids = decode_with(&mut stepper, &[256, 9], &limits, &mut go_on).unwrap().ids;
+            let ids = Session::new(&mut target, drafter.as_mut())
+                .generate(
+                    Method { tree: builder.as_ref(), rule: rule.as_ref() },
+                    Request::new(&[256, 9], &limits, random),
+                    &mut go_on,
+                )
+                .unwrap()
+                .ids;
             *counts.entry(ids[1..].to_vec()).or_default() += 1.0 / runs as f64;
         }
         counts

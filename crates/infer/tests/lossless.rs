@@ -10,12 +10,12 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -57,16 +57,19 @@ fn limits() -> Limits {
 }
 
 fn drafted(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[u32]) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let rule = RuleChoice::Auto.resolve(&Transform::new(0.0, None, None).unwrap());
     let rule = rule.rule(Transform::new(0.0, None, None).unwrap());
     let random = &mut SeededRandom::new(1);
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule: rule.as_ref(), random };
-    decode_with(&mut stepper, prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
+    Session::new(&mut target, drafter)
+        .generate(Method { tree: builder, rule: rule.as_ref() }, Request::new(prompt, &limits(), random), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[u32]) -> Vec<u32> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let transform = Transform::new(0.0, None, None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
     let mut go_on = |_| ControlFlow::Continue(());

@@ -8,14 +8,14 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Proposal};
+use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
-use gorgon_infer::{Generation, Limits, Stepper, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Drafter for Recorder {
         self.inner.reset();
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+    fn observe(&mut self, committed: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.inner.observe(committed)
     }
 
@@ -60,16 +60,15 @@ fn repeat(run: &Value, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> (Generat
     let model = MedusaModel::load(folder, decoder.clone()).unwrap();
     let mut recorder = Recorder { inner: MedusaDrafter::new(model), trees: vec![] };
     let room = prompt.len() + output.len() + 1;
-    let mut target = Target::with_trees(decoder.clone(), room, builder.max_nodes(), Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), room, Hooks::none());
     let limits = Limits { max_new_tokens: output.len() + 1, end_tokens: vec![] };
-    let mut stepper = Stepper {
-        target: &mut target,
-        drafter: &mut recorder,
-        builder: &builder,
-        rule: rule.as_ref(),
-        random: &mut SeededRandom::new(0),
-    };
-    let generation = decode_with(&mut stepper, &prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap();
+    let generation = Session::new(&mut target, &mut recorder)
+        .generate(
+            Method { tree: &builder, rule: rule.as_ref() },
+            Request::new(&prompt, &limits, &mut SeededRandom::new(0)),
+            &mut |_| ControlFlow::Continue(()),
+        )
+        .unwrap();
     (generation, recorder.trees)
 }
 

@@ -13,12 +13,12 @@ use gorgon_draft::layer::LayerShape;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use serde_json::Value;
@@ -106,15 +106,18 @@ fn builders() -> Vec<Box<dyn TreeBuilder>> {
 }
 
 fn run(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[Token]) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), prompt.len() + NEW_TOKENS, builder.max_nodes(), Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let (rule, random): (&dyn AcceptanceRule, _) = (&Greedy, &mut SeededRandom::new(1));
-    let mut stepper = Stepper { target: &mut target, drafter, builder, rule, random };
-    decode_with(&mut stepper, prompt, &limits, &mut |_| ControlFlow::Continue(())).unwrap()
+    Session::new(&mut target, drafter)
+        .generate(Method { tree: builder, rule }, Request::new(prompt, &limits, random), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
 }
 
 fn plain(decoder: &Arc<Decoder>, prompt: &[Token]) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let mut go_on = |_| ControlFlow::Continue(());
     decode(&mut target, prompt, &Greedy, &mut SeededRandom::new(0), &limits, &mut go_on).unwrap().ids
@@ -178,14 +181,16 @@ fn sampled_text_keeps_its_law() {
         let builders: [Box<dyn TreeBuilder>; 2] =
             [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
         let counts = builders.map(|builder| {
-            let mut target = Target::with_trees(decoder.clone(), 8, builder.max_nodes(), Hooks::none());
+            let mut target = DecoderTarget::new(decoder.clone(), 8, Hooks::none());
             let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
             let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
             for seed in 0..runs {
                 let (builder, rule, random) = (builder.as_ref(), rule.as_ref(), &mut SeededRandom::new(seed));
-                let mut stepper = Stepper { target: &mut target, drafter: drafter.as_mut(), builder, rule, random };
                 let mut go_on = |_| ControlFlow::Continue(());
-                let ids = decode_with(&mut stepper, &[256, 9], &limits, &mut go_on).unwrap().ids;
+                let ids = Session::new(&mut target, drafter.as_mut())
+                    .generate(Method { tree: builder, rule }, Request::new(&[256, 9], &limits, random), &mut go_on)
+                    .unwrap()
+                    .ids;
                 *counts.entry(ids[1..].to_vec()).or_default() += 1.0 / runs as f64;
             }
             counts

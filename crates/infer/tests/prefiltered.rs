@@ -24,13 +24,13 @@ use gorgon_draft::hydra::HydraDrafter;
 use gorgon_draft::medusa::MedusaDrafter;
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_infer::batch::{Batch, Choosing, Turn};
-use gorgon_infer::{Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Products};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::lm_head;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn decoders() -> Vec<Arc<Decoder>> {
     {
         SHAPE.write(dir.path(), format, 3).unwrap();
         let decoder = Arc::new(Decoder::load(dir.path(), &compute).unwrap());
-        let mut target = Target::new(decoder.clone(), 128, Hooks::none());
+        let mut target = DecoderTarget::new(decoder.clone(), 128, Hooks::none());
         let hidden = target.prefill(&PROMPT).unwrap().hidden;
         if target.top_tokens(&hidden).is_none() {
             eprintln!("SKIPPED: no likeliest tokens without all logits here");
@@ -110,7 +110,7 @@ fn limits() -> Limits {
 }
 
 fn plainly(decoder: &Arc<Decoder>, rule: &dyn AcceptanceRule, prompt: &[Token]) -> Vec<Token> {
-    let mut target = Target::new(decoder.clone(), 128, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), 128, Hooks::none());
     let go_on = &mut |_| ControlFlow::Continue(());
     decode(&mut target, prompt, rule, &mut SeededRandom::new(0), &limits(), go_on).unwrap().ids
 }
@@ -121,10 +121,13 @@ fn drafted(
     rule: &dyn AcceptanceRule,
     builder: &dyn TreeBuilder,
 ) -> Generation {
-    let mut target = Target::with_trees(decoder.clone(), 128, builder.max_nodes(), drafter.needs().hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), 128, drafter.needs().hooks);
     let random = &mut SeededRandom::new(0);
-    let mut with = Stepper { target: &mut target, drafter, builder, rule, random };
-    decode_with(&mut with, &PROMPT, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
+    Session::new(&mut target, drafter)
+        .generate(Method { tree: builder, rule }, Request::new(&PROMPT, &limits(), random), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
 }
 
 #[test]

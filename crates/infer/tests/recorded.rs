@@ -16,7 +16,7 @@ use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use std::ops::ControlFlow;
@@ -61,7 +61,7 @@ fn limits() -> Limits {
 
 fn plain(model: &Path, prompt: &[u32]) -> Vec<u32> {
     let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
-    let mut target = Target::new(decoder, prompt.len() + NEW_TOKENS, Hooks::none());
+    let mut target = DecoderTarget::new(decoder, prompt.len() + NEW_TOKENS, Hooks::none());
     let transform = Transform::new(0.0, None, None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
     let mut go_on = |_| ControlFlow::Continue(());
@@ -80,7 +80,7 @@ fn recorded_steps_give_the_cpus_text() {
     let long: Vec<u32> = (0..495).map(|i| (i * 37 + 5) % 300).collect();
     let prompts: [(&[u32], usize); 3] = [(&[256, 72, 105], 1), (&[256], 0), (&long, 1)];
     for drafted in [false, true] {
-        let target = Target::with_trees(decoder.clone(), 640, 16, Hooks::none());
+        let target = DecoderTarget::with_trees(decoder.clone(), 640, 16, Hooks::none());
         let folder = HeadsFolder::open(heads.path()).unwrap();
         let model_heads = drafted.then(|| MedusaModel::load(&folder, decoder.clone()).unwrap());
         let shape = if drafted { shape.clone() } else { TreeShape::new(vec![]).unwrap() };
@@ -144,7 +144,7 @@ fn an_oracle_decides_what_is_accepted() {
     let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [0, 0, 0]]").unwrap();
     let folder = HeadsFolder::open(heads.path()).unwrap();
     let model_heads = MedusaModel::load(&folder, decoder.clone()).unwrap();
-    let target = Target::with_trees(decoder.clone(), 640, 16, Hooks::none());
+    let target = DecoderTarget::with_trees(decoder.clone(), 640, 16, Hooks::none());
     let mut recorded = Recorded::guided(target, model_heads, &shape).unwrap();
     let prompt = [256, 72, 105];
     let plain = plain(model.path(), &prompt);
@@ -165,7 +165,7 @@ fn what_does_not_fit_is_refused() {
     SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
     let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
     let shape = TreeShape::from_json("[[0]]").unwrap();
-    let Ok(mut recorded) = Recorded::new(Target::new(decoder, 20, Hooks::none()), None, &shape) else { return };
+    let Ok(mut recorded) = Recorded::new(DecoderTarget::new(decoder, 20, Hooks::none()), None, &shape) else { return };
     let mut go_on = |_| ControlFlow::Continue(());
     assert!(recorded.decode(&[1, 2], &limits(), &mut go_on).is_err());
     assert!(recorded.decode(&[], &Limits { max_new_tokens: 3, end_tokens: vec![] }, &mut go_on).is_err());

@@ -40,6 +40,12 @@ pub trait Target: Send {
     /// Whether the model runs on the CPU, where a row's results do not depend on the rows beside it.
     fn is_host(&self) -> bool;
 
+    /// Fails if tokens do not fit after the committed ones or one is outside the vocabulary, before anything is read.
+    ///
+    /// # Errors
+    /// The offending token, or how many tokens there are and fit.
+    fn check(&self, tokens: &[Token]) -> Result<(), ModelError>;
+
     /// Reads tokens after the committed ones and commits them: one pass, so callers read long prompts in chunks of at
     /// most [`PREFILL_CHUNK`].
     ///
@@ -95,6 +101,66 @@ pub trait Target: Send {
     /// # Shapes
     /// `counts [rows]`.
     fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>>;
+}
+
+impl<T: Target> Target for &mut T {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn context(&self) -> usize {
+        (**self).context()
+    }
+
+    fn layers(&self) -> usize {
+        (**self).layers()
+    }
+
+    fn vocab_size(&self) -> usize {
+        (**self).vocab_size()
+    }
+
+    fn is_host(&self) -> bool {
+        (**self).is_host()
+    }
+
+    fn check(&self, tokens: &[Token]) -> Result<(), ModelError> {
+        (**self).check(tokens)
+    }
+
+    fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        (**self).extend(tokens)
+    }
+
+    fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
+        (**self).verify(plan)
+    }
+
+    fn verify_together(group: &mut [(&mut Self, PassPlan<'_>)]) -> Result<PassOutput, ModelError> {
+        let mut targets: Vec<(&mut T, PassPlan<'_>)> =
+            group.iter_mut().map(|(target, plan)| (&mut ***target, plan.clone())).collect();
+        T::verify_together(&mut targets)
+    }
+
+    fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
+        (**self).commit(path)
+    }
+
+    fn roll_back(&mut self) {
+        (**self).roll_back();
+    }
+
+    fn truncate(&mut self, length: usize) {
+        (**self).truncate(length);
+    }
+
+    fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
+        (**self).logits(hidden)
+    }
+
+    fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        (**self).top_tokens(hidden, counts)
+    }
 }
 
 /// A decoder-only target: a decoder and the cache of one sequence.
@@ -233,11 +299,17 @@ impl Target for DecoderTarget {
         self.decoder.compute().is_host()
     }
 
-    fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+    fn check(&self, tokens: &[Token]) -> Result<(), ModelError> {
+        self.decoder.check_tokens(tokens)?;
         if self.cache.len() + tokens.len() > self.context {
             let (committed, asked, capacity) = (self.cache.len(), tokens.len(), self.context);
             return Err(CacheError::Full { committed, asked, capacity }.into());
         }
+        Ok(())
+    }
+
+    fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        self.check(tokens)?;
         let output = self.verify(&PassPlan::of_tokens(tokens, &AttentionMask::Causal { rows: tokens.len() }))?;
         self.cache.commit(&(0..tokens.len()).collect::<PooledVec<_>>())?;
         Ok(output)

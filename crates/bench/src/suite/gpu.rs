@@ -14,7 +14,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_model::weights::Checkpoint;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -199,8 +199,8 @@ fn chains(nodes: usize) -> Result<TreeShape, BenchError> {
 }
 
 /// A sequence with room for what recording a step writes past its end.
-pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> Target {
-    Target::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Hooks::none())
+pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> DecoderTarget {
+    DecoderTarget::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Hooks::none())
 }
 
 impl Kind {

@@ -9,14 +9,14 @@ use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_infer::{Event, Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{Event, Generation, Limits, Method, Request, Session, decode};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use std::ops::ControlFlow;
@@ -71,7 +71,7 @@ pub struct Subject {
     compute: Compute,
     dir: PathBuf,
     decoder: Arc<Decoder>,
-    target: Target,
+    target: DecoderTarget,
     buffer: Vec<u8>,
     prompt: Vec<Token>,
 }
@@ -87,7 +87,7 @@ impl Subject {
         written.map_err(|error| BenchError::Empty(format!("{}: {error}", dir.display())))?;
         let decoder = Arc::new(Decoder::load(&dir, &compute)?);
         let buffer = vec![1u8; decoder.bytes_per_greedy_step()];
-        let target = Target::with_trees(decoder.clone(), shape.llama.max_positions, 64, Hooks::none());
+        let target = DecoderTarget::new(decoder.clone(), shape.llama.max_positions, Hooks::none());
         let prompt = (0..PROMPT as u32).map(|i| (i * 97 + 11) % shape.llama.vocab_size as u32).collect();
         Ok(Self { shape, compute, dir, decoder, target, buffer, prompt })
     }
@@ -166,8 +166,11 @@ impl Subject {
             ControlFlow::Continue(())
         };
         let (target, drafter) = (&mut self.target, &mut drafter);
-        let mut stepper = Stepper { target, drafter, builder: &builder, rule: &Greedy, random };
-        let run = decode_with(&mut stepper, &self.prompt, &Self::limits(), &mut note)?;
+        let run = Session::new(target, drafter).generate(
+            Method { tree: &builder, rule: &Greedy },
+            Request::new(&self.prompt, &Self::limits(), random),
+            &mut note,
+        )?;
         Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
 
@@ -186,8 +189,8 @@ impl Subject {
         let mut seconds = vec![];
         for _ in 0..5 {
             let started = Instant::now();
-            let output = self.target.verify(&tree)?;
-            if std::hint::black_box(self.target.top_tokens(&output.hidden)).is_none() {
+            let output = self.target.verify_tree(&tree)?;
+            if std::hint::black_box(self.target.top_tokens(&output.hidden, &vec![1; tree.len()])).is_none() {
                 std::hint::black_box(self.target.logits(&output.hidden));
             }
             seconds.push(started.elapsed().as_secs_f64());

@@ -10,11 +10,14 @@ use crate::settings::Settings;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
+use gorgon_core::tree::ChainTree;
 use gorgon_data::render::{RenderError, Renderer, Transcript};
-use gorgon_infer::{Event, Generation, Limits, RecordedPair, Stepper, decode, decode_with};
+use gorgon_draft::drafter::{Drafter, NoDrafter};
+use gorgon_infer::{Event, Generation, Limits, Method, RecordedPair, Request, Session};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::DecoderTarget;
 use std::io::{BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -64,7 +67,7 @@ enum Steps {
     /// Recorded on a GPU.
     Recorded(Box<RecordedPair>),
     /// One operation after the other.
-    Launched { loaded: Loaded, target: Box<Target> },
+    Launched { drafted: Box<Session>, plain: Box<Session<DecoderTarget, NoDrafter>> },
 }
 
 impl Steps {
@@ -78,13 +81,14 @@ impl Steps {
         if let Some(recorded) = recording::steps(drafting, decoder, context, rule)? {
             return Ok(Self::Recorded(Box::new(RecordedPair::concat_columns(recorded))));
         }
-        let mut loaded = drafting.load_for_use(decoder, settings.seed)?;
-        if matches!(loaded, Loaded::Oracle(_)) {
+        let Loaded::Other(drafter) = drafting.load_for_use(decoder, settings.seed)? else {
             return Err(Failure::input("--drafter oracle measures; it has nothing to say in a conversation"));
-        }
-        let hooks = loaded.drafter().needs().hooks;
-        let target = Target::with_trees(decoder.clone(), context, drafting.builder.max_nodes(), hooks);
-        Ok(Self::Launched { loaded, target: Box::new(target) })
+        };
+        // Caches grow with the conversation, so the one that is not in use takes nothing.
+        let target = |hooks| DecoderTarget::new(decoder.clone(), context, hooks);
+        let drafted = Session::new(target(drafter.needs().hooks), drafter);
+        let plain = Session::plain(target(Hooks::none()));
+        Ok(Self::Launched { drafted: Box::new(drafted), plain: Box::new(plain) })
     }
 }
 
@@ -179,16 +183,13 @@ impl<'a> Talk<'a> {
             }
             if broken.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let rule = self.rule.as_ref();
+        let (tree, rule) = (self.drafting.builder.as_ref(), self.rule.as_ref());
+        let request = Request::new(prompt, &limits, &mut self.random);
         let generation = match (&mut self.steps, drafts) {
             (Steps::Recorded(pair), _) => pair.of(drafts).decode(prompt, &limits, &mut observe),
-            (Steps::Launched { loaded, target }, true) => {
-                let (builder, drafter) = (self.drafting.builder.as_ref(), loaded.drafter());
-                let mut stepper = Stepper { target, drafter, builder, rule, random: &mut self.random };
-                decode_with(&mut stepper, prompt, &limits, &mut observe)
-            }
-            (Steps::Launched { target, .. }, false) => {
-                decode(target, prompt, rule, &mut self.random, &limits, &mut observe)
+            (Steps::Launched { drafted, .. }, true) => drafted.generate(Method { tree, rule }, request, &mut observe),
+            (Steps::Launched { plain, .. }, false) => {
+                plain.generate(Method { tree: &ChainTree::ROOT, rule }, request, &mut observe)
             }
         }?;
         if let Steps::Recorded(pair) = &mut self.steps {

@@ -18,7 +18,7 @@ use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn with_later_turns(
     new_tokens: usize,
 ) -> Result<Vec<BenchPrompt>, Failure> {
     let context = decoder.config().max_positions;
-    let mut target = if turns > 1 { Some(Target::new(decoder.clone(), context, Hooks::none())) } else { None };
+    let mut target = if turns > 1 { Some(DecoderTarget::new(decoder.clone(), context, Hooks::none())) } else { None };
     let limits = Limits { max_new_tokens: new_tokens, end_tokens: end_tokens.to_vec() };
     let mut prompts = vec![];
     for opening in openings {

@@ -8,10 +8,10 @@ use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::accept::{AcceptanceRule, random::SeededRandom};
 use gorgon_core::dist::Transform;
-use gorgon_infer::{DecodeError, Event, Generation, Limits, Stepper, decode, decode_with};
+use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
     let rule = args.accept.resolve(&transform);
     // Everything that can be wrong with the input is looked at before the weights are read.
-    let request = Request::prepare(args, settings)?;
+    let request = Question::prepare(args, settings)?;
     let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
     let drafting = drafting.for_text_of(&request.dir, rule, transform)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
@@ -42,9 +42,8 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
-    let nodes = drafting.builder.max_nodes();
     let hooks = loaded.drafter().needs().hooks;
-    let mut target = Target::with_trees(decoder.clone(), tokens, nodes, hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), tokens, hooks);
     let law = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
         oracle.reveal(request.truth(&mut target, law.as_ref(), settings.seed)?);
@@ -55,22 +54,25 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
             return decode(&mut target, &request.prompt, law.as_ref(), random, &request.limits, observe);
         }
         let (builder, rule) = (drafting.builder.as_ref(), law.as_ref());
-        let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, random: &mut *random };
-        decode_with(&mut stepper, &request.prompt, &request.limits, observe)
+        Session::new(&mut target, &mut *drafter).generate(
+            Method { tree: builder, rule },
+            Request::new(&request.prompt, &request.limits, &mut *random),
+            observe,
+        )
     })?;
     answer.report(&generation, law.is_lossless(), &rule.to_string(), Value::Null)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What is asked, as tokens.
-struct Request {
+struct Question {
     dir: PathBuf,
     text: Option<Text>,
     prompt: Vec<u32>,
     limits: Limits,
 }
 
-impl Request {
+impl Question {
     fn prepare(args: &Generate, settings: &Settings) -> Result<Self, Failure> {
         let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
         if args.prompt.prompt.as_deref() == Some("") {
@@ -92,7 +94,7 @@ impl Request {
     }
 
     /// What plain decoding says.
-    fn truth(&self, target: &mut Target, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
+    fn truth(&self, target: &mut DecoderTarget, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
         let mut go_on = |_| ControlFlow::Continue(());
         let truth = decode(target, &self.prompt, law, &mut SeededRandom::new(seed), &self.limits, &mut go_on);
         Ok(truth.map_err(decode_failure)?.ids)
@@ -125,7 +127,7 @@ impl Request {
 
 /// What answers a request, telling of every token.
 type Decode<'a> =
-    &'a mut dyn FnMut(&Request, &mut dyn FnMut(Event) -> ControlFlow<()>) -> Result<Generation, DecodeError>;
+    &'a mut dyn FnMut(&Question, &mut dyn FnMut(Event) -> ControlFlow<()>) -> Result<Generation, DecodeError>;
 
 fn decode_failure(error: DecodeError) -> Failure {
     match error {
@@ -193,7 +195,7 @@ struct Answer<'a> {
     args: &'a Generate,
     settings: &'a Settings,
     decoder: &'a Arc<Decoder>,
-    request: &'a Request,
+    request: &'a Question,
     drafting: &'a Drafting,
 }
 

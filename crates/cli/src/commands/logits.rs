@@ -8,10 +8,10 @@ use crate::settings::{Settings, token_ids};
 use gorgon_core::Token;
 use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, TreeChoice};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::trace::Trace;
-use gorgon_model::decoder::PassOutput;
-use gorgon_model::target::{Target, read};
+use gorgon_model::pass::PassOutput;
+use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_runs::tensors::{self, Source};
 use safetensors::Dtype;
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let decoder = load::decoder(&dir, ids.len(), settings)?;
     let mut loaded = heads.map(|heads| heads.load(&decoder, settings.seed)).transpose()?;
     let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
-    let mut target = Target::new(decoder, ids.len(), needs.hooks);
+    let mut target = DecoderTarget::new(decoder, ids.len(), needs.hooks);
     let output = target.prefill(&ids)?;
     let (rows, width) = (output.hidden.rows(), output.hidden.width());
     let logits = target.logits(&output.hidden);
@@ -85,7 +85,7 @@ fn drafted(
     let mut drafts = asked.map_or(DRAFTS.min(ids.len() - 1), usize::from);
     let (mut traces, mut at) = (vec![], 0);
     while at + drafts < ids.len() {
-        drafter.observe(Committed { tokens: &ids[at..=at], output, rows: &[at] })?;
+        drafter.observe(VerifiedPass::prompt(&ids[at..=at], output, &[at]))?;
         let trace = drafter.trace(ids[at + 1], &ids[at + 2..at + drafts + 1])?;
         let trace = trace.ok_or_else(|| Failure::run("the drafter has no states to show"))?;
         let guesses = trace.guesses.len();

@@ -13,7 +13,7 @@ use gorgon_draft::medusa::MedusaModel;
 use gorgon_infer::{DecodeError, Recorded, StepCounts};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub fn steps(
         return Ok(None);
     };
     let room = Recorded::room(nodes);
-    let target = |hooks| Target::with_trees(decoder.clone(), tokens, room, hooks);
+    let target = |hooks| DecoderTarget::with_trees(decoder.clone(), tokens, room, hooks);
     let made = match kind {
         Kind::Nothing => {
             let root = TreeShape::new(vec![]).map_err(Failure::input)?;

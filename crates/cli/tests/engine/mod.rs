@@ -6,7 +6,7 @@ use gorgon_infer::{Limits, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_model::text::Text;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -132,7 +132,7 @@ impl Engine {
         let ends = self.decoder.config().eos_tokens.clone();
         let max_new_tokens = question["max_tokens"].as_u64().unwrap() as usize;
         let limits = Limits { max_new_tokens, end_tokens: ends.clone() };
-        let mut target = Target::new(self.decoder.clone(), self.decoder.config().max_positions, Hooks::none());
+        let mut target = DecoderTarget::new(self.decoder.clone(), self.decoder.config().max_positions, Hooks::none());
         let mut go_on = |_| ControlFlow::Continue(());
         let mut random = SeededRandom::new(0);
         let ids = decode(&mut target, &prompt, &Greedy, &mut random, &limits, &mut go_on).unwrap().ids;

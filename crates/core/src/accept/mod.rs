@@ -45,11 +45,21 @@ use crate::{PooledVec, Token, dist::Row, tree::TokenTree};
 
 /// All chance in the project. A rule asks questions; an implementation answers from a seed, from given uniforms, or, in
 /// tests, with every possible answer in turn.
-pub trait RandomSource {
+pub trait RandomSource: Send {
     /// True with probability `probability` (clamped to `[0, 1]`; exactly 0 is never true, exactly 1 always).
     fn flip(&mut self, probability: f64) -> bool;
     /// An index drawn with probability proportional to `weights` (non-negative, with a positive sum).
     fn pick(&mut self, weights: &[f64]) -> usize;
+}
+
+impl<R: RandomSource + ?Sized> RandomSource for &mut R {
+    fn flip(&mut self, probability: f64) -> bool {
+        (**self).flip(probability)
+    }
+
+    fn pick(&mut self, weights: &[f64]) -> usize {
+        (**self).pick(weights)
+    }
 }
 
 /// What a rule decided.
@@ -141,7 +151,7 @@ impl<'a> DraftRows<'a> {
 }
 
 /// A rule that turns a verified tree into emitted tokens.
-pub trait AcceptanceRule {
+pub trait AcceptanceRule: Send + Sync {
     /// Whether the emitted text has exactly the target's law (for greedy: is the target's greedy text).
     fn is_lossless(&self) -> bool;
     /// Picks a root-to-node path and a bonus token. Only the rows of nodes that the rule visits are read.

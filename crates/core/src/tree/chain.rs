@@ -18,6 +18,9 @@ pub struct ChainError {
 }
 
 impl ChainTree {
+    /// A lone root: a step of plain decoding.
+    pub const ROOT: Self = Self { drafts: 0 };
+
     /// A chain of `drafts` drafted tokens. With none the tree is a lone root, and a step is one of plain decoding.
     ///
     /// # Errors

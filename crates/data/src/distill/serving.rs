@@ -4,7 +4,8 @@
 //! time, or as long as it asks for; others go on. Answers go into the same journal as the model's own.
 
 use super::client::{Client, Question, Served, Serving, Trouble};
-use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt, Talk, Work};
+use super::conversation::{Conversation, Work};
+use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt};
 use crate::render::Renderer;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
@@ -23,7 +24,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 pub struct Servers<'a> {
     /// Their addresses, up to and with `/v1`.
     pub urls: &'a [String],
-    /// How to talk to them.
+    /// How to reach them.
     pub serving: &'a Serving,
     /// The model's tokenizer and chat template.
     pub renderer: &'a Renderer,
@@ -129,9 +130,9 @@ impl Crew<'_, '_> {
         // Tokens are picked by the servers, not by this rule.
         let answering = &Answering { max_new_tokens, max_tokens, self_talk_turns: 0, rule: &Greedy, seed };
         let work = Work { renderer, answering, capacity: max_tokens.min(context) };
-        let mut talk = work.open(prompt, &lock(&self.journal))?;
+        let mut conversation = work.open(prompt, &lock(&self.journal))?;
         loop {
-            let why = match self.turn(&work, &mut talk)? {
+            let why = match self.turn(&work, &mut conversation)? {
                 Turn::Answered(answer) => {
                     let tokens = answer.ids.len();
                     lock(&self.journal).answer(answer)?;
@@ -147,23 +148,29 @@ impl Crew<'_, '_> {
         }
     }
 
-    fn turn(&self, work: &Work<'_>, talk: &mut Talk<'_>) -> Result<Turn, DistillError> {
-        let Some(user) = talk.user(talk.turn).map(str::to_owned).filter(|_| talk.last_end != LENGTH) else {
+    fn turn(&self, work: &Work<'_>, conversation: &mut Conversation<'_>) -> Result<Turn, DistillError> {
+        let Some(user) =
+            conversation.user(conversation.turn).map(str::to_owned).filter(|_| conversation.last_end != LENGTH)
+        else {
             return Ok(Turn::Over(None));
         };
-        if let Err(error) = talk.transcript.ask(&user) {
+        if let Err(error) = conversation.transcript.ask(&user) {
             return Ok(Turn::Over(Some(error.to_string())));
         }
-        let ids = &talk.transcript.example().ids;
+        let ids = &conversation.transcript.example().ids;
         let room = work.capacity.saturating_sub(ids.len());
         if room == 0 {
-            return Ok(Turn::Over(Some(format!("no room for turn {} in {} tokens", talk.turn + 1, work.capacity))));
+            return Ok(Turn::Over(Some(format!(
+                "no room for turn {} in {} tokens",
+                conversation.turn + 1,
+                work.capacity
+            ))));
         }
-        let stream = talk.prompt.row << 16 | (talk.turn as u64) << 1;
+        let stream = conversation.prompt.row << 16 | (conversation.turn as u64) << 1;
         let mut random = SeededRandom::stream(work.answering.seed, stream);
         let question = Question {
             ids,
-            text: talk.transcript.text(),
+            text: conversation.transcript.text(),
             add_special: !work.renderer.has_template(),
             max_tokens: room.min(work.answering.max_new_tokens),
             sampling: self.servers.sampling,
@@ -171,10 +178,17 @@ impl Crew<'_, '_> {
             seed: (random.uniform() * f64::from(i32::MAX)) as u64,
         };
         let Some(Served { ids, end, retokenised }) = self.answer(&question)? else { return Ok(Turn::Stopped) };
-        talk.transcript.answer_ids(&ids).map_err(|error| super::wrong(talk.prompt, &error))?;
-        let answer = Answer { row: talk.prompt.row, turn: talk.turn, ids, end: end.into(), user: None, retokenised };
-        talk.turn += 1;
-        talk.last_end = if end == LENGTH { LENGTH } else { END_TOKEN };
+        conversation.transcript.answer_ids(&ids).map_err(|error| super::wrong(conversation.prompt, &error))?;
+        let answer = Answer {
+            row: conversation.prompt.row,
+            turn: conversation.turn,
+            ids,
+            end: end.into(),
+            user: None,
+            retokenised,
+        };
+        conversation.turn += 1;
+        conversation.last_end = if end == LENGTH { LENGTH } else { END_TOKEN };
         Ok(Turn::Answered(answer))
     }
 

@@ -2,19 +2,18 @@
 
 use super::model::DraftModel;
 use super::sampling::DraftSampling;
-use crate::candidates;
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
+use crate::levels::{Children, LevelNetwork, Levels, tokens_of};
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::accept::{RandomSource, SamplingScheme};
-use gorgon_core::dist::Row;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, DraftTree, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::accept::SamplingScheme;
+use gorgon_core::tree::{SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassPlan;
 
 /// Tokens per forward pass: bounds the memory of a long prompt.
 const CHUNK: usize = 256;
@@ -31,7 +30,7 @@ const PATIENCE: usize = 32;
 #[derive(Debug)]
 pub struct DraftModelDrafter {
     model: DraftModel,
-    law: DraftSampling,
+    sampling: DraftSampling,
     cache: KvCache,
     /// Committed tokens that are not in the cache yet.
     unread: PooledVec<Token>,
@@ -43,9 +42,9 @@ pub struct DraftModelDrafter {
 
 impl DraftModelDrafter {
     /// A drafter with this model.
-    pub fn new(model: DraftModel, law: DraftSampling) -> Self {
+    pub fn new(model: DraftModel, sampling: DraftSampling) -> Self {
         let cache = model.new_cache(ROOM.min(model.decoder().config().max_positions));
-        Self { model, law, cache, unread: PooledVec::new(), rooted: None, lost: false }
+        Self { model, sampling, cache, unread: PooledVec::new(), rooted: None, lost: false }
     }
 
     /// The model.
@@ -62,14 +61,20 @@ impl DraftModelDrafter {
     fn read(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         let (decoder, mut last) = (self.model.decoder(), None);
         for chunk in std::mem::take(&mut self.unread).chunks(CHUNK) {
-            self.cache.grow(chunk.len(), decoder.config());
             self.cache.reserve(chunk.len())?;
-            let visible = AttentionMask::Causal { rows: chunk.len() };
-            let output = decoder.forward(chunk, &visible, &mut self.cache, &Hooks::none())?;
+            let mask = AttentionMask::Causal { rows: chunk.len() };
+            let output = decoder.forward(&PassPlan::of_tokens(chunk, &mask), &mut self.cache, &Hooks::none())?;
             self.cache.commit(&(0..chunk.len()).collect::<PooledVec<_>>())?;
             last = Some(output.hidden.part(chunk.len() - 1, 1));
         }
         Ok(last)
+    }
+
+    /// Takes back the root of the last proposal, if another token was emitted.
+    fn forget_root(&mut self) {
+        if self.rooted.take().is_some() {
+            self.cache.truncate(self.cache.len() - 1);
+        }
     }
 
     /// Whether the model can read on after `more` tokens.
@@ -84,8 +89,10 @@ impl DraftModelDrafter {
                 self.rooted = Some((known, state.clone()));
                 return Ok(Some(state));
             }
-            Some(_) => self.cache.truncate(self.cache.len() - 1),
-            None => {}
+            rooted => {
+                self.rooted = rooted;
+                self.forget_root();
+            }
         }
         let is_known = (root as usize) < self.model.decoder().config().vocab_size;
         if self.lost || !is_known || !self.has_room(1) {
@@ -97,38 +104,9 @@ impl DraftModelDrafter {
         Ok(state)
     }
 
-    fn draft(
-        &mut self,
-        root: Token,
-        builder: &dyn TreeBuilder,
-        random: Option<&mut dyn RandomSource>,
-    ) -> Result<Proposal, DraftError> {
-        if builder.max_depth() == 0 {
-            return Ok(Proposal::root(root));
-        }
-        let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
-        let (rows, stop) = (self.law.rows, self.law.stop);
-        // A tree that keeps the best of what it is offered keeps no draws.
-        let law = if builder.takes_in_order() && random.is_some() {
-            self.law.children
-        } else {
-            SamplingScheme::Deterministic
-        };
-        let children = match (law, random) {
-            (SamplingScheme::Deterministic, _) | (_, None) => Children::Likeliest { stop },
-            (law, Some(random)) => Children::Drawn { law, transform: self.law.transform, random },
-        };
-        let ranked = !rows && matches!(children, Children::Likeliest { stop: None }) && candidates::by_rank(builder);
-        let known = rows.then(Known::default);
-        let (model, cache) = (&self.model, &mut self.cache);
-        let mut levels =
-            Levels { model, cache, children, uncommitted: UncommittedRows::default(), root: state, known, ranked };
-        let draft = builder.build(root, &mut levels);
-        let known = levels.known;
-        self.cache.roll_back();
-        let draft = draft?;
-        let rows = known.map(|known| known.arranged(&draft, self.model.vocab_size()));
-        Ok(Proposal { draft, rows, law })
+    /// The model over one tree, whose root it has read.
+    fn network(&mut self, state: HiddenStates) -> ModelOverTree<'_> {
+        ModelOverTree { model: &self.model, cache: &mut self.cache, rows: UncommittedRows::default(), root: state }
     }
 }
 
@@ -144,8 +122,16 @@ impl Drafter for DraftModelDrafter {
         self.lost = false;
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        let mut tokens = committed.tokens;
+    fn truncate(&mut self, length: usize) -> bool {
+        self.forget_root();
+        self.cache.truncate(length);
+        self.unread.truncate(length.saturating_sub(self.cache.len()));
+        // Whether the tokens that are left are the model's is not known any more.
+        !self.lost
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        let mut tokens = pass.tokens;
         match (self.rooted.take(), tokens.first()) {
             (Some((root, _)), Some(first)) if root == *first => tokens = &tokens[1..],
             (Some(_), _) => self.cache.truncate(self.cache.len() - 1),
@@ -159,116 +145,57 @@ impl Drafter for DraftModelDrafter {
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        self.draft(root, builder, None)
-    }
-
-    fn propose_drawn(
-        &mut self,
-        root: Token,
-        builder: &dyn TreeBuilder,
-        random: &mut dyn RandomSource,
-    ) -> Result<Proposal, DraftError> {
-        self.draft(root, builder, Some(random))
-    }
-}
-
-/// The distributions at the nodes that were asked about.
-#[derive(Default)]
-struct Known {
-    nodes: PooledVec<usize>,
-    /// Logits, `[nodes · V]`.
-    rows: PooledVec<f32>,
-}
-
-impl Known {
-    /// The distributions at the nodes of a tree, as logits `[nodes · V]`. Those of nodes that were not asked about,
-    /// which have no children, are zeros.
-    fn arranged(&self, draft: &DraftTree, vocab: usize) -> PooledVec<f32> {
-        let mut rows = PooledVec::of(0.0, draft.tree().len() * vocab);
-        for (row, source) in rows.chunks_exact_mut(vocab).zip(draft.source_nodes()) {
-            if let Some(at) = self.nodes.iter().position(|node| node == source) {
-                row.copy_from_slice(&self.rows[at * vocab..(at + 1) * vocab]);
-            }
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let DraftContext { tree, random, .. } = context;
+        if tree.max_depth() == 0 {
+            return Ok(Proposal::root(root));
         }
-        rows
+        let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
+        let sampling = self.sampling;
+        // A tree that keeps the best of its candidates keeps no draws.
+        let law = if tree.takes_in_order() { sampling.children } else { SamplingScheme::Deterministic };
+        let children = match law {
+            SamplingScheme::Deterministic => Children::MostLikely { stop: sampling.stop },
+            scheme => Children::Drawn { scheme, transform: sampling.transform, random: &mut **random },
+        };
+        let mut levels = Levels::new(self.network(state), *tree, children, sampling.rows);
+        let draft = tree.build(root, &mut levels).map(|draft| (levels.distributions(&draft), draft));
+        self.cache.roll_back();
+        let (rows, draft) = draft?;
+        Ok(Proposal { rows, law, ..Proposal::list(draft) })
     }
 }
 
-/// How children are taken from logits.
-enum Children<'a> {
-    /// The likeliest tokens; none where the likeliest of all is less likely than `stop`.
-    Likeliest { stop: Option<f64> },
-    /// Draws from the transformed distribution.
-    Drawn { law: SamplingScheme, transform: gorgon_core::dist::Transform, random: &'a mut dyn RandomSource },
-}
-
-impl Children<'_> {
-    /// # Shapes
-    /// `logits [widths.len() · vocab]`.
-    fn of(&mut self, logits: &[f32], vocab: usize, widths: &[usize]) -> CandidateRows {
-        match self {
-            Self::Likeliest { stop } => {
-                let candidate = |&(token, p): &(u32, f32)| Candidate { token, probability: f64::from(p) };
-                // What is not known to be likely enough is not: a probability may be no number.
-                let goes_on = |row: &[(u32, f32)]| {
-                    stop.is_none_or(|stop| row.first().is_some_and(|&(_, most)| f64::from(most) >= stop))
-                };
-                let rows = top_rows(logits, vocab, widths);
-                rows.iter().map(|row| if goes_on(row) { row } else { &[] }.iter().map(candidate)).collect()
-            }
-            Self::Drawn { law, transform, random } => {
-                let mut all = CandidateRows::default();
-                for (row, &width) in logits.chunks_exact(vocab).zip(widths) {
-                    let q = transform.apply(Row::Logits(row));
-                    let tokens = law.children(&q, width, &mut **random);
-                    all.push(tokens.iter().map(|&token| Candidate { token, probability: q[token as usize] }));
-                }
-                all
-            }
-        }
-    }
-}
-
-/// Expands a tree level by level.
-struct Levels<'a> {
+/// The model over the nodes of one tree.
+struct ModelOverTree<'a> {
     model: &'a DraftModel,
     cache: &'a mut KvCache,
-    children: Children<'a>,
-    /// Rows in flight; the root's is in the cache.
-    uncommitted: UncommittedRows,
+    /// Rows of the cache by node; the root's is in the cache for good.
+    rows: UncommittedRows,
     /// The state at the root.
     root: HiddenStates,
-    /// What was said at the nodes that were asked about, if it is to be kept.
-    known: Option<Known>,
-    /// Whether only the order of candidates is asked for.
-    ranked: bool,
 }
 
-impl Levels<'_> {
-    /// The states at `nodes`, whose ancestors are in flight.
-    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<HiddenStates, ModelError> {
-        let visible = self.uncommitted.add(tree, nodes);
-        let tokens: PooledVec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
-        let decoder = self.model.decoder();
-        self.cache.grow(nodes.len(), decoder.config());
+impl LevelNetwork for ModelOverTree<'_> {
+    fn read(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<HiddenStates>, SourceError> {
+        if nodes == [0] {
+            return Ok(Some(self.root.clone()));
+        }
+        let (mask, tokens) = (self.rows.add(tree, nodes), tokens_of(tree, nodes));
         self.cache.extend_reservation(nodes.len())?;
-        Ok(decoder.forward(&tokens, &visible, self.cache, &Hooks::none())?.hidden)
+        let plan = PassPlan::of_tokens(&tokens, &mask);
+        Ok(Some(self.model.decoder().forward(&plan, self.cache, &Hooks::none())?.hidden))
     }
-}
 
-impl CandidateSource for Levels<'_> {
-    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let states = if nodes == [0] { self.root.clone() } else { self.descend(tree, nodes)? };
-        let ranked = if self.ranked { self.model.top_tokens(&states, widths) } else { None };
-        if let Some(found) = ranked {
-            return Ok(candidates::ranked(&found, widths));
-        }
-        let logits = self.model.logits(&states);
-        if let Some(known) = &mut self.known {
-            known.nodes.extend_from_slice(nodes);
-            known.rows.extend_from_slice(&logits);
-        }
-        Ok(self.children.of(&logits, self.model.vocab_size(), widths))
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
+        self.model.logits(states)
+    }
+
+    fn columns(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.model.top_tokens(states, widths)
     }
 }

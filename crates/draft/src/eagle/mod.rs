@@ -24,5 +24,5 @@ pub use export::export;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
-pub use on_device::{Columns, DeviceLayer, EagleOnDevice, GrowthError};
-pub use propose::{EagleDrafter, FeatureLayer};
+pub use on_device::{DeviceLayer, EagleOnDevice, GrowthError};
+pub use propose::{Columns, EagleDrafter, FeatureLayer};

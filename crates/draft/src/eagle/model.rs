@@ -1,22 +1,20 @@
 //! A draft layer that was loaded for decoding.
 
 use super::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
-use super::on_device::{Columns, DeviceLayer};
-use super::propose::FeatureLayer;
-use crate::candidates;
+use super::on_device::DeviceLayer;
+use super::propose::{Columns, FeatureLayer};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HeadsFormat};
 use burn::tensor::{Distribution, Int, Tensor};
-use gorgon_core::tree::CandidateRows;
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::cache::KvCache;
-use gorgon_model::decoder::{Decoder, ModelError, PassOutput};
+use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader, Weight};
+use gorgon_model::pass::PassOutput;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use std::sync::Arc;
 
@@ -141,11 +139,11 @@ impl FeatureLayer for EagleModel {
         self.logits(states)
     }
 
-    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows {
-        candidates::likely(&top_rows(&self.logits(states), self.vocab_size(), widths), |token| token)
+    fn columns(&self) -> Columns<'_> {
+        Columns::All(self.vocab_size())
     }
 
-    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         self.decoder.top_tokens(states, widths)
     }
 }
@@ -168,10 +166,6 @@ impl DeviceLayer for EagleModel {
 
     fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
         self.decoder.draft_logits(states)
-    }
-
-    fn columns(&self) -> Columns {
-        Columns::All(self.vocab_size())
     }
 
     fn layer(&self) -> &DraftDecoderLayer {

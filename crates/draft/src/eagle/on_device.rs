@@ -1,7 +1,7 @@
 //! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the
 //! table of the pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
-use super::propose::{FeatureLayer, reading};
+use super::propose::{Columns, FeatureLayer, reading};
 use crate::drafter::{DraftError, Needs};
 use crate::feature_tokens::{read_feature_tokens, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -11,8 +11,9 @@ use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
 use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
-use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::decoder::ModelError;
 use gorgon_model::layer::DraftDecoderLayer;
+use gorgon_model::pass::PassOutput;
 
 /// Why a tree cannot be grown on a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,15 +47,6 @@ pub enum GrowthError {
     Empty,
 }
 
-/// The tokens behind a draft layer's columns of logits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Columns {
-    /// All of a vocabulary of so many.
-    All(usize),
-    /// These.
-    Named(Vec<Token>),
-}
-
 /// A generation's layer on a GPU, where rows and tokens are known to tables alone.
 pub trait DeviceLayer: FeatureLayer + std::fmt::Debug {
     /// As [`FeatureLayer::states`].
@@ -82,9 +74,6 @@ pub trait DeviceLayer: FeatureLayer + std::fmt::Debug {
 
     /// As [`FeatureLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
     fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3>;
-
-    /// What the columns of its logits stand for.
-    fn columns(&self) -> Columns;
 
     /// The decoder layer in it.
     fn layer(&self) -> &DraftDecoderLayer;
@@ -117,7 +106,7 @@ impl EagleOnDevice {
         let window = model.layer().config().windows.first().copied().flatten();
         let (vocab, named) = match model.columns() {
             Columns::All(vocab) => (vocab, None),
-            Columns::Named(tokens) => (tokens.len(), Some(tokens)),
+            Columns::Named(tokens) => (tokens.len(), Some(tokens.to_vec())),
         };
         if growth.candidates() > MOST_CANDIDATES {
             return Err(GrowthError::Candidates(growth.candidates()));

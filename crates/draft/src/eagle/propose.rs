@@ -1,18 +1,18 @@
 //! EAGLE as a drafter, of any generation: the cache of committed pairs, and trees drafted level by level.
 
 use super::model::EagleModel;
-use crate::candidates;
-use crate::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::feature_tokens::{FeatureTokenCache, ReadFeatureTokens};
-use crate::trace::{Guessed, Network, Trace, follow};
+use crate::levels::{Level, LevelNetwork, Levels, follow, tokens_of};
+use crate::trace::Trace;
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
-use gorgon_model::decoder::{ModelError, PassOutput};
+use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::PassOutput;
 use std::sync::Arc;
 
 /// Pairs that a new cache has room for.
@@ -56,14 +56,47 @@ pub trait FeatureLayer: Send + Sync {
     /// Result `[rows · D]`, row-major.
     fn logits(&self, states: &HiddenStates) -> PooledVec<f32>;
 
-    /// The `widths[i]` likeliest tokens after guessed state `i`, likeliest first, with their probabilities.
+    /// The tokens behind the columns of those logits.
+    fn columns(&self) -> Columns<'_>;
+
+    /// The `widths[i]` tokens with the greatest logits after guessed state `i`, greatest first, if they can be found
+    /// without all logits.
     ///
     /// # Shapes
     /// `widths [rows]`.
-    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows;
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>>;
+}
 
-    /// The same without probabilities, row by row, if that can be told without all logits.
-    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>>;
+/// The tokens behind a draft layer's columns of logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns<'a> {
+    /// Column `i` is token `i`, of a vocabulary of this size.
+    All(usize),
+    /// Column `i` is the `i`-th of these.
+    Named(&'a [Token]),
+}
+
+impl Columns<'_> {
+    /// Number of columns, D.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(vocab) => *vocab,
+            Self::Named(tokens) => tokens.len(),
+        }
+    }
+
+    /// True if nothing can be drafted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The token of a column.
+    pub fn token(&self, column: u32) -> Token {
+        match self {
+            Self::All(_) => column,
+            Self::Named(tokens) => tokens[column as usize],
+        }
+    }
 }
 
 /// Drafts with guessed features, level by level.
@@ -103,6 +136,12 @@ impl<M: FeatureLayer> EagleDrafter<M> {
     fn catch_up(&mut self, root: Token) -> Result<Option<HiddenStates>, ModelError> {
         self.feature_tokens.catch_up(root, &mut reading(&*self.model), &mut |_, _| {})
     }
+
+    /// The network over one tree, whose root's pair gave `guessed`.
+    fn network(&mut self, guessed: HiddenStates) -> TreeNetwork<'_, M> {
+        let (level, rows) = (Level::root(), UncommittedRows::default());
+        TreeNetwork { model: &*self.model, cache: &mut self.feature_tokens.cache, level, guessed, rows }
+    }
 }
 
 /// A layer as a reader of pairs.
@@ -125,25 +164,21 @@ impl<M: FeatureLayer> Drafter for EagleDrafter<M> {
         self.feature_tokens.reset();
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if !committed.tokens.is_empty() {
-            self.feature_tokens.observe(committed.tokens, self.model.states(committed.output, committed.rows)?);
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if !pass.tokens.is_empty() {
+            self.feature_tokens.observe(pass.tokens, self.model.states(pass.output, pass.rows)?);
         }
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        if builder.max_depth() == 0 {
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        if context.tree.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
-        let level = Level { nodes: PooledVec::of(0, 1), guessed };
-        let (cache, ranked) = (&mut self.feature_tokens.cache, candidates::by_rank(builder));
-        let mut levels = Levels { model: &*self.model, cache, level, rows: UncommittedRows::default(), ranked };
-        let draft = builder.build(root, &mut levels);
+        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(guessed), context.tree));
         self.feature_tokens.cache.roll_back();
-        // Children are the likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft: draft?, rows: None, law: SamplingScheme::Deterministic })
+        Ok(Proposal::list(draft?))
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
@@ -151,68 +186,47 @@ impl<M: FeatureLayer> Drafter for EagleDrafter<M> {
         let Some(input) = self.feature_tokens.state().map(|state| state.clone().into_values().into_vec()) else {
             return Ok(None);
         };
-        let level = Level { nodes: PooledVec::of(0, 1), guessed };
-        let cache = &mut self.feature_tokens.cache;
-        let mut levels = Levels { model: &*self.model, cache, level, rows: UncommittedRows::default(), ranked: false };
-        let guesses = follow(&mut levels, root, drafts);
+        let guesses = follow(&mut self.network(guessed), root, drafts);
         self.feature_tokens.cache.roll_back();
         Ok(Some(Trace { input, guesses: guesses? }))
     }
 }
 
-/// The nodes that were expanded last, with the features guessed at them.
-struct Level {
-    nodes: PooledVec<usize>,
-    /// One for each.
-    guessed: HiddenStates,
-}
-
-/// Expands a tree level by level.
-struct Levels<'a, M> {
+/// The layer over the nodes of one tree.
+struct TreeNetwork<'a, M> {
     model: &'a M,
     cache: &'a mut KvCache,
     level: Level,
-    /// Rows in flight; the root's pair is committed.
+    /// The features guessed at the nodes of `level`.
+    guessed: HiddenStates,
+    /// Rows of the cache by node; the root's pair is committed.
     rows: UncommittedRows,
-    /// Whether only the order of candidates is asked for.
-    ranked: bool,
 }
 
-impl<M: FeatureLayer> Levels<'_, M> {
-    /// Guesses the features at `nodes`, children of nodes of the last level.
-    fn descend(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<(), SourceError> {
-        let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<PooledVec<usize>> = nodes.iter().map(parent).collect();
-        let parents = parents.ok_or("a tree is drafted level by level")?;
-        let visible = self.rows.add(tree, nodes);
-        let tokens: PooledVec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
-        let features = self.level.guessed.select(&parents);
-        let guessed = self.model.forward(&tokens, &features, &visible, self.cache)?;
-        self.level = Level { nodes: nodes.iter().copied().collect(), guessed };
-        Ok(())
-    }
-}
-
-impl<M: FeatureLayer> Network for Levels<'_, M> {
-    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
+impl<M: FeatureLayer> LevelNetwork for TreeNetwork<'_, M> {
+    fn read(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<HiddenStates>, SourceError> {
         if nodes != [0] {
-            self.descend(tree, nodes)?;
+            let features = self.guessed.select(&self.level.parents(tree, nodes)?);
+            let mask = self.rows.add(tree, nodes);
+            self.guessed = self.model.forward(&tokens_of(tree, nodes), &features, &mask, self.cache)?;
+            self.level = Level::of(tree, nodes);
         }
-        let states = self.level.guessed.clone();
-        let logits = self.model.logits(&states);
-        Ok(Some(Guessed { states, logits }))
+        Ok(Some(self.guessed.clone()))
     }
-}
 
-impl<M: FeatureLayer> CandidateSource for Levels<'_, M> {
-    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        if nodes != [0] {
-            self.descend(tree, nodes)?;
-        }
-        let ranked = if self.ranked { self.model.ranked(&self.level.guessed, widths) } else { None };
-        Ok(match ranked {
-            Some(found) => candidates::ranked(&found, widths),
-            None => self.model.top_tokens(&self.level.guessed, widths),
-        })
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
+        self.model.logits(states)
+    }
+
+    fn columns(&self) -> usize {
+        self.model.columns().len()
+    }
+
+    fn token(&self, column: u32) -> Token {
+        self.model.columns().token(column)
+    }
+
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.model.top_tokens(states, widths)
     }
 }

@@ -19,7 +19,7 @@ impl Drafter for Always {
         "always"
     }
     fn reset(&mut self) {}
-    fn observe(&mut self, _: Committed<'_>) -> Result<(), DraftError> {
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
         Ok(())
     }
     fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
@@ -33,7 +33,7 @@ fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usi
     let output = PassOutput { hidden, hooks: HookedStates::new() };
     let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
     let chain = ChainTree::new(3).unwrap();
-    drafter.observe(Committed { tokens: &[1; 40], output: &output, rows: &[0] }).unwrap();
+    drafter.observe(VerifiedPass::prompt(&[1; 40], &output, &[0])).unwrap();
     let (mut tokens, mut time, mut drafted) = (0, 0.0, 0);
     for step in 0..steps {
         let nodes = drafter.propose(1, &chain).unwrap().draft.tree().len();
@@ -41,7 +41,7 @@ fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usi
         time += if nodes > 1 { cost } else { 1.0 };
         drafted += usize::from(nodes > 1);
         tokens += emitted;
-        drafter.observe(Committed { tokens: &vec![1; emitted], output: &output, rows: &[0] }).unwrap();
+        drafter.observe(VerifiedPass::prompt(&vec![1; emitted], &output, &[0])).unwrap();
     }
     (tokens as f64 / time, drafted)
 }

@@ -1,13 +1,11 @@
 //! Hydra heads as a drafter.
 
 use super::model::HydraModel;
-use crate::candidates;
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
-use crate::trace::{Guessed, Network, Trace, follow};
-use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
+use crate::levels::{LevelNetwork, Levels, follow};
+use crate::trace::Trace;
+use gorgon_core::tree::{SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
@@ -72,77 +70,64 @@ impl Drafter for HydraDrafter {
         }
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if committed.rows.is_empty() {
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.rows.is_empty() {
             return Ok(());
         }
         match &self.cache {
-            Some(_) => self.waiting.push(committed.output.hidden.select(committed.rows)),
+            Some(_) => self.waiting.push(pass.output.hidden.select(pass.rows)),
             None => {
                 self.waiting.clear();
-                self.waiting.extend(committed.last_hidden());
+                self.waiting.extend(pass.last_hidden());
             }
         }
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        if builder.max_depth() == 0 {
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        if context.tree.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
         let Some(state) = self.catch_up()? else { return Ok(Proposal::root(root)) };
-        let draft =
-            builder.build(root, &mut Levels { model: &self.model, state, ranked: candidates::by_rank(builder) })?;
-        // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft, rows: None, law: SamplingScheme::Deterministic })
+        let network = HeadPerLevel { model: &self.model, state, head: 0 };
+        Ok(Proposal::list(context.tree.build(root, &mut Levels::most_likely(network, context.tree))?))
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         let Some(state) = self.catch_up()? else { return Ok(None) };
-        let mut levels = Levels { model: &self.model, state: state.clone(), ranked: false };
-        Ok(Some(Trace { input: state.into_values().into_vec(), guesses: follow(&mut levels, root, drafts)? }))
+        let mut network = HeadPerLevel { model: &self.model, state: state.clone(), head: 0 };
+        Ok(Some(Trace { input: state.into_values().into_vec(), guesses: follow(&mut network, root, drafts)? }))
     }
 }
 
-/// Asks a head per level.
-struct Levels<'a> {
+/// The heads over the nodes of one tree: head `k` reads nodes of depth `k - 1`.
+struct HeadPerLevel<'a> {
     model: &'a HydraModel,
     state: HiddenStates,
-    /// Whether only the order of candidates is asked for.
-    ranked: bool,
+    /// The head of the level that was read last.
+    head: usize,
 }
 
-impl Levels<'_> {
-    /// What the LM head of the nodes' head reads, and which head that is.
-    fn states(&self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<(usize, HiddenStates)>, SourceError> {
-        let head = nodes.first().map_or(0, |&node| tree.depths()[node]);
-        if head >= self.model.heads() {
+impl LevelNetwork for HeadPerLevel<'_> {
+    fn read(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<HiddenStates>, SourceError> {
+        self.head = nodes.first().map_or(0, |&node| tree.depths()[node]);
+        if self.head >= self.model.heads() {
             return Ok(None);
         }
         let mut paths = PooledVec::<Token>::new();
         nodes.iter().for_each(|&node| paths.extend(tree.path(node).iter().map(|&node| tree.token(node))));
-        Ok(Some((head, self.model.states(&self.state, head, &paths)?)))
+        Ok(Some(self.model.states(&self.state, self.head, &paths)?))
     }
-}
 
-impl Network for Levels<'_> {
-    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
-        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(None) };
-        let logits = self.model.project(head, &states);
-        Ok(Some(Guessed { states, logits }))
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
+        self.model.project(self.head, states)
     }
-}
 
-impl CandidateSource for Levels<'_> {
-    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let Some((head, states)) = self.states(tree, nodes)? else { return Ok(nodes.iter().map(|_| []).collect()) };
-        let ranked = if self.ranked { self.model.top_tokens(head, &states, widths) } else { None };
-        Ok(match ranked {
-            Some(found) => candidates::ranked(&found, widths),
-            None => {
-                let rows = top_rows(&self.model.project(head, &states), self.model.vocab_size(), widths);
-                candidates::likely(&rows, |token| token)
-            }
-        })
+    fn columns(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.model.top_tokens(self.head, states, widths)
     }
 }

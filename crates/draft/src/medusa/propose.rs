@@ -1,11 +1,9 @@
 //! Medusa heads as a drafter.
 
 use super::model::MedusaModel;
-use crate::candidates;
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::trace::{Guess, Trace};
-use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
@@ -48,26 +46,31 @@ impl Drafter for MedusaDrafter {
         self.hidden = None;
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        self.hidden = committed.last_hidden();
+    fn truncate(&mut self, _: usize) -> bool {
+        // The next token that is read brings its own state.
+        self.hidden = None;
+        true
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.hidden = pass.last_hidden();
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let heads = builder.max_depth().min(self.model.heads());
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let tree = context.tree;
+        let heads = tree.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
-        let counts: PooledVec<usize> = (0..heads).map_while(|depth| builder.ranks_at(depth)).collect();
+        let counts: PooledVec<usize> = (0..heads).map_while(|depth| tree.ranks_at(depth)).collect();
         let top_tokens = if counts.len() == heads { self.model.top_tokens(hidden, &counts) } else { None };
-        let ranked = top_tokens.map(|top_tokens| candidates::ranked(&top_tokens, &counts));
-        let draft = match ranked {
-            Some(rows) => builder.build(root, &mut Ranked(rows))?,
+        let draft = match top_tokens {
+            Some(top_tokens) => tree.build(root, &mut Ranked::new(&top_tokens, &counts))?,
             None => {
                 let logits = self.model.logits(hidden, heads);
-                builder.build(root, &mut Guesses { logits: &logits, vocab: self.model.vocab_size() })?
+                tree.build(root, &mut Guesses { logits: &logits, vocab: self.model.vocab_size() })?
             }
         };
-        // Children are the heads' likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft, rows: None, law: SamplingScheme::Deterministic })
+        Ok(Proposal::list(draft))
     }
 
     fn trace(&mut self, _: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
@@ -80,8 +83,18 @@ impl Drafter for MedusaDrafter {
     }
 }
 
-/// The likeliest tokens of each head as candidates.
+/// The most likely tokens of each head as candidates.
 struct Ranked(CandidateRows);
+
+impl Ranked {
+    /// `counts[k]` tokens of head `k`, head by head, of which nothing but the order is known.
+    fn new(top_tokens: &[(Token, f32)], counts: &[usize]) -> Self {
+        let mut left = top_tokens.iter().map(|&(token, _)| Candidate { token, probability: 1.0 });
+        let mut rows = CandidateRows::default();
+        counts.iter().for_each(|&count| rows.push(left.by_ref().take(count)));
+        Self(rows)
+    }
+}
 
 impl CandidateSource for Ranked {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {

@@ -1,15 +1,13 @@
 //! Multi-token prediction as a drafter.
 
 use super::model::MtpModel;
-use crate::candidates;
-use crate::drafter::{Committed, DraftError, Drafter, Proposal};
+use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::feature_tokens::{CHUNK, FeatureTokenCache, Root};
-use crate::trace::{Guessed, Network, Trace, follow};
+use crate::levels::{Level, LevelNetwork, Levels, follow, tokens_of};
+use crate::trace::Trace;
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
@@ -79,6 +77,13 @@ impl MtpDrafter {
         }
         Ok(at_root)
     }
+
+    /// The modules that have an output at the root, over one tree.
+    fn network(&mut self, outputs: Outputs) -> ModuleChain<'_> {
+        let modules = outputs.len();
+        let rows = (0..modules).map(|_| UncommittedRows::default()).collect();
+        ModuleChain { model: &self.model, chains: &mut self.chains[..modules], level: Level::root(), outputs, rows }
+    }
 }
 
 impl Drafter for MtpDrafter {
@@ -90,14 +95,14 @@ impl Drafter for MtpDrafter {
         self.chains.iter_mut().for_each(FeatureTokenCache::reset);
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
-        if committed.tokens.is_empty() {
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.tokens.is_empty() {
             return Ok(());
         }
-        let (mut tokens, mut states) = (committed.tokens, committed.output.hidden.select(committed.rows));
+        let (mut tokens, mut states) = (pass.tokens, pass.output.hidden.select(pass.rows));
         for chain in &mut self.chains {
             match chain.observe(tokens, states) {
-                // What a module guessed at the root is a state of the next one's now.
+                // A module's guess at the root is a state of the next one now.
                 Root::Committed(guessed) => (tokens, states) = (&tokens[..1], guessed),
                 Root::NotRead => return Ok(()),
                 Root::Dropped => break,
@@ -107,117 +112,87 @@ impl Drafter for MtpDrafter {
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        if builder.max_depth() == 0 {
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        if context.tree.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
         // A module beyond the tree's depth would never be asked.
-        let modules = self.chains.len().min(builder.max_depth());
+        let modules = self.chains.len().min(context.tree.max_depth());
         let outputs = self.catch_up(modules, root)?;
         if outputs.first().is_none_or(Option::is_none) {
             return Ok(Proposal::root(root));
         }
-        let (chains, rows) = (&mut self.chains[..modules], uncommitted(modules));
-        let level = Level { nodes: PooledVec::of(0, 1), outputs };
-        let ranked = candidates::by_rank(builder);
-        let draft = builder.build(root, &mut Levels { model: &self.model, chains, level, rows, ranked });
+        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(outputs), context.tree));
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
-        // Children are the likeliest tokens, not draws: rules treat them as a list.
-        Ok(Proposal { draft: draft?, rows: None, law: SamplingScheme::Deterministic })
+        Ok(Proposal::list(draft?))
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
-        let modules = self.chains.len().min(drafts.len() + 1);
-        let outputs = self.catch_up(modules, root)?;
+        let outputs = self.catch_up(self.chains.len().min(drafts.len() + 1), root)?;
         let Some(input) = self.chains.first().and_then(FeatureTokenCache::state) else { return Ok(None) };
         let input = input.clone().into_values().into_vec();
-        let (chains, rows) = (&mut self.chains[..modules], uncommitted(modules));
-        let level = Level { nodes: PooledVec::of(0, 1), outputs };
-        let guesses = follow(&mut Levels { model: &self.model, chains, level, rows, ranked: false }, root, drafts);
+        let guesses = follow(&mut self.network(outputs), root, drafts);
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         Ok(Some(Trace { input, guesses: guesses? }))
     }
 }
 
-/// No rows of any module.
-fn uncommitted(modules: usize) -> SmallVec<[UncommittedRows; 4]> {
-    (0..modules).map(|_| UncommittedRows::default()).collect()
-}
-
-/// The nodes that were read last, with what each module made of them.
-struct Level {
-    nodes: PooledVec<usize>,
-    outputs: Outputs,
-}
-
-/// Expands a tree level by level.
-struct Levels<'a> {
+/// The first modules over the nodes of one tree.
+struct ModuleChain<'a> {
     model: &'a MtpModel,
     chains: &'a mut [FeatureTokenCache],
+    /// The level that was read last.
     level: Level,
-    /// Rows in flight of each module; the root's pair is in its cache.
+    /// Each module's output at its nodes.
+    outputs: Outputs,
+    /// Each module's rows by node; the root's pair is in its cache.
     rows: SmallVec<[UncommittedRows; 4]>,
-    /// Whether only the order of candidates is asked for.
-    ranked: bool,
 }
 
-impl Levels<'_> {
-    /// The states that module `module` pairs with nodes of depth `depth`, at least 1: what the module before made of
-    /// their parents; where there is no module before, what the last one made of the parents itself.
+impl ModuleChain<'_> {
+    /// The states that module `module` pairs with nodes of depth `depth`, at least 1: the outputs of the module before
+    /// it at their parents; where there is no module before it, the last one's own outputs.
     fn inputs(&self, module: usize, depth: usize, parents: &[usize]) -> Option<HiddenStates> {
         let from = if module >= depth { module - 1 } else { module };
-        self.level.outputs[from].as_ref().map(|output| output.select(parents))
+        self.outputs[from].as_ref().map(|output| output.select(parents))
     }
 
     /// Reads `nodes`, children of nodes of the last level, with every module that guesses from here on.
     fn descend(&mut self, tree: &TokenTree, nodes: &[usize], depth: usize) -> Result<(), SourceError> {
-        let parent = |&node: &usize| self.level.nodes.iter().position(|&known| known == tree.parents()[node]);
-        let parents: Option<PooledVec<usize>> = nodes.iter().map(parent).collect();
-        let parents = parents.ok_or("a tree is drafted level by level")?;
-        let tokens: PooledVec<Token> = nodes.iter().map(|&node| tree.token(node)).collect();
+        let parents = self.level.parents(tree, nodes)?;
+        let tokens = tokens_of(tree, nodes);
         let modules = self.chains.len();
         let mut outputs: Outputs = smallvec![None; modules];
         for (module, output) in outputs.iter_mut().enumerate().skip(depth.min(modules - 1)) {
             let Some(states) = self.inputs(module, depth, &parents) else { continue };
-            let visible = self.rows[module].add(tree, nodes);
+            let mask = self.rows[module].add(tree, nodes);
             let cache = &mut self.chains[module].cache;
-            *output = Some(self.model.forward(module, &tokens, &states, &visible, cache)?);
+            *output = Some(self.model.forward(module, &tokens, &states, &mask, cache)?);
         }
-        self.level = Level { nodes: nodes.iter().copied().collect(), outputs };
+        (self.level, self.outputs) = (Level::of(tree, nodes), outputs);
         Ok(())
     }
 }
 
-impl Levels<'_> {
-    /// Reads `nodes` and says what the LM head reads at them.
-    fn states(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<HiddenStates, SourceError> {
+impl LevelNetwork for ModuleChain<'_> {
+    fn read(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<HiddenStates>, SourceError> {
         let depth = nodes.first().map_or(0, |&node| tree.depths()[node]);
         if depth > 0 {
             self.descend(tree, nodes, depth)?;
         }
-        let guess = self.level.outputs[depth.min(self.chains.len() - 1)].as_ref();
-        Ok(guess.ok_or("a module was not asked")?.clone())
+        let guess = self.outputs[depth.min(self.chains.len() - 1)].clone();
+        Ok(Some(guess.ok_or("a module was not asked")?))
     }
-}
 
-impl Network for Levels<'_> {
-    fn guess(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<Guessed>, SourceError> {
-        let states = self.states(tree, nodes)?;
-        let logits = self.model.logits(&states);
-        Ok(Some(Guessed { states, logits }))
+    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
+        self.model.logits(states)
     }
-}
 
-impl CandidateSource for Levels<'_> {
-    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let states = self.states(tree, nodes)?;
-        let ranked = if self.ranked { self.model.top_tokens(&states, widths) } else { None };
-        Ok(match ranked {
-            Some(found) => candidates::ranked(&found, widths),
-            None => {
-                let rows = top_rows(&self.model.logits(&states), self.model.vocab_size(), widths);
-                candidates::likely(&rows, |token| token)
-            }
-        })
+    fn columns(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+        self.model.top_tokens(states, widths)
     }
 }

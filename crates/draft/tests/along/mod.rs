@@ -2,9 +2,9 @@
 
 use gorgon_core::Token;
 use gorgon_core::tree::ChainTree;
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use std::sync::Arc;
 
 const TEXT: [Token; 8] = [256, 12, 99, 3, 250, 77, 1, 8];
@@ -15,13 +15,13 @@ const DRAFTS: usize = 3;
 /// something else; neither is remembered. `drafted` are the tokens behind the rows' columns.
 pub fn its_own_chain(drafter: &mut dyn Drafter, decoder: &Arc<Decoder>, drafted: &[Token]) {
     let chain = ChainTree::new(DRAFTS).unwrap();
-    let mut target = Target::new(decoder.clone(), TEXT.len(), drafter.needs().hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), TEXT.len(), drafter.needs().hooks);
     let output = target.prefill(&TEXT).unwrap();
     assert_eq!(drafter.trace(7, &[]).unwrap(), None, "nothing is known yet");
     for known in [1, TEXT.len()] {
         drafter.reset();
         let rows: Vec<usize> = (0..known).collect();
-        drafter.observe(Committed { tokens: &TEXT[..known], output: &output, rows: &rows }).unwrap();
+        drafter.observe(VerifiedPass::prompt(&TEXT[..known], &output, &rows)).unwrap();
         let proposed = drafter.propose(7, &chain).unwrap().draft;
         let tokens = &proposed.tree().tokens()[1..];
         let trace = drafter.trace(7, &tokens[..DRAFTS - 1]).unwrap().unwrap();

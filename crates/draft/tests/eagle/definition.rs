@@ -3,14 +3,14 @@
 use crate::random::{SHAPE, decoder, model};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];
@@ -19,7 +19,7 @@ const ROOT: Token = 42;
 /// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its
 /// own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&PROMPT).unwrap().hidden;
     let mut cache = model.new_cache(64);
     let mut step = |token: Token, feature: HiddenStates| {
@@ -41,10 +41,10 @@ fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: u
 
 fn drafted(decoder: &Arc<Decoder>, builder: &dyn TreeBuilder) -> TokenTree {
     let mut drafter = EagleDrafter::new(model(decoder, true));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(&PROMPT).unwrap();
     let rows: Vec<usize> = (0..PROMPT.len()).collect();
-    drafter.observe(Committed { tokens: &PROMPT, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(&PROMPT, &output, &rows)).unwrap();
     drafter.propose(ROOT, builder).unwrap().draft.into_tree()
 }
 

@@ -5,7 +5,7 @@ use crate::shared;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::tree::{AncestorMask, DynamicTree, TokenTree};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::{
     Criterion, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, FeatureLayer, losses,
 };
@@ -16,7 +16,7 @@ use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
-use gorgon_model::target::{Target, read};
+use gorgon_model::target::{DecoderTarget, read};
 use gorgon_model::weights::Checkpoint;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -271,7 +271,7 @@ fn dynamic_trees_are_the_references_entry_by_entry() {
 
 /// Every recorded tree, entry by entry.
 pub fn check_trees<M: FeatureLayer>(decoder: &Arc<Decoder>, mut drafter: EagleDrafter<M>, cases: &[Value]) {
-    let mut target = Target::with_trees(decoder.clone(), 200, 64, drafter.needs().hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), 200, drafter.needs().hooks);
     for (i, case) in cases.iter().enumerate() {
         let size = |key: &str| case[key].as_u64().unwrap() as usize;
         let builder = DynamicTree::new(size("total_tokens"), size("depth"), size("top_k")).unwrap();
@@ -280,7 +280,7 @@ pub fn check_trees<M: FeatureLayer>(decoder: &Arc<Decoder>, mut drafter: EagleDr
         drafter.reset();
         let output = target.prefill(&prompt).unwrap();
         let rows: Vec<usize> = (0..prompt.len()).collect();
-        drafter.observe(Committed { tokens: &prompt, output: &output, rows: &rows }).unwrap();
+        drafter.observe(VerifiedPass::prompt(&prompt, &output, &rows)).unwrap();
         let proposal = drafter.propose(size("sampled_token") as Token, &builder).unwrap();
         check_tree(proposal.draft.tree(), case, &format!("tree {i}"));
         assert_eq!(drafter.cached(), prompt.len());

@@ -3,23 +3,23 @@
 use crate::random::{SHAPE, decoder, model, model_three};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::EagleDrafter;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
 
 fn target(decoder: &Arc<Decoder>) -> Target {
-    Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Hooks::none())
+    DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none())
 }
 
-fn read(drafter: &mut EagleDrafter, target: &mut Target, tokens: &[Token]) {
+fn read(drafter: &mut EagleDrafter, target: &mut DecoderTarget, tokens: &[Token]) {
     let output = target.prefill(tokens).unwrap();
     let rows: Vec<usize> = (0..tokens.len()).collect();
-    drafter.observe(Committed { tokens, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(tokens, &output, &rows)).unwrap();
 }
 
 fn propose(drafter: &mut EagleDrafter, root: Token) -> DraftTree {
@@ -52,10 +52,10 @@ fn rejected_tokens_leave_no_trace() {
             tree.push(node, 100);
             path.push(node);
         }
-        let output = target.verify(&tree).unwrap();
+        let output = target.verify_tree(&tree).unwrap();
         target.commit(&path).unwrap();
         let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
-        drafter.observe(Committed { tokens: &tokens, output: &output, rows: &path }).unwrap();
+        drafter.observe(VerifiedPass::prompt(&tokens, &output, &path)).unwrap();
         known += accepted + 1;
         assert!(drafter.cached() < known, "only pairs of committed tokens are kept");
     }

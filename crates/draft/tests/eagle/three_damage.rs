@@ -2,12 +2,12 @@
 
 use crate::random::{SHAPE, decoder, load, load_three, model, values, vocabulary, write_three};
 use gorgon_core::Token;
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model};
 use gorgon_draft::eagle::{EagleDrafter, FeatureLayer};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::Stored;
 use serde_json::{Value, json};
 
@@ -95,9 +95,9 @@ fn missing_taps_are_told() {
     let mut drafter = EagleDrafter::new(load_three(dir.path(), &decoder).unwrap());
     assert_eq!(drafter.needs().hooks.layers(), [1, 1, 2]);
     let tokens: [Token; 3] = [1, 2, 3];
-    let mut target = Target::new(decoder.clone(), 8, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), 8, Hooks::none());
     let output = target.prefill(&tokens).unwrap();
-    let error = drafter.observe(Committed { tokens: &tokens, output: &output, rows: &[0, 1, 2] }).unwrap_err();
+    let error = drafter.observe(VerifiedPass::prompt(&tokens, &output, &[0, 1, 2])).unwrap_err();
     assert_eq!(error.to_string(), "the drafter reads 3 taps, the target hands out 0");
     assert_eq!(EagleDrafter::new(model(&decoder, false)).needs().hooks, Hooks::none());
 }

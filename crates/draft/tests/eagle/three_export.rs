@@ -3,13 +3,13 @@
 use crate::random::{SHAPE, decoder, load_three, values, vocabulary, write_three};
 use gorgon_core::Token;
 use gorgon_core::tree::{DraftTree, DynamicTree};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::EagleDrafter;
 use gorgon_draft::eagle::three::{Base, DraftVocabulary, Layout, export};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use half::f16;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -33,10 +33,10 @@ fn write(dir: &Path, decoder: &Decoder, vocabulary: &DraftVocabulary, change: im
 
 fn proposal(dir: &Path, decoder: &Arc<Decoder>) -> DraftTree {
     let mut drafter = EagleDrafter::new(load_three(dir, decoder).unwrap());
-    let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, drafter.needs().hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, drafter.needs().hooks);
     let output = target.prefill(&TEXT).unwrap();
     let rows: Vec<usize> = (0..TEXT.len()).collect();
-    drafter.observe(Committed { tokens: &TEXT, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(&TEXT, &output, &rows)).unwrap();
     drafter.propose(42, &DynamicTree::new(30, 3, 5).unwrap()).unwrap().draft
 }
 

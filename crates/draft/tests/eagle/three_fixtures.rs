@@ -18,7 +18,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
-use gorgon_model::target::{Target, read};
+use gorgon_model::target::{DecoderTarget, read};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ fn fused_states_outputs_and_logits_are_the_references() {
     for b in 0..ids.len() {
         let n = ids[b].len();
         // The features are the target's own taps.
-        let mut target = Target::new(fixture.decoder.clone(), n, model.needs().hooks);
+        let mut target = DecoderTarget::new(fixture.decoder.clone(), n, model.needs().hooks);
         let output = target.prefill(&ids[b]).unwrap();
         close(&HiddenStates::concat_columns(&output.hooks).into_values(), &fused[b], "taps");
         let all: Vec<usize> = (0..n).collect();

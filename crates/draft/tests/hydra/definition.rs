@@ -3,12 +3,12 @@
 use crate::random::{SHAPE, decoder, kinds, model};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];
@@ -19,7 +19,8 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
     if path.len() >= model.heads() {
         return vec![];
     }
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(&PROMPT).unwrap().hidden;
+    let hidden =
+        DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(&PROMPT).unwrap().hidden;
     let state = model.state(&hidden, model.new_cache().as_mut()).unwrap();
     let path: Vec<Token> = [&[ROOT], path].concat();
     let logits = model.logits(&state, path.len() - 1, &path).unwrap();
@@ -29,10 +30,10 @@ fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: u
 
 fn drafted(decoder: &Arc<Decoder>, config: HydraConfig, builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {
     let mut drafter = HydraDrafter::new(model(decoder, config));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(&PROMPT).unwrap();
     let rows: Vec<usize> = (0..PROMPT.len()).collect();
-    drafter.observe(Committed { tokens: &PROMPT, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(&PROMPT, &output, &rows)).unwrap();
     paths(&drafter.propose(ROOT, builder).unwrap().draft.into_tree())
 }
 

@@ -8,7 +8,7 @@ use gorgon_draft::hydra::{HydraConfig, HydraHeads, HydraShape};
 use gorgon_draft::medusa::HeadLabels;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::{Target, read};
+use gorgon_model::target::{DecoderTarget, read};
 
 fn small(config: HydraConfig) -> HydraShape {
     HydraShape { config, layer: layer() }
@@ -95,7 +95,7 @@ fn the_fitted_heads_are_the_decoding_ones() {
     let decoder = decoder();
     let (d, vocab) = (SHAPE.hidden_size, SHAPE.vocab_size);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&text).unwrap().hidden;
     let n = text.len() - 4;
     let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().into_tensor().reshape([n, d]);

@@ -3,19 +3,19 @@
 use crate::random::{SHAPE, decoder, kinds, model};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
 
-fn read(drafter: &mut HydraDrafter, target: &mut Target, tokens: &[Token]) {
+fn read(drafter: &mut HydraDrafter, target: &mut DecoderTarget, tokens: &[Token]) {
     let output = target.prefill(tokens).unwrap();
     let rows: Vec<usize> = (0..tokens.len()).collect();
-    drafter.observe(Committed { tokens, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(tokens, &output, &rows)).unwrap();
 }
 
 fn propose(drafter: &mut HydraDrafter, root: Token) -> DraftTree {
@@ -25,7 +25,7 @@ fn propose(drafter: &mut HydraDrafter, root: Token) -> DraftTree {
 /// The tree of a drafter that reads the text at once.
 fn fresh(decoder: &Arc<Decoder>, config: HydraConfig, text: &[Token], root: Token) -> DraftTree {
     let mut drafter = HydraDrafter::new(model(decoder, config));
-    read(&mut drafter, &mut Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), text);
+    read(&mut drafter, &mut DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), text);
     propose(&mut drafter, root)
 }
 
@@ -35,7 +35,7 @@ fn rejected_tokens_leave_no_trace() {
     let decoder = decoder();
     for config in kinds() {
         let mut drafter = HydraDrafter::new(model(&decoder, config));
-        let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Hooks::none());
+        let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
         assert_eq!(propose(&mut drafter, 7), DraftTree::root(7), "nothing is known yet");
         read(&mut drafter, &mut target, &TEXT[..4]);
         let mut known = 4;
@@ -53,10 +53,10 @@ fn rejected_tokens_leave_no_trace() {
                 tree.push(node, 100);
                 path.push(node);
             }
-            let output = target.verify(&tree).unwrap();
+            let output = target.verify_tree(&tree).unwrap();
             target.commit(&path).unwrap();
             let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
-            drafter.observe(Committed { tokens: &tokens, output: &output, rows: &path }).unwrap();
+            drafter.observe(VerifiedPass::prompt(&tokens, &output, &path)).unwrap();
             known += accepted + 1;
         }
         let tree = fresh(&decoder, config, &TEXT[..known], 9);

@@ -3,14 +3,14 @@
 use crate::random::{SHAPE, decoder, model};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::mtp::{MtpDrafter, MtpModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const ROOT: Token = 42;
@@ -28,7 +28,8 @@ fn children(
     path: &[Token],
     count: usize,
 ) -> Vec<(Token, f64)> {
-    let hidden = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(prompt).unwrap().hidden;
+    let hidden =
+        DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none()).prefill(prompt).unwrap().hidden;
     let text: Vec<Token> = [prompt, &[ROOT], path].concat();
     let n = prompt.len();
     let last = model.modules() - 1;
@@ -54,10 +55,10 @@ fn children(
 
 fn drafted(decoder: &Arc<Decoder>, depths: usize, prompt: &[Token], builder: &dyn TreeBuilder) -> Vec<Vec<Token>> {
     let mut drafter = MtpDrafter::new(model(decoder, depths));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let output = target.prefill(prompt).unwrap();
     let rows: Vec<usize> = (0..prompt.len()).collect();
-    drafter.observe(Committed { tokens: prompt, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(prompt, &output, &rows)).unwrap();
     paths(&drafter.propose(ROOT, builder).unwrap().draft.into_tree())
 }
 

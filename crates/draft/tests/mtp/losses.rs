@@ -12,7 +12,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::{Target, read};
+use gorgon_model::target::{DecoderTarget, read};
 use gorgon_model::weights::Checkpoint;
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     let decoder = decoder();
     let (d, vocab, depths) = (SHAPE.hidden_size, SHAPE.vocab_size, 3);
     let text: Vec<u32> = (0..30).map(|i| i * 37 % 300).collect();
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&text).unwrap().hidden.tensor();
     let n = text.len() - 4;
     let states = hidden.narrow(1, 0, n);

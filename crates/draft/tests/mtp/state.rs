@@ -4,20 +4,20 @@ use crate::random::{SHAPE, decoder, decoder_of, model};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{ChainTree, DraftTree, DynamicTree, TokenTree};
-use gorgon_draft::drafter::{Committed, Drafter};
+use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
 const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
 
-fn read(drafter: &mut MtpDrafter, target: &mut Target, tokens: &[Token]) {
+fn read(drafter: &mut MtpDrafter, target: &mut DecoderTarget, tokens: &[Token]) {
     let output = target.prefill(tokens).unwrap();
     let rows: Vec<usize> = (0..tokens.len()).collect();
-    drafter.observe(Committed { tokens, output: &output, rows: &rows }).unwrap();
+    drafter.observe(VerifiedPass::prompt(tokens, &output, &rows)).unwrap();
 }
 
 fn propose(drafter: &mut MtpDrafter, root: Token) -> DraftTree {
@@ -27,7 +27,7 @@ fn propose(drafter: &mut MtpDrafter, root: Token) -> DraftTree {
 /// The tree of a drafter that reads the text at once.
 fn fresh(decoder: &Arc<Decoder>, depths: usize, text: &[Token], root: Token) -> DraftTree {
     let mut drafter = MtpDrafter::new(model(decoder, depths));
-    read(&mut drafter, &mut Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), text);
+    read(&mut drafter, &mut DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), text);
     propose(&mut drafter, root)
 }
 
@@ -38,7 +38,7 @@ fn rejected_tokens_leave_no_trace() {
     let decoder = decoder();
     for (depths, start) in [(1, 4), (3, 4), (3, 1), (4, 2)] {
         let mut drafter = MtpDrafter::new(model(&decoder, depths));
-        let mut target = Target::with_trees(decoder.clone(), SHAPE.max_positions, 64, Hooks::none());
+        let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
         assert_eq!(propose(&mut drafter, 7), DraftTree::root(7), "nothing is known yet");
         read(&mut drafter, &mut target, &TEXT[..start]);
         let mut known = start;
@@ -56,10 +56,10 @@ fn rejected_tokens_leave_no_trace() {
                 tree.push(node, 100);
                 path.push(node);
             }
-            let output = target.verify(&tree).unwrap();
+            let output = target.verify_tree(&tree).unwrap();
             target.commit(&path).unwrap();
             let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
-            drafter.observe(Committed { tokens: &tokens, output: &output, rows: &path }).unwrap();
+            drafter.observe(VerifiedPass::prompt(&tokens, &output, &path)).unwrap();
             known += accepted + 1;
         }
         let tree = fresh(&decoder, depths, &TEXT[..known], 9);
@@ -82,7 +82,7 @@ fn modules_beyond_a_trees_depth_are_left_alone() {
     let decoder = decoder();
     let chain = ChainTree::new(1).unwrap();
     let mut drafter = MtpDrafter::new(model(&decoder, 4));
-    let mut target = Target::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     for (known, &token) in TEXT.iter().enumerate().take(9) {
         read(&mut drafter, &mut target, &[token]);
         let root = TEXT[known + 1];
@@ -108,7 +108,7 @@ fn any_course_of_proposals_leaves_no_trace() {
         let mut below = |n: usize| (random.uniform() * n as f64) as usize;
         let depths = 1 + below(4);
         let mut drafter = MtpDrafter::new(model(&decoder, depths));
-        let mut target = Target::new(decoder.clone(), 1024, Hooks::none());
+        let mut target = DecoderTarget::new(decoder.clone(), 1024, Hooks::none());
         for long in [false, true] {
             let mut known = 0;
             while known < if long { 640 } else { 30 } {
@@ -119,7 +119,7 @@ fn any_course_of_proposals_leaves_no_trace() {
                     let root = if below(3) == 0 { 5 } else { text[known] };
                     let chain = ChainTree::new(below(depths + 2)).unwrap();
                     let mut alone = MtpDrafter::new(model(&decoder, depths));
-                    read(&mut alone, &mut Target::new(decoder.clone(), 1024, Hooks::none()), &text[..known]);
+                    read(&mut alone, &mut DecoderTarget::new(decoder.clone(), 1024, Hooks::none()), &text[..known]);
                     let [got, want] = [&mut drafter, &mut alone].map(|one| one.propose(root, &chain).unwrap().draft);
                     assert_eq!(got, want, "{depths} modules, {known} tokens, {} drafts", chain.drafts());
                 }

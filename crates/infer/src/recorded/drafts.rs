@@ -1,6 +1,6 @@
 //! What drafts in recorded steps, and what an oracle says in its place.
 
-use crate::plain::DecodeError;
+use crate::error::DecodeError;
 use burn::tensor::{Device, Tensor};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
@@ -9,8 +9,8 @@ use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
-use gorgon_model::decoder::PassOutput;
-use gorgon_model::target::Target;
+use gorgon_model::pass::PassOutput;
+use gorgon_model::target::DecoderTarget;
 use std::cell::RefCell;
 
 /// Who writes the next tree.
@@ -105,7 +105,7 @@ pub(super) fn paths(parents: &[usize]) -> Vec<Vec<usize>> {
 /// What an oracle that knows `text` puts below a root at each position that `target` has room for.
 pub(super) fn oracle(
     tree: &TreeTable,
-    target: &Target,
+    target: &DecoderTarget,
     text: &[Token],
     rates: &[f64],
     seed: u64,

@@ -2,7 +2,7 @@
 
 use gorgon_core::Token;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
-use gorgon_draft::drafter::{Committed, DraftError, Drafter, Needs, Proposal};
+use gorgon_draft::drafter::{DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what another drafter proposes.
@@ -24,7 +24,7 @@ impl Drafter for Recorder {
         self.inner.reset();
     }
 
-    fn observe(&mut self, committed: Committed<'_>) -> Result<(), DraftError> {
+    fn observe(&mut self, committed: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.inner.observe(committed)
     }
 

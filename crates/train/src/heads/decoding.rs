@@ -9,9 +9,9 @@ use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
-use gorgon_infer::{Limits, Stepper, decode_with};
+use gorgon_infer::{Limits, Method, Request, Session};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::Target;
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::Stored;
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
@@ -103,7 +103,7 @@ impl Conversations {
         let decoder = &self.features.decoder;
         let context = decoder.config().max_positions;
         let limits = Limits { max_new_tokens: self.decoded_tokens, end_tokens: decoder.config().eos_tokens.clone() };
-        let mut target = Target::with_trees(decoder.clone(), context, builder.max_nodes(), drafter.needs().hooks);
+        let mut target = DecoderTarget::new(decoder.clone(), context, drafter.needs().hooks);
         let mut accepted = vec![];
         for row in self.held_out.iter().take(self.decoded_prompts) {
             let prompt = row.example.assistant.iter().position(|own| *own).unwrap_or(0);
@@ -111,9 +111,11 @@ impl Conversations {
                 continue;
             }
             let (rule, random): (&dyn AcceptanceRule, _) = (&Greedy, &mut SeededRandom::new(0));
-            let mut stepper = Stepper { target: &mut target, drafter: &mut *drafter, builder, rule, random };
-            let generation =
-                decode_with(&mut stepper, &row.example.ids[..prompt], &limits, &mut |_| ControlFlow::Continue(()));
+            let generation = Session::new(&mut target, &mut *drafter).generate(
+                Method { tree: builder, rule },
+                Request::new(&row.example.ids[..prompt], &limits, random),
+                &mut |_| ControlFlow::Continue(()),
+            );
             accepted.extend(generation.map_err(|error| wrong(&error))?.accepted);
         }
         Ok(Decoded::of(&accepted))

@@ -6,9 +6,10 @@ use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_data::shard::Row;
 use gorgon_kernels::tree_attention::AttentionMask;
-use gorgon_model::decoder::{Decoder, HookedStates};
+use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::{HookedStates, PassPlan};
 use std::sync::Arc;
 
 /// Tokens per forward pass of a long conversation.
@@ -80,7 +81,8 @@ impl Features {
         for chunk in ids[..last].chunks(CHUNK) {
             cache.reserve(chunk.len()).map_err(|error| TrainError::Data(error.to_string()))?;
             let visible = AttentionMask::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut cache, hooks).map_err(failed)?;
+            let output =
+                self.decoder.forward(&PassPlan::of_tokens(chunk, &visible), &mut cache, hooks).map_err(failed)?;
             let all: Vec<usize> = (0..chunk.len()).collect();
             cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
             let all: HookedStates = output.hooks.into_iter().chain([output.hidden]).collect();

@@ -159,7 +159,7 @@ impl Job {
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
-        let drafts = builder.map(|builder| Drafts { drafter: &drafter, builder });
+        let drafts = builder.map(|tree| Drafts { drafter: &drafter, tree });
         // On another device, this process's own memory says nothing.
         let watch = Some(watch).filter(|_| compute.is_host());
         let memory = watch.map(|watch| Memory { watch, capacity: self.capacity(), per_token: room.per_token });

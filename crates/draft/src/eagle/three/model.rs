@@ -2,27 +2,25 @@
 
 use super::vocabulary::DraftVocabulary;
 use super::{default_taps, prefix};
-use crate::candidates;
 use crate::drafter::{DraftError, Needs};
 use crate::eagle::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
-use crate::eagle::on_device::{Columns, DeviceLayer};
-use crate::eagle::propose::FeatureLayer;
+use crate::eagle::on_device::DeviceLayer;
+use crate::eagle::propose::{Columns, FeatureLayer};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{EagleSpec, HeadSpec};
 use burn::tensor::{Int, Tensor};
-use gorgon_core::tree::CandidateRows;
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::{Decoder, HookedStates, ModelError, PassOutput};
+use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Embedding, Linear, Loader};
 use gorgon_model::lm_head::LmHead;
 use gorgon_model::norm::Norm;
+use gorgon_model::pass::{HookedStates, PassOutput};
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
@@ -184,7 +182,7 @@ impl Eagle3Model {
 
 impl FeatureLayer for Eagle3Model {
     fn needs(&self) -> Needs {
-        Needs { hooks: self.hooks.clone() }
+        Needs { hooks: self.hooks.clone(), ..Needs::default() }
     }
 
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError> {
@@ -214,12 +212,11 @@ impl FeatureLayer for Eagle3Model {
         self.logits(states)
     }
 
-    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> CandidateRows {
-        let rows = top_rows(&self.logits(states), self.vocabulary.len(), widths);
-        candidates::likely(&rows, |id| self.vocabulary.tokens()[id as usize])
+    fn columns(&self) -> Columns<'_> {
+        Columns::Named(self.vocabulary.tokens())
     }
 
-    fn ranked(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
+    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
         // Asked first, since states would be normed for nothing.
         let mut found = lm_head.has_copy().then(|| lm_head.top_tokens(&self.read_by_lm_head(states), widths))??;
@@ -253,10 +250,6 @@ impl DeviceLayer for Eagle3Model {
             Some(own) => own.forward(&normed),
             None => self.decoder.draft_logits(&normed),
         }
-    }
-
-    fn columns(&self) -> Columns {
-        Columns::Named(self.vocabulary.tokens().to_vec())
     }
 
     fn layer(&self) -> &DraftDecoderLayer {

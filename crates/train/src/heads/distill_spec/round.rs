@@ -8,10 +8,11 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
-use gorgon_infer::batch::{Batch, BatchError, Choosing, Turn};
+use gorgon_infer::{Batch, DecodeError, Event, Feed, Generation, Limits, Request};
 use gorgon_model::decoder::Decoder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -144,50 +145,30 @@ impl Writer<'_> {
         let transform = Transform::new(self.config.temperature, None, None);
         let transform = transform.map_err(|error| TrainError::Data(error.to_string()))?;
         let rule = RuleChoice::Auto.rule(transform);
-        let mut batch = Batch::new(self.decoder.clone(), SLOTS, self.longest + 1);
-        let mut all = vec![];
-        for indices in indices.chunks(SLOTS) {
-            let talk = |(slot, &index): (usize, &usize)| {
-                let stream = round.wrapping_mul(rows.len() as u64).wrapping_add(index as u64);
-                let ids = &rows[index].example.ids;
-                let prompt = rows[index].example.assistant.iter().position(|own| *own).unwrap_or(ids.len());
-                let room = self.longest.saturating_sub(prompt).min(self.config.max_new_tokens);
-                let given = rows[index].example.assistant[prompt..].iter().take_while(|own| **own).count();
-                let room = if self.length == Length::Data { room.min(given) } else { room };
-                let random = SeededRandom::stream(self.seed ^ ANSWERS, stream);
-                Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), random }
-            };
-            let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
-            self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens: self.end_tokens() })?;
-            all.extend(talks.into_iter().map(|talk| (talk.index, talk.prompt, talk.ids)));
-        }
-        Ok(all)
+        let wrong = |error: DecodeError| self.wrong(error);
+        let mut batch = Batch::new(self.decoder, SLOTS, self.longest + 1, None).map_err(wrong)?;
+        let begun = (0..SLOTS).map(|_| None).collect();
+        let mut answers = Answers { writer: self, round, rows, left: indices.iter(), begun, all: vec![] };
+        batch.serve(rule.as_ref(), &mut answers)?;
+        let order = |answer: &(usize, usize, Vec<Token>)| indices.iter().position(|&index| index == answer.0);
+        answers.all.sort_by_key(order);
+        Ok(answers.all)
     }
 
-    /// Writes the answers of some conversations side by side.
-    fn write(&self, batch: &mut Batch<'_>, talks: &mut [Talk], choosing: Choosing<'_>) -> Result<(), TrainError> {
-        for talk in talks.iter_mut().filter(|talk| talk.prompt > 0 && talk.ids.len() < talk.end) {
-            batch.reset(talk.slot);
-            let first = batch.prefill(talk.slot, &talk.ids, choosing.rule, &mut talk.random).map_err(wrong)?;
-            talk.ids.push(first);
-        }
-        loop {
-            let going = talks.iter_mut().filter(|talk| self.goes_on(talk));
-            let mut turns: Vec<Turn<'_>> = going.filter_map(Talk::turn).collect();
-            if turns.is_empty() {
-                return Ok(());
-            }
-            let outcomes = batch.step(&mut turns, choosing).map_err(wrong)?;
-            let slots: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
-            for (slot, outcome) in slots.into_iter().zip(outcomes) {
-                talks[slot].ids.extend_from_slice(&outcome.tokens);
-            }
-        }
+    /// The prompt of a conversation's first answer, and how many tokens a new one may have.
+    fn prompt<'r>(&self, row: &'r Row) -> (&'r [Token], usize) {
+        let ids = &row.example.ids;
+        let prompt = row.example.assistant.iter().position(|own| *own).unwrap_or(ids.len());
+        let room = self.longest.saturating_sub(prompt).min(self.config.max_new_tokens);
+        let given = row.example.assistant[prompt..].iter().take_while(|own| **own).count();
+        (&ids[..prompt], if self.length == Length::Data { room.min(given) } else { room })
     }
 
-    fn goes_on(&self, talk: &Talk) -> bool {
-        let ended = talk.ids.last().is_some_and(|last| self.end_tokens().contains(last));
-        talk.ids.len() > talk.prompt && talk.ids.len() < talk.end && !ended
+    fn wrong(&self, error: DecodeError) -> TrainError {
+        TrainError::Data(match error {
+            DecodeError::NonFinite { .. } => "the draft model's logits are not finite: its weights are damaged".into(),
+            error => error.to_string(),
+        })
     }
 
     /// Tokens that end an answer.
@@ -196,27 +177,48 @@ impl Writer<'_> {
     }
 }
 
-fn wrong(error: BatchError) -> TrainError {
-    TrainError::Data(match error {
-        BatchError::NonFinite { .. } => "the draft model's logits are not finite: its weights are damaged".into(),
-        error => error.to_string(),
-    })
+/// Answers in the making.
+struct Answers<'a> {
+    writer: &'a Writer<'a>,
+    round: u64,
+    rows: &'a [Row],
+    left: std::slice::Iter<'a, usize>,
+    /// The conversation and its prompt in each slot.
+    begun: Vec<Option<(usize, &'a [Token])>>,
+    all: Vec<(usize, usize, Vec<Token>)>,
 }
 
-/// A conversation in a slot.
-struct Talk {
-    slot: usize,
-    index: usize,
-    prompt: usize,
-    end: usize,
-    ids: Vec<Token>,
-    random: SeededRandom,
-}
+impl Feed<'static> for Answers<'_> {
+    type Error = TrainError;
 
-impl Talk {
-    /// Its part in the next step.
-    fn turn(&mut self) -> Option<Turn<'_>> {
-        let (root, left) = (*self.ids.last()?, self.end.saturating_sub(self.ids.len()));
-        Some(Turn { slot: self.slot, root, left, random: &mut self.random })
+    fn next(&mut self, slot: usize, _: usize) -> Result<Option<Request<'static>>, TrainError> {
+        for &index in self.left.by_ref() {
+            let (prompt, room) = self.writer.prompt(&self.rows[index]);
+            if prompt.is_empty() || room == 0 {
+                self.all.push((index, prompt.len(), prompt.to_vec()));
+                continue;
+            }
+            let stream = self.round.wrapping_mul(self.rows.len() as u64).wrapping_add(index as u64);
+            let limits = Limits { max_new_tokens: room, end_tokens: self.writer.end_tokens().to_vec() };
+            self.begun[slot] = Some((index, prompt));
+            let random = SeededRandom::stream(self.writer.seed ^ ANSWERS, stream);
+            return Ok(Some(Request::new(prompt, &limits, random)));
+        }
+        Ok(None)
+    }
+
+    fn event(&mut self, _: usize, _: Event) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn finished(&mut self, slot: usize, generation: Generation) -> Result<(), TrainError> {
+        if let Some((index, prompt)) = self.begun[slot].take() {
+            self.all.push((index, prompt.len(), [prompt, &generation.ids].concat()));
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: DecodeError) -> TrainError {
+        self.writer.wrong(error)
     }
 }

@@ -1,0 +1,198 @@
+//! What the target put out at the nodes of verified trees, and the paths that a rule accepts of it.
+
+use crate::error::DecodeError;
+use crate::step::{Part, Parts};
+use crate::timing::StepTimes;
+use gorgon_core::accept::{AcceptanceRule, RandomSource, Rows, Verdict};
+use gorgon_core::dist::Row;
+use gorgon_core::{PooledVec, Token};
+use gorgon_draft::drafter::{Drafter, Feedback, Proposal, TargetOutput};
+use gorgon_kernels::team;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::PassOutput;
+use gorgon_model::target::Target;
+use smallvec::SmallVec;
+
+/// Logits in memory at once: bounds what many large trees over a large vocabulary take (256 MiB).
+const LOGITS: usize = 1 << 26;
+/// Rows whose greatest logits are searched at once: bounds the memory that is kept for it.
+const SEARCHED: usize = 256;
+
+/// A sequence's verdict, and the target's output at its tree as far as its drafter asks for it.
+pub(crate) struct Judged {
+    pub verdict: Verdict,
+    target: Known,
+}
+
+impl Judged {
+    /// What the drafter gets to see.
+    pub fn target(&self) -> TargetOutput<'_> {
+        match &self.target {
+            Known::Nothing => TargetOutput::Unknown,
+            Known::Argmax(tokens) => TargetOutput::Argmax(tokens),
+            Known::Logits { data, vocab } => TargetOutput::Logits { data, vocab: *vocab },
+        }
+    }
+}
+
+/// The target's output at the rows of some trees.
+enum Known {
+    Nothing,
+    /// `[rows]`.
+    Argmax(PooledVec<Token>),
+    /// `[rows · V]`.
+    Logits {
+        data: PooledVec<f32>,
+        vocab: usize,
+    },
+}
+
+impl Known {
+    /// As much of a target's output as a rule and the drafters ask for.
+    fn read(target: &impl Target, hidden: &HiddenStates, rule: &dyn AcceptanceRule, feedback: Feedback) -> Self {
+        let argmax_is_enough = rule.as_greedy().is_some() && feedback < Feedback::Logits;
+        let top = if argmax_is_enough { target.top_tokens(hidden, &PooledVec::of(1, hidden.rows())) } else { None };
+        match top {
+            Some(top) => Self::Argmax(top.iter().map(|&(token, _)| token).collect()),
+            None => Self::Logits { data: target.logits(hidden), vocab: target.vocab_size() },
+        }
+    }
+
+    /// What a drafter asks for of the rows from `first` on, as many as a tree has nodes.
+    fn part(&self, first: usize, nodes: usize, feedback: Feedback) -> Self {
+        match (self, feedback) {
+            (Self::Nothing, _) | (_, Feedback::None) => Self::Nothing,
+            (Self::Argmax(tokens), _) => Self::Argmax(tokens[first..first + nodes].into()),
+            (Self::Logits { data, vocab }, feedback) => {
+                let rows = &data[first * vocab..(first + nodes) * vocab];
+                match feedback {
+                    Feedback::Logits => Self::Logits { data: rows.into(), vocab: *vocab },
+                    _ => {
+                        let argmax = |row| Row::Logits(row).argmax() as Token;
+                        Self::Argmax(rows.chunks_exact(*vocab).map(argmax).collect())
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The paths that a rule accepts of all trees, whose rows are those of `output`, one tree after the other.
+///
+/// # Errors
+/// When logits at a node of an accepted path are no numbers.
+pub(crate) fn judge<T: Target, D: Drafter>(
+    parts: &mut Parts<'_, '_, T, D>,
+    proposals: &[Proposal],
+    output: &PassOutput,
+    rule: &dyn AcceptanceRule,
+    times: &mut StepTimes,
+) -> Result<SmallVec<[Judged; 1]>, DecodeError> {
+    let feedback = parts.iter().map(|(session, _)| session.needs().feedback).max().unwrap_or_default();
+    let vocab = parts[0].0.target().vocab_size();
+    let most = if rule.as_greedy().is_some() { SEARCHED.min(LOGITS / vocab) } else { LOGITS / vocab };
+    let (mut judged, mut first_row) = (SmallVec::new(), 0);
+    while judged.len() < proposals.len() {
+        let from = judged.len();
+        let (taken, rows) = together(&proposals[from..], most);
+        let known = times.verify.measure(|| {
+            let target = parts[from].0.target();
+            match rows == output.hidden.rows() {
+                true => Known::read(target, &output.hidden, rule, feedback),
+                false => Known::read(target, &output.hidden.part(first_row, rows), rule, feedback),
+            }
+        });
+        let some = &mut parts[from..from + taken];
+        times.accept.measure(|| accept(some, &proposals[from..from + taken], &known, rule, &mut judged))?;
+        first_row += rows;
+    }
+    Ok(judged)
+}
+
+/// How many of these trees, at least one, have at most `most` rows together, and how many they have.
+fn together(proposals: &[Proposal], most: usize) -> (usize, usize) {
+    let (mut taken, mut rows) = (0, 0);
+    for proposal in proposals {
+        let nodes = proposal.draft.tree().len();
+        if taken > 0 && rows + nodes > most {
+            break;
+        }
+        (taken, rows) = (taken + 1, rows + nodes);
+    }
+    (taken, rows)
+}
+
+/// The paths of some trees, several side by side on the worker threads.
+fn accept<T: Target, D: Drafter>(
+    parts: &mut [Part<'_, '_, T, D>],
+    proposals: &[Proposal],
+    known: &Known,
+    rule: &dyn AcceptanceRule,
+    judged: &mut SmallVec<[Judged; 1]>,
+) -> Result<(), DecodeError> {
+    let mut first = 0;
+    let work = parts.iter_mut().zip(proposals).map(|((session, turn), proposal)| {
+        first += proposal.draft.tree().len();
+        let first = first - proposal.draft.tree().len();
+        (session, turn, proposal, first, None)
+    });
+    let mut work: SmallVec<[_; 1]> = work.collect();
+    let weight = match known {
+        Known::Logits { data, .. } => data.len(),
+        Known::Argmax(_) | Known::Nothing => 0,
+    };
+    team::each(&mut work, weight, |(session, turn, proposal, first, found)| {
+        let nodes = proposal.draft.tree().len();
+        let verdict = verdict(proposal, known, *first, rule, turn.random);
+        *found = verdict.map(|verdict| Judged { verdict, target: known.part(*first, nodes, session.needs().feedback) });
+    });
+    for (session, turn, _, _, found) in work {
+        let wrong = || DecodeError::NonFinite { slot: turn.slot, position: session.len() + 1 };
+        judged.push(found.ok_or_else(wrong)?);
+    }
+    Ok(())
+}
+
+/// What a rule decides about a tree whose rows begin at `first`; `None` if logits that it had to read are no numbers.
+fn verdict(
+    proposal: &Proposal,
+    known: &Known,
+    first: usize,
+    rule: &dyn AcceptanceRule,
+    random: &mut dyn RandomSource,
+) -> Option<Verdict> {
+    let tree = proposal.draft.tree();
+    match known {
+        Known::Nothing => None,
+        Known::Argmax(tokens) => Some(rule.as_greedy()?.accept_argmax(tree, &tokens[first..first + tree.len()])),
+        Known::Logits { data, vocab } => {
+            let rows = Rows::Logits { data: &data[first * vocab..(first + tree.len()) * vocab], vocab: *vocab };
+            finite(rule, proposal, rows, random)
+        }
+    }
+}
+
+/// The verdict, if the logits at every node of its path are numbers. A rule reads no others, so those may be anything.
+fn finite(
+    rule: &dyn AcceptanceRule,
+    proposal: &Proposal,
+    rows: Rows<'_>,
+    random: &mut dyn RandomSource,
+) -> Option<Verdict> {
+    let verdict = rule.accept(proposal.draft.tree(), proposal.draft_rows(), rows, random);
+    let valid = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
+    verdict.path.iter().all(valid).then_some(verdict)
+}
+
+/// The token that a rule emits behind a text that ends with `last`, where the hidden state is `hidden`; `None` if its
+/// logits are no numbers.
+pub(crate) fn first(
+    target: &impl Target,
+    last: Token,
+    hidden: &HiddenStates,
+    rule: &dyn AcceptanceRule,
+    random: &mut dyn RandomSource,
+) -> Option<Token> {
+    let known = Known::read(target, hidden, rule, Feedback::None);
+    verdict(&Proposal::root(last), &known, 0, rule, random).map(|verdict| verdict.bonus)
+}
