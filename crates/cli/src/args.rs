@@ -9,11 +9,11 @@ pub use devices::Devices;
 pub use measuring::{Bench, Calibrate, Contest, GpuShape, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
 
 use crate::commands::distill_parts::Part;
-use crate::commands::drafting::DrafterChoice;
 use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::TreeChoice;
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_model::device::{FloatFormat, Int8, Products};
 use std::path::PathBuf;
 

@@ -3,6 +3,7 @@
 //! [`format`](mod@format) recognises, from tensor names and shapes alone, in which of the published formats a set of
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
+pub mod choice;
 pub mod draft_model;
 pub mod drafter;
 pub mod eagle;
@@ -22,4 +23,5 @@ pub mod parameter;
 mod published;
 pub mod pytorch;
 pub mod trace;
+pub mod training_free;
 mod uncommitted;

@@ -1,11 +1,45 @@
 //! Prompt lookup: what followed the last tokens the last time they were said.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
+use crate::training_free::Method;
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 
 /// The longest n-gram that can be asked for.
 pub const LONGEST: usize = 16;
+
+/// Drafts unless another tree is named.
+const CHAIN: usize = 8;
+
+/// Prompt lookup, `ngram:N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ngram {
+    /// Tokens that are compared at most.
+    pub n: usize,
+}
+
+impl Method for Ngram {
+    const SYNTAX: &'static str = "ngram:N";
+
+    fn parse(arguments: &str) -> Result<Self, String> {
+        match arguments.trim().parse() {
+            Ok(n) if (1..=LONGEST).contains(&n) => Ok(Self { n }),
+            _ => Err(format!("{arguments:?} is no length from 1 to {LONGEST}")),
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("ngram:{}", self.n)
+    }
+
+    fn default_tree(&self) -> TreeChoice {
+        ChainTree::new(CHAIN).map_or(TreeChoice::None, TreeChoice::Chain)
+    }
+
+    fn drafter(&self) -> Box<dyn Drafter> {
+        Box::new(NgramDrafter::new(self.n))
+    }
+}
 
 /// Drafts without a model: after a node stands whatever followed the longest suffix of the text up to it, of at most
 /// `n` tokens, where that suffix was said before (prompt and answer alike).

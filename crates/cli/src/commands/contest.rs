@@ -1,7 +1,7 @@
 //! What `bench`, `verify` and `tree calibrate` have in common: a model, heads, prompts.
 
 use crate::args::Contest;
-use crate::commands::drafting::{DrafterChoice, Drafting, Loaded};
+use crate::commands::drafting::{Drafting, Loaded};
 use crate::commands::load;
 use crate::commands::prompts::{self, Opening};
 use crate::commands::recording;
@@ -13,6 +13,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::drafter::NoDrafter;
 use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;

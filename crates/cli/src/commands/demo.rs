@@ -1,7 +1,6 @@
 //! `gorgon demo`: from prompts to measured, verified, faster decoding, without a download.
 
 use crate::args::{Accept, Contest, Demo, Draft};
-use crate::commands::drafting::DrafterChoice;
 use crate::commands::{bench, distill, train, tree, verify};
 use crate::config;
 use crate::error::Failure;
@@ -10,6 +9,9 @@ use crate::settings::Settings;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::config::{DistillConfig, Synthetic};
 use gorgon_data::synth::{self, Split};
+use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::ngram::Ngram;
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_train::config::TrainConfig;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -123,7 +125,8 @@ fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) ->
 
 /// Tokens per step of prompt lookup.
 fn lookup(contest: &Contest, settings: &Settings) -> Result<f64, Failure> {
-    let draft = Draft { heads: None, drafter: DrafterChoice::Ngram(3), tree: None };
+    let draft =
+        Draft { heads: None, drafter: DrafterChoice::TrainingFree(TrainingFree::Ngram(Ngram { n: 3 })), tree: None };
     let measured = bench::execute(&Contest { draft, ..contest.clone() }, 1, settings)?;
     let summary = &measured.document["summary"];
     let (tokens, speedup) = (summary["tokens_per_step"].as_f64(), summary["speedup"].as_f64());

@@ -1,6 +1,6 @@
 //! What drafts while a model answers, and how many conversations there is room for at a time.
 
-use crate::commands::drafting::{DrafterChoice, Drafting};
+use crate::commands::drafting::Drafting;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::printer::bytes;
@@ -8,6 +8,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::config::{Answers, BatchSize, DistillConfig};
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;

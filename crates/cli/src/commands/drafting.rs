@@ -1,10 +1,5 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
-mod choice;
-
-pub use self::choice::DrafterChoice;
-
-use crate::commands::drafters::Drafters;
 use crate::commands::load;
 use crate::commands::stored_tree::{self, TREE_FILE};
 use crate::commands::tree::sequoia_choice;
@@ -14,10 +9,12 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::choice::{DrafterChoice, Drafters};
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -30,8 +27,6 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Drafts of prompt lookup.
-const NGRAM_CHAIN: usize = 8;
 /// Drafts of a draft model.
 const MODEL_CHAIN: usize = 4;
 /// Where a training leaves a draft model in its run folder.
@@ -64,7 +59,7 @@ impl Drafting {
         let heads = heads.map(HeadsFolder::open).transpose()?;
         let choice = match (choice, &heads) {
             (DrafterChoice::Auto, None) => DrafterChoice::None,
-            (DrafterChoice::Auto, Some(folder)) => held(folder)?,
+            (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
             (named, None) if named.needs_heads() => {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
@@ -112,7 +107,7 @@ impl Drafting {
             return Self::resolve(None, &DrafterChoice::Model(heads.into()), None);
         }
         let heads = HeadsFolder::open(heads)?;
-        let choice = held(&heads)?;
+        let choice = DrafterChoice::Heads(heads.detected.format.method());
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
         Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftSampling::LIKELIEST })
     }
@@ -121,17 +116,7 @@ impl Drafting {
     pub fn name(&self) -> String {
         match &self.choice {
             _ if self.is_plain() => "none".into(),
-            DrafterChoice::Auto | DrafterChoice::None => "none".into(),
-            DrafterChoice::Medusa => "medusa".into(),
-            DrafterChoice::Eagle => "eagle".into(),
-            DrafterChoice::Hydra => "hydra".into(),
-            DrafterChoice::Mtp => "mtp".into(),
-            DrafterChoice::Ngram(n) => format!("ngram:{n}"),
-            DrafterChoice::Model(dir) => format!("model:{}", dir.display()),
-            DrafterChoice::Oracle(rates) => {
-                let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
-                format!("oracle:{}", rates.join(","))
-            }
+            choice => choice.to_string(),
         }
     }
 
@@ -158,7 +143,7 @@ impl Drafting {
         let (DrafterChoice::Oracle(rates), Some(folder)) = (&self.choice, &self.heads) else {
             return Ok(Loaded::Other(self.drafters(decoder)?.drafter()));
         };
-        let inner = Drafters::of_heads(&held(folder)?, folder, decoder)?.drafter();
+        let inner = Drafters::of_heads(folder.detected.format.method(), folder, decoder)?.drafter();
         let vocab = decoder.config().vocab_size;
         Ok(Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed))))
     }
@@ -169,16 +154,21 @@ impl Drafting {
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
     pub fn drafters(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
-        if let DrafterChoice::Ngram(n) = self.choice {
-            return Ok(Drafters::Ngram(n));
-        }
-        if let Some(model) = self.draft_model(decoder)? {
-            return Ok(Drafters::DraftModel(model, self.law));
-        }
-        match self.heads.as_ref().filter(|_| self.choice != DrafterChoice::None) {
-            Some(folder) => Drafters::of_heads(&self.choice, folder, decoder),
-            None => Ok(Drafters::None),
-        }
+        Ok(match (&self.choice, &self.heads) {
+            (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
+            (DrafterChoice::TrainingFree(method), _) => {
+                method.check(decoder.config()).map_err(Failure::input)?;
+                Drafters::TrainingFree(method.clone())
+            }
+            (DrafterChoice::Model(_), _) => {
+                self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.law))
+            }
+            (DrafterChoice::Heads(_) | DrafterChoice::Oracle(_), None) => Drafters::None,
+            (DrafterChoice::Heads(method), Some(folder)) => Drafters::of_heads(*method, folder, decoder)?,
+            (DrafterChoice::Oracle(_), Some(folder)) => {
+                Drafters::of_heads(folder.detected.format.method(), folder, decoder)?
+            }
+        })
     }
 
     /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads
@@ -219,7 +209,7 @@ impl Drafting {
         let files = |checkpoint: &Checkpoint| checkpoint.files().map(Path::to_path_buf).collect::<Vec<_>>();
         let (name, folder, weights) = match (&self.choice, &self.heads) {
             (DrafterChoice::Model(dir), _) => ("model".into(), Some(dir), files(&Checkpoint::open(dir)?)),
-            (DrafterChoice::Ngram(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
+            (DrafterChoice::TrainingFree(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
             (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
         };
         let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
@@ -261,21 +251,6 @@ impl Drafting {
     }
 }
 
-/// The drafter that a folder's heads are for.
-fn held(folder: &HeadsFolder) -> Result<DrafterChoice, Failure> {
-    let format = folder.detected.format;
-    match format.method() {
-        "medusa" => Ok(DrafterChoice::Medusa),
-        "eagle" => Ok(DrafterChoice::Eagle),
-        "hydra" => Ok(DrafterChoice::Hydra),
-        "mtp" => Ok(DrafterChoice::Mtp),
-        _ => {
-            let message = format!("{}: {format} heads cannot be decoded with yet", folder.path.display());
-            Err(Failure::input(message))
-        }
-    }
-}
-
 /// The folder of a draft model: the one that is named, or what a training left in it.
 fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     let finished = dir.join(FITTED_MODEL);
@@ -307,12 +282,12 @@ impl Loaded {
     }
 }
 
-/// Drafts of the chain that a drafter without heads has, if no tree is named.
-fn own_chain(choice: &DrafterChoice) -> Option<usize> {
+/// The tree that a drafter without heads drafts, if none is named.
+fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
     match choice {
-        DrafterChoice::Ngram(_) => Some(NGRAM_CHAIN),
-        DrafterChoice::Model(_) => Some(MODEL_CHAIN),
-        _ => None,
+        DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
+        DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
+        DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
     }
 }
 
@@ -327,14 +302,11 @@ fn builder(
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
-    if let (None, Some(drafts)) = (tree, own_chain(choice)) {
-        let chain = ChainTree::new(drafts).map_err(Failure::input)?;
-        return Ok((format!("chain:{drafts}"), Box::new(chain)));
-    }
-    let Some(tree) = tree else {
+    let own = default_tree(choice);
+    let Some(tree) = tree.or(own.as_ref()) else {
         return match stored {
             Some(path) => Ok(fixed("calibrated".into(), stored_tree::file(&path)?)),
-            None if heads.is_some_and(|folder| matches!(folder.detected.format.method(), "eagle" | "mtp")) => {
+            None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
                 let (total, depth, top_k) = EAGLE_TREE;
                 let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
                 Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
@@ -358,6 +330,14 @@ fn builder(
             fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
         }
     })
+}
+
+/// Whether a method's heads are decoder layers, which draft deep trees.
+fn has_layers(method: HeadsMethod) -> bool {
+    match method {
+        HeadsMethod::Eagle | HeadsMethod::Mtp => true,
+        HeadsMethod::Medusa | HeadsMethod::Hydra => false,
+    }
 }
 
 fn unmeasured(tree: &TreeChoice) -> Failure {

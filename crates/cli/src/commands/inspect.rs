@@ -146,7 +146,7 @@ fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
     let Detected { format, facts, problems, notes } = detected;
     let mut listed: Vec<(String, Value)> = vec![
         ("format".into(), format.name().into()),
-        ("method".into(), format.method().into()),
+        ("method".into(), format.method().name().into()),
         ("description".into(), format.description().into()),
     ];
     listed.extend(facts.list().into_iter().map(|(name, value)| (key(name), json!(value))));

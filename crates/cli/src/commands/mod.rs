@@ -13,7 +13,6 @@ mod distill_preview;
 mod distill_progress;
 mod distill_room;
 pub mod doctor;
-pub mod drafters;
 pub mod drafting;
 pub mod export;
 pub mod fetch;

@@ -1,14 +1,16 @@
 //! Where steps are recorded on a GPU in place of being launched one operation at a time, and how that went.
 
-use crate::commands::drafting::{DrafterChoice, Drafting};
+use crate::commands::drafting::Drafting;
 use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::tree::{DynamicTree, TreeShape};
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_draft::eagle::{DeviceLayer, EagleModel};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_infer::{DecodeError, Recorded, StepCounts};
 use gorgon_model::decoder::Decoder;
@@ -83,8 +85,8 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     }
     let (choice, folder) = drafting.heads()?;
     match choice {
-        DrafterChoice::Medusa => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
-        DrafterChoice::Eagle => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
+        DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
+        DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
         _ => None,
     }
 }

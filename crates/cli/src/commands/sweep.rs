@@ -2,7 +2,7 @@
 
 use crate::args::{Bench, SweepRange};
 use crate::commands::bench;
-use crate::commands::drafting::{DrafterChoice, Drafting};
+use crate::commands::drafting::Drafting;
 use crate::commands::load;
 use crate::error::Failure;
 use crate::printer;
@@ -15,6 +15,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
 use gorgon_data::synth::{self, Check, Split};
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_infer::Limits;
 use gorgon_model::config::ModelConfig;

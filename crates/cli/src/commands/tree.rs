@@ -16,6 +16,7 @@ use gorgon_core::tree::calibrated::Calibration;
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_runs::table::{Column, Table};
 use serde_json::{Value, json};
@@ -135,7 +136,7 @@ pub fn measure_and_store(
     let mut setup = Setup::new(args, settings)?;
     let (accuracies, times, choice) = match folder.detected.format.method() {
         // Heads that do not know each other's guesses can be measured at every position of a text.
-        "medusa" => {
+        HeadsMethod::Medusa => {
             let model = MedusaModel::load(&folder, setup.decoder.clone())?;
             let accuracies = measure(&mut setup, &model, settings)?;
             let order = calibrate::order(&accuracies.heads, 64)?;
@@ -143,7 +144,7 @@ pub fn measure_and_store(
             let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
             (accuracies, times, choice)
         }
-        _ => {
+        HeadsMethod::Hydra | HeadsMethod::Eagle | HeadsMethod::Mtp => {
             let prompts = setup.prompts.clone();
             let probed = probe::probe(&mut setup.contest(settings.seed), &prompts, DEEPEST)?;
             let times = step_times(&mut setup, &probed.calibration()?, rounds, settings)?;

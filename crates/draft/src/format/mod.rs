@@ -120,14 +120,50 @@ impl HeadsFormat {
         }
     }
 
-    /// The drafting method: `medusa`, `hydra`, `eagle` or `mtp`.
-    pub fn method(self) -> &'static str {
+    /// The drafting method.
+    pub fn method(self) -> HeadsMethod {
         match self {
-            Self::MedusaV1 | Self::MedusaV2 | Self::MedusaVllm | Self::MedusaModelOpt | Self::MedusaInModel => "medusa",
-            Self::Eagle1 | Self::Eagle3 | Self::Eagle3Speculators | Self::Eagle3ModelOpt => "eagle",
-            Self::Hydra | Self::HydraPlusPlus => "hydra",
+            Self::MedusaV1 | Self::MedusaV2 | Self::MedusaVllm | Self::MedusaModelOpt | Self::MedusaInModel => {
+                HeadsMethod::Medusa
+            }
+            Self::Eagle1 | Self::Eagle3 | Self::Eagle3Speculators | Self::Eagle3ModelOpt => HeadsMethod::Eagle,
+            Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
+            Self::Mtp => HeadsMethod::Mtp,
+        }
+    }
+}
+
+/// A method of drafting with heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadsMethod {
+    /// Independent heads on the last hidden state.
+    Medusa,
+    /// Heads that read the drafts before them.
+    Hydra,
+    /// A draft layer in feature space, of any generation.
+    Eagle,
+    /// Multi-token-prediction modules.
+    Mtp,
+}
+
+impl HeadsMethod {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp];
+
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Medusa => "medusa",
+            Self::Hydra => "hydra",
+            Self::Eagle => "eagle",
             Self::Mtp => "mtp",
         }
+    }
+}
+
+impl std::fmt::Display for HeadsMethod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -198,17 +234,17 @@ pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Res
     inventory.report_duplicates(&mut report);
     check_method(format, &claims, &mut report);
     let facts = match format.method() {
-        "medusa" => HeadSpec::Medusa(medusa::check(format, &inventory, &claims, &mut report)),
-        "hydra" => HeadSpec::Hydra(hydra::check(format, &inventory, &claims, &mut report)),
-        "eagle" => HeadSpec::Eagle(eagle::check(format, &inventory, &claims, &mut report)),
-        _ => HeadSpec::Mtp(mtp::check(&inventory, &claims, &mut report)),
+        HeadsMethod::Medusa => HeadSpec::Medusa(medusa::check(format, &inventory, &claims, &mut report)),
+        HeadsMethod::Hydra => HeadSpec::Hydra(hydra::check(format, &inventory, &claims, &mut report)),
+        HeadsMethod::Eagle => HeadSpec::Eagle(eagle::check(format, &inventory, &claims, &mut report)),
+        HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&inventory, &claims, &mut report)),
     };
     Ok(Detected { format, facts, problems: report.problems, notes: report.notes })
 }
 
 /// Reports a config that was written for heads of another method.
 fn check_method(format: HeadsFormat, claims: &ConfigHints<'_>, report: &mut Report) {
-    if let Some((method, key)) = claims.method().filter(|(method, _)| *method != format.method()) {
+    if let Some((method, key)) = claims.method().filter(|(method, _)| *method != format.method().name()) {
         let found = format.method();
         report.problem(format!("config.json: {key} belongs to {method} heads, but the tensors are {found} heads"));
     }

@@ -2,12 +2,13 @@
 
 use super::config::{CompareConfig, Method};
 use crate::args::{Accept, Contest, Draft};
-use crate::commands::drafting::{DrafterChoice, FITTED_MODEL};
+use crate::commands::drafting::FITTED_MODEL;
 use crate::commands::{bench, tree};
 use crate::error::Failure;
 use crate::fitting;
 use crate::settings::Settings;
 use gorgon_core::tree::TreeChoice;
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::sealed;

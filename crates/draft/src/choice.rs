@@ -1,0 +1,148 @@
+//! The names of drafters, and drafters that share their weights.
+
+use crate::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
+use crate::drafter::{Drafter, NoDrafter};
+use crate::eagle::three::Eagle3Model;
+use crate::eagle::{EagleDrafter, EagleModel};
+use crate::folder::{HeadsError, HeadsFolder};
+use crate::format::{HeadsFormat, HeadsMethod};
+use crate::hydra::{HydraDrafter, HydraModel};
+use crate::medusa::{MedusaDrafter, MedusaModel};
+use crate::mtp::{MtpDrafter, MtpModel};
+use crate::training_free::TrainingFree;
+use gorgon_model::decoder::Decoder;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What `--drafter` names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DrafterChoice {
+    /// What `--heads` holds, or nothing.
+    Auto,
+    /// Plain decoding.
+    None,
+    /// Heads of a method.
+    Heads(HeadsMethod),
+    /// A drafter without weights of its own.
+    TrainingFree(TrainingFree),
+    /// A separate draft model in this folder.
+    Model(PathBuf),
+    /// Heads at full cost whose tokens are overridden to be right at these rates.
+    Oracle(Vec<f64>),
+}
+
+impl FromStr for DrafterChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
+        if let Some(parsed) = TrainingFree::parse(name, arguments) {
+            return parsed.map(Self::TrainingFree);
+        }
+        let heads = HeadsMethod::ALL.into_iter().find(|method| method.name() == text);
+        match (text, name) {
+            ("auto", _) => Ok(Self::Auto),
+            ("none", _) => Ok(Self::None),
+            (_, "oracle") => arguments.split(',').map(rate).collect::<Result<_, _>>().map(Self::Oracle),
+            (_, "model") if arguments.is_empty() => Err("model:DIR names a folder with a draft model".into()),
+            (_, "model") => Ok(Self::Model(arguments.into())),
+            _ => heads.map(Self::Heads).ok_or_else(|| unknown(text)),
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        _ => Err(format!("{text:?} is no rate between 0 and 1")),
+    }
+}
+
+fn unknown(text: &str) -> String {
+    let heads = HeadsMethod::ALL.map(HeadsMethod::name).join(", ");
+    let others = TrainingFree::SYNTAX.join(", ");
+    format!("no drafter is called {text:?}: expected auto, none, {heads}, {others}, model:DIR or oracle:R1,R2,…")
+}
+
+impl fmt::Display for DrafterChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Heads(method) => f.write_str(method.name()),
+            Self::TrainingFree(method) => method.fmt(f),
+            Self::Model(dir) => write!(f, "model:{}", dir.display()),
+            Self::Oracle(rates) => {
+                let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
+                write!(f, "oracle:{}", rates.join(","))
+            }
+        }
+    }
+}
+
+impl DrafterChoice {
+    /// Whether it drafts with heads.
+    pub fn needs_heads(&self) -> bool {
+        match self {
+            Self::Heads(_) | Self::Oracle(_) => true,
+            Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) => false,
+        }
+    }
+}
+
+/// Drafters that share their weights: one for each sequence that is decoded at a time.
+pub enum Drafters {
+    /// Plain decoding.
+    None,
+    /// One without weights of its own.
+    TrainingFree(TrainingFree),
+    /// A draft model and how it drafts.
+    DraftModel(DraftModel, DraftSampling),
+    /// Medusa heads.
+    Medusa(Arc<MedusaModel>),
+    /// Hydra heads.
+    Hydra(Arc<HydraModel>),
+    /// Multi-token-prediction modules.
+    Mtp(Arc<MtpModel>),
+    /// An EAGLE-1 draft layer.
+    Eagle(Arc<EagleModel>),
+    /// An EAGLE-3 draft layer.
+    Eagle3(Arc<Eagle3Model>),
+}
+
+impl Drafters {
+    /// Heads of a method, on the model's device.
+    ///
+    /// # Errors
+    /// When they are of another method, do not fit the model or cannot be read.
+    pub fn of_heads(method: HeadsMethod, folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Self, HeadsError> {
+        let decoder = decoder.clone();
+        Ok(match method {
+            HeadsMethod::Medusa => Self::Medusa(Arc::new(MedusaModel::load(folder, decoder)?)),
+            HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
+            HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
+            HeadsMethod::Eagle => match folder.detected.format {
+                HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
+                    Self::Eagle3(Arc::new(Eagle3Model::load(folder, decoder)?))
+                }
+                _ => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+            },
+        })
+    }
+
+    /// A drafter for one sequence.
+    pub fn drafter(&self) -> Box<dyn Drafter> {
+        match self {
+            Self::None => Box::new(NoDrafter),
+            Self::TrainingFree(method) => method.drafter(),
+            Self::DraftModel(model, sampling) => Box::new(DraftModelDrafter::new(model.clone(), *sampling)),
+            Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),
+            Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
+            Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
+            Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
+            Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
+        }
+    }
+}

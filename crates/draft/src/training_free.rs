@@ -1,0 +1,101 @@
+//! Drafters that need no weights of their own, by name. Adding one takes its folder and a line here.
+
+use crate::drafter::Drafter;
+use gorgon_core::tree::TreeChoice;
+use gorgon_model::config::ModelConfig;
+use std::fmt;
+
+/// A drafting method that needs no weights of its own.
+pub trait Method: Sized {
+    /// How it is written on the command line: its name, and its arguments after a colon.
+    const SYNTAX: &'static str;
+
+    /// Parses its arguments, those after the colon; empty if there is none.
+    ///
+    /// # Errors
+    /// One line with the offending value.
+    fn parse(arguments: &str) -> Result<Self, String>;
+
+    /// Its name with its arguments, as on the command line.
+    fn name(&self) -> String;
+
+    /// The tree that it drafts unless another one is named.
+    fn default_tree(&self) -> TreeChoice;
+
+    /// Fails if it cannot draft for a model.
+    ///
+    /// # Errors
+    /// One line with the offending value.
+    fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A drafter for one sequence.
+    fn drafter(&self) -> Box<dyn Drafter>;
+}
+
+/// The methods: an enum with an arm for each.
+macro_rules! methods {
+    ($($name:literal => $arm:ident($kind:ty)),+ $(,)?) => {
+        /// A drafter that needs no weights of its own.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum TrainingFree {
+            $(
+                #[doc = concat!("`", $name, "`")]
+                $arm($kind),
+            )+
+        }
+
+        impl TrainingFree {
+            /// How each of them is written on the command line.
+            pub const SYNTAX: &'static [&'static str] = &[$(<$kind as Method>::SYNTAX),+];
+
+            /// The drafter of a name, if there is one.
+            ///
+            /// # Errors
+            /// When its arguments are wrong.
+            pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, String>> {
+                match name {
+                    $($name => Some(<$kind as Method>::parse(arguments).map(Self::$arm)),)+
+                    _ => None,
+                }
+            }
+
+            /// The tree that it drafts unless another one is named.
+            pub fn default_tree(&self) -> TreeChoice {
+                match self {
+                    $(Self::$arm(method) => method.default_tree(),)+
+                }
+            }
+
+            /// Fails if it cannot draft for a model.
+            ///
+            /// # Errors
+            /// One line with the offending value.
+            pub fn check(&self, model: &ModelConfig) -> Result<(), String> {
+                match self {
+                    $(Self::$arm(method) => method.check(model),)+
+                }
+            }
+
+            /// A drafter for one sequence.
+            pub fn drafter(&self) -> Box<dyn Drafter> {
+                match self {
+                    $(Self::$arm(method) => method.drafter(),)+
+                }
+            }
+        }
+
+        impl fmt::Display for TrainingFree {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$arm(method) => f.write_str(&method.name()),)+
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    "ngram" => Ngram(crate::ngram::Ngram),
+}
