@@ -8,9 +8,7 @@ use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
-
-/// Pairs per forward pass: bounds the memory of a long prompt.
-pub(crate) const CHUNK: usize = 256;
+use gorgon_model::target::PREFILL_CHUNK;
 
 /// What a network guesses from some pairs, whose keys and values stay in flight in a cache.
 pub(crate) trait ReadFeatureTokens:
@@ -185,8 +183,8 @@ pub(crate) fn read_feature_tokens(
     tell: &mut dyn FnMut(&[Token], HiddenStates),
 ) -> Result<(), ModelError> {
     let before = cache.len();
-    for (i, chunk) in tokens.chunks(CHUNK).enumerate() {
-        let part = states.part(i * CHUNK, chunk.len());
+    for (i, chunk) in tokens.chunks(PREFILL_CHUNK).enumerate() {
+        let part = states.part(i * PREFILL_CHUNK, chunk.len());
         let guessed = read(chunk, &part, &AttentionMask::Causal { rows: chunk.len() }, cache).and_then(|guessed| {
             cache.commit(&(0..chunk.len()).collect::<PooledVec<_>>())?;
             Ok(guessed)

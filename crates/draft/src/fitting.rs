@@ -1,7 +1,7 @@
 //! What heads with a loss each are fitted to.
 
 use crate::medusa::HeadLabels;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use std::ops::Range;
 
 /// What heads are fitted to: states of the backbone, and what came after them.
@@ -19,21 +19,58 @@ pub struct HeadBatch {
     pub labels: Vec<HeadLabels>,
 }
 
-/// The rows `later` places after those of a head's labels.
-pub(crate) fn rows_of(labels: &HeadLabels, later: usize, concat_columns: &Tensor<2>) -> Tensor<1, Int> {
-    let rows: Vec<i32> = labels.rows.iter().map(|&row| row as i32 + later as i32).collect();
-    let n = rows.len();
-    Tensor::from_data(TensorData::new(rows, [n]), &concat_columns.device())
+/// The rows `later` places after those of a head's labels, as an index.
+pub(crate) fn rows_of(labels: &HeadLabels, later: usize, beside: &Tensor<2>) -> Tensor<1, Int> {
+    row_index(labels.rows.iter().map(|&row| row as usize + later), &beside.device())
 }
 
-/// Gradients of the leaves that `output` was made of, given the loss's gradient with respect to it.
-pub(crate) fn pulled_back(
-    output: Tensor<2>,
-    slope: Tensor<2>,
-    leaves: &[Tensor<1>],
-    weights: &[Tensor<1>],
-) -> Vec<Tensor<1>> {
-    let mut grads = (output * slope.autodiff()).sum().backward();
-    let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-    leaves.iter().zip(weights).map(of).collect()
+/// Rows as an index.
+pub(crate) fn row_index(rows: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
+    let rows: Vec<i32> = rows.map(|row| row as i32).collect();
+    let n = rows.len();
+    Tensor::from_data(TensorData::new(rows, [n]), device)
+}
+
+/// Carries gradients that were computed outside the graph on into it: `Σ y ∘ ∂L/∂y` is a scalar whose gradient with
+/// respect to `y` is `∂L/∂y`.
+#[derive(Default)]
+pub(crate) struct GradientCarry(Option<Tensor<1>>);
+
+impl GradientCarry {
+    /// One output with the loss's gradient with respect to it, both `[rows, d]`.
+    pub fn of(output: Tensor<2>, gradient: Tensor<2>) -> Self {
+        let mut carry = Self::default();
+        carry.add(output, gradient);
+        carry
+    }
+
+    /// Adds an output with the loss's gradient with respect to it, both `[rows, d]`.
+    pub fn add(&mut self, output: Tensor<2>, gradient: Tensor<2>) {
+        let carried = (output * gradient.autodiff()).sum();
+        self.0 = Some(match self.0.take() {
+            Some(sum) => sum + carried,
+            None => carried,
+        });
+    }
+
+    /// The gradients of everything that the outputs were made of; `None` if there were none.
+    pub fn backward(self) -> Option<CarriedGradients> {
+        self.0.map(|sum| CarriedGradients(sum.backward()))
+    }
+}
+
+/// The gradients of a graph.
+pub(crate) struct CarriedGradients(Gradients);
+
+impl CarriedGradients {
+    /// Those of leaves; zeros shaped like `weights` where a leaf had no part.
+    pub fn of_leaves(&mut self, leaves: &[Tensor<1>], weights: &[Tensor<1>]) -> Vec<Tensor<1>> {
+        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut self.0).unwrap_or_else(|| w.zeros_like());
+        leaves.iter().zip(weights).map(of).collect()
+    }
+
+    /// That of tracked rows.
+    pub fn of_rows(&mut self, rows: &Tensor<2>) -> Option<Tensor<2>> {
+        rows.grad_remove(&mut self.0)
+    }
 }

@@ -14,9 +14,8 @@ use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassPlan;
+use gorgon_model::target::PREFILL_CHUNK;
 
-/// Tokens per forward pass: bounds the memory of a long prompt.
-const CHUNK: usize = 256;
 /// Tokens that a new cache has room for.
 const ROOM: usize = 512;
 /// Unread tokens that are read at once. Fewer are read with the next root, in the same pass.
@@ -60,7 +59,7 @@ impl DraftModelDrafter {
     /// Reads all unread tokens; the state after the last of them, if there were any.
     fn read(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         let (decoder, mut last) = (self.model.decoder(), None);
-        for chunk in std::mem::take(&mut self.unread).chunks(CHUNK) {
+        for chunk in std::mem::take(&mut self.unread).chunks(PREFILL_CHUNK) {
             self.cache.reserve(chunk.len())?;
             let mask = AttentionMask::Causal { rows: chunk.len() };
             let output = decoder.forward(&PassPlan::of_tokens(chunk, &mask), &mut self.cache, &Hooks::none())?;

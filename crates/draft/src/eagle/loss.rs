@@ -5,7 +5,8 @@
 //! backbone is left out of both distributions.
 
 use super::network::EagleNetwork;
-use burn::tensor::{Int, Tensor, TensorData};
+use crate::fitting::{GradientCarry, row_index};
+use burn::tensor::Tensor;
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy;
 use std::ops::Range;
@@ -68,8 +69,7 @@ pub fn losses(
     let leaves: Vec<Tensor<1>> = weights.iter().map(tracked).collect();
     let inputs = (batch.embedded.clone().autodiff(), batch.features.clone().autodiff());
     let all = network.predict(&leaves, inputs.0, inputs.1, &batch.segments);
-    let index: Vec<i32> = batch.counted.iter().map(|&row| row as i32).collect();
-    let index = Tensor::<1, Int>::from_data(TensorData::new(index, [batch.counted.len()]), &weights[0].device());
+    let index = row_index(batch.counted.iter().map(|&row| row as usize), &weights[0].device());
     let guessed = all.select(0, index);
     let rows = guessed.clone().inner();
     let counts = scale.unwrap_or(0.0);
@@ -80,11 +80,9 @@ pub fn losses(
     if scale.is_none() {
         return (output, vec![]);
     }
-    // `Σ f̂ ∘ ∂L/∂f̂` is a scalar whose gradient is `∂L/∂f̂`: it carries the gradient on into the layer.
-    let gradient = slope * counts + found.d_hidden;
-    let mut grads = (guessed * gradient.autodiff()).sum().backward();
-    let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-    (output, leaves.iter().zip(weights).map(of).collect())
+    let mut gradients = GradientCarry::of(guessed, slope * counts + found.d_hidden).backward();
+    let zeros = || weights.iter().map(Tensor::zeros_like).collect();
+    (output, gradients.as_mut().map_or_else(zeros, |gradients| gradients.of_leaves(&leaves, weights)))
 }
 
 /// Smooth L1 distances of rows, means over the width, and their gradients. With `c = clamp(x − y, −1, 1)` an element's

@@ -77,52 +77,20 @@ impl EagleModel {
         self.fc.bytes() + self.layer.bytes()
     }
 
-    /// An empty cache with room for `capacity` pairs; it is given more as it needs it.
-    pub fn new_cache(&self, capacity: usize) -> KvCache {
-        self.layer.new_cache(capacity)
-    }
-
-    /// `f̂ = Layer(W [E(x); f] + b)` of some pairs, whose keys and values stay in flight in `cache`.
-    ///
-    /// # Shapes
-    /// One of `tokens` for each of `features`; result the same.
-    ///
-    /// # Errors
-    /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
-    pub fn forward(
-        &self,
-        tokens: &[Token],
-        features: &HiddenStates,
-        visible: &AttentionMask,
-        cache: &mut KvCache,
-    ) -> Result<HiddenStates, ModelError> {
-        let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
-        self.layer.grow(cache, tokens.len());
-        cache.extend_reservation(tokens.len())?;
-        Ok(self.layer.forward(None, self.input(embedded, features.clone()), visible, cache)?)
-    }
-
     /// `W [E(x); f] + b`.
     fn input(&self, embedded: HiddenStates, features: HiddenStates) -> HiddenStates {
         self.fc.of(&HiddenStates::concat_columns(&[embedded, features]))
     }
-
-    /// The LM head's logits of guessed features.
-    ///
-    /// # Shapes
-    /// Result `[rows · V]`, row-major.
-    pub fn logits(&self, features: &HiddenStates) -> PooledVec<f32> {
-        self.decoder.draft_scores(features)
-    }
 }
 
+/// `f̂ = Layer(W [E(x); f] + b)`.
 impl FeatureLayer for EagleModel {
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError> {
         Ok(output.hidden.select(rows))
     }
 
     fn new_cache(&self, capacity: usize) -> KvCache {
-        self.new_cache(capacity)
+        self.layer.new_cache(capacity)
     }
 
     fn forward(
@@ -132,11 +100,14 @@ impl FeatureLayer for EagleModel {
         visible: &AttentionMask,
         cache: &mut KvCache,
     ) -> Result<HiddenStates, ModelError> {
-        self.forward(tokens, states, visible, cache)
+        let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
+        self.layer.grow(cache, tokens.len());
+        cache.extend_reservation(tokens.len())?;
+        Ok(self.layer.forward(None, self.input(embedded, states.clone()), visible, cache)?)
     }
 
     fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.logits(states)
+        self.decoder.draft_scores(states)
     }
 
     fn columns(&self) -> Columns<'_> {

@@ -5,7 +5,7 @@
 //! With a teacher, the label is the backbone's distribution `softmax(LM(h_{t+k}))`.
 
 use super::config::HydraShape;
-use crate::fitting::{HeadBatch, pulled_back, rows_of};
+use crate::fitting::{GradientCarry, HeadBatch, rows_of};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::{Tensor, activation};
@@ -105,7 +105,10 @@ impl HydraHeads {
             return (outputs, vec![]);
         }
         let of_layer = match of_states.filter(|_| self.prefix.is_some()) {
-            Some(slope) => pulled_back(prefixed, slope, &leaves, of_prefix),
+            Some(slope) => {
+                let mut found = GradientCarry::of(prefixed, slope).backward();
+                found.as_mut().map_or_else(Vec::new, |found| found.of_leaves(&leaves, of_prefix))
+            }
             None => of_prefix.iter().map(Tensor::zeros_like).collect(),
         };
         (outputs, of_layer.into_iter().chain(gradients).collect())
@@ -139,12 +142,12 @@ impl HydraHeads {
         if scale.is_none() {
             return (found.output, vec![], None);
         }
-        // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
-        let mut grads = (top * found.d_top.autodiff()).sum().backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
+        let Some(mut carried) = GradientCarry::of(top, found.d_top).backward() else {
+            return (found.output, vec![], None);
+        };
+        let mut gradients = carried.of_leaves(&leaves, weights);
         gradients.extend(found.of_lm_head);
-        (found.output, gradients, if wants_slope { read.grad_remove(&mut grads) } else { None })
+        (found.output, gradients, if wants_slope { carried.of_rows(&read) } else { None })
     }
 
     /// The cross-entropy of one head's states `top`, one per label; `own` is its own LM head, if it has one.

@@ -15,13 +15,12 @@ use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::linear::{Linear, Loader};
 use gorgon_model::lm_head::LmHead;
 use gorgon_model::norm::Norm;
+use gorgon_model::target::PREFILL_CHUNK;
 use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
 /// Rows that a new cache of the prefix layer has room for.
 const ROOM: usize = 512;
-/// Rows of the prefix layer per pass: bounds the memory of a long prompt.
-const CHUNK: usize = 256;
 
 /// Heads on a device, beside their backbone.
 #[derive(Debug)]
@@ -161,8 +160,8 @@ impl HydraModel {
         let rows = hidden.rows();
         let mut last = hidden.part(rows - 1, 1);
         let (Some(prefix), Some(cache)) = (&self.prefix, cache) else { return Ok(last) };
-        for first in (0..rows).step_by(CHUNK) {
-            let n = CHUNK.min(rows - first);
+        for first in (0..rows).step_by(PREFILL_CHUNK) {
+            let n = PREFILL_CHUNK.min(rows - first);
             prefix.layer.grow(cache, n);
             cache.reserve(n)?;
             let visible = AttentionMask::Causal { rows: n };

@@ -1,7 +1,8 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
-use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use crate::fitting::{GradientCarry, rows_of};
+use burn::tensor::{DType, IndexingUpdateOp, Tensor, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::{Table, host};
@@ -102,7 +103,7 @@ impl Heads {
             outputs.push(output);
             gradients.extend(gradient);
             if let Some(d_rows) = d_rows {
-                let index = rows(labels, &hidden.device());
+                let index = rows_of(labels, 0, hidden);
                 states = states.select_assign(0, index, d_rows, IndexingUpdateOp::Add);
             }
         }
@@ -144,12 +145,12 @@ impl Heads {
         let states = (!labels.rows.is_empty()).then(|| {
             let rows = match labels.rows.len() == hidden.dims()[0] {
                 true => hidden.clone(),
-                false => hidden.clone().select(0, rows(labels, &hidden.device())),
+                false => hidden.clone().select(0, rows_of(labels, 0, hidden)),
             };
             let leaves: Vec<Tensor<1>> = blocks.iter().map(tracked).collect();
             let rows = if scale.is_some() { rows.autodiff().require_grad() } else { rows };
             let top = self.blocks(&leaves, rows.clone(), product);
-            HiddenStates { leaves, rows, top }
+            HeadStates { leaves, rows, top }
         });
         Begun { weights, labels, scale, states }
     }
@@ -203,10 +204,10 @@ struct Begun<'a> {
     labels: &'a HeadLabels,
     scale: Option<HeadScale>,
     /// `None` without labels.
-    states: Option<HiddenStates>,
+    states: Option<HeadStates>,
 }
 
-struct HiddenStates {
+struct HeadStates {
     leaves: Vec<Tensor<1>>,
     /// `[labels, d]`: what the blocks read.
     rows: Tensor<2>,
@@ -226,23 +227,13 @@ impl Begun<'_> {
     }
 
     /// Gradients of the blocks' weights and of the states, given that of what the LM head read.
-    fn gradients(&self, states: HiddenStates, d_top: Tensor<2>) -> (Vec<Tensor<1>>, Option<Tensor<2>>) {
+    fn gradients(&self, states: HeadStates, d_top: Tensor<2>) -> (Vec<Tensor<1>>, Option<Tensor<2>>) {
         if self.scale.is_none() {
             return (vec![], None);
         }
-        // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
-        let mut grads = (states.top * d_top.autodiff()).sum().backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let gradients = states.leaves.iter().zip(self.weights).map(of).collect();
-        (gradients, states.rows.grad_remove(&mut grads))
+        let Some(mut carried) = GradientCarry::of(states.top, d_top).backward() else { return (vec![], None) };
+        (carried.of_leaves(&states.leaves, self.weights), carried.of_rows(&states.rows))
     }
-}
-
-/// The rows of some labels as an index.
-fn rows(labels: &HeadLabels, device: &Device) -> Tensor<1, Int> {
-    let index: Vec<i32> = labels.rows.iter().map(|&row| row as i32).collect();
-    let n = index.len();
-    Tensor::from_data(TensorData::new(index, [n]), device)
 }
 
 #[cfg(test)]

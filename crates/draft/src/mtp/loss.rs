@@ -4,7 +4,7 @@
 //! forcing). A module's pairs beyond the end of a text come last in its chain, so that nothing that counts sees them.
 
 use super::config::MtpShape;
-use crate::fitting::{HeadBatch, rows_of};
+use crate::fitting::{GradientCarry, HeadBatch, rows_of};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::Tensor;
@@ -66,11 +66,11 @@ impl MtpHeads {
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>) {
         let fitting = scales.is_some();
-        let zeros = || if fitting { weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
         // The fused operations are those of tracked tensors, so weights are tracked even where no gradient is wanted.
         let leaf = |w: &Tensor<1>| if fitting { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
         let leaves: Vec<Tensor<1>> = weights.iter().map(leaf).collect();
-        let (mut states, mut outputs, mut sum) = (batch.states.clone().autodiff(), vec![], None::<Tensor<1>>);
+        let (mut states, mut outputs) = (batch.states.clone().autodiff(), vec![]);
+        let mut carry = GradientCarry::default();
         for (depth, labels) in batch.labels.iter().enumerate() {
             let n = labels.tokens.len();
             if batch.states.dims()[0] > 0 {
@@ -88,13 +88,13 @@ impl MtpHeads {
             let labels = Labels { tokens: &labels.tokens, scales: &counts };
             let found = linear_cross_entropy(&top.clone().inner(), lm_head, labels, self.chunk_rows, false);
             outputs.push(HeadOutput { losses: found.losses, ranks: found.ranks });
-            // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the modules.
-            let part = (top * found.d_hidden.autodiff()).sum();
-            sum = Some(sum.map_or_else(|| part.clone(), |sum| sum + part.clone()));
+            carry.add(top, found.d_hidden);
         }
-        let Some(sum) = sum.filter(|_| fitting) else { return (outputs, zeros()) };
-        let mut grads = sum.backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        (outputs, leaves.iter().zip(weights).map(of).collect())
+        if !fitting {
+            return (outputs, vec![]);
+        }
+        let zeros = || weights.iter().map(Tensor::zeros_like).collect();
+        let gradients = carry.backward();
+        (outputs, gradients.map_or_else(zeros, |mut gradients| gradients.of_leaves(&leaves, weights)))
     }
 }

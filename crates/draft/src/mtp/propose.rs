@@ -2,7 +2,7 @@
 
 use super::model::MtpModel;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::feature_tokens::{CHUNK, FeatureTokenCache, Root};
+use crate::feature_tokens::{FeatureTokenCache, Root};
 use crate::levels::{Level, LevelNetwork, Levels, follow, tokens_of};
 use crate::trace::Trace;
 use crate::uncommitted::UncommittedRows;
@@ -12,6 +12,7 @@ use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::target::PREFILL_CHUNK;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ impl MtpDrafter {
             };
             match at_root.get_mut(module) {
                 Some(at_root) => *at_root = chain.catch_up(root, &mut read, &mut tell)?,
-                None if chain.waiting() >= CHUNK => chain.read_waiting(&mut read, &mut tell)?,
+                None if chain.waiting() >= PREFILL_CHUNK => chain.read_waiting(&mut read, &mut tell)?,
                 None => {}
             }
         }

@@ -6,7 +6,8 @@
 //! A final soft cap of the backbone is left out of its distribution.
 
 use super::network::{Eagle3Network, LM_HEAD, Unrolled};
-use burn::tensor::{Int, Tensor, TensorData};
+use crate::fitting::{GradientCarry, row_index};
+use burn::tensor::Tensor;
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy_between;
 use gorgon_kernels::projected::Projected;
@@ -86,8 +87,8 @@ pub fn losses(
 /// What the steps' gradients are made of.
 #[derive(Default)]
 struct Sums {
-    /// `Σ g ∘ ∂L/∂g`, a scalar whose gradient is `∂L/∂g`: it carries the gradient on into the layer.
-    carried: Option<Tensor<1>>,
+    /// `∂L/∂g` of the guessed states.
+    carry: GradientCarry,
     /// `∂L/∂U`, which never enters the graph.
     d_lm_head: Option<Tensor<2>>,
 }
@@ -105,9 +106,8 @@ impl Sums {
         if step.counted.is_empty() {
             return Eagle3Output::default();
         }
-        let index: Vec<i32> = step.counted.iter().map(|&row| row as i32).collect();
-        let index = TensorData::new(index, [step.counted.len()]);
-        let guessed = normed.select(0, Tensor::<1, Int>::from_data(index, &lm_head.device()));
+        let index = row_index(step.counted.iter().map(|&row| row as usize), &lm_head.device());
+        let guessed = normed.select(0, index);
         let found = soft_cross_entropy_between(
             Projected::new(&guessed.clone().inner(), lm_head),
             Projected::new(&step.targets, criterion.lm_head),
@@ -116,11 +116,7 @@ impl Sums {
             scale.is_some(),
         );
         if let Some(part) = found.d_weight {
-            let carried = (guessed * found.d_hidden.autodiff()).sum();
-            self.carried = Some(match self.carried.take() {
-                Some(sum) => sum + carried,
-                None => carried,
-            });
+            self.carry.add(guessed, found.d_hidden);
             self.d_lm_head = Some(match self.d_lm_head.take() {
                 Some(sum) => sum + part,
                 None => part,
@@ -131,12 +127,10 @@ impl Sums {
 
     /// The gradient of every parameter.
     fn gradients(self, leaves: &[Tensor<1>], weights: &[Tensor<1>]) -> Vec<Tensor<1>> {
-        let (Some(carried), Some(d_lm_head)) = (self.carried, self.d_lm_head) else {
+        let (Some(mut carried), Some(d_lm_head)) = (self.carry.backward(), self.d_lm_head) else {
             return weights.iter().map(Tensor::zeros_like).collect();
         };
-        let mut grads = carried.backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
+        let mut gradients = carried.of_leaves(leaves, weights);
         gradients[LM_HEAD] = d_lm_head.reshape([-1]);
         gradients
     }
