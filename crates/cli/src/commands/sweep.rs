@@ -2,9 +2,6 @@
 
 use crate::args::{Bench, SweepRange};
 use crate::commands::bench;
-use crate::commands::drafting::{DrafterChoice, Drafting};
-use crate::commands::load;
-use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
@@ -21,6 +18,9 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_runs::plot::{Chart, Series};
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::drafting::{DrafterChoice, Drafting};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
