@@ -66,12 +66,6 @@ pub fn bar(style: BarStyle, label: &str, done: u64, total: u64) -> Shown {
 }
 
 /// A bar over a number of things, if progress is wanted.
-pub fn count(shown: bool, what: impl Into<String>, total: u64) -> ProgressBar {
-    if !shown {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} · {eta} left");
-    let bar = ProgressBar::new(total).with_message(what.into());
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+pub fn count(shown: bool, what: &str, total: u64) -> ProgressBar {
+    if shown { bar(BarStyle::Count, what, 0, total).0 } else { ProgressBar::hidden() }
 }

@@ -167,3 +167,6 @@ impl Drop for Bar {
         self.finish();
     }
 }
+
+#[cfg(test)]
+mod tests;
