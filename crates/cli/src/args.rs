@@ -1,20 +1,19 @@
 //! The command line as it is typed.
 
 mod accept;
-mod devices;
+mod draft;
 mod measuring;
 
 pub use accept::{Accept, SweepRange};
-pub use devices::Devices;
+pub use draft::Draft;
 pub use measuring::{Bench, Calibrate, Contest, GpuShape, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
 
-use crate::commands::distill_parts::Part;
-use crate::commands::export::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
-use gorgon_core::tree::TreeChoice;
-use gorgon_draft::choice::DrafterChoice;
 use gorgon_model::device::{FloatFormat, Int8, Products};
+use gorgon_workflows::devices::Devices;
+use gorgon_workflows::distill::Part;
+use gorgon_workflows::export::ExportFormat;
 use std::path::PathBuf;
 
 /// Trains Medusa and EAGLE draft heads for a language model and decodes with them, losslessly and fast.
@@ -54,10 +53,10 @@ pub struct Global {
     /// Exactly one JSON document on standard output, also for errors.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say nothing but results and errors.
+    /// Report nothing but results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more.
+    /// Report more.
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// No progress bars.
@@ -146,23 +145,6 @@ pub struct Logits {
     pub drafts: Option<u8>,
 }
 
-/// What proposes tokens, and how they are arranged.
-#[derive(Clone, Debug, Args)]
-pub struct Draft {
-    /// A folder of draft heads, or the run folder of a training.
-    #[arg(long, value_name = "H")]
-    pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, model:DIR (a smaller
-    /// model with the same tokens), ngram:N (prompt lookup, needs no heads), oracle:R1,R2,….
-    #[arg(long, default_value = "auto", value_name = "D")]
-    pub drafter: DrafterChoice,
-    /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or
-    /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for
-    /// ngram chain:8, for model chain:4].
-    #[arg(long, value_name = "T")]
-    pub tree: Option<TreeChoice>,
-}
-
 #[derive(Debug, Args)]
 pub struct Generate {
     /// A model folder or a repo id.
@@ -193,7 +175,7 @@ pub struct Generate {
     /// Sample from this many likeliest tokens.
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
-    /// Go on past end tokens.
+    /// Continue past end tokens.
     #[arg(long)]
     pub ignore_eos: bool,
     /// Print token ids instead of text.
@@ -234,10 +216,10 @@ pub struct Fit {
     /// Config keys to override.
     #[arg(value_name = "KEY.PATH=VALUE")]
     pub overrides: Vec<String>,
-    /// Go on with this run folder.
+    /// Resume the run in this folder.
     #[arg(long, value_name = "RUN")]
     pub resume: Option<PathBuf>,
-    /// Say what would be done, and do nothing.
+    /// Report the plan, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -251,10 +233,10 @@ pub struct Features {
     /// Config keys to override.
     #[arg(value_name = "KEY.PATH=VALUE")]
     pub overrides: Vec<String>,
-    /// Go on with an interrupted job. The folder says what is done, so this is what happens anyway.
+    /// Resume an interrupted job. This is the default: the folder records what is done.
     #[arg(long)]
     pub resume: bool,
-    /// Say what would be done, and do nothing.
+    /// Report the plan, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -274,10 +256,10 @@ pub struct Distill {
     /// Show this many conversations with the tokens to be trained on, and write nothing.
     #[arg(long, value_name = "N")]
     pub preview: Option<usize>,
-    /// Go on with an interrupted job. The output folder says what is done, so this is what happens anyway.
+    /// Resume an interrupted job. This is the default: the output folder records what is done.
     #[arg(long)]
     pub resume: bool,
-    /// Say what would be done, and do nothing.
+    /// Report the plan, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
 }

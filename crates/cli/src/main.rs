@@ -2,19 +2,16 @@
 
 mod args;
 mod commands;
-mod config;
-mod error;
-mod estimate;
-mod fitting;
+mod console;
+mod interrupt;
 mod printer;
 mod progress;
-mod replicas;
 mod settings;
 
 use args::{Cli, Command};
 use clap::Parser;
 use clap::error::ErrorKind;
-use error::Failure;
+use gorgon_workflows::failure::{Failure, panic_message};
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -30,7 +27,7 @@ fn main() -> ExitCode {
                 error.exit();
             }
             let json = std::env::args_os().any(|arg| arg == "--json");
-            return Failure::input(usage_error(&error)).hint("see gorgon --help").report(json);
+            return printer::failure(&Failure::input(usage_error(&error)).hint("see gorgon --help"), json);
         }
         Err(error) => error.exit(),
     };
@@ -45,8 +42,11 @@ fn main() -> ExitCode {
     }
     let code = match outcome {
         Ok(Ok(code)) => code,
-        Ok(Err(failure)) => abandoned(failure.report(json)),
-        Err(panic) => abandoned(Failure::run(format!("internal error: {}", panic_message(&*panic))).report(json)),
+        Ok(Err(failure)) => abandoned(printer::failure(&failure, json)),
+        Err(panic) => {
+            let failure = Failure::run(format!("internal error: {}", panic_message(&*panic)));
+            abandoned(printer::failure(&failure, json))
+        }
     };
     drop(world);
     code
@@ -96,10 +96,4 @@ fn usage_error(error: &clap::Error) -> String {
     let text = error.to_string();
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
     text[..end.unwrap_or(text.len())].trim_start_matches("error: ").to_owned()
-}
-
-/// What a panic says.
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("unknown").to_owned()
 }

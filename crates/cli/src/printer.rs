@@ -1,20 +1,22 @@
-//! Standard output is data, standard error is talk.
+//! Results go to standard output, messages to standard error.
 
+use gorgon_workflows::failure::{Failure, FailureKind};
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 
-/// Writes a line of data for people: what files say cannot move their cursor.
+/// Writes a line of results for people, without control characters, which could move their cursor.
 pub fn line(text: &str) {
     document(&without_controls(text));
 }
 
-/// Writes a line of data as it is.
+/// Writes a line of results as it is.
 pub fn document(text: &str) {
     piece(text);
     piece("\n");
 }
 
-/// Writes a piece of data at once. A reader that has gone away is no error: it has seen enough. Any other failure is,
-/// since the data is what this program was asked for.
+/// Writes a piece of the results at once. A reader that has gone away is no error: it has seen enough. Any other
+/// failure ends the program, since the results are what it was run for.
 pub fn piece(text: &str) {
     let mut out = std::io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else { return };
@@ -42,7 +44,7 @@ pub fn painted(text: &str, in_colour: bool) {
     piece(&format!("\x1b[32m{}\x1b[0m", without_controls(text)));
 }
 
-/// Writes a line to standard error, if anybody listens.
+/// Writes a line to standard error, if anybody reads it.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", without_controls(text));
 }
@@ -53,52 +55,24 @@ fn without_controls(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// How much to say.
-#[derive(Clone, Copy, Debug)]
-pub struct Talk {
-    quiet: bool,
-    verbose: bool,
-}
-
-impl Talk {
-    pub fn new(quiet: bool, verbose: bool) -> Self {
-        Self { quiet, verbose }
-    }
-
-    /// Something a person wants to know.
-    pub fn say(self, text: impl std::fmt::Display) {
-        if !self.quiet {
-            complain(&text.to_string());
+/// Reports a failure: as a JSON document on standard output, or as lines on standard error.
+pub fn failure(failure: &Failure, json: bool) -> ExitCode {
+    if json {
+        let mut document = serde_json::json!({ "error": failure.message() });
+        if let Some(hint) = failure.advice() {
+            document["hint"] = hint.into();
+        }
+        // The exit code is the failure's own, whether the document can be written or not.
+        let _ = writeln!(std::io::stdout(), "{document}");
+    } else {
+        complain(&format!("error: {}", failure.message()));
+        if let Some(hint) = failure.advice() {
+            complain(&format!("hint: {hint}"));
         }
     }
-
-    /// Something for the curious.
-    pub fn detail(self, text: impl std::fmt::Display) {
-        if self.verbose {
-            complain(&text.to_string());
-        }
-    }
-}
-
-/// A size in bytes as people write it.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
-}
-
-/// A count as people write it.
-pub fn count(n: u128) -> String {
-    match n {
-        0..=9_999 => n.to_string(),
-        10_000..=999_999 => format!("{:.1} K", n as f64 / 1e3),
-        1_000_000..=999_999_999 => format!("{:.1} M", n as f64 / 1e6),
-        _ => format!("{:.2} B", n as f64 / 1e9),
+    match failure.kind() {
+        FailureKind::Input => ExitCode::from(2),
+        FailureKind::Run => ExitCode::FAILURE,
     }
 }
 

@@ -1,26 +1,33 @@
 //! What the typed options mean on this machine.
 
-use crate::args::{Devices, Global};
-use crate::error::Failure;
-use crate::printer::Talk;
-use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Int8, Products};
+use crate::args::Global;
+use crate::console::Terminal;
 use gorgon_train::world::World;
+use gorgon_workflows::console::Console;
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::settings::{self, NumberFormats};
 use std::io::IsTerminal;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// Settings of one run.
-#[derive(Clone, Debug)]
+/// Settings of one run of the program: those of its job, and how results are printed.
+#[derive(Clone)]
 pub struct Settings {
-    pub seed: u64,
+    job: settings::Settings,
+    /// Whether results are one JSON document.
     pub json: bool,
-    pub offline: bool,
-    pub talk: Talk,
     /// Whether progress bars are wanted and can be seen.
     pub progress: bool,
-    /// When the program was started.
-    pub started: jiff::Timestamp,
-    /// The devices that fit together, this one among them; one unless made by [`Self::divided`].
-    pub together: Vec<DeviceChoice>,
-    global: Global,
+    /// The job's console.
+    pub talk: Console,
+}
+
+impl Deref for Settings {
+    type Target = settings::Settings;
+
+    fn deref(&self) -> &settings::Settings {
+        &self.job
+    }
 }
 
 impl Settings {
@@ -33,103 +40,28 @@ impl Settings {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
             pool.map_err(|error| Failure::run(format!("--threads {threads}: {error}")))?;
         }
-        // Of several processes that fit together, one speaks.
-        let mut global = global;
-        if !World::current().is_root() {
-            (global.quiet, global.verbose, global.json) = (true, false, false);
-        }
-        Ok(Self {
+        // Of several processes that train together, one reports.
+        let speaks = World::current().is_root();
+        let json = global.json && speaks;
+        let quiet = global.quiet || !speaks;
+        let progress = !global.no_progress && !quiet && !json && std::io::stderr().is_terminal();
+        let terminal = Terminal { quiet, verbose: global.verbose && speaks, json, progress };
+        let console = Console::new(Arc::new(terminal));
+        let job = settings::Settings {
             seed: global.seed,
-            json: global.json,
             offline: global.offline,
+            console: console.clone(),
             started: jiff::Timestamp::now(),
             together: vec![],
-            talk: Talk::new(global.quiet, global.verbose),
-            progress: !global.no_progress && !global.quiet && !global.json && std::io::stderr().is_terminal(),
-            global,
-        })
-    }
-
-    /// Settings for each of the devices that `--device` names. The first of them speaks.
-    pub fn divided(&self) -> Vec<Self> {
-        let devices = self.global.device.all();
-        let one = |(number, &device): (usize, &DeviceChoice)| {
-            let speaks = number == 0;
-            Self {
-                json: self.json && speaks,
-                talk: if speaks { self.talk } else { Talk::new(true, false) },
-                progress: self.progress && speaks,
-                together: devices.clone(),
-                global: Global { device: Devices::Named(vec![device]), ..self.global.clone() },
-                ..self.clone()
-            }
+            devices: global.device,
+            formats: NumberFormats { dtype: global.dtype, compute_dtype: global.compute_dtype, int8: global.int8 },
         };
-        devices.iter().enumerate().map(one).collect()
+        Ok(Self { job, json, progress, talk: console })
     }
 
-    /// Copies that this machine's memory holds of everything that is fitted to: one for each replica on the CPU.
-    pub fn copies(&self) -> usize {
-        let on_host = |device: &&DeviceChoice| matches!(device, DeviceChoice::Cpu);
-        self.together.iter().filter(on_host).count().max(1)
-    }
-
-    /// The device, or those that fit together.
-    ///
-    /// # Errors
-    /// As of [`Self::compute`].
-    pub fn device_name(&self) -> Result<String, Failure> {
-        match self.together.len() {
-            0 | 1 => Ok(self.compute()?.choice().to_string()),
-            _ => Ok(Devices::Named(self.together.clone()).to_string()),
-        }
-    }
-
-    /// Fails where several devices are named.
-    ///
-    /// # Errors
-    /// Then.
-    pub fn check_one_device(&self) -> Result<DeviceChoice, DeviceError> {
-        self.global.device.one()
-    }
-
-    /// The options on devices and number formats that were given, as they are typed.
-    pub fn number_formats(&self) -> Option<String> {
-        let global = &self.global;
-        let device =
-            Some(&global.device).filter(|device| !matches!(device.one(), Ok(DeviceChoice::Auto | DeviceChoice::Cpu)));
-        let given = [
-            device.map(|device| format!("--device {device}")),
-            global.dtype.map(|dtype| format!("--dtype {}", dtype.name())),
-            (global.compute_dtype == Products::Bf16).then(|| "--compute-dtype bf16".to_owned()),
-            match global.int8 {
-                Int8::Off => None,
-                Int8::Drafts => Some("--int8 drafts".to_owned()),
-                Int8::All => Some("--int8 all".to_owned()),
-            },
-        ];
-        let given: Vec<String> = given.into_iter().flatten().collect();
-        (!given.is_empty()).then(|| given.join(" "))
-    }
-
-    /// The same, but for a job that is a part of another one: what it would print as JSON is left to that.
+    /// The same, but for a job that is a part of another one, which prints the JSON document itself.
     pub fn quiet_json(&self) -> Self {
         Self { json: false, ..self.clone() }
-    }
-
-    /// The device and number format asked for.
-    ///
-    /// # Errors
-    /// When this binary or this machine lacks them, or several devices are named.
-    pub fn compute(&self) -> Result<Compute, Failure> {
-        let global = &self.global;
-        let compute = Compute::resolve(self.check_one_device()?, global.dtype)?.with_int8(global.int8)?;
-        if let Some(dtype) =
-            global.dtype.filter(|dtype| global.compute_dtype == Products::Bf16 && *dtype != FloatFormat::Bf16)
-        {
-            let reason = format!("--dtype {}: weights are in bf16 then", dtype.name());
-            return Err(DeviceError::Products(reason).into());
-        }
-        Ok(compute.with_products(global.compute_dtype)?)
     }
 }
 
@@ -150,6 +82,3 @@ pub fn token_ids(text: &str) -> Result<Vec<u32>, Failure> {
     };
     text.split(',').map(one).collect()
 }
-
-#[cfg(test)]
-mod tests;

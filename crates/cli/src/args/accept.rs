@@ -1,8 +1,8 @@
 //! `--accept` and `--sweep` of the verbs that measure.
 
-use crate::error::Failure;
 use gorgon_bench::sweep::Family;
 use gorgon_core::accept::RuleChoice;
+use gorgon_workflows::failure::Failure;
 use std::str::FromStr;
 
 /// What `--accept` says: a rule, or names of rules without their α.

@@ -1,7 +1,7 @@
 //! Verbs that measure.
 
-use super::Draft;
 use super::accept::{Accept, SweepRange};
+use super::draft::Draft;
 use clap::{Args, Subcommand};
 use gorgon_core::tree::TreeChoice;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct Contest {
     /// Sample from this many likeliest tokens.
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
-    /// Go on past end tokens.
+    /// Continue past end tokens.
     #[arg(long)]
     pub ignore_eos: bool,
 }

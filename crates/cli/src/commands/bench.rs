@@ -2,15 +2,15 @@
 
 use crate::args::Bench;
 use crate::commands::contest::Setup;
-use crate::commands::drafting::Loaded;
-use crate::commands::recording;
-use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::measure::{BenchPrompt, Run, Summary, summarise};
 use gorgon_bench::suite::Peer;
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::drafting::Loaded;
+use gorgon_workflows::drafting::recording;
+use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn execute_beside(
     }
     let start = |python: &Path| {
         let (python, script) = super::suite::peer(python)?;
-        Ok::<_, Failure>(Peer::start(&python, &script, &super::load::folder(&args.model, settings)?)?)
+        Ok::<_, Failure>(Peer::start(&python, &script, &gorgon_workflows::load::folder(&args.model, settings)?)?)
     };
     let mut peer = python.map(start).transpose()?;
     let (runs, peer) = measure(&mut setup, rounds, peer.as_mut(), settings)?;

@@ -1,10 +1,6 @@
 //! `gorgon chat`: talking with a model, with or without heads.
 
 use crate::args::Chat;
-use crate::commands::drafting::{Drafting, Loaded};
-use crate::commands::load;
-use crate::commands::recording;
-use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_core::accept::random::SeededRandom;
@@ -18,6 +14,10 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::DecoderTarget;
+use gorgon_workflows::drafting::recording;
+use gorgon_workflows::drafting::{Drafting, Loaded};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use std::io::{BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;

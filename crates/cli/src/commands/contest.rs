@@ -1,11 +1,6 @@
 //! What `bench`, `verify` and `tree calibrate` have in common: a model, heads, prompts.
 
 use crate::args::Contest;
-use crate::commands::drafting::{Drafting, Loaded};
-use crate::commands::load;
-use crate::commands::prompts::{self, Opening};
-use crate::commands::recording;
-use crate::error::Failure;
 use crate::settings::Settings;
 use gorgon_bench::measure::{self, BenchPrompt};
 use gorgon_core::Token;
@@ -13,13 +8,17 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
-use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::drafter::NoDrafter;
 use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::DecoderTarget;
+use gorgon_workflows::drafting::recording;
+use gorgon_workflows::drafting::{DrafterChoice, Drafting, Loaded};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
+use gorgon_workflows::prompts::{self, Opening};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

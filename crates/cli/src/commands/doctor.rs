@@ -1,166 +1,29 @@
 //! `gorgon doctor`: what this machine has, and what is wrong with it.
 
-use crate::error::Failure;
-use crate::printer::{bytes, document, line};
+use crate::printer::{document, line};
 use crate::settings::Settings;
-use gorgon_kernels::Isa;
-use gorgon_model::device::{cuda_devices, wgpu_devices};
-use gorgon_model::hub::{HubError, HubOptions};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use gorgon_workflows::doctor::{self, Report};
+use gorgon_workflows::failure::Failure;
 use std::process::ExitCode;
-use sysinfo::{Disks, MemoryRefreshKind, RefreshKind, System};
-
-/// Less free memory or disk than this is a problem even for small models.
-const SCARCE: u64 = 2_000_000_000;
 
 pub fn run(settings: &Settings) -> Result<ExitCode, Failure> {
-    let report = examine(settings);
-    if settings.json {
-        document(&report.json().to_string());
-    } else {
-        report.print();
+    let report = doctor::examine(settings);
+    match settings.json {
+        true => document(&report.document().to_string()),
+        false => print(&report),
     }
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What was found.
-pub struct Report {
-    facts: Vec<(&'static str, String)>,
-    details: Value,
-    /// Problem and hint.
-    problems: Vec<(String, String)>,
-}
-
-impl Report {
-    fn json(&self) -> Value {
-        let problem = |(problem, hint): &(String, String)| json!({ "problem": problem, "hint": hint });
-        let mut document = self.details.clone();
-        document["ok"] = self.problems.is_empty().into();
-        document["problems"] = self.problems.iter().map(problem).collect();
-        document
+fn print(report: &Report) {
+    for (name, value) in &report.facts {
+        line(&format!("{name:<8} {value}"));
     }
-
-    /// Prints the report for people.
-    pub fn print(&self) {
-        for (name, value) in &self.facts {
-            line(&format!("{name:<8} {value}"));
-        }
-        for (problem, hint) in &self.problems {
-            line(&format!("problem  {problem}"));
-            line(&format!("  hint:  {hint}"));
-        }
-        if self.problems.is_empty() {
-            line("all well");
-        }
+    for (problem, hint) in &report.problems {
+        line(&format!("problem  {problem}"));
+        line(&format!("  hint:  {hint}"));
     }
-}
-
-/// Looks at devices, memory, disk and cache.
-pub fn examine(settings: &Settings) -> Report {
-    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let system = System::new_with_specifics(refresh);
-    // Some systems keep this to themselves; then there is nothing to complain about.
-    let (total, available) = system.map_or((0, u64::MAX), |system| (system.total_memory(), system.available_memory()));
-    let hub = HubOptions::from_env();
-    let cache = hub.as_ref().map_or_else(|_| PathBuf::from("."), |options| options.cache.clone());
-    let free = free_disk(&cache);
-    let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
-    let driver = nvidia_driver();
-    let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
-    let (feature_tokens, screens) = (isa.has_pair_products(), isa.has_byte_products());
-    let products = [(feature_tokens, ", products in bf16"), (screens, ", likeliest tokens without all logits")];
-    let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
-    let gpu = |built: bool, count: usize| match (built, count) {
-        (false, _) => "not built in".to_owned(),
-        (true, 0) => "built in, no device found".to_owned(),
-        (true, n) => format!("{n} device(s)"),
-    };
-    let facts = vec![
-        ("gorgon", env!("CARGO_PKG_VERSION").to_owned()),
-        ("cpu", format!("{threads} threads, {}{products}", isa.name())),
-        ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
-        ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
-        ("driver", driver.clone().unwrap_or_else(|| "no NVIDIA driver".to_owned())),
-        ("memory", format!("{} available of {}", bytes(available), bytes(total))),
-        ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
-    ];
-    let details = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": feature_tokens, "screens": screens },
-        "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
-        "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
-        "driver": driver,
-        "memory": { "total_bytes": total, "available_bytes": available },
-        "disk": { "free_bytes": free },
-        "cache": cache.display().to_string(),
-    });
-    Report { facts, details, problems: problems(settings, available, &hub, free) }
-}
-
-/// Problems, each with something to do about it.
-fn problems(
-    settings: &Settings,
-    available: u64,
-    hub: &Result<HubOptions, HubError>,
-    free: Option<u64>,
-) -> Vec<(String, String)> {
-    let mut problems = vec![];
-    let mut add = |problem: String, hint: &str| problems.push((problem, hint.to_owned()));
-    if available < SCARCE {
-        add(
-            format!("only {} of memory are available", bytes(available)),
-            "close other programs, or use a smaller model or --dtype f16",
-        );
+    if report.problems.is_empty() {
+        line("all well");
     }
-    if let Err(failure) = settings.compute() {
-        add(failure.message().to_owned(), "use --device cpu, which works everywhere");
-    }
-    let options = match hub {
-        Ok(options) => options,
-        Err(error) => {
-            add(error.to_string(), "set HF_HOME to a folder that you own");
-            return problems;
-        }
-    };
-    let cache = options.cache.display();
-    if !options.endpoint.starts_with("http://") && !options.endpoint.starts_with("https://") {
-        add(
-            format!("HF_ENDPOINT is {:?}, no address of a hub", options.endpoint),
-            "unset it, or begin it with https://",
-        );
-    }
-    if let Some(free) = free.filter(|&free| free < SCARCE) {
-        let problem = format!("only {} of disk are free for the cache {cache}", bytes(free));
-        add(problem, "free some space, or set HF_HOME to a folder on another disk");
-    }
-    if let Some(reason) = not_writable(&options.cache) {
-        let problem = format!("the cache {cache} cannot be written: {reason}");
-        add(problem, "set HF_HOME to a folder that you own");
-    }
-    problems
-}
-
-/// What the NVIDIA kernel driver says of itself (Linux).
-fn nvidia_driver() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// The nearest folder on the way to `path` that exists.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
-}
-
-/// Free bytes of the disk that holds `path`.
-fn free_disk(path: &Path) -> Option<u64> {
-    let path = existing(path).canonicalize().ok()?;
-    let disks = Disks::new_with_refreshed_list().ok()?;
-    let holding = disks.iter().filter(|disk| path.starts_with(disk.mount_point()));
-    holding.max_by_key(|disk| disk.mount_point().as_os_str().len()).map(|disk| disk.available_space())
-}
-
-/// Why nothing can be written below `path`, if so.
-fn not_writable(path: &Path) -> Option<String> {
-    tempfile::tempfile_in(existing(path)).err().map(|error| error.to_string())
 }

@@ -1,10 +1,6 @@
 //! `gorgon generate`: one answer.
 
 use crate::args::Generate;
-use crate::commands::drafting::{Drafting, Loaded};
-use crate::commands::load;
-use crate::commands::recording;
-use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::accept::{AcceptanceRule, random::SeededRandom};
 use gorgon_core::dist::Transform;
@@ -14,6 +10,10 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::target::DecoderTarget;
 use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_model::text::{Text, TextError};
+use gorgon_workflows::drafting::recording;
+use gorgon_workflows::drafting::{Drafting, Loaded};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

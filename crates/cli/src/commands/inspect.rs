@@ -1,160 +1,30 @@
 //! `gorgon inspect`: what a folder holds, and what is wrong with it.
 
 use crate::args::Inspect;
-use crate::error::Failure;
-use crate::printer::{bytes, count, document, line};
+use crate::printer::{document, line};
 use crate::settings::Settings;
-use gorgon_draft::folder;
-use gorgon_draft::format::{self, Detected};
-use gorgon_model::config::ModelConfig;
-use gorgon_model::template::ChatTemplate;
-use gorgon_model::text::{Text, TextError};
-use gorgon_model::weights::Checkpoint;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::Path;
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::inspect::{self, Report};
 use std::process::ExitCode;
 
 pub fn run(args: &Inspect, settings: &Settings) -> Result<ExitCode, Failure> {
-    if !args.dir.is_dir() {
-        let what = if args.dir.exists() { "not a folder" } else { "no such folder" };
-        return Err(Failure::input(format!("{}: {what}", args.dir.display())));
-    }
-    let report = match heads(&args.dir)? {
-        Some(report) => report,
-        None => model(&args.dir)?,
-    };
-    if settings.json {
-        document(&report.json(&args.dir).to_string());
-    } else {
-        report.print();
+    let report = inspect::examine(&args.dir)?;
+    match settings.json {
+        true => document(&report.document(&args.dir).to_string()),
+        false => print(&report),
     }
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What was found: facts by name, in order, and problems.
-struct Report {
-    kind: &'static str,
-    facts: Vec<(String, Value)>,
-    notes: Vec<String>,
-    problems: Vec<String>,
-}
-
-impl Report {
-    fn json(&self, dir: &Path) -> Value {
-        let facts: serde_json::Map<String, Value> = self.facts.iter().cloned().collect();
-        json!({ "dir": dir.display().to_string(), "kind": self.kind, "facts": facts, "notes": self.notes, "problems": self.problems,
-                "ok": self.problems.is_empty() })
+fn print(report: &Report) {
+    line(&format!("{:<22} {}", "kind", report.kind));
+    for (name, value) in &report.facts {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        line(&format!("{:<22} {text}", name.replace('_', " ")));
     }
-
-    fn print(&self) {
-        line(&format!("{:<22} {}", "kind", self.kind));
-        for (name, value) in &self.facts {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            line(&format!("{:<22} {text}", name.replace('_', " ")));
-        }
-        self.notes.iter().for_each(|note| line(&format!("note: {note}")));
-        self.problems.iter().for_each(|problem| line(&format!("problem: {problem}")));
-        if self.problems.is_empty() {
-            line("no problems");
-        }
+    report.notes.iter().for_each(|note| line(&format!("note: {note}")));
+    report.problems.iter().for_each(|problem| line(&format!("problem: {problem}")));
+    if report.problems.is_empty() {
+        line("no problems");
     }
-}
-
-/// A backbone with everything that belongs to it.
-fn model(dir: &Path) -> Result<Report, Failure> {
-    let config = ModelConfig::read(dir)?;
-    let checkpoint = Checkpoint::open(dir)?;
-    let found = checkpoint.problems(&config);
-    let missing = found.missing.iter().map(|name| format!("missing tensor {name}"));
-    let unexpected = found.unexpected.iter().map(|name| format!("unexpected tensor {name}"));
-    let wrong = found.wrong.iter().map(|what| format!("wrong tensor: {what}"));
-    let mut problems: Vec<String> = missing.chain(unexpected).chain(wrong).collect();
-    let mut notes = vec![];
-    let tokenizer = match Text::load(dir) {
-        Ok(text) => {
-            problems.extend(text.check_vocab(config.vocab_size).err().map(|error| error.to_string()));
-            json!(text.vocab_size())
-        }
-        Err(error @ TextError::Missing { .. }) => {
-            notes.push(error.to_string());
-            Value::Null
-        }
-        Err(error) => {
-            problems.push(error.to_string());
-            Value::Null
-        }
-    };
-    let template = ChatTemplate::load(dir);
-    notes.extend(template.as_ref().err().map(ToString::to_string));
-    let mut facts = facts(&config, tokenizer, template.is_ok());
-    facts.extend(storage(&checkpoint));
-    Ok(Report { kind: "model", facts, notes, problems })
-}
-
-/// A backbone's sizes.
-fn facts(config: &ModelConfig, tokenizer_vocab: Value, chat_template: bool) -> Vec<(String, Value)> {
-    let mut facts: Vec<(String, Value)> = vec![
-        ("architecture".into(), config.architecture.class_name().into()),
-        ("parameters".into(), count(config.parameters()).into()),
-        ("layers".into(), config.layers.into()),
-        ("hidden_size".into(), config.hidden_size.into()),
-        ("intermediate_size".into(), config.intermediate_size.into()),
-        ("heads".into(), config.heads.into()),
-        ("kv_heads".into(), config.kv_heads.into()),
-        ("head_dim".into(), config.head_dim.into()),
-        ("vocab_size".into(), config.vocab_size.into()),
-        ("tokenizer_vocab".into(), tokenizer_vocab),
-        ("context".into(), config.max_positions.into()),
-        ("tied_embeddings".into(), config.tied_embeddings.into()),
-        ("end_tokens".into(), json!(config.eos_tokens)),
-        ("chat_template".into(), chat_template.into()),
-    ];
-    if let Some(experts) = config.experts {
-        facts.push(("experts".into(), format!("{} of {} per token", experts.per_token, experts.count).into()));
-    }
-    facts
-}
-
-/// How the tensors are stored.
-fn storage(checkpoint: &Checkpoint) -> Vec<(String, Value)> {
-    let mut dtypes: BTreeMap<String, usize> = BTreeMap::new();
-    for entry in checkpoint.entries().values() {
-        *dtypes.entry(format!("{:?}", entry.dtype)).or_default() += 1;
-    }
-    let dtypes: Vec<String> = dtypes.iter().map(|(dtype, n)| format!("{dtype} ({n} tensors)")).collect();
-    vec![
-        ("stored_as".into(), dtypes.join(", ").into()),
-        ("files".into(), checkpoint.files().count().into()),
-        ("size".into(), bytes(checkpoint.bytes() as u64).into()),
-    ]
-}
-
-/// Draft heads, if that is what the tensors are; `None` for anything that looks like a backbone.
-fn heads(dir: &Path) -> Result<Option<Report>, Failure> {
-    let Some(checkpoint) = folder::open_weights(dir)? else { return Ok(None) };
-    if checkpoint.entries().contains_key(gorgon_model::layout::FINAL_NORM) {
-        return Ok(None);
-    }
-    let config = folder::config(dir)?;
-    let detected = match format::detect(&folder::tensors(&checkpoint), config.as_ref()) {
-        Ok(detected) => detected,
-        // A folder with a config that names a decoder is a model, however damaged.
-        Err(_) if ModelConfig::read(dir).is_ok() => return Ok(None),
-        Err(error) => return Err(Failure::input(format!("{}: {error}", dir.display()))),
-    };
-    let Detected { format, facts, problems, notes } = detected;
-    let mut listed: Vec<(String, Value)> = vec![
-        ("format".into(), format.name().into()),
-        ("method".into(), format.method().name().into()),
-        ("description".into(), format.description().into()),
-    ];
-    listed.extend(facts.list().into_iter().map(|(name, value)| (key(name), json!(value))));
-    listed.extend(storage(&checkpoint));
-    Ok(Some(Report { kind: "heads", facts: listed, notes, problems }))
-}
-
-/// A fact's name as a JSON key.
-fn key(name: &str) -> String {
-    name.to_lowercase().replace([' ', '/'], "_")
 }

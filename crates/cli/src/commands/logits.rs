@@ -1,19 +1,18 @@
 //! `gorgon logits`: hidden states and logits of given tokens, of a model and of draft heads beside it.
 
 use crate::args::Logits;
-use crate::commands::drafting::Drafting;
-use crate::commands::load;
-use crate::error::Failure;
 use crate::settings::{Settings, token_ids};
 use gorgon_core::Token;
 use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, TreeChoice};
-use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::trace::Trace;
 use gorgon_model::pass::PassOutput;
 use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_runs::tensors::{self, Source};
+use gorgon_workflows::drafting::{DrafterChoice, Drafting};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use safetensors::Dtype;
 use serde_json::{Map, Value};
 use std::path::Path;

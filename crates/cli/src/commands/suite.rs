@@ -1,11 +1,11 @@
 //! `gorgon bench --suite`: the engine's speed with random weights.
 
 use crate::args::{Bench, GpuShape, Suite};
-use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::suite::{self, Figure, GpuOptions, Shape, SuiteOptions};
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

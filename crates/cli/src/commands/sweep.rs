@@ -2,9 +2,6 @@
 
 use crate::args::{Bench, SweepRange};
 use crate::commands::bench;
-use crate::commands::drafting::Drafting;
-use crate::commands::load;
-use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
@@ -15,13 +12,15 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_data::render::Renderer;
 use gorgon_data::synth::{self, Check, Split};
-use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_infer::Limits;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_runs::plot::{Chart, Series};
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::drafting::{DrafterChoice, Drafting};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;

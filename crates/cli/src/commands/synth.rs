@@ -1,178 +1,38 @@
 //! `gorgon synth`: the synthetic corpus, written out or used as an exam.
 
 use crate::args::Synth;
-use crate::commands::load;
-use crate::error::Failure;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_core::accept::RuleChoice;
-use gorgon_core::dist::Transform;
-use gorgon_data::distill::{self, Answering, Distillation, Journal, Prompt};
-use gorgon_data::render::Renderer;
-use gorgon_data::synth::{self, Dialogue, Split};
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::files;
+use gorgon_workflows::synth::{self, Score, Selection};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-
-/// Longest conversation in an exam.
-const MAX_TOKENS: usize = 1024;
-/// Longest answer.
-const MAX_NEW_TOKENS: usize = 320;
-/// Conversations at a time.
-const SLOTS: usize = 16;
 
 pub fn run(args: &Synth, settings: &Settings) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.folder {
-        return card(folder, settings);
+        synth::write_card(folder, settings)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let dialogues = dialogues(args, settings.seed)?;
+    let Synth { dialogues, held_out, ref kind, .. } = *args;
+    let dialogues = synth::dialogues(&Selection { dialogues, held_out, kind: kind.clone() }, settings.seed)?;
     if let Some(model) = &args.check {
-        return check(model, &dialogues, settings);
+        report(&synth::check(model, &dialogues, settings)?, settings);
+        return Ok(ExitCode::SUCCESS);
     }
-    let text = jsonl(&dialogues, args.held_out);
+    let text = synth::jsonl(&dialogues, held_out);
     match &args.out {
         None => printer::piece(&text),
         Some(path) => {
-            load::check_output(path)?;
+            files::check_output(path)?;
             gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
                 .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-            settings.talk.say(format!("{} dialogues in {}", dialogues.len(), path.display()));
+            settings.console.say(format!("{} dialogues in {}", dialogues.len(), path.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Dialogues in a corpus's card: of each kind for training, and held out.
-const SAMPLE: u64 = 120;
-const HELD_OUT: u64 = 1000;
-
-/// Writes what tells the corpus: its kinds, a sample, and the prompts that nothing is trained on.
-fn card(folder: &Path, settings: &Settings) -> Result<ExitCode, Failure> {
-    let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
-    load::check_writable(folder)?;
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let take = |split, n| (0..n).map(|i| synth::dialogue(settings.seed, split, i)).collect::<Vec<_>>();
-    let files = [
-        ("sample.jsonl", jsonl(&take(Split::Train, SAMPLE), false)),
-        ("held_out.jsonl", jsonl(&take(Split::HeldOut, HELD_OUT), true)),
-    ];
-    let mut written = serde_json::Map::new();
-    for (name, text) in &files {
-        let path = folder.join(name);
-        gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| failed(&path, e))?;
-        let hash = gorgon_runs::provenance::hash_file(&path).map_err(|e| failed(&path, e))?;
-        written.insert((*name).to_owned(), json!({"dialogues": text.lines().count(), "sha256": hash}));
-    }
-    let total: f64 = synth::kinds().map(|kind| kind.weight).sum();
-    let kinds: serde_json::Map<String, Value> =
-        synth::kinds().map(|kind| (kind.name.to_owned(), json!((kind.weight / total * 1e4).round() / 1e4))).collect();
-    let manifest = json!({
-        "generator": format!("gorgon {}", env!("CARGO_PKG_VERSION")), "seed": settings.seed, "files": written,
-        "kinds": kinds,
-    });
-    crate::fitting::write_json(&folder.join("manifest.json"), &manifest)?;
-    settings.talk.say(format!("{} kinds, {SAMPLE} + {HELD_OUT} dialogues in {}", kinds.len(), folder.display()));
-    Ok(ExitCode::SUCCESS)
-}
-
-fn jsonl(dialogues: &[Dialogue], held_out: bool) -> String {
-    let lines = dialogues.iter().enumerate().map(|(i, dialogue)| format!("{}\n", record(dialogue, i, held_out)));
-    lines.collect()
-}
-
-/// The first dialogues of a split, or of one kind of it.
-fn dialogues(args: &Synth, seed: u64) -> Result<Vec<Dialogue>, Failure> {
-    let split = if args.held_out { Split::HeldOut } else { Split::Train };
-    if let Some(kind) = &args.kind
-        && synth::kinds().all(|known| known.name != kind)
-    {
-        let known: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
-        return Err(Failure::input(format!("--kind {kind}: there is no such kind")).hint(known.join(" ")));
-    }
-    let all = (0u64..).map(|i| synth::dialogue(seed, split, i));
-    let wanted = all.filter(|dialogue| args.kind.as_deref().is_none_or(|kind| kind == dialogue.kind));
-    Ok(wanted.take(args.dialogues as usize).collect())
-}
-
-/// A dialogue as a ShareGPT record; its checks stand beside the answers.
-fn record(dialogue: &Dialogue, index: usize, held_out: bool) -> Value {
-    let split = if held_out { "held-out" } else { "train" };
-    let mut messages = vec![];
-    messages.extend(dialogue.system.as_ref().map(|system| json!({"from": "system", "value": system})));
-    for exchange in &dialogue.exchanges {
-        messages.push(json!({"from": "human", "value": exchange.user}));
-        let mut answer = json!({"from": "gpt", "value": exchange.assistant});
-        if let Some(check) = &exchange.check {
-            answer["check"] = check.to_json();
-        }
-        messages.push(answer);
-    }
-    json!({"id": format!("{split}-{index}"), "category": dialogue.kind, "conversations": messages})
-}
-
-/// Right answers of one kind.
-#[derive(Default)]
-struct Score {
-    right: usize,
-    checked: usize,
-    first_wrong: Option<(String, String)>,
-}
-
-/// Lets a model answer greedily, turn by turn with its own earlier answers, and counts what is right.
-fn check(model: &str, dialogues: &[Dialogue], settings: &Settings) -> Result<ExitCode, Failure> {
-    let dir = load::folder(model, settings)?;
-    let renderer = Renderer::load(&dir)?;
-    let decoder = load::decoder(&dir, 2, settings)?;
-    let prompts: Vec<Prompt> = dialogues.iter().enumerate().map(prompt).collect();
-    let folder = tempfile::tempdir().map_err(Failure::run)?;
-    let mut journal = Journal::open(&folder.path().join("answers.jsonl"))?;
-    let transform = Transform::new(0.0, None, None)?;
-    let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
-    let answering = Answering {
-        max_new_tokens: MAX_NEW_TOKENS,
-        max_tokens: MAX_TOKENS,
-        self_talk_turns: 0,
-        rule: rule.as_ref(),
-        seed: settings.seed,
-    };
-    let with = Distillation { decoder: &decoder, renderer: &renderer, answering, slots: SLOTS, drafts: None };
-    let bar = crate::progress::count(settings.progress, "answers", prompts.len() as u64);
-    distill::distill(&with, &prompts, &mut journal, &AtomicBool::new(false), &mut |event| {
-        bar.inc(u64::from(matches!(event, distill::Event::Conversation { .. })));
-    })?;
-    bar.finish_and_clear();
-    let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
-    for (prompt, dialogue) in prompts.iter().zip(dialogues) {
-        let answers = journal.answers(prompt.row);
-        for (turn, exchange) in dialogue.exchanges.iter().enumerate() {
-            let Some(check) = &exchange.check else { continue };
-            let said = answers.get(turn).map(|answer| renderer.text().decode(&answer.ids, true)).transpose()?;
-            let said = said.unwrap_or_default();
-            let score = scores.entry(dialogue.kind).or_default();
-            score.checked += 1;
-            match check.passes(&said) {
-                true => score.right += 1,
-                false => score.first_wrong = score.first_wrong.take().or(Some((exchange.user.clone(), said))),
-            }
-        }
-    }
-    report(&scores, settings);
-    Ok(ExitCode::SUCCESS)
-}
-
-fn prompt((i, dialogue): (usize, &Dialogue)) -> Prompt {
-    Prompt {
-        row: i as u64,
-        id: format!("synthetic-{i}"),
-        source: "synthetic".into(),
-        line: i as u64 + 1,
-        category: Some(dialogue.kind.into()),
-        system: dialogue.system.clone(),
-        users: dialogue.exchanges.iter().map(|exchange| exchange.user.clone()).collect(),
-    }
 }
 
 fn report(scores: &BTreeMap<&str, Score>, settings: &Settings) {

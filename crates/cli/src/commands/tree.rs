@@ -2,10 +2,6 @@
 
 use crate::args::{Calibrate, Sequoia, Show, TreeCommand};
 use crate::commands::contest::Setup;
-use crate::commands::load;
-use crate::commands::stored_tree::{self, TREE_FILE};
-use crate::error::Failure;
-use crate::fitting;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::calibrate::{self, Accuracies, Choice};
@@ -13,12 +9,16 @@ use gorgon_bench::probe;
 use gorgon_bench::record::{self, CalibrationRecord};
 use gorgon_bench::step_times::{self, StepTime};
 use gorgon_core::tree::calibrated::Calibration;
-use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{PublishedTree, TreeChoice, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::drafting::sequoia_choice;
+use gorgon_workflows::drafting::stored_tree::{self, TREE_FILE};
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::files;
+use gorgon_workflows::load;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,39 +38,6 @@ pub fn run(command: &TreeCommand, settings: &Settings) -> Result<ExitCode, Failu
         TreeCommand::Sequoia(args) => sequoia(args, settings),
         TreeCommand::Show(args) => show(args, settings),
     }
-}
-
-/// An optimal tree under measured positional acceptance.
-pub struct SequoiaChoice {
-    pub shape: TreeShape,
-    pub tokens: f64,
-    pub speedup: f64,
-}
-
-/// Sequoia's tree of a size, or of the size that should decode fastest with the measured step times.
-///
-/// # Errors
-/// When the positional acceptance was not measured, or no such tree exists.
-pub fn sequoia_choice(record: &CalibrationRecord, nodes: Option<usize>) -> Result<SequoiaChoice, Failure> {
-    if record.children.is_empty() {
-        return Err(Failure::input("the positional acceptance was not measured").hint(CALIBRATE));
-    }
-    let largest = nodes.unwrap_or_else(|| record.step_times.last().map_or(1, |time| time.nodes));
-    let levels = record.accuracies.len() + 1;
-    let table = SequoiaTable::new(&record.children, largest, levels).map_err(Failure::input)?;
-    let (nodes, levels) = match nodes {
-        Some(nodes) => (nodes, levels),
-        None => {
-            // Measured steps include the drafter, and heads draft all levels at once.
-            let times: Vec<f64> = (1..=largest).filter_map(|n| record.cost(n)).collect();
-            let choice = table.choose(&times, 0.0).map_err(Failure::input)?;
-            (choice.nodes, choice.levels)
-        }
-    };
-    let shape = table.shape(nodes, levels).map_err(Failure::input)?;
-    let tokens = table.expected_tokens(nodes, levels).unwrap_or(1.0);
-    let speedup = record.cost(nodes).map_or(f64::NAN, |cost| tokens / cost);
-    Ok(SequoiaChoice { shape, tokens, speedup })
 }
 
 fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -157,7 +124,7 @@ pub fn measure_and_store(
     let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
     let file = folder.path.join(record::FILE);
     let sealed = record.sealed().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
-    fitting::write_json(&file, &sealed)?;
+    files::write_json(&file, &sealed)?;
     let (document, path) = (json!(record), stored_tree::store(&folder.path, &record.tree)?);
     Ok(Calibrated { document, path, accuracies, times, choice })
 }

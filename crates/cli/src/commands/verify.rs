@@ -2,13 +2,13 @@
 
 use crate::args::Verify;
 use crate::commands::contest::Setup;
-use crate::commands::recording;
-use crate::error::Failure;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::lossless::Comparison;
 use gorgon_core::dist::Transform;
+use gorgon_workflows::drafting::recording;
+use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -1,89 +1,19 @@
 //! Measuring what was fitted.
 
-use super::config::{CompareConfig, Method};
 use crate::args::{Accept, Contest, Draft};
-use crate::commands::drafting::FITTED_MODEL;
 use crate::commands::{bench, tree};
-use crate::error::Failure;
-use crate::fitting;
 use crate::settings::Settings;
 use gorgon_core::tree::TreeChoice;
-use gorgon_draft::choice::DrafterChoice;
-use gorgon_draft::folder::open_weights;
-use gorgon_runs::run_dir::RunView;
 use gorgon_runs::sealed;
-use serde::{Deserialize, Serialize};
+use gorgon_workflows::compare::{CompareConfig, Fitted, Method, Outcome};
+use gorgon_workflows::drafting::DrafterChoice;
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::files;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Rounds of a calibration's step times.
 const CALIBRATION_ROUNDS: usize = 5;
-
-/// A finished training.
-#[derive(Clone, Debug)]
-pub struct Fitted {
-    /// The run folder.
-    pub run: PathBuf,
-    /// Its seed.
-    pub seed: u64,
-    /// Its learning rate, if it was not the config's own.
-    pub rate: Option<f64>,
-    /// How good it is on held-out text: tokens per step where that was measured, else the negative objective.
-    pub score: f64,
-    /// Parameters that were fitted.
-    pub parameters: usize,
-    /// Seconds it took, if nothing came in between.
-    pub seconds: Option<f64>,
-}
-
-impl Fitted {
-    /// Reads what a training left.
-    ///
-    /// # Errors
-    /// When a file is missing or damaged.
-    pub fn read(run: &Path, seconds: &Path, seed: u64, rate: Option<f64>) -> Result<Self, Failure> {
-        let view = RunView::open(run)?;
-        let records = gorgon_runs::metrics::read(&view.metrics())?;
-        let evaluations = records.iter().filter_map(|record| record.get("evaluation"));
-        let of = |evaluation: &Value| {
-            let number = |key: &str| evaluation.get(key).and_then(Value::as_f64);
-            number("tau").or_else(|| number("loss").map(|loss| -loss))
-        };
-        let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
-        let model = run.join(FITTED_MODEL);
-        let folder = if model.is_dir() { model } else { run.join("heads") };
-        let weights = open_weights(&folder)?
-            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
-        let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
-        let text = std::fs::read_to_string(seconds).unwrap_or_default();
-        let took: Value = serde_json::from_str(&text).unwrap_or_default();
-        let seconds = took["seconds"].as_f64().filter(|_| took["undisturbed"] == true);
-        Ok(Self { run: run.into(), seed, rate, score, parameters, seconds })
-    }
-}
-
-/// A method with a tree, measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
-    /// The method.
-    pub method: String,
-    /// The tree as it was named, or `calibrated`.
-    pub tree: String,
-    /// Parameters that were fitted.
-    pub parameters: usize,
-    /// Seconds of the training.
-    pub training_seconds: Option<f64>,
-    /// The learning rate that did best, if several were tried.
-    pub learning_rate: Option<f64>,
-    /// Tokens per step, by seed.
-    pub tokens_per_step: Vec<f64>,
-    /// Their mean.
-    pub mean_tokens_per_step: f64,
-    /// Half the width of its 95 % interval over the seeds; `None` with a single one.
-    pub half_width: Option<f64>,
-    /// What was measured with the first seed.
-    pub summary: Value,
-}
 
 /// What every measurement has in common.
 pub struct Measuring<'a> {
@@ -150,7 +80,7 @@ impl<'a> Measuring<'a> {
             return self.measure(method, run, Some(TreeChoice::Calibrated), &path);
         }
         let document = json!({"tree": "calibrated: none pays"});
-        fitting::write_json(&path, &sealed::seal(&document))?;
+        files::write_json(&path, &sealed::seal(&document))?;
         Ok(document)
     }
 
@@ -197,7 +127,7 @@ impl<'a> Measuring<'a> {
         if !self.settings.json {
             measured.print(false);
         }
-        fitting::write_json(path, &sealed::seal(&measured.document))?;
+        files::write_json(path, &sealed::seal(&measured.document))?;
         Ok(measured.document)
     }
 

@@ -1,11 +1,12 @@
 //! What a training prints when it is done.
 
-use super::{best, fitted};
-use crate::commands::drafting::FITTED_MODEL;
-use crate::error::Failure;
+use crate::printer;
 use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
+use gorgon_workflows::drafting::FITTED_MODEL;
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::train::{best, fitted};
 use serde_json::{Value, json};
 
 /// Says how good the heads are.
@@ -19,7 +20,7 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
             "run": run.path().display().to_string(), "heads": heads.display().to_string(),
             "step": best, "evaluation": measured,
         });
-        crate::printer::document(&document.to_string());
+        printer::document(&document.to_string());
         return Ok(());
     }
     let of = |key: &str| measured.get(key);
@@ -31,7 +32,7 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
     }
     print_language(&measured);
     let what = if heads.ends_with(FITTED_MODEL) { "draft model" } else { "heads" };
-    settings.talk.say(format!("best step {best}; {what} in {}", heads.display()));
+    settings.console.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
 
@@ -45,15 +46,15 @@ fn print_heads(measured: &Value, head_count: usize) {
     for head in 0..head_count {
         table.row([(head + 1).to_string(), of("head_loss", head), of("top1", head), of("top5", head)]);
     }
-    crate::printer::piece(&table.to_text());
+    printer::piece(&table.to_text());
     let number = |key: &str| measured.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN);
-    crate::printer::line(&format!(
+    printer::line(&format!(
         "expected tokens per step on held-out text: {:.2} with a chain, {:.2} with the tree mc_sim_7b_63",
         number("length_chain"),
         number("length_tree")
     ));
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
-        crate::printer::line(&format!("tokens per step when decoding held-out prompts: {tau:.2}"));
+        printer::line(&format!("tokens per step when decoding held-out prompts: {tau:.2}"));
     }
 }
 
@@ -65,14 +66,12 @@ fn print_language(measured: &Value) {
         return;
     };
     let agreement = 100.0 * number("agreement").unwrap_or(f64::NAN);
-    crate::printer::line(&format!(
+    printer::line(&format!(
         "backbone on held-out answers: {kl:.4} nats per token from the original, same first guess at {agreement:.1} % of them; \
          perplexity {before:.3} before, {after:.3} after"
     ));
     if measured["degraded"] == true {
-        crate::printer::line(
-            "the backbone is further from the original than medusa2.kl_bound allows: this run degraded it",
-        );
+        printer::line("the backbone is further from the original than medusa2.kl_bound allows: this run degraded it");
     }
 }
 
@@ -84,7 +83,7 @@ fn number(measured: &Value, key: &str) -> String {
 fn print_model(measured: &Value) {
     let mut table = Table::new(["divergence", "acceptance", "top-1"].map(Column::number));
     table.row(["loss", "acceptance", "top1"].map(|key| number(measured, key)));
-    crate::printer::piece(&table.to_text());
+    printer::piece(&table.to_text());
     print_lengths(measured, "chain:4");
 }
 
@@ -93,7 +92,7 @@ fn print_layer(measured: &Value) {
     let columns = ["smooth L1", "cross-entropy", "top-1", "top-5"].map(Column::number);
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
-    crate::printer::piece(&table.to_text());
+    printer::piece(&table.to_text());
     print_lengths(measured, "dynamic:60,5,10");
 }
 
@@ -105,9 +104,9 @@ fn print_steps(measured: &Value) {
         let number = |value: &Value| value.as_f64().map_or_else(|| "-".into(), |x| format!("{x:.3}"));
         table.row([(i + 1).to_string(), number(loss), number(&top1)]);
     }
-    crate::printer::piece(&table.to_text());
+    printer::piece(&table.to_text());
     if let Some(draftable) = measured.get("draftable").and_then(Value::as_f64) {
-        crate::printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * draftable));
+        printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * draftable));
     }
     print_lengths(measured, "dynamic:60,5,10");
 }
@@ -117,7 +116,7 @@ fn print_lengths(measured: &Value, tree: &str) {
     let depths = measured.get("accepted_by_depth").and_then(Value::as_array).cloned().unwrap_or_default();
     let depths: Vec<String> = depths.iter().map(|share| format!("{:.2}", share.as_f64().unwrap_or(f64::NAN))).collect();
     if let Some(tau) = measured.get("tau").and_then(Value::as_f64) {
-        crate::printer::line(&format!(
+        printer::line(&format!(
             "tokens per step when decoding held-out prompts with {tree}: {tau:.2}; steps with at least 1, 2, ... drafts \
              accepted: {}",
             depths.join(" ")

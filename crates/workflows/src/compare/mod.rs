@@ -1,0 +1,166 @@
+//! Comparison of methods: fitted to the same answers of one backbone, then measured side by side.
+//!
+//! What is done lies on the disk: shards, a run folder per training, a file per measurement. A resumed comparison does
+//! what is missing.
+
+mod config;
+mod report;
+mod results;
+
+pub use self::config::{CompareConfig, Method};
+pub use self::report::{table, write};
+pub use self::results::{Fitted, Outcome};
+
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::{distill, files, train};
+use gorgon_data::config::DistillConfig;
+use gorgon_data::shard;
+use gorgon_runs::run_dir::{self, RunDir};
+use gorgon_train::config::TrainConfig;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The seconds of a training, in its folder.
+const SECONDS: &str = "seconds.json";
+
+/// Reads the config of every training once, so that wrong ones are found before hours of work.
+///
+/// # Errors
+/// When one of them is wrong.
+pub fn check_trainings(config: &CompareConfig) -> Result<(), Failure> {
+    for method in &config.methods {
+        if let Some(file) = &method.config {
+            training(config, method, file, config.seeds[0], None, Path::new("."))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reports what will be done.
+pub fn report_plan(config: &CompareConfig, settings: &Settings) {
+    let fitted = config.methods.iter().filter(|method| method.config.is_some()).count();
+    let each = config.learning_rates.len().max(1) + config.seeds.len() - 1;
+    settings.console.say(format!(
+        "{} methods; {} trainings ({each} for each of {fitted}); {} prompts to calibrate on, {} to measure on",
+        config.methods.len(),
+        fitted * each,
+        config.calibration_prompts,
+        config.bench_prompts
+    ));
+}
+
+/// Whether the shards that methods are fitted to are there.
+pub fn has_shards(config: &CompareConfig) -> bool {
+    shard::files(&config.data).is_ok_and(|files| !files.is_empty())
+}
+
+/// Lets the model answer, if the config says how. Returns whether it was done.
+///
+/// # Errors
+/// When the distillation fails.
+pub fn distil(comparison: &CompareConfig, settings: &Settings) -> Result<bool, Failure> {
+    let Some(file) = &comparison.distill else { return Ok(false) };
+    settings.console.say("\n== the model answers prompts");
+    let mut job: DistillConfig = crate::config::load(file, &[])?;
+    job.model.clone_from(&comparison.model);
+    job.out.clone_from(&comparison.data);
+    Ok(matches!(distill::execute(job, false, settings)?, distill::Done::Written(_)))
+}
+
+/// The config of one training.
+fn training(
+    job: &CompareConfig,
+    method: &Method,
+    file: &Path,
+    seed: u64,
+    rate: Option<f64>,
+    runs: &Path,
+) -> Result<TrainConfig, Failure> {
+    let budget = job.budget.iter().map(|(key, value)| format!("training.{key}={value}"));
+    let rate = rate.map(|rate| format!("training.learning_rate={rate:?}"));
+    let overrides: Vec<String> = method.overrides.iter().cloned().chain(budget).chain(rate).collect();
+    let mut training: TrainConfig = crate::config::load(file, &overrides)?;
+    training.model.clone_from(&job.model);
+    training.data.clone_from(&job.data);
+    training.runs = runs.into();
+    training.seed = seed;
+    training.check()?;
+    Ok(training)
+}
+
+/// Fits a method with every rate, then with every other seed at the best one; `None` if it stopped on request.
+///
+/// # Errors
+/// When a training fails.
+pub fn fit(
+    config: &CompareConfig,
+    method: &Method,
+    run: &RunDir,
+    settings: &Settings,
+) -> Result<Option<Vec<Fitted>>, Failure> {
+    let Some(file) = &method.config else { return Ok(Some(vec![])) };
+    let rates: Vec<Option<f64>> = match config.learning_rates.is_empty() {
+        true => vec![None],
+        false => config.learning_rates.iter().copied().map(Some).collect(),
+    };
+    let mut tried = vec![];
+    for rate in rates {
+        let Some(fitted) = fit_once(config, method, file, (config.seeds[0], rate), run, settings)? else {
+            return Ok(None);
+        };
+        tried.push(fitted);
+    }
+    tried.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut all = vec![tried.remove(0)];
+    for &seed in &config.seeds[1..] {
+        let Some(fitted) = fit_once(config, method, file, (seed, all[0].rate), run, settings)? else { return Ok(None) };
+        all.push(fitted);
+    }
+    Ok(Some(all))
+}
+
+fn fit_once(
+    config: &CompareConfig,
+    method: &Method,
+    file: &Path,
+    (seed, rate): (u64, Option<f64>),
+    run: &RunDir,
+    settings: &Settings,
+) -> Result<Option<Fitted>, Failure> {
+    let shown = rate.map_or_else(|| "own".to_owned(), |rate| format!("{rate:e}"));
+    settings.console.say(format!("\n== {}: seed {seed}, learning rate {shown}", method.name));
+    let folder = run.path().join(format!("{}-seed{seed}-rate{shown}", method.slug()));
+    std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
+    let training = training(config, method, file, seed, rate, &folder)?;
+    let before = previous(&folder)?;
+    let fitted = match before {
+        Some(path) if folder.join(SECONDS).is_file() => path,
+        before => {
+            let started = Instant::now();
+            let done = train::execute(&training, before.as_deref(), false, settings)?;
+            let train::Done::Finished(finished) = done else { return Ok(None) };
+            let whole = before.is_none();
+            let seconds = started.elapsed().as_secs_f64();
+            files::write_json(&folder.join(SECONDS), &json!({"seconds": seconds, "undisturbed": whole}))?;
+            finished.path().to_path_buf()
+        }
+    };
+    Fitted::read(&fitted, &folder.join(SECONDS), seed, rate).map(Some)
+}
+
+/// The run folder that an earlier attempt left.
+fn previous(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let wrong = |error: std::io::Error| Failure::run(format!("{}: {error}", folder.display()));
+    let mut stems: Vec<String> = vec![];
+    for entry in folder.read_dir().map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some((stem, _)) = name.rsplit_once('-').filter(|_| entry.path().is_dir()) {
+            stems.push(stem.to_owned());
+        }
+    }
+    stems.sort();
+    Ok(stems.first().map(|stem| run_dir::latest(folder, stem)).transpose()?.flatten())
+}

@@ -1,0 +1,75 @@
+//! What a method's training left, and what was measured of it.
+
+use crate::drafting::FITTED_MODEL;
+use crate::failure::Failure;
+use gorgon_draft::folder::open_weights;
+use gorgon_runs::run_dir::RunView;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A finished training.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The run folder.
+    pub run: PathBuf,
+    /// Its seed.
+    pub seed: u64,
+    /// Its learning rate, if it was not the config's own.
+    pub rate: Option<f64>,
+    /// How good it is on held-out text: tokens per step where that was measured, else the negative objective.
+    pub score: f64,
+    /// Parameters that were fitted.
+    pub parameters: usize,
+    /// Seconds it took, if it was not interrupted.
+    pub seconds: Option<f64>,
+}
+
+impl Fitted {
+    /// Reads what a training left.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged.
+    pub fn read(run: &Path, seconds: &Path, seed: u64, rate: Option<f64>) -> Result<Self, Failure> {
+        let view = RunView::open(run)?;
+        let records = gorgon_runs::metrics::read(&view.metrics())?;
+        let evaluations = records.iter().filter_map(|record| record.get("evaluation"));
+        let of = |evaluation: &Value| {
+            let number = |key: &str| evaluation.get(key).and_then(Value::as_f64);
+            number("tau").or_else(|| number("loss").map(|loss| -loss))
+        };
+        let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
+        let model = run.join(FITTED_MODEL);
+        let folder = if model.is_dir() { model } else { run.join("heads") };
+        let weights = open_weights(&folder)?
+            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
+        let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
+        let text = std::fs::read_to_string(seconds).unwrap_or_default();
+        let measured: Value = serde_json::from_str(&text).unwrap_or_default();
+        let seconds = measured["seconds"].as_f64().filter(|_| measured["undisturbed"] == true);
+        Ok(Self { run: run.into(), seed, rate, score, parameters, seconds })
+    }
+}
+
+/// A method with a tree, measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The method.
+    pub method: String,
+    /// The tree as it was named, or `calibrated`.
+    pub tree: String,
+    /// Parameters that were fitted.
+    pub parameters: usize,
+    /// Seconds of the training.
+    pub training_seconds: Option<f64>,
+    /// The learning rate that did best, if several were tried.
+    pub learning_rate: Option<f64>,
+    /// Tokens per step, by seed.
+    pub tokens_per_step: Vec<f64>,
+    /// Their mean.
+    pub mean_tokens_per_step: f64,
+    /// Half the width of its 95 % interval over the seeds; `None` with a single one.
+    pub half_width: Option<f64>,
+    /// What was measured with the first seed.
+    pub summary: Value,
+}

@@ -1,0 +1,220 @@
+//! A distillation with everything that is known before the model is loaded.
+
+use super::memory_budget;
+use crate::drafting::Drafting;
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::units::{bytes, count};
+use crate::{config, files, load};
+use gorgon_core::dist::Transform;
+use gorgon_data::config::{Answers, DistillConfig};
+use gorgon_data::distill;
+use gorgon_data::manifest::IDENTITY;
+use gorgon_data::prompts::{self, Gathered};
+use gorgon_data::render::Renderer;
+use gorgon_data::shard::Row;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The journal of answers in the output folder.
+pub(super) const JOURNAL: &str = "answers.jsonl";
+
+/// A job with everything that it needs to know before the model is loaded.
+pub(super) struct Job {
+    pub(super) config: DistillConfig,
+    pub(super) dir: PathBuf,
+    pub(super) model: ModelConfig,
+    pub(super) renderer: Renderer,
+    pub(super) gathered: Gathered,
+    pub(super) transform: Transform,
+    /// What drafts, if the model answers with drafts.
+    pub(super) drafting: Option<Drafting>,
+}
+
+impl Job {
+    /// Checks the config and reads everything but the model's weights.
+    ///
+    /// # Errors
+    /// When the config, the prompts or the model are wrong.
+    pub(super) fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
+        let s = &config.sampling;
+        let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
+        if s.max_new_tokens == 0 {
+            return Err(Failure::input("max_new_tokens = 0: it has to be at least 1"));
+        }
+        if config.prompts.is_empty() && config.synthetic.is_none() {
+            return Err(Failure::input("no prompts: name files with prompts = [..], or a synthetic corpus"));
+        }
+        let dir = load::folder(&config.model, settings)?;
+        let model = ModelConfig::read(&dir)?;
+        let renderer = Renderer::load(&dir)?;
+        if config.is_served() && config.self_talk_turns > 0 {
+            return Err(Failure::input("self_talk_turns: servers make up no turns; this needs the model here"));
+        }
+        if let Some(url) = config.servers.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://"))
+        {
+            return Err(Failure::input(format!("servers: {url:?} is no http address"))
+                .hint("give the address up to and with /v1"));
+        }
+        if !renderer.has_template() && config.self_talk_turns > 0 {
+            return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
+        }
+        let drafting = memory_budget::drafting(&config, &dir, transform)?;
+        let gathered = prompts::gather(&config, renderer.has_template())?;
+        if gathered.prompts.is_empty() {
+            return Err(Failure::input("there are no prompts"));
+        }
+        Ok(Self { config, dir, model, renderer, gathered, transform, drafting })
+    }
+
+    /// Reports what will be done.
+    ///
+    /// # Errors
+    /// When the memory that the config grants is too small.
+    pub(super) fn report_plan(&self, settings: &Settings) -> Result<(), Failure> {
+        for report in &self.gathered.reports {
+            settings.console.say(report.to_string().trim_end());
+        }
+        let n = self.gathered.prompts.len();
+        let turns: usize = self.gathered.prompts.iter().map(|p| p.users.len()).sum();
+        let mut plan = format!("{} conversations, {} turns", count(n as u128), count(turns as u128));
+        if self.gathered.cut_to_one_turn > 0 {
+            let cut = self.gathered.cut_to_one_turn;
+            plan.push_str(&format!("; {cut} cut to one turn, since the model has no chat template"));
+        }
+        if self.config.is_served() {
+            let (servers, at_once) = (self.config.servers.len(), self.slots(settings)?);
+            plan.push_str(&format!("; {servers} servers answer, {at_once} conversations at a time"));
+        } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
+            let (capacity, room) = (self.capacity(), self.room(&compute)?);
+            plan.push_str(&format!(
+                "; memory: weights {}{}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
+                bytes(room.weights as u64),
+                if room.copies == 0 { String::new() } else { format!(", copies of LM heads {}", bytes(room.copies)) },
+                bytes((room.each * room.slots as u128) as u64),
+                room.slots
+            ));
+            if let Some(drafting) = &self.drafting {
+                plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
+            }
+            let most = turns * self.config.sampling.max_new_tokens;
+            plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
+        }
+        settings.console.say(plan);
+        Ok(())
+    }
+
+    /// Tokens of a conversation at most.
+    pub(super) fn capacity(&self) -> usize {
+        self.config.max_tokens.min(self.model.max_positions)
+    }
+
+    /// Fails if the folder holds answers of another job. Returns whether it holds this one's.
+    pub(super) fn check_folder(&self, folder: &Path) -> Result<bool, Failure> {
+        let path = folder.join(IDENTITY);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let known: Value = serde_json::from_slice(&bytes)
+                    .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+                match difference(&known, &self.identity()?) {
+                    None => Ok(true),
+                    Some((key, was, is)) => {
+                        let message = format!("{}: begun with {key} = {was}, now {is}", folder.display());
+                        Err(Failure::input(message).hint("name another folder with out=…, or delete this one"))
+                    }
+                }
+            }
+            Err(_) if folder.join(JOURNAL).exists() => {
+                Err(Failure::input(format!("{}: answers without {IDENTITY}", folder.display())))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Makes the folder this job's, if it is not yet.
+    pub(super) fn claim(&self, folder: &Path, settings: &Settings) -> Result<(), Failure> {
+        if !self.check_folder(folder)? {
+            config::store(&folder.join("config.toml"), &self.config)?;
+            files::write_json(&folder.join(IDENTITY), &self.identity()?)?;
+        }
+        settings.console.detail(format!("writing to {}", folder.display()));
+        Ok(())
+    }
+
+    /// What answers depend on. The batch size and the output folder are no part of it.
+    pub(super) fn identity(&self) -> Result<Value, Failure> {
+        // Where servers answer, the weights need not be here.
+        let weights = match Checkpoint::open(&self.dir) {
+            Err(_) if self.config.is_served() => None,
+            opened => {
+                let files: Vec<PathBuf> = opened?.files().map(Path::to_path_buf).collect();
+                Some(hash_folder_weights(&files)?)
+            }
+        };
+        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let tokenizer = self.renderer.text().path();
+        let drafting = self.drafting.as_ref().filter(|_| !self.transform.is_greedy());
+        let drafting = drafting.map(Drafting::identity).transpose()?;
+        let mut inputs = BTreeMap::new();
+        for path in &self.config.prompts {
+            inputs.insert(path.display().to_string(), hash_file(path).map_err(|e| failed(path, e))?);
+        }
+        Ok(json!({
+            "model": self.config.model,
+            "model_sha256": weights,
+            "tokenizer_sha256": hash_file(tokenizer).map_err(|e| failed(tokenizer, e))?,
+            "answers": self.config.answers,
+            "sampling": self.config.sampling,
+            "max_tokens": self.config.max_tokens,
+            "self_talk_turns": self.config.self_talk_turns,
+            "inputs": inputs,
+            "format": self.config.format,
+            "limit": self.config.limit,
+            "synthetic": self.config.synthetic,
+            "conversations": self.gathered.prompts.len(),
+            // With drafts, sampled answers have the same law but are others; greedy ones are the same.
+            "drafting": drafting,
+            "served": self.config.is_served().then(|| json!({"model": self.config.serving.model})),
+        }))
+    }
+
+    /// Rows of the answers that the data gives.
+    pub(super) fn given_rows(&self) -> Result<Vec<Row>, Failure> {
+        let prompts_with_answers: Vec<_> = self.gathered.prompts.iter().zip(&self.gathered.given).collect();
+        let row = |(prompt, given): (&distill::Prompt, &Vec<Option<String>>)| {
+            prompts::given_row(&self.renderer, prompt, given)
+                .map_err(|error| Failure::input(format!("{} line {}: {error}", prompt.source, prompt.line)))
+        };
+        prompts_with_answers.into_par_iter().map(row).collect()
+    }
+}
+
+/// The first key in which two documents differ.
+fn difference(was: &Value, is: &Value) -> Option<(String, String, String)> {
+    let (Some(a), Some(b)) = (was.as_object(), is.as_object()) else {
+        return (was != is).then(|| (String::new(), was.to_string(), is.to_string()));
+    };
+    let keys = a.keys().chain(b.keys());
+    keys.into_iter().find_map(|key| {
+        let null = Value::Null;
+        let (key, was, is) = (key.clone(), a.get(key).unwrap_or(&null), b.get(key).unwrap_or(&null));
+        let (inner, was, is) = difference(was, is)?;
+        Some((if inner.is_empty() { key } else { format!("{key}.{inner}") }, was, is))
+    })
+}
+
+/// What a shard says of its job.
+pub(super) fn metadata(identity: &Value) -> BTreeMap<String, String> {
+    let mut metadata = BTreeMap::from([("gorgon.schema".to_owned(), "1".to_owned())]);
+    let known = identity.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    for (key, value) in known {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        metadata.insert(format!("gorgon.{key}"), text);
+    }
+    metadata
+}

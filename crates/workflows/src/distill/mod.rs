@@ -1,0 +1,155 @@
+//! Distillation: prompts in, training shards out.
+
+mod answering;
+mod forecast;
+mod job;
+mod memory_budget;
+mod parts;
+mod progress;
+mod written;
+
+pub use self::parts::Part;
+
+use self::job::{JOURNAL, Job};
+use self::written::Answered;
+use crate::failure::Failure;
+use crate::files;
+use crate::settings::Settings;
+use gorgon_data::config::{Answers, DistillConfig};
+use gorgon_data::distill::{self, Journal};
+use gorgon_data::manifest::IDENTITY;
+use gorgon_data::render::Renderer;
+use gorgon_data::shard::Row;
+use gorgon_runs::run_dir::RunDir;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Instant;
+
+/// How far a distillation came.
+pub enum Done {
+    /// It was only planned.
+    Planned,
+    /// The shards are written; a report of them.
+    Written(Value),
+    /// One part of the prompts is answered.
+    Part,
+    /// It stopped on request.
+    Stopped,
+}
+
+/// Conversations as they would be trained on.
+pub struct Preview {
+    /// The conversations.
+    pub rows: Vec<Row>,
+    /// What rendered them, which knows how tokens read.
+    pub renderer: Renderer,
+}
+
+/// Does what a config says; with `dry_run`, only reports the plan.
+///
+/// # Errors
+/// When the config, the prompts or the model are wrong, or the output folder is another job's.
+pub fn execute(config: DistillConfig, dry_run: bool, settings: &Settings) -> Result<Done, Failure> {
+    let job = Job::prepare(config, settings)?;
+    job.check_folder(&job.config.out)?;
+    job.report_plan(settings)?;
+    if dry_run {
+        return Ok(Done::Planned);
+    }
+    files::check_writable(&job.config.out)?;
+    std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
+    let folder = RunDir::open(&job.config.out)?;
+    job.claim(folder.path(), settings)?;
+    let started = Instant::now();
+    let answered = match job.config.answers {
+        Answers::Data => Answered { rows: job.given_rows()?, ..Answered::default() },
+        Answers::Model => match job.answered_rows(folder.path(), settings)? {
+            Some(found) => found,
+            None => {
+                settings.console.say("stopped; the same command resumes from here");
+                return Ok(Done::Stopped);
+            }
+        },
+    };
+    Ok(Done::Written(job.write(folder.path(), &answered, started, settings)?))
+}
+
+/// Answers one part of the prompts, for another machine or process to join with the others.
+///
+/// # Errors
+/// When the config, the prompts or the model are wrong, or the part's folder is another job's.
+pub fn execute_part(config: DistillConfig, part: Part, dry_run: bool, settings: &Settings) -> Result<Done, Failure> {
+    let mut job = Job::prepare(config, settings)?;
+    if job.config.answers == Answers::Data {
+        return Err(Failure::input("--shard: given answers need no parts"));
+    }
+    let folder = part.folder(&job.config.out);
+    job.check_folder(&folder)?;
+    let identity = job.identity()?;
+    job.gathered.prompts = part.prompts(&job.gathered.prompts);
+    job.report_plan(settings)?;
+    if dry_run {
+        return Ok(Done::Planned);
+    }
+    files::check_writable(&folder)?;
+    std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
+    let folder = RunDir::open(&folder)?;
+    files::write_json(&folder.path().join(IDENTITY), &identity)?;
+    let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
+    let Some(took) = job.answer(&job.gathered.prompts, &mut journal, folder.path(), settings)? else {
+        settings.console.say("stopped; the same command resumes from here");
+        return Ok(Done::Stopped);
+    };
+    if let Some(words) = took.words() {
+        settings.console.say(words);
+    }
+    settings
+        .console
+        .say(format!("{} is done; the same command without --shard joins all parts", folder.path().display()));
+    Ok(Done::Part)
+}
+
+/// Answers the first `n` conversations and writes nothing; `None` if it is only to be planned.
+///
+/// # Errors
+/// When the config, the prompts or the model are wrong.
+pub fn preview(
+    config: DistillConfig,
+    n: usize,
+    dry_run: bool,
+    settings: &Settings,
+) -> Result<Option<Preview>, Failure> {
+    let job = Job::prepare(config, settings)?;
+    job.report_plan(settings)?;
+    if dry_run {
+        return Ok(None);
+    }
+    let prompts = &job.gathered.prompts[..n.min(job.gathered.prompts.len())];
+    let rows = match job.config.answers {
+        Answers::Data => job.given_rows()?.into_iter().take(n).collect(),
+        Answers::Model => {
+            let folder = tempfile::tempdir().map_err(Failure::run)?;
+            let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
+            job.answer(prompts, &mut journal, folder.path(), settings)?;
+            distill::rows(&job.renderer, prompts, &journal)?.0
+        }
+    };
+    Ok(Some(Preview { rows, renderer: job.renderer }))
+}
+
+impl Job {
+    /// The model's answers, or `None` if it stopped on request.
+    fn answered_rows(&self, folder: &Path, settings: &Settings) -> Result<Option<Answered>, Failure> {
+        let mut journal = Journal::open(&folder.join(JOURNAL))?;
+        parts::join(folder, &mut journal, |part| self.check_folder(part), settings)?;
+        if journal.conversations() > 0 {
+            let (done, all) = (journal.conversations(), self.gathered.prompts.len());
+            settings.console.say(format!("{done} of {all} conversations are answered already"));
+        }
+        let Some(took) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
+            return Ok(None);
+        };
+        let (rows, without) = distill::rows(&self.renderer, &self.gathered.prompts, &journal)?;
+        Ok(Some(Answered { rows, without, took }))
+    }
+}

@@ -1,0 +1,351 @@
+//! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
+
+pub mod recording;
+mod sequoia;
+pub mod stored_tree;
+
+pub use self::sequoia::{SequoiaChoice, sequoia_choice};
+pub use gorgon_draft::choice::{DrafterChoice, Drafters};
+
+use self::stored_tree::TREE_FILE;
+use crate::failure::Failure;
+use crate::load;
+use gorgon_bench::record::CalibrationRecord;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::draft_model::{DraftModel, DraftSampling};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::fallback::FallbackDrafter;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
+use gorgon_draft::oracle::OracleDrafter;
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::Compute;
+use gorgon_model::lm_head;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Drafts of a draft model.
+const MODEL_CHAIN: usize = 4;
+/// Where a training leaves a draft model in its run folder.
+pub const FITTED_MODEL: &str = "model";
+
+/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
+/// the first level, width.
+const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
+
+/// What was asked for, before any weights are read.
+pub struct Drafting {
+    choice: DrafterChoice,
+    heads: Option<HeadsFolder>,
+    /// The tree's name.
+    pub tree_name: String,
+    /// Arranges the drafts.
+    pub builder: Box<dyn TreeBuilder>,
+    /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
+    cost: Option<(f64, String)>,
+    /// How a draft model drafts, which depends on the acceptance rule.
+    law: DraftSampling,
+}
+
+impl Drafting {
+    /// Opens the heads and resolves the tree.
+    ///
+    /// # Errors
+    /// When heads are missing or wrong, or the tree is none.
+    pub fn resolve(heads: Option<&Path>, choice: &DrafterChoice, tree: Option<&TreeChoice>) -> Result<Self, Failure> {
+        let heads = heads.map(HeadsFolder::open).transpose()?;
+        let choice = match (choice, &heads) {
+            (DrafterChoice::Auto, None) => DrafterChoice::None,
+            (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
+            (named, None) if named.needs_heads() => {
+                return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
+            }
+            (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
+            (named, _) => named.clone(),
+        };
+        let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
+        let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
+        let record = match (&heads, tree) {
+            (Some(folder), None) if tree_name == "calibrated" => CalibrationRecord::read(&folder.path)?,
+            _ => None,
+        };
+        let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
+        Ok(Self { choice, heads, tree_name, builder, cost, law: DraftSampling::LIKELIEST })
+    }
+
+    /// The same for text of the model in a folder that is accepted by a rule: a draft model has to have its tokens, and
+    /// drafts as the rule expects it.
+    ///
+    /// # Errors
+    /// When the draft model has other tokens.
+    pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+        if let DrafterChoice::Model(draft) = &self.choice {
+            DraftModel::check_vocabulary(draft, target)?;
+        }
+        Ok(Self { law: DraftSampling::of(rule, transform), ..self })
+    }
+
+    /// The draft model, if that is what drafts, on the target's device.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub fn draft_model(&self, decoder: &Decoder) -> Result<Option<DraftModel>, Failure> {
+        let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
+        Ok(Some(DraftModel::new(self.name(), load::concat_columns(dir, decoder)?, decoder.config())))
+    }
+
+    /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what
+    /// evaluations take.
+    ///
+    /// # Errors
+    /// When they are missing or wrong.
+    pub fn unmeasured(heads: &Path) -> Result<Self, Failure> {
+        if heads.ends_with(FITTED_MODEL) {
+            return Self::resolve(None, &DrafterChoice::Model(heads.into()), None);
+        }
+        let heads = HeadsFolder::open(heads)?;
+        let choice = DrafterChoice::Heads(heads.detected.format.method());
+        let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftSampling::LIKELIEST })
+    }
+
+    /// The drafter's name.
+    pub fn name(&self) -> String {
+        match &self.choice {
+            _ if self.is_plain() => "none".into(),
+            choice => choice.to_string(),
+        }
+    }
+
+    /// The heads that draft, and as what.
+    pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
+        self.heads.as_ref().map(|folder| (&self.choice, folder))
+    }
+
+    /// Whether drafting stops on a device wherever it does not pay, going by what steps took there.
+    pub fn stops_on(&self, device: &str) -> bool {
+        !self.is_plain() && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)
+    }
+
+    /// True for plain decoding.
+    pub fn is_plain(&self) -> bool {
+        self.choice == DrafterChoice::None || self.builder.max_depth() == 0
+    }
+
+    /// The drafter, with its weights on the model's device.
+    ///
+    /// # Errors
+    /// When the heads do not fit the model or cannot be read.
+    pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        let (DrafterChoice::Oracle(rates), Some(folder)) = (&self.choice, &self.heads) else {
+            return Ok(Loaded::Other(self.drafters(decoder)?.drafter()));
+        };
+        let inner = Drafters::of_heads(folder.detected.format.method(), folder, decoder)?.drafter();
+        let vocab = decoder.config().vocab_size;
+        Ok(Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed))))
+    }
+
+    /// Drafters of sequences that are decoded together, all with the same weights. An oracle, which has to be told each
+    /// sequence first, counts as its heads.
+    ///
+    /// # Errors
+    /// When the heads do not fit the model or cannot be read.
+    pub fn drafters(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
+        Ok(match (&self.choice, &self.heads) {
+            (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
+            (DrafterChoice::TrainingFree(method), _) => {
+                method.check(decoder.config()).map_err(Failure::input)?;
+                Drafters::TrainingFree(method.clone())
+            }
+            (DrafterChoice::Model(_), _) => {
+                self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.law))
+            }
+            (DrafterChoice::Heads(_) | DrafterChoice::Oracle(_), None) => Drafters::None,
+            (DrafterChoice::Heads(method), Some(folder)) => Drafters::of_heads(*method, folder, decoder)?,
+            (DrafterChoice::Oracle(_), Some(folder)) => {
+                Drafters::of_heads(folder.detected.format.method(), folder, decoder)?
+            }
+        })
+    }
+
+    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads
+    /// at most a layer of the model's own for each layer of theirs.
+    ///
+    /// # Errors
+    /// When a draft model cannot be read.
+    pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
+        if let DrafterChoice::Model(dir) = &self.choice {
+            let weights = Checkpoint::open(dir)?.loaded_bytes(compute);
+            return Ok((weights as u128, KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens)));
+        }
+        let Some(folder) = &self.heads else { return Ok((0, 0)) };
+        let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
+        let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
+        Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
+    }
+
+    /// Bytes of copies in 8 bits that find likeliest tokens: of the model's LM head, where the text is greedy or heads
+    /// ask it too, and of one that the heads have of their own.
+    pub fn copies(drafting: Option<&Self>, model: &ModelConfig, greedy: bool, compute: &Compute) -> [u64; 2] {
+        // Drafts are ranked where a tree looks at nothing but ranks.
+        let ranked = drafting.filter(|drafting| drafting.builder.ranks_at(0).is_some());
+        let heads = ranked.and_then(|drafting| drafting.heads.as_ref());
+        let own = heads.and_then(HeadsFolder::shared_lm_head);
+        let models = greedy || (heads.is_some() && own.is_none());
+        [
+            if models { lm_head::copy_bytes_of(model, compute) } else { 0 },
+            own.map_or(0, |(inputs, outputs)| lm_head::copy_bytes(inputs, outputs, compute)),
+        ]
+    }
+
+    /// What drafts depend on beside the model: names, and hashes of weights and tree.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn identity(&self) -> Result<Value, Failure> {
+        let files = |checkpoint: &Checkpoint| checkpoint.files().map(Path::to_path_buf).collect::<Vec<_>>();
+        let (name, folder, weights) = match (&self.choice, &self.heads) {
+            (DrafterChoice::Model(dir), _) => ("model".into(), Some(dir), files(&Checkpoint::open(dir)?)),
+            (DrafterChoice::TrainingFree(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
+            (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
+        };
+        let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
+        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let config = config.map(|path| hash_file(&path).map_err(|error| failed(&path, error))).transpose()?;
+        let weights = if weights.is_empty() { None } else { Some(hash_folder_weights(&weights)?) };
+        let tree = self.builder.build(0, &mut Ranks).map_err(Failure::input)?;
+        let shape = format!("{:?} {:?}", tree.tree().parents(), tree.tree().tokens());
+        Ok(json!({
+            "drafter": name, "model_sha256": weights, "config_sha256": config,
+            "tree": self.tree_name, "tree_sha256": hash_bytes(shape.as_bytes()),
+        }))
+    }
+}
+
+/// Offers ranks for tokens, so that a tree tells its shape.
+struct Ranks;
+
+impl CandidateSource for Ranks {
+    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
+        let candidate = |rank: usize| Candidate { token: rank as u32, probability: 1.0 / (rank + 2) as f64 };
+        Ok(widths.iter().map(|&width| (0..width).map(candidate)).collect())
+    }
+}
+
+impl Drafting {
+    /// As [`Self::load`], and with the stored tree drafting stops wherever it does not pay.
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn load_for_use(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
+        let device = decoder.compute().choice().to_string();
+        Ok(match (self.load(decoder, seed)?, &self.cost) {
+            (Loaded::Other(drafter), Some((cost, _))) if self.stops_on(&device) => {
+                Loaded::Other(Box::new(FallbackDrafter::new(drafter, *cost)))
+            }
+            (loaded, _) => loaded,
+        })
+    }
+}
+
+/// The folder of a draft model: the one that is named, or what a training left in it.
+fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
+    let finished = dir.join(FITTED_MODEL);
+    let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
+    if !dir.is_dir() {
+        let message = format!("--drafter model:{}: there is no such folder", dir.display());
+        return Err(Failure::input(message).hint("gorgon pretrain -c configs/draft-tiny.toml makes a draft model"));
+    }
+    ModelConfig::read(&dir)?;
+    Checkpoint::open(&dir)?;
+    Ok(dir)
+}
+
+/// A drafter that is ready.
+pub enum Loaded {
+    /// One that has to be told the truth first.
+    Oracle(Box<OracleDrafter>),
+    /// Any other.
+    Other(Box<dyn Drafter>),
+}
+
+impl Loaded {
+    /// As any drafter.
+    pub fn drafter(&mut self) -> &mut dyn Drafter {
+        match self {
+            Self::Oracle(oracle) => oracle.as_mut(),
+            Self::Other(other) => other.as_mut(),
+        }
+    }
+}
+
+/// The tree that a drafter without heads drafts, if none is named.
+fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
+    match choice {
+        DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
+        DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
+        DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
+    }
+}
+
+fn builder(
+    tree: Option<&TreeChoice>,
+    choice: &DrafterChoice,
+    heads: Option<&HeadsFolder>,
+    stored: Option<PathBuf>,
+) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
+    let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
+    let root = || TreeShape::new(vec![]).map_err(Failure::input);
+    if *choice == DrafterChoice::None {
+        return Ok(fixed("none".into(), root()?));
+    }
+    let own = default_tree(choice);
+    let Some(tree) = tree.or(own.as_ref()) else {
+        return match stored {
+            Some(path) => Ok(fixed("calibrated".into(), stored_tree::file(&path)?)),
+            None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
+                let (total, depth, top_k) = EAGLE_TREE;
+                let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
+                Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
+            }
+            None => {
+                let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
+                Ok(fixed(published.name().into(), published.shape().clone()))
+            }
+        };
+    };
+    let name = tree.to_string();
+    Ok(match tree {
+        TreeChoice::None => fixed(name, root()?),
+        TreeChoice::Chain(chain) => (name, Box::new(*chain)),
+        TreeChoice::Published(published) => fixed(name, published.shape().clone()),
+        TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
+        TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
+        TreeChoice::Sequoia { nodes } => {
+            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
+            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
+        }
+    })
+}
+
+/// Whether a method's heads are decoder layers, which draft deep trees.
+fn has_layers(method: HeadsMethod) -> bool {
+    match method {
+        HeadsMethod::Eagle | HeadsMethod::Mtp => true,
+        HeadsMethod::Medusa | HeadsMethod::Hydra => false,
+    }
+}
+
+fn unmeasured(tree: &TreeChoice) -> Failure {
+    Failure::input(format!("--tree {tree}: nothing was measured for these heads"))
+        .hint("gorgon tree calibrate measures it")
+}

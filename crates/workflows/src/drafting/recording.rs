@@ -1,0 +1,102 @@
+//! Where steps are recorded on a GPU in place of being launched one operation at a time, and how that went.
+
+use super::{DrafterChoice, Drafting};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::tree::{DynamicTree, TreeShape};
+use gorgon_draft::eagle::three::Eagle3Model;
+use gorgon_draft::eagle::{DeviceLayer, EagleModel};
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsFormat;
+use gorgon_draft::format::HeadsMethod;
+use gorgon_draft::medusa::MedusaModel;
+use gorgon_infer::{DecodeError, Recorded, StepCounts};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::DecoderTarget;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How steps are taken on a GPU: `recorded` where they can be, or `launched`, which always works.
+const STEPS: &str = "GORGON_STEPS";
+
+/// What a recorded step drafts with.
+enum Kind<'a> {
+    Nothing,
+    Medusa(&'a HeadsFolder, TreeShape),
+    Eagle(&'a HeadsFolder, DynamicTree),
+}
+
+/// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU with the greedy rule,
+/// without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
+/// unless drafting stops where it does not pay.
+///
+/// # Errors When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that
+/// there is not.
+pub fn steps(
+    drafting: &Drafting,
+    decoder: &Arc<Decoder>,
+    tokens: usize,
+    rule: RuleChoice,
+) -> Result<Option<Recorded>, Failure> {
+    let asked = std::env::var(STEPS).unwrap_or_default();
+    if !matches!(asked.as_str(), "" | "recorded" | "launched") {
+        return Err(Failure::input(format!("{STEPS}={asked}: expected recorded or launched")));
+    }
+    if decoder.compute().is_host() || rule != RuleChoice::Greedy || asked == "launched" {
+        return Ok(None);
+    }
+    let device = decoder.compute().choice().to_string();
+    let nodes = drafting.builder.max_nodes();
+    let Some(kind) = kind(drafting).filter(|_| Recorded::takes(nodes) && !drafting.stops_on(&device)) else {
+        return Ok(None);
+    };
+    let room = Recorded::room(nodes);
+    let target = |hooks| DecoderTarget::with_trees(decoder.clone(), tokens, room, hooks);
+    let made = match kind {
+        Kind::Nothing => {
+            let root = TreeShape::new(vec![]).map_err(Failure::input)?;
+            Recorded::new(target(Hooks::none()), None, &root)
+        }
+        Kind::Medusa(folder, shape) => {
+            Recorded::new(target(Hooks::none()), Some(MedusaModel::load(folder, decoder.clone())?), &shape)
+        }
+        Kind::Eagle(folder, tree) => {
+            let layer: Box<dyn DeviceLayer> = match folder.detected.format {
+                HeadsFormat::Eagle1 => Box::new(EagleModel::load(folder, decoder.clone())?),
+                _ => Box::new(Eagle3Model::load(folder, decoder.clone())?),
+            };
+            Recorded::eagle(target(layer.needs().hooks), layer, &tree, false)
+        }
+    };
+    match made {
+        Ok(recorded) => Ok(Some(recorded)),
+        // Trees of other sizes are grown by the host.
+        Err(DecodeError::Growth(_)) => Ok(None),
+        Err(error) => Err(Failure::run(error)),
+    }
+}
+
+fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
+    if drafting.is_plain() {
+        return Some(Kind::Nothing);
+    }
+    let (choice, folder) = drafting.heads()?;
+    match choice {
+        DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
+        DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
+        _ => None,
+    }
+}
+
+/// Says so if a device refused to record a step, and gives what was counted.
+pub fn told(counts: StepCounts, settings: &Settings) -> Value {
+    let StepCounts { steps, reads, replays, recordings, fallbacks } = counts;
+    if fallbacks > 0 {
+        settings.console.say(format!(
+            "note: the device refused {fallbacks} of {recordings} recordings: steps are launched one operation at a time"
+        ));
+    }
+    json!({"steps": steps, "reads": reads, "replays": replays, "recordings": recordings, "fallbacks": fallbacks})
+}

@@ -1,0 +1,166 @@
+//! Files and folders of results: checks before work begins, and writes that appear whole or not at all.
+
+use crate::failure::Failure;
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+
+/// Copies a file, whole or not at all.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let bytes = std::fs::read(from).map_err(|error| Failure::run(format!("{}: {error}", from.display())))?;
+    gorgon_runs::atomic::write(to, |file| file.write_all(&bytes))
+        .map_err(|error| Failure::run(format!("{}: {error}", to.display())))
+}
+
+/// Writes pretty-printed JSON, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_json(path: &Path, value: &Value) -> Result<(), Failure> {
+    gorgon_runs::atomic::write(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, value)?;
+        file.write_all(b"\n")
+    })
+    .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+}
+
+/// The files of a tokenizer, as far as there are.
+const TOKENIZER_FILES: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+];
+
+/// Copies the files of a tokenizer from one model's folder to another's.
+///
+/// # Errors
+/// When one cannot be read or written.
+pub fn copy_tokenizer(from: &Path, out: &Path) -> Result<(), Failure> {
+    for name in TOKENIZER_FILES {
+        let from = from.join(name);
+        if from.is_file() {
+            copy(&from, &out.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of all files in a folder and the folders in it.
+pub fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => folder_bytes(&entry.path()),
+        Ok(data) if data.is_file() => data.len(),
+        _ => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// The last part of a path, as a part of a folder's name.
+pub fn stem(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let clean: String = name.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect();
+    let clean = clean.trim_matches('-');
+    if clean.is_empty() { "model".into() } else { clean.into() }
+}
+
+/// Fails where a folder that is to be written holds something already.
+///
+/// # Errors
+/// Then.
+pub fn check_empty(folder: &Path) -> Result<(), Failure> {
+    if folder.exists() && folder.read_dir().map_or(true, |mut files| files.next().is_some()) {
+        return Err(Failure::input(format!("{}: it is there already and not empty", folder.display())));
+    }
+    Ok(())
+}
+
+/// Makes a hidden folder beside the one to be written: that one appears when it is whole.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
+    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    let parent = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    check_writable(out)?;
+    std::fs::create_dir_all(parent).map_err(failed)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gorgon-").suffix(".tmp");
+    // What any new folder gets, less what the user's mask takes away.
+    #[cfg(unix)]
+    builder.permissions(<std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777));
+    builder.tempdir_in(parent).map_err(failed)
+}
+
+/// Gives a finished folder its name.
+///
+/// # Errors
+/// When it cannot be renamed.
+pub fn publish(staged: tempfile::TempDir, out: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    // It is empty: that was checked.
+    if out.is_dir() {
+        std::fs::remove_dir(out).map_err(failed)?;
+    }
+    std::fs::rename(staged.path(), out).map_err(failed)?;
+    let _ = staged.keep();
+    // The name is durable once the folder around it is. Some systems cannot open folders.
+    if let Some(Ok(parent)) = out.parent().map(std::fs::File::open) {
+        let _ = parent.sync_all();
+    }
+    Ok(())
+}
+
+/// Fails early when a result could not be written in the end.
+///
+/// # Errors
+/// When the folder of `path` does not exist or something other than a file is there.
+pub fn check_output(path: &Path) -> Result<(), Failure> {
+    let text = path.as_os_str().to_string_lossy();
+    if path.file_name().is_none() || text.ends_with(['/', '\\']) || text.ends_with("/.") {
+        return Err(Failure::input(format!("{}: a file name is expected", path.display())));
+    }
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));
+    }
+    let refused = |error| Failure::input(format!("{}: cannot be written: {error}", path.display()));
+    // A link's file is written where the link leads.
+    let real = gorgon_runs::atomic::destination(path).map_err(refused)?;
+    let folder = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    probe(folder).map_err(refused)
+}
+
+/// Fails early when nothing could be written into a folder, which need not be there yet, and leaves nothing behind: the
+/// folder is made when there is something to put into it.
+///
+/// # Errors
+/// When a file is in its place or on the way to it, or its file system is full or read-only.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+    let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if there.is_dir() {
+        return probe(there).map_err(|error| Failure::input(format!("{}: cannot be written: {error}", path.display())));
+    }
+    let what = if there == path { "it is no folder".into() } else { format!("{} is no folder", there.display()) };
+    Err(Failure::input(format!("{}: {what}", path.display())))
+}
+
+/// Writes a byte to a file in a folder, and takes it away again.
+fn probe(folder: &Path) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".gorgon-").suffix(".tmp").tempfile_in(folder)?;
+    file.write_all(&[0])?;
+    file.as_file().sync_all()?;
+    file.close()
+}
+
+#[cfg(test)]
+mod tests;

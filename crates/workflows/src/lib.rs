@@ -1,0 +1,28 @@
+//! What gorgon's commands do: loading, distilling, training, estimating, exporting.
+//!
+//! A function here does a whole job, reports on a [`console::Console`], and returns what it found. It never prints and
+//! never ends the process: the command line parses, calls, and renders.
+
+pub mod compare;
+pub mod config;
+pub mod console;
+pub mod convert;
+pub mod demo;
+pub mod devices;
+pub mod distill;
+pub mod doctor;
+pub mod drafting;
+pub mod estimate;
+pub mod export;
+pub mod failure;
+pub mod files;
+pub mod fitting;
+pub mod inspect;
+pub mod load;
+pub mod plan;
+pub mod pretrain;
+pub mod prompts;
+pub mod settings;
+pub mod synth;
+pub mod train;
+pub mod units;

@@ -1,0 +1,164 @@
+//! From names on the command line to loaded models.
+
+pub use crate::files::{check_output, check_writable};
+
+use crate::console::{Bar, BarStyle, Console};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::units::bytes;
+use gorgon_model::cache::KvCache;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::Compute;
+use gorgon_model::hub::{self, HubError, HubOptions, Repo};
+use gorgon_model::lm_head;
+use gorgon_model::weights::Checkpoint;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+
+/// The folder of `--model`: a folder, or a repo that is brought into the cache.
+///
+/// # Errors
+/// When there is no such folder or repo.
+pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
+    let mut bars = Bars { console: &settings.console, current: None };
+    hub::resolve(model, &hub_options(settings)?, &mut |progress| bars.show(progress)).map_err(hub_failure)
+}
+
+/// The folder of the newest commit of a repo, brought into the cache.
+///
+/// # Errors
+/// When the name is none of a repo, or it cannot be brought.
+pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
+    let options = hub_options(settings)?;
+    let parsed = Repo::parse(repo)?;
+    if options.offline {
+        return folder(repo, settings);
+    }
+    let mut bars = Bars { console: &settings.console, current: None };
+    hub::fetch(&parsed, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
+}
+
+fn hub_options(settings: &Settings) -> Result<HubOptions, Failure> {
+    let mut options = HubOptions::from_env()?;
+    options.offline |= settings.offline;
+    Ok(options)
+}
+
+/// One progress bar per file of a download.
+struct Bars<'a> {
+    console: &'a Console,
+    current: Option<(String, Bar)>,
+}
+
+impl Bars<'_> {
+    fn show(&mut self, progress: &hub::Progress<'_>) {
+        if self.current.as_ref().is_none_or(|(file, _)| file != progress.file) {
+            let total = progress.file_total_bytes.unwrap_or_default();
+            let bar = self.console.bar(BarStyle::Transfer, progress.file, total);
+            self.current = Some((progress.file.to_owned(), bar));
+        }
+        if let Some((_, bar)) = &self.current {
+            bar.set_position(progress.file_done_bytes);
+        }
+    }
+}
+
+/// The model in a folder, if there is memory for it and for a context of `tokens`.
+///
+/// # Errors
+/// When the folder holds no model that this program can run, the context or the memory is too small, or the device is
+/// not there.
+pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Decoder>, Failure> {
+    let compute = settings.compute()?;
+    let started = Instant::now();
+    let config = ModelConfig::read(dir)?;
+    check_context(&config, tokens)?;
+    let checkpoint = Checkpoint::open(dir)?;
+    checkpoint.check(&config)?;
+    let left = check_memory(&config, &checkpoint, &compute, tokens)?;
+    let spinner = settings.console.bar(BarStyle::Spinner, &format!("loading {}", dir.display()), 0);
+    // Draft heads, and what else is loaded later, want memory too.
+    lm_head::allow_copies(u64::try_from(left / 4).unwrap_or(u64::MAX));
+    let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
+    drop(spinner);
+    settings.console.detail(format!(
+        "{}: {} loaded in {:.2} s as {} on {}",
+        dir.display(),
+        bytes(checkpoint.bytes() as u64),
+        started.elapsed().as_secs_f64(),
+        compute.precision(),
+        compute.choice()
+    ));
+    Ok(Arc::new(decoder))
+}
+
+/// A draft model, on the device and in the number format of the backbone that is loaded, if there is memory for it.
+///
+/// # Errors
+/// When the folder holds no model that this program can run, or the memory is too small.
+pub fn concat_columns(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
+    let config = ModelConfig::read(dir)?;
+    let checkpoint = Checkpoint::open(dir)?;
+    checkpoint.check(&config)?;
+    let tokens = config.max_positions.min(loaded.config().max_positions).min(BESIDE_TOKENS);
+    let compute = loaded.compute().for_draft_model();
+    check_memory(&config, &checkpoint, &compute, tokens)?;
+    Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, &compute)?))
+}
+
+/// Tokens of context that a second model is given memory for to begin with.
+const BESIDE_TOKENS: usize = 4096;
+
+/// Fails when a prompt cannot fit.
+///
+/// # Errors
+/// When it has more tokens than the context.
+pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure> {
+    let context = config.max_positions;
+    if prompt <= context {
+        return Ok(());
+    }
+    let message = format!("the prompt of {prompt} tokens does not fit the context of {context} tokens");
+    Err(Failure::input(message).hint("shorten the prompt"))
+}
+
+/// Fails before the system does: an allocation that cannot be met ends the program without a word. Returns how many
+/// bytes are left.
+fn check_memory(
+    config: &ModelConfig,
+    checkpoint: &Checkpoint,
+    compute: &Compute,
+    tokens: usize,
+) -> Result<u128, Failure> {
+    let weights = checkpoint.loaded_bytes(compute) as u128;
+    let cache = KvCache::bytes(config, compute, tokens);
+    let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(u128::MAX) };
+    if let Some(left) = u128::from(available).checked_sub(weights + cache) {
+        return Ok(left);
+    }
+    let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    Err(Failure::input(format!(
+        "{} of weights and {} of cache for {tokens} tokens do not fit the {} of memory that are available",
+        size(weights),
+        size(cache),
+        bytes(available)
+    ))
+    .hint("ask for fewer new tokens, use --dtype f16 if the checkpoint is in f32, or free some memory"))
+}
+
+/// Bytes of memory that programs can still have, where the system says.
+pub fn available_memory() -> Option<u64> {
+    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    System::new_with_specifics(refresh).ok().map(|system| system.available_memory())
+}
+
+/// What went wrong on the way, and what was wrong to begin with.
+fn hub_failure(error: HubError) -> Failure {
+    match error {
+        HubError::Transfer { .. } | HubError::Corrupt { .. } | HubError::Io { .. } => Failure::run(error),
+        _ => Failure::input(error),
+    }
+}

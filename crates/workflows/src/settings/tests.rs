@@ -1,0 +1,50 @@
+//! Tests of `settings`.
+
+use super::*;
+use crate::estimate::share_of_time;
+
+fn named(devices: &str) -> Settings {
+    Settings {
+        seed: 0,
+        offline: true,
+        console: Console::silent(),
+        started: jiff::Timestamp::now(),
+        together: vec![],
+        devices: devices.parse().unwrap(),
+        formats: NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off },
+    }
+}
+
+fn divided(devices: &str) -> Vec<Settings> {
+    named(devices).divided()
+}
+
+#[test]
+fn each_device_has_settings_of_its_own() {
+    let two = divided("cpu,cpu");
+    assert_eq!((two.len(), two[0].copies(), two[1].copies()), (2, 2, 2));
+    assert_eq!(two[1].check_one_device(), Ok(DeviceChoice::Cpu));
+    assert_eq!(two[0].device_name().unwrap(), "cpu,cpu");
+    let gpus = divided("cuda:0,2,5");
+    assert_eq!((gpus.len(), gpus[0].copies()), (3, 1));
+    assert_eq!(gpus[2].check_one_device(), Ok(DeviceChoice::Cuda(5)));
+    assert_eq!(divided("cpu")[0].device_name().unwrap(), "cpu");
+}
+
+#[test]
+fn options_on_number_formats_are_named() {
+    assert_eq!(named("cpu").number_formats(), None);
+    let formats = NumberFormats { dtype: None, compute_dtype: Products::Bf16, int8: Int8::All };
+    let given = Settings { formats, ..named("cuda") }.number_formats().unwrap();
+    assert_eq!(given, "--device cuda:0 --compute-dtype bf16 --int8 all");
+}
+
+/// Replicas on the CPU share its threads; GPUs share the micro-batches.
+#[test]
+fn devices_share_the_time_that_one_takes() {
+    for (devices, micro_batches, share) in
+        [("cpu", 4, 1.0), ("cpu,cpu", 4, 1.0), ("cuda:0", 4, 1.0), ("cuda:0,1", 4, 0.5), ("cuda:0,1,2", 4, 0.5)]
+    {
+        assert_eq!(share_of_time(&divided(devices)[0], micro_batches), share, "{devices}");
+    }
+}

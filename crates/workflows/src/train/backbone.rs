@@ -1,0 +1,304 @@
+//! What is fitted to: a frozen backbone and conversations.
+
+use super::job::Job;
+use crate::failure::Failure;
+use crate::load;
+use crate::settings::Settings;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_data::manifest;
+use gorgon_data::pack::Packing;
+use gorgon_data::shard::{self, Row};
+use gorgon_draft::draft_model::DraftModel;
+use gorgon_draft::eagle::{EagleNetwork, EagleShape};
+use gorgon_draft::medusa::Heads;
+use gorgon_kernels::{Frozen, Table};
+use gorgon_model::config::ModelConfig;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use gorgon_train::config::{HeadMethod, TrainConfig};
+use gorgon_train::heads::{
+    self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
+    MedusaTwoFitting,
+};
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::Lora;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A backbone on its device, and the conversations that heads for it are fitted to.
+pub struct Backbone {
+    /// Hash of its files; empty in a copy.
+    pub hash: String,
+    checkpoint: Checkpoint,
+    model: ModelConfig,
+    data: Conversations,
+    longest: usize,
+    /// The first replica's LM head, where all share it.
+    lm_head: Option<Table>,
+}
+
+impl Backbone {
+    /// Reads the conversations, then the model.
+    ///
+    /// # Errors
+    /// When one of them is missing or wrong, or they do not belong together.
+    pub fn load(config: &TrainConfig, dir: &Path, settings: &Settings) -> Result<Self, Failure> {
+        Self::under(conversations(config, dir, settings)?, None, config, dir, settings)
+    }
+
+    /// The same on another device, for conversations that were read before. Replicas on the CPU share what stays as it
+    /// is.
+    ///
+    /// # Errors
+    /// When the model cannot be loaded there.
+    pub fn copy(
+        data: &Conversations,
+        lm_head: &Table,
+        config: &TrainConfig,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let decoder = &data.features.decoder;
+        let shared = decoder.compute().is_host().then(|| (decoder.clone(), lm_head.clone()));
+        Self::under((data.rows.clone(), data.held_out.clone(), String::new()), shared, config, dir, settings)
+    }
+
+    fn under(
+        (rows, held_out, hash): (Vec<Row>, Vec<Row>, String),
+        shared: Option<(Arc<Decoder>, Table)>,
+        config: &TrainConfig,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let longest = rows.iter().chain(&held_out).map(|row| row.example.ids.len()).max().unwrap_or(0);
+        let (decoder, lm_head) = match shared {
+            Some((decoder, lm_head)) => (decoder, Some(lm_head)),
+            None => (load::decoder(dir, longest, settings)?, None),
+        };
+        let model = decoder.config().clone();
+        let checkpoint = Checkpoint::open(dir)?;
+        let training = &config.training;
+        let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
+        let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
+        let data = Conversations {
+            features: Features { decoder, cache: None },
+            rows,
+            held_out,
+            packing,
+            base: config.model.clone(),
+            decoded_prompts: config.eval_decoded_prompts,
+            decoded_tokens: config.eval_decoded_tokens,
+            start: None,
+        };
+        Ok(Self { hash, checkpoint, model, data, longest, lm_head })
+    }
+
+    /// The LM head, held so.
+    fn lm_head(&self, held: Option<Frozen>) -> Result<Table, Failure> {
+        let device = self.data.features.decoder.compute().device();
+        match &self.lm_head {
+            Some(shared) => Ok(shared.clone()),
+            None => heads::lm_head(&self.checkpoint, &self.model, device, held).map_err(Failure::training),
+        }
+    }
+
+    /// Heads with a loss each on it; `heads` makes them of its config and the longest conversation's length.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read or the settings of the training are wrong.
+    pub fn heads<S: HeadStack>(
+        self,
+        config: &TrainConfig,
+        heads: impl FnOnce(&ModelConfig, usize) -> S,
+    ) -> Result<Job<HeadFitting<S>>, Failure> {
+        let lm_head = self.lm_head(held_for_heads(config))?;
+        let Self { model, data, longest, .. } = self;
+        Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
+    }
+
+    /// Medusa heads on it, and an adapter for itself.
+    ///
+    /// # Errors
+    /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
+    pub fn medusa_two(self, config: &TrainConfig) -> Result<Job<MedusaTwoFitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let dir = checkpoint.dir().display().to_string();
+        let device = data.features.decoder.compute().device().clone();
+        let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
+        let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
+        let heads = Heads {
+            config: config.medusa,
+            hidden_size: model.hidden_size,
+            vocab_size: model.vocab_size,
+            chunk_rows: config.chunk_rows.max(1),
+        };
+        let steps = config.training.settings(data.packing.steps_per_epoch(), config.seed).map_err(Failure::training)?;
+        let (config_two, steps) = (config.medusa2.clone(), steps.schedule.steps);
+        let objective =
+            MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
+        Job::new(objective, config)
+    }
+
+    /// An EAGLE draft layer on it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read or the settings of the training are wrong.
+    pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { model, data, longest, .. } = self;
+        let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
+        let chunk_rows = config.chunk_rows.max(1);
+        let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
+        Job::new(objective, config)
+    }
+
+    /// An EAGLE-3 draft layer on it.
+    ///
+    /// # Errors When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
+    /// the training are wrong.
+    pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, false)))?;
+        let Self { data, .. } = self;
+        let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
+        Job::new(objective.map_err(Failure::training)?, config)
+    }
+}
+
+impl Backbone {
+    /// A draft model for it. `dir` is the backbone's folder.
+    ///
+    /// # Errors When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
+    /// are wrong.
+    pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, false)))?;
+        let Self { model, data, longest, .. } = self;
+        let draft = &config.distill_spec.draft;
+        let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
+        let small = ModelConfig::read(draft)?;
+        DraftModel::check_vocabulary(draft, dir)?;
+        if small.vocab_size != model.vocab_size {
+            let (theirs, ours) = (small.vocab_size, model.vocab_size);
+            return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
+        }
+        if longest > small.max_positions {
+            let hint = format!("set training.max_tokens to {} at most", small.max_positions);
+            return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
+        }
+        let device = data.features.decoder.compute().device();
+        let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
+        let draft_checkpoint = Checkpoint::open(draft)?;
+        draft_checkpoint.check(&small)?;
+        let start = llama.load(&draft_checkpoint).map_err(Failure::training)?;
+        let document = document(draft)?;
+        let (distill_spec, chunk_rows, seed) = (config.distill_spec.clone(), config.chunk_rows.max(1), config.seed);
+        let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, data };
+        Job::new(DistillSpecFitting::new(llama, start, document, with), config)
+    }
+}
+
+/// A model's `config.json`, for weights in f32.
+fn document(dir: &Path) -> Result<Value, Failure> {
+    let path = dir.join("config.json");
+    let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let bytes = gorgon_model::file::read(&path, 16 << 20).map_err(|error| wrong(&error))?;
+    let mut document: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+    for key in ["torch_dtype", "dtype"] {
+        if let Some(dtype) = document.get_mut(key) {
+            *dtype = "float32".into();
+        }
+    }
+    Ok(document)
+}
+
+/// The conversations to fit to and to measure on, and the hash of the backbone's files.
+fn conversations(
+    config: &TrainConfig,
+    dir: &Path,
+    settings: &Settings,
+) -> Result<(Vec<Row>, Vec<Row>, String), Failure> {
+    let model = ModelConfig::read(dir)?;
+    let hash = backbone_hash(dir)?;
+    let read = |folder: &Path| read_folder(folder, dir, &model, &hash, settings);
+    let mut rows = read(&config.data)?;
+    let mut held_out = match &config.eval_data {
+        Some(folder) => read(folder)?,
+        None => {
+            // A conversation's part depends on its number alone, so that more data does not reshuffle the parts.
+            let is_held = |row: &Row| SeededRandom::stream(config.seed, row.row).uniform() < config.held_out;
+            let (held, kept) = rows.into_iter().partition(is_held);
+            rows = kept;
+            held
+        }
+    };
+    held_out.truncate(config.eval_conversations);
+    for row in rows.iter_mut().chain(&mut held_out) {
+        row.example.truncate(config.training.max_tokens);
+    }
+    Ok((rows, held_out, hash))
+}
+
+/// All rows of a folder of shards, checked against the backbone.
+fn read_folder(
+    folder: &Path,
+    dir: &Path,
+    model: &ModelConfig,
+    backbone_hash: &str,
+    settings: &Settings,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![];
+    let tokenizer = dir.join("tokenizer.json");
+    let tokenizer_hash = tokenizer.is_file().then(|| hash_file(&tokenizer)).transpose()?;
+    let mut other_model = false;
+    manifest::verify(folder)?;
+    for path in shard::files(folder)? {
+        let (part, metadata) = shard::read(&path, model.vocab_size)?;
+        let of = |key: &str| metadata.get(&format!("gorgon.{key}"));
+        if let (Some(theirs), Some(ours)) = (of("tokenizer_sha256"), &tokenizer_hash)
+            && theirs != ours
+        {
+            let message = format!("{}: its ids were made with another tokenizer", path.display());
+            return Err(Failure::input(message).hint("distil again with this model"));
+        }
+        other_model |= of("model_sha256").is_some_and(|hash| hash != backbone_hash);
+        rows.extend(part);
+    }
+    if let Some(row) = rows.iter().find(|row| row.example.labels() == 0) {
+        let message = format!("{}: row {} ({}): its loss mask is empty", folder.display(), row.row, row.id);
+        return Err(Failure::input(message));
+    }
+    if other_model {
+        let folder = folder.display();
+        settings.console.say(format!("note: {folder} was made with other weights than this backbone's"));
+    }
+    Ok(rows)
+}
+
+/// Hash of the backbone's files.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
+    let checkpoint = Checkpoint::open(dir)?;
+    let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
+    Ok(hash_folder_weights(&files)?)
+}
+
+/// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
+fn held(config: &TrainConfig, backward: bool) -> Frozen {
+    // The other half is for what is at work. Without panels sums are rounded in another order, as on another processor.
+    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    Frozen { format: config.lm_head_format.into(), backward, room }
+}
+
+/// The same for heads of a kind; none where each head has an LM head of its own.
+fn held_for_heads(config: &TrainConfig) -> Option<Frozen> {
+    let own = match config.method {
+        HeadMethod::Medusa => config.medusa.own_lm_heads,
+        HeadMethod::Hydra => config.hydra.own_lm_heads,
+        _ => false,
+    };
+    (!own).then(|| held(config, true))
+}

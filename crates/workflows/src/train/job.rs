@@ -1,0 +1,192 @@
+//! One training: what is fitted, how, and what it will take.
+
+use crate::estimate::{self, Disk, FittingCost, Plan, Pool, Watch};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::units::{bytes, count, duration};
+use gorgon_data::shard::Row;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_kernels::team;
+use gorgon_train::config::TrainConfig;
+use gorgon_train::heads::{FeatureCache, OnBackbone, Start};
+use gorgon_train::parameters::Parameter;
+use gorgon_train::trainer::FitSettings;
+use rayon::prelude::*;
+use std::time::Instant;
+
+/// An objective and how to fit it.
+pub struct Job<F> {
+    pub objective: F,
+    pub fit: FitSettings,
+}
+
+impl<F: OnBackbone> Job<F> {
+    /// Settles the number of steps.
+    ///
+    /// # Errors
+    /// When a setting is wrong.
+    pub fn new(objective: F, config: &TrainConfig) -> Result<Self, Failure> {
+        let per_epoch = objective.data().packing.steps_per_epoch();
+        let fit = config.training.settings(per_epoch, config.seed).map_err(Failure::training)?;
+        Ok(Self { objective, fit })
+    }
+
+    pub fn count_in(&self, rows: &[Row]) -> usize {
+        rows.iter().map(|row| self.objective.positions(&row.example).len()).sum()
+    }
+
+    /// Fails if there is nothing to fit to, or nothing to start from where the config names it.
+    ///
+    /// # Errors
+    /// When no conversation has a position with a label, or the heads to start from do not fit.
+    pub fn check(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
+        if self.count_in(&self.objective.data().rows) > 0 {
+            return self.start_from(config, settings);
+        }
+        let message = format!("{}: no position has a label for what is fitted", config.data.display());
+        Err(Failure::input(message).hint("training.max_tokens may cut all answers off"))
+    }
+
+    /// Takes the heads that the config names, if it does, as what is there before the first step.
+    ///
+    /// # Errors
+    /// When they are wrong, or others than what is fitted.
+    fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
+        let Some(dir) = &config.start else { return Ok(()) };
+        let folder = HeadsFolder::open(dir)?;
+        let (parameters, constants) = (self.objective.parameters(config.seed), self.objective.constants());
+        let start = Start::read(&folder, &parameters, &constants).map_err(Failure::training)?;
+        self.objective.data_mut().start = Some(start);
+        settings.console.say(format!(
+            "starting from the {} in {}",
+            folder.detected.format.description(),
+            folder.path.display()
+        ));
+        Ok(())
+    }
+
+    /// What the job will take: memory beyond what was there when `watch` began, disk, and time as one step takes it.
+    ///
+    /// # Errors
+    /// When the backbone fails, or a single conversation does not fit into memory.
+    pub fn plan(
+        &mut self,
+        config: &TrainConfig,
+        settings: &Settings,
+        (watch, pool): (&Watch, Option<&Pool>),
+    ) -> Result<Plan, Failure> {
+        let data = self.objective.data();
+        let (fitted, measured) = (self.count_in(&data.rows), self.count_in(&data.held_out));
+        let (parameters, mut disk) = self.on_disk();
+        settings.console.say(format!(
+            "{} conversations, {} tokens, {} positions to read; {} held-out conversations with {} positions",
+            count(data.rows.len() as u128),
+            count(data.packing.tokens() as u128),
+            count(fitted as u128),
+            count(data.held_out.len() as u128),
+            count(measured as u128)
+        ));
+        let (reading, found) = self.measure(config, parameters, settings, (watch, pool))?;
+        let pool = pool.map(Pool::grown);
+        disk.other = self.objective.published_bytes(parameters);
+        let features = if config.caches_features() { self.cached_bytes(config, fitted + measured) } else { 0 };
+        let cached = if features > 0 { format!("; hidden states {}", bytes(features)) } else { String::new() };
+        settings.console.say(format!(
+            "{}, {} parameters; {} steps; {} beside the backbone {}; {}{cached}",
+            self.objective.title(),
+            count(parameters as u128),
+            self.fit.schedule.steps,
+            if pool.is_some() { "device memory" } else { "memory" },
+            bytes(pool.unwrap_or(found.memory)),
+            disk.words()
+        ));
+        let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
+        let seconds = Some(self.report_time(config, (reading, fitting_them), settings));
+        let FittingCost { memory, by_formula: memory_by_formula, .. } = found;
+        Ok(Plan { memory, before: watch.before(), memory_by_formula, pool, disk, seconds })
+    }
+
+    /// How many values are fitted, and what is written of them.
+    fn on_disk(&self) -> (usize, Disk) {
+        let all = self.objective.parameters(0);
+        let parameters = all.iter().map(Parameter::len).sum();
+        (parameters, Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit))
+    }
+
+    /// What a step takes on all devices together: seconds that it reads, and the whole of it with what was loaded since
+    /// `watch` began: the LM head, conversations.
+    fn measure(
+        &mut self,
+        config: &TrainConfig,
+        parameters: usize,
+        settings: &Settings,
+        (watch, pool): (&Watch, Option<&Pool>),
+    ) -> Result<(f64, FittingCost), Failure> {
+        let at_once = config.training.batches_per_step;
+        let reading = self.time_reading()? * estimate::share_of_time(settings, at_once);
+        let steps = self.objective.data().packing.steps_per_epoch().min(self.fit.schedule.steps);
+        let loaded = watch.grown();
+        let measure = |job: &Self| FittingCost::measure(&job.objective, &job.fit, 0..steps.max(1), pool);
+        let found = self.with_few_held_out(measure)?;
+        let found = found.divided(parameters, settings, at_once);
+        let config = self.objective.data().features.decoder.config();
+        let lm_head = 4 * config.vocab_size * config.hidden_size + self.objective.lm_head().panel_bytes();
+        let by_formula = found.by_formula + lm_head as u64;
+        let memory = found.memory + loaded.unwrap_or(lm_head as u64);
+        Ok((reading, FittingCost { memory, by_formula, ..found }))
+    }
+
+    /// Does something while there are only the longest held-out conversations, of which the first leaves room for an
+    /// answer, if one does.
+    fn with_few_held_out<R>(&mut self, work: impl FnOnce(&Self) -> R) -> R {
+        let data = self.objective.data_mut();
+        let context = data.features.decoder.config().max_positions;
+        let prompt = |row: &Row| row.example.assistant.iter().position(|own| *own).unwrap_or(0);
+        let room = |row: &&Row| prompt(row) > 0 && prompt(row) + data.decoded_tokens <= context;
+        let decoded = data.held_out.iter().filter(room).max_by_key(|row| prompt(row)).cloned();
+        let others = estimate::longest(&data.held_out, |row| row.example.ids.len());
+        let few = decoded.into_iter().chain(others).collect();
+        let (all, prompts) = (std::mem::replace(&mut data.held_out, few), data.decoded_prompts);
+        data.decoded_prompts = prompts.min(1);
+        let done = work(self);
+        let data = self.objective.data_mut();
+        (data.held_out, data.decoded_prompts) = (all, prompts);
+        done
+    }
+
+    /// Bytes of hidden states at so many positions.
+    fn cached_bytes(&self, config: &TrainConfig, positions: usize) -> u64 {
+        let hooks = self.objective.hooks().layers().len();
+        FeatureCache::bytes(positions, hooks, self.objective.data().features.width(), config.feature_format)
+    }
+
+    /// Reports what reading and fitting take, seconds of a step each. Returns the seconds of all steps.
+    fn report_time(&self, config: &TrainConfig, (reading, fitting_them): (f64, f64), settings: &Settings) -> f64 {
+        let steps = self.fit.schedule.steps as f64;
+        // Cached states are computed once, before the first step.
+        let once = self.objective.data().packing.steps_per_epoch() as f64;
+        let (before, during) = if config.caches_features() { (reading * once, 0.0) } else { (0.0, reading * steps) };
+        let seconds = during + fitting_them * steps;
+        let ahead = if before > 0.0 { format!("{} for hidden states, then ", duration(before)) } else { String::new() };
+        settings.console.say(format!(
+            "about {ahead}{} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
+            duration(seconds)
+        ));
+        seconds
+    }
+
+    /// Seconds that the backbone's states of a step take.
+    fn time_reading(&self) -> Result<f64, Failure> {
+        let objective = &self.objective;
+        let batches = objective.batches(0).map_err(Failure::training)?;
+        let mut reading = 0.0;
+        // The first of two is a warm-up.
+        for _ in 0..2 {
+            let started = Instant::now();
+            let read = batches.par_iter().map(|batch| team::one_of(batches.len(), || objective.read(batch)));
+            read.collect::<Result<(), _>>().map_err(Failure::training)?;
+            reading = started.elapsed().as_secs_f64();
+        }
+        Ok(reading)
+    }
+}

@@ -1,0 +1,215 @@
+//! A training from its plan to its published heads.
+
+use super::backbone::{Backbone, backbone_hash};
+use super::features::StatesPlan;
+use super::job::Job;
+use super::parity;
+use crate::drafting::FITTED_MODEL;
+use crate::estimate::{self, Measured, Plan, Pool, Watch};
+use crate::failure::Failure;
+use crate::files;
+use crate::fitting::{self, Progress};
+use crate::settings::Settings;
+use crate::units::{bytes, duration};
+use gorgon_data::shard;
+use gorgon_runs::run_dir::RunDir;
+use gorgon_train::config::{HeadMethod, TrainConfig};
+use gorgon_train::heads::OnBackbone;
+use gorgon_train::trainer::Outcome;
+use gorgon_train::world::World;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The folder of the finished heads in a run folder.
+const HEADS: &str = "heads";
+
+/// How far a training came.
+pub enum Done {
+    /// It was only planned.
+    Planned,
+    /// Hidden states are kept; nothing was fitted.
+    Kept {
+        /// Where they are.
+        folder: PathBuf,
+        /// The plan, and what was measured.
+        plan: Value,
+    },
+    /// All steps are done; the heads are in the run folder.
+    Finished(RunDir),
+    /// It stopped on request after this step.
+    Stopped {
+        /// The run folder.
+        run: RunDir,
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// A job that is about to begin.
+pub(super) struct Launch<'a> {
+    pub(super) config: &'a TrainConfig,
+    pub(super) dir: &'a Path,
+    /// Hash of the backbone's files.
+    pub(super) before: String,
+    pub(super) resume: Option<&'a Path>,
+    pub(super) dry_run: bool,
+    /// Whether to keep hidden states and fit nothing.
+    pub(super) only_features: bool,
+    /// Memory since the backbone was loaded.
+    pub(super) watch: Watch,
+    /// The same on a GPU.
+    pub(super) pool: Option<Pool>,
+    pub(super) settings: &'a Settings,
+    /// Those of every device that fits along, the first one's first.
+    pub(super) replicas: &'a [Settings],
+}
+
+impl Launch<'_> {
+    /// `make` makes a job of a backbone, on whatever device that is.
+    pub(super) fn fit<F: OnBackbone>(
+        &self,
+        backbone: Backbone,
+        make: impl Fn(Backbone) -> Result<Job<F>, Failure> + Sync,
+    ) -> Result<Done, Failure> {
+        let Self { config, dir, resume, settings, .. } = *self;
+        let mut job = make(backbone)?;
+        job.check(config, settings)?;
+        if self.only_features {
+            return self.keep_features(&mut job);
+        }
+        let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()))?;
+        if self.dry_run {
+            return Ok(Done::Planned);
+        }
+        // The discarded steps are no part of what the run takes.
+        self.watch.forget_peak();
+        self.pool.iter().for_each(Pool::shrink);
+        let stem = format!("{}-{}", config.method.name(), files::stem(dir));
+        let inputs = shard::files(&config.data)?;
+        let world = World::current();
+        if world.is_root() && config.caches_features() {
+            job.cache(&job.cache_request(config, &self.before), true, settings)?;
+        }
+        world.wait();
+        if !world.is_root() {
+            return self.assist(job, &make);
+        }
+        let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
+        settings.console.say(format!("run folder {}", run.path().display()));
+        job.objective.attach(run.path());
+        let (outcome, measured) = self.fit_in(&job, &run, &make)?;
+        self.finish(&job, run, &outcome, (&plan, measured))
+    }
+
+    /// Fits on all devices, into a run folder.
+    fn fit_in<F: OnBackbone>(
+        &self,
+        job: &Job<F>,
+        run: &RunDir,
+        make: &(impl Fn(Backbone) -> Result<Job<F>, Failure> + Sync),
+    ) -> Result<(Outcome, Measured), Failure> {
+        let progress = Progress::new(run, &job.fit, self.settings);
+        let outcome = self.fit_on_all(job, run, Some(run.path()), make, &mut |report| progress.show(&report));
+        progress.finish();
+        let outcome = outcome?;
+        let measured = Measured {
+            memory: self.watch.peak(),
+            pool: self.pool.as_ref().map(Pool::grown),
+            corrected: progress.corrected(),
+            whole: self.resume.is_none(),
+            ..Measured::default()
+        };
+        Ok((outcome, measured))
+    }
+
+    /// Publishes what was fitted, checks that it is what will be served, and reports what it took.
+    fn finish<F: OnBackbone>(
+        &self,
+        job: &Job<F>,
+        run: RunDir,
+        outcome: &Outcome,
+        (plan, measured): (&Plan, Measured),
+    ) -> Result<Done, Failure> {
+        let Self { config, dir, settings, .. } = *self;
+        if backbone_hash(dir)? != self.before {
+            return Err(Failure::run(format!("{}: the backbone's files changed while it was in use", dir.display())));
+        }
+        fitting::plots(&run, PLOTS)?;
+        if !outcome.finished {
+            return Ok(Done::Stopped { run, step: outcome.step });
+        }
+        job.objective.publish(&run.step(best(&run)?), run.path()).map_err(Failure::training)?;
+        if config.method == HeadMethod::DistillSpec {
+            files::copy_tokenizer(&config.distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+        }
+        parity::check(&job.objective, &run, best(&run)?, &fitted(&run), settings)?;
+        let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
+        plan.close(&Measured { disk, checkpoints, spent: outcome.spent, ..measured }, run.path(), settings)?;
+        Ok(Done::Finished(run))
+    }
+}
+
+impl Launch<'_> {
+    /// Computes hidden states ahead and reports where they are.
+    fn keep_features<F: OnBackbone>(&self, job: &mut Job<F>) -> Result<Done, Failure> {
+        let Self { config, settings, .. } = *self;
+        let request = job.cache_request(config, &self.before);
+        let loaded = self.watch.grown();
+        let StatesPlan { disk: size, work } = job.report_features(&request, config, settings)?;
+        if self.dry_run {
+            return Ok(Done::Planned);
+        }
+        self.watch.forget_peak();
+        self.pool.iter().for_each(Pool::shrink);
+        let started = Instant::now();
+        job.cache(&request, true, settings)?;
+        let (disk, measured) = (files::folder_bytes(&request.folder), started.elapsed().as_secs_f64());
+        let mut line = format!("planned / measured: disk {} / {}", bytes(size), bytes(disk));
+        if let Some((seconds, _)) = work {
+            line.push_str(&format!("; time {} / {}", duration(seconds), duration(measured)));
+        }
+        let memory = work.and_then(|(_, memory)| Some((memory? + loaded?, self.watch.peak()?)));
+        if let Some((planned, peak)) = memory {
+            line.push_str(&format!("; memory {} / {}", bytes(planned), bytes(peak)));
+        }
+        settings.console.say(line);
+        let before = self.watch.before().unwrap_or(0);
+        let beyond = |bytes: u64| memory.map(|(a, b)| estimate::pair((a + bytes) as f64, Some((b + bytes) as f64)));
+        let plan = json!({
+            "memory_bytes": beyond(0),
+            "peak_rss_bytes": beyond(before),
+            "disk_bytes": estimate::pair(size as f64, Some(disk as f64)),
+            "seconds": work.map(|(seconds, _)| estimate::pair(seconds, Some(measured))),
+        });
+        Ok(Done::Kept { folder: request.folder, plan })
+    }
+}
+
+const PLOTS: &[(&str, &str, &str, &[&str])] = &[
+    ("loss.svg", "Loss", "weighted nats", &["loss", "evaluation/loss"]),
+    ("top1.svg", "First guesses that are right", "share", &["evaluation/top1"]),
+    ("top5.svg", "Right tokens among the first five guesses", "share", &["evaluation/top5"]),
+    ("acceptance.svg", "Drafts that sampling accepts", "share", &["acceptance", "evaluation/acceptance"]),
+    (
+        "length.svg",
+        "Acceptance length on held-out text",
+        "tokens per step",
+        &["evaluation/length_chain", "evaluation/length_tree", "evaluation/tau"],
+    ),
+];
+
+/// The checkpoint that did best on held-out text, or the last one.
+///
+/// # Errors
+/// When the run folder cannot be read.
+pub fn best(run: &RunDir) -> Result<u64, Failure> {
+    let last = run.steps()?.last().copied().unwrap_or(0);
+    Ok(run.best()?.unwrap_or(last))
+}
+
+/// The folder of what was fitted: draft heads, or a draft model.
+pub fn fitted(run: &RunDir) -> PathBuf {
+    let model = run.path().join(FITTED_MODEL);
+    if model.is_dir() { model } else { run.path().join(HEADS) }
+}
