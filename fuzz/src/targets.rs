@@ -15,11 +15,11 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
-use gorgon_model::template::{ChatTemplate, Limits, Render, message};
-use gorgon_model::text::Text;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::{RunDir, RunView};
 use gorgon_runs::tensors::{self, Source};
+use gorgon_text::template::{ChatTemplate, Limits, Render, message};
+use gorgon_text::tokenizer::Tokenizer;
 use safetensors::Dtype;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ fn config_seeds() -> Vec<Vec<u8>> {
 
 fn tokenizer(bytes: &[u8]) {
     with("tokenizer.json", bytes, |dir| {
-        let Ok(text) = Text::load(dir) else { return };
+        let Ok(text) = Tokenizer::load(dir) else { return };
         let _ = text.check_vocab(260);
         for special in [false, true] {
             if let Ok(ids) = text.encode("Héllo <s> 世界\n\u{0}</s>", special) {
@@ -197,7 +197,7 @@ fn tokenizer_seeds() -> Vec<Vec<u8>> {
 fn tokenizer_config(bytes: &[u8]) {
     with("tokenizer_config.json", bytes, |dir| {
         let _ = std::fs::copy(model().join("tokenizer.json"), dir.join("tokenizer.json"));
-        if let Ok(text) = Text::load(dir) {
+        if let Ok(text) = Tokenizer::load(dir) {
             let _ = text.encode("a", true);
         }
         speak(dir);

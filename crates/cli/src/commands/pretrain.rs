@@ -15,7 +15,7 @@ use gorgon_data::render::{Example, Renderer};
 use gorgon_data::synth;
 use gorgon_data::vocabulary;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::text::Text;
+use gorgon_text::tokenizer::Tokenizer;
 use gorgon_train::config::PretrainConfig;
 use gorgon_train::llama::Llama;
 use gorgon_train::parameters::Parameter;
@@ -83,7 +83,7 @@ fn checked(args: &Fit) -> Result<PretrainConfig, Failure> {
 /// Writes the model with its tokenizer.
 fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Parameter]) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|e| Failure::run(format!("{}: {e}", out.display())))?;
-    let ids = Text::load(tokenizer)?.special_ids();
+    let ids = Tokenizer::load(tokenizer)?.special_ids();
     let tokens = [ids.bos.unwrap_or(0), ids.eos.unwrap_or(1)];
     pretrain::write_model(out, objective.shape(), parameters, tokens).map_err(fitting::failure)?;
     copy_tokenizer(tokenizer, out)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use gorgon_model::template::{ChatTemplate, Limits, Render, TemplateError, message};
+use gorgon_text::template::{ChatTemplate, Limits, Render, TemplateError, message};
 use serde_json::{Value, json};
 
 /// Counts the bytes in use, to see what a hostile template costs.

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::budget::Limits;
 use self::worker::{Failed, Program, Request, Workers};
-use crate::text::{TextError, TokenizerConfig};
+use crate::tokenizer::{TokenizerConfig, TokenizerError};
 
 /// What can go wrong with a chat template.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum TemplateError {
     },
     /// `tokenizer_config.json` cannot be read.
     #[error(transparent)]
-    Config(#[from] TextError),
+    Config(#[from] TokenizerError),
     /// `tokenizer_config.json` holds no usable template, or the template is no valid Jinja.
     #[error("{path}: chat template: {reason}")]
     Invalid {
@@ -188,7 +188,7 @@ fn missing(folder: &Path) -> TemplateError {
 fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String)>, TemplateError> {
     let path = folder.join("chat_template.jinja");
     let mut source = String::new();
-    match crate::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
+    match gorgon_runs::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
         Ok(_) => Ok(Some((path, source))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(TemplateError::Read { path, source }),

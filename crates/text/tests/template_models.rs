@@ -1,6 +1,6 @@
 //! Chat templates in the manner of well-known models: each uses what the real one uses.
 
-use gorgon_model::template::{ChatTemplate, Render, message};
+use gorgon_text::template::{ChatTemplate, Render, message};
 use serde_json::{Value, json};
 
 fn render(template: &str, messages: &[Value], variables: Value) -> String {

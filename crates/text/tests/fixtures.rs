@@ -5,8 +5,8 @@ mod shared;
 
 use std::path::{Path, PathBuf};
 
-use gorgon_model::template::{ChatTemplate, Render};
-use gorgon_model::text::{Text, TextError};
+use gorgon_text::template::{ChatTemplate, Render};
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::Value;
 use shared::shared;
 
@@ -31,7 +31,7 @@ fn ids(value: &Value) -> Vec<u32> {
 #[test]
 fn encode_and_decode() {
     for (folder, expected) in backbones("encode_and_decode") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         assert_eq!(text.vocab_size() as u64, expected["vocab_size"].as_u64().unwrap(), "{folder:?}");
         for case in expected["encode"].as_array().unwrap() {
             let source = case["text"].as_str().unwrap();
@@ -51,7 +51,7 @@ fn encode_and_decode() {
 #[test]
 fn prefixes_decode_and_stream() {
     for (folder, expected) in backbones("prefixes_decode_and_stream") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         let ids = ids(&expected["stream"]["ids"]);
         let prefixes = expected["stream"]["prefix_decodes"].as_array().unwrap();
         let mut stream = text.stream(true);
@@ -72,7 +72,7 @@ fn prefixes_decode_and_stream() {
 #[test]
 fn any_ids_stream_to_their_decoded_text() {
     for (folder, _) in backbones("any_ids_stream_to_their_decoded_text") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         let past_the_end = text.max_id().unwrap() + 20;
         let mut state = 1u32;
         for round in 0..200 {
@@ -93,7 +93,7 @@ fn any_ids_stream_to_their_decoded_text() {
 #[test]
 fn broken_bytes_stream_in_linear_time() {
     for (folder, _) in backbones("broken_bytes_stream_in_linear_time") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         let start = text.encode("é", false).unwrap();
         let lead = start[start.len() - 2];
         let begin = std::time::Instant::now();
@@ -102,7 +102,7 @@ fn broken_bytes_stream_in_linear_time() {
     }
 }
 
-fn assert_streams(text: &Text, ids: &[u32], skip_special: bool) {
+fn assert_streams(text: &Tokenizer, ids: &[u32], skip_special: bool) {
     let mut stream = text.stream(skip_special);
     let mut all = String::new();
     for id in ids {
@@ -117,7 +117,7 @@ fn assert_streams(text: &Text, ids: &[u32], skip_special: bool) {
 #[test]
 fn chat_templates_render_and_encode() {
     for (folder, expected) in backbones("chat_templates_render_and_encode") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         let template = ChatTemplate::load(&folder).unwrap();
         for case in expected["chat"].as_array().unwrap() {
             let messages = case["messages"].as_array().unwrap();
@@ -143,7 +143,7 @@ fn chat_templates_render_and_encode() {
 #[test]
 fn ids_outside_the_model_are_refused() {
     for (folder, _) in backbones("ids_outside_the_model_are_refused") {
-        let text = Text::load(&folder).unwrap();
+        let text = Tokenizer::load(&folder).unwrap();
         let max = text.max_id().unwrap() as usize;
         text.check_vocab(max + 1).unwrap();
         text.check_vocab(max + 100).unwrap();
@@ -155,25 +155,25 @@ fn ids_outside_the_model_are_refused() {
 #[test]
 fn missing_and_broken_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    let error = Text::load(folder.path()).unwrap_err();
-    assert!(matches!(error, TextError::Missing { .. }) && error.to_string().contains("tokenizer.json"), "{error}");
+    let error = Tokenizer::load(folder.path()).unwrap_err();
+    assert!(matches!(error, TokenizerError::Missing { .. }) && error.to_string().contains("tokenizer.json"), "{error}");
 
     std::fs::write(folder.path().join("tokenizer.json"), "{\n\"model\": 3\n}").unwrap();
-    let message = Text::load(folder.path()).unwrap_err().to_string();
+    let message = Tokenizer::load(folder.path()).unwrap_err().to_string();
     assert!(message.contains("tokenizer.json") && !message.contains('\n'), "{message}");
 
     std::fs::write(folder.path().join("tokenizer_config.json"), "[]").unwrap();
-    let message = Text::load(folder.path()).unwrap_err().to_string();
+    let message = Tokenizer::load(folder.path()).unwrap_err().to_string();
     assert!(message.contains("tokenizer_config.json"), "{message}");
 }
 
 /// A folder with the tokenizer of one backbone and a `tokenizer_config.json` of our own.
-fn with_config(test: &str, backbone: &str, config: &Value) -> Option<(tempfile::TempDir, Text)> {
+fn with_config(test: &str, backbone: &str, config: &Value) -> Option<(tempfile::TempDir, Tokenizer)> {
     let source = shared(&format!("fixtures/backbones/{backbone}/tokenizer.json"), test)?;
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(source, folder.path().join("tokenizer.json")).unwrap();
     std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-    let text = Text::load(folder.path()).unwrap();
+    let text = Tokenizer::load(folder.path()).unwrap();
     Some((folder, text))
 }
 

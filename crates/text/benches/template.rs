@@ -1,6 +1,6 @@
 //! How long a chat template takes to render: `cargo bench --workspace --bench template`.
 
-use gorgon_model::template::{ChatTemplate, Render, message};
+use gorgon_text::template::{ChatTemplate, Render, message};
 use std::path::Path;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Text to token ids and back: a model folder's `tokenizer.json`, and decoding as tokens arrive.
 //!
-//! The engine never sees text; this is the only place where ids become characters. Decoded text is exactly what the
+//! Decoding works on token ids alone; ids become characters here and nowhere else. Decoded text is exactly what the
 //! tokenizer's own decoder says. The optional clean-up of spaces before punctuation that some libraries apply
 //! (`clean_up_tokenization_spaces`) is left out: it loses information and cannot be applied to a stream.
 
@@ -12,13 +12,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gorgon_runs::file;
 use serde_json::{Map, Value};
-use tokenizers::{AddedToken, Tokenizer};
+use tokenizers::AddedToken;
 
 /// What can go wrong with a tokenizer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TextError {
+pub enum TokenizerError {
     /// The folder has no `tokenizer.json`.
     #[error(
         "{path}: not found; the model needs a tokenizer.json (convert a tokenizer.model with the model's own tools)"
@@ -96,17 +97,17 @@ impl TokenizerConfig {
     ///
     /// # Errors
     /// The file cannot be read or is not a JSON object.
-    pub fn read(folder: &Path) -> Result<Self, TextError> {
+    pub fn read(folder: &Path) -> Result<Self, TokenizerError> {
         let path = folder.join("tokenizer_config.json");
-        let text = match crate::file::read(&path, MAX_CONFIG_BYTES) {
+        let text = match file::read(&path, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
-            Err(source) => return Err(TextError::Read { path, source }),
+            Err(source) => return Err(TokenizerError::Read { path, source }),
         };
         match serde_json::from_slice(&text) {
             Ok(Value::Object(keys)) => Ok(Self { path, keys }),
-            Ok(_) => Err(TextError::Invalid { path, reason: "not a JSON object".into() }),
-            Err(e) => Err(TextError::Invalid { path, reason: e.to_string() }),
+            Ok(_) => Err(TokenizerError::Invalid { path, reason: "not a JSON object".into() }),
+            Err(e) => Err(TokenizerError::Invalid { path, reason: e.to_string() }),
         }
     }
 
@@ -145,14 +146,14 @@ pub struct SpecialIds {
 
 /// A tokenizer with its special tokens. Clones share the vocabulary.
 #[derive(Debug, Clone)]
-pub struct Text {
+pub struct Tokenizer {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    tokenizer: Tokenizer,
+    tokenizer: tokenizers::Tokenizer,
     special_ids: SpecialIds,
     /// Ids that decoding without special tokens leaves out.
     hidden: HashSet<u32>,
@@ -163,7 +164,7 @@ struct Inner {
 
 impl Inner {
     fn read(bytes: &[u8], config: &TokenizerConfig, path: &Path) -> tokenizers::Result<Self> {
-        let mut tokenizer = Tokenizer::from_bytes(bytes)?;
+        let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
         // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
         tokenizer.with_truncation(None)?;
         tokenizer.with_padding(None);
@@ -186,20 +187,20 @@ struct Frame {
     after: Option<u32>,
 }
 
-impl Text {
+impl Tokenizer {
     /// Loads `tokenizer.json`, and `tokenizer_config.json` where there is one, from a model folder.
     ///
     /// # Errors
     /// A file is missing, unreadable or not a tokenizer.
-    pub fn load(folder: &Path) -> Result<Self, TextError> {
+    pub fn load(folder: &Path) -> Result<Self, TokenizerError> {
         let config = TokenizerConfig::read(folder)?;
         let path = folder.join("tokenizer.json");
-        let bytes = match crate::file::read(&path, MAX_TOKENIZER_BYTES) {
+        let bytes = match file::read(&path, MAX_TOKENIZER_BYTES) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(TextError::Missing { path }),
-            Err(source) => return Err(TextError::Read { path, source }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(TokenizerError::Missing { path }),
+            Err(source) => return Err(TokenizerError::Read { path, source }),
         };
-        let invalid = |e: &dyn std::fmt::Display| TextError::Invalid { path: path.clone(), reason: one_line(e) };
+        let invalid = |e: &dyn std::fmt::Display| TokenizerError::Invalid { path: path.clone(), reason: one_line(e) };
         let inner = contained(|| Inner::read(&bytes, &config, &path)).map_err(|e| invalid(&e))?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -210,7 +211,7 @@ impl Text {
     ///
     /// # Errors
     /// The tokenizer has no token for some character and no token for unknown ones.
-    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
         let frame = self.inner.frame.filter(|_| add_special);
         let own = add_special && self.inner.frame.is_none();
         let encoding = contained(|| self.inner.tokenizer.encode_fast(text, own));
@@ -225,7 +226,7 @@ impl Text {
     ///
     /// # Errors
     /// The tokenizer's decoder fails.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TextError> {
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         contained(|| self.inner.tokenizer.decode(ids, skip_special)).map_err(|e| self.failed("decode", &e))
     }
 
@@ -266,9 +267,9 @@ impl Text {
     ///
     /// # Errors
     /// Some token id is not below `model_vocab`.
-    pub fn check_vocab(&self, model_vocab: usize) -> Result<(), TextError> {
+    pub fn check_vocab(&self, model_vocab: usize) -> Result<(), TokenizerError> {
         match self.inner.max_id {
-            Some(id) if id as usize >= model_vocab => Err(TextError::OutsideVocabulary {
+            Some(id) if id as usize >= model_vocab => Err(TokenizerError::OutsideVocabulary {
                 path: self.inner.path.clone(),
                 id,
                 token: self.token(id).unwrap_or_default(),
@@ -278,18 +279,13 @@ impl Text {
         }
     }
 
-    /// A decoder for ids that arrive one after another.
-    pub fn stream(&self, skip_special: bool) -> StreamDecoder {
-        StreamDecoder::new(self.clone(), skip_special)
-    }
-
-    fn failed(&self, action: &'static str, e: &dyn std::fmt::Display) -> TextError {
-        TextError::Failed { path: self.inner.path.clone(), action, reason: one_line(e) }
+    fn failed(&self, action: &'static str, e: &dyn std::fmt::Display) -> TokenizerError {
+        TokenizerError::Failed { path: self.inner.path.clone(), action, reason: one_line(e) }
     }
 }
 
 /// Marks the named special tokens as special: not every `tokenizer.json` does, but decoding has to leave them out.
-fn mark_special(tokenizer: &mut Tokenizer, config: &TokenizerConfig) {
+fn mark_special(tokenizer: &mut tokenizers::Tokenizer, config: &TokenizerConfig) {
     let known = tokenizer.get_added_tokens_decoder();
     let missing: Vec<AddedToken> = ["bos_token", "eos_token", "pad_token", "unk_token"]
         .iter()
@@ -303,7 +299,11 @@ fn mark_special(tokenizer: &mut Tokenizer, config: &TokenizerConfig) {
 
 /// What `add_bos_token` and `add_eos_token` of the config put around a text: where either key is given, they overrule
 /// `tokenizer.json`, and a key that is not given keeps what `tokenizer.json` does.
-fn frame(tokenizer: &Tokenizer, config: &TokenizerConfig, ids: SpecialIds) -> tokenizers::Result<Option<Frame>> {
+fn frame(
+    tokenizer: &tokenizers::Tokenizer,
+    config: &TokenizerConfig,
+    ids: SpecialIds,
+) -> tokenizers::Result<Option<Frame>> {
     let flag = |key| config.get(key).and_then(Value::as_bool);
     let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
     if bos.is_none() && eos.is_none() {

@@ -1,18 +1,18 @@
-//! Text as its ids arrive.
+//! Streaming detokenisation.
 
-use super::{Text, TextError};
+use super::{Tokenizer, TokenizerError};
 
 /// Decodes ids as they arrive into pieces of text that never cut a character in two.
 ///
-/// The pieces in a row, with [`finish`](Self::finish) at the end, are exactly [`Text::decode`] of all ids. To keep that
-/// promise a piece may be held back: until a character is complete, and, for tokenizers that spell rare characters as
-/// byte tokens, until the run of byte tokens ends, because one wrong byte makes the whole run undecodable.
+/// The pieces in a row, with [`finish`](Self::finish) at the end, are exactly [`Tokenizer::decode`] of all ids. To
+/// keep that promise a piece may be held back: until a character is complete, and, for tokenizers that spell rare
+/// characters as byte tokens, until the run of byte tokens ends, because one wrong byte makes the whole run undecodable.
 ///
 /// Each id costs amortised constant time: only the ids since the last piece are decoded, with the token before them as
 /// context for spaces.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
-    text: Text,
+    tokenizer: Tokenizer,
     skip_special: bool,
     /// The last token of the previous piece.
     context: Option<u32>,
@@ -23,19 +23,26 @@ pub struct StreamDecoder {
     next_try: usize,
 }
 
+impl Tokenizer {
+    /// A decoder for ids that arrive one after another.
+    pub fn stream(&self, skip_special: bool) -> StreamDecoder {
+        StreamDecoder::new(self.clone(), skip_special)
+    }
+}
+
 impl StreamDecoder {
     /// Stands before the first id.
-    pub(super) fn new(text: Text, skip_special: bool) -> Self {
-        Self { text, skip_special, context: None, pending: Vec::new(), next_try: 0 }
+    fn new(tokenizer: Tokenizer, skip_special: bool) -> Self {
+        Self { tokenizer, skip_special, context: None, pending: Vec::new(), next_try: 0 }
     }
 
     /// Takes the next id and returns the text that became certain, often empty.
     ///
     /// # Errors
-    /// As [`Text::decode`].
-    pub fn push(&mut self, id: u32) -> Result<String, TextError> {
-        let Some(token) = self.text.token(id) else { return Ok(String::new()) };
-        if self.skip_special && self.text.inner.hidden.contains(&id) {
+    /// As [`Tokenizer::decode`].
+    pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
+        let Some(token) = self.tokenizer.token(id) else { return Ok(String::new()) };
+        if self.skip_special && self.tokenizer.inner.hidden.contains(&id) {
             return Ok(String::new());
         }
         self.pending.push(id);
@@ -57,24 +64,24 @@ impl StreamDecoder {
     /// Returns the text still held back and makes the decoder ready for another sequence.
     ///
     /// # Errors
-    /// As [`Text::decode`].
-    pub fn finish(&mut self) -> Result<String, TextError> {
+    /// As [`Tokenizer::decode`].
+    pub fn finish(&mut self) -> Result<String, TokenizerError> {
         let text = match self.new_text()? {
             Some(text) => text,
-            None => self.text.decode(&self.pending, self.skip_special)?,
+            None => self.tokenizer.decode(&self.pending, self.skip_special)?,
         };
         self.restart(None);
         Ok(text)
     }
 
     /// The text of the pending ids after the context, or `None` where the decoder changes the context's own text.
-    fn new_text(&self) -> Result<Option<String>, TextError> {
+    fn new_text(&self) -> Result<Option<String>, TokenizerError> {
         if self.pending.is_empty() {
             return Ok(Some(String::new()));
         }
         let context = self.context.as_slice();
-        let before = self.text.decode(context, self.skip_special)?;
-        let all = self.text.decode(&[context, self.pending.as_slice()].concat(), self.skip_special)?;
+        let before = self.tokenizer.decode(context, self.skip_special)?;
+        let all = self.tokenizer.decode(&[context, self.pending.as_slice()].concat(), self.skip_special)?;
         Ok(all.strip_prefix(&before).map(str::to_owned))
     }
 
