@@ -8,7 +8,6 @@ pub mod decoder;
 pub mod device;
 pub mod hidden_states;
 pub mod hooks;
-pub mod hub;
 pub mod layer;
 pub mod layout;
 pub mod linear;

@@ -3,9 +3,9 @@
 use crate::error::Failure;
 use crate::printer::{bytes, document, line};
 use crate::settings::Settings;
+use gorgon_hub::{HubError, HubOptions};
 use gorgon_kernels::Isa;
 use gorgon_model::device::{cuda_devices, wgpu_devices};
-use gorgon_model::hub::{HubError, HubOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -83,7 +83,7 @@ pub fn serve(
 ) -> Result<bool, DistillError> {
     let waiting = super::in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let workers = servers.slots.clamp(1, waiting.len().max(1));
-    let local = servers.urls.iter().all(|url| gorgon_model::hub::is_loopback(url));
+    let local = servers.urls.iter().all(|url| gorgon_hub::is_loopback(url));
     let crew = Crew {
         servers,
         client: Client::new(servers.serving, servers.renderer, servers.vocab_size, local),

@@ -7,13 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use crate::error::HubError;
+use crate::http::Metadata;
+use crate::repo::{Repo, is_plain};
 use serde_json::Value;
 
-use super::http::Metadata;
-use super::{CONFIG, HubError, INDEX, Repo, WEIGHTS, is_plain};
+/// Every model has this file.
+pub(crate) const CONFIG: &str = "config.json";
+/// Weights in one file.
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+/// Names the files of weights in several.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// One model's part of the cache.
-pub(super) struct Cache {
+pub(crate) struct Cache {
     /// `models--owner--name`.
     folder: PathBuf,
     locks: PathBuf,

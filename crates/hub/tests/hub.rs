@@ -5,7 +5,7 @@ mod hub_server;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gorgon_model::hub::{HubError, HubOptions, Repo, fetch, resolve};
+use gorgon_hub::{HubError, HubOptions, Repo, fetch, resolve};
 use hub_server::{COMMIT, Server};
 use tempfile::TempDir;
 

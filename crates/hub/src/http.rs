@@ -12,14 +12,16 @@ use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT
 use ureq::http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 use ureq::{Agent, Body};
 
-use super::{HubError, HubOptions, Repo, is_plain};
+use crate::error::HubError;
+use crate::options::HubOptions;
+use crate::repo::{Repo, is_plain};
 
 /// The longest list of files that is read.
 const MAX_LISTING_BYTES: u64 = 16 << 20;
 const MAX_REDIRECTS: usize = 10;
 
 /// A revision as the hub knows it.
-pub(super) struct Listing {
+pub(crate) struct Listing {
     /// Its commit.
     pub commit: String,
     /// All its files.
@@ -28,7 +30,7 @@ pub(super) struct Listing {
 
 /// What the hub says about a file.
 #[derive(Debug)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     /// Names the content: its SHA-256 for large files, some other digest for small ones.
     pub etag: String,
     /// Bytes.
@@ -42,7 +44,7 @@ impl Metadata {
 }
 
 /// Talks to the hub about one model.
-pub(super) struct Client<'a> {
+pub(crate) struct Client<'a> {
     repo: &'a Repo,
     options: &'a HubOptions,
     agent: Agent,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::HubError;
+use crate::error::HubError;
 
 /// Where models are kept and where they come from.
 #[derive(Clone, PartialEq, Eq)]

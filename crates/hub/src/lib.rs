@@ -6,151 +6,21 @@
 //! server never become paths before they are checked.
 
 mod cache;
+mod error;
 mod http;
 mod options;
+mod repo;
 
+pub use error::HubError;
 pub use http::is_loopback;
+pub use options::HubOptions;
+pub use repo::{InvalidRepo, Repo};
 
+use cache::{CONFIG, Cache, INDEX, WEIGHTS};
+use http::{Client, Metadata};
+use repo::is_plain;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-use self::cache::Cache;
-use self::http::{Client, Metadata};
-pub use self::options::HubOptions;
-
-/// What can go wrong on the way to a model folder.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HubError {
-    /// Neither a folder nor a name on the hub.
-    #[error("{model}: no such folder, and not the name of a model on the hub (owner/name or owner/name@revision)")]
-    NotFound {
-        /// What was asked for.
-        model: String,
-    },
-    /// A file where a folder should be.
-    #[error("{path}: a file; a model is a folder with config.json and the weights")]
-    NotAFolder {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The model is not in the cache and may not be downloaded.
-    #[error("{repo}: {missing} not in the cache {cache}, and downloading is off (--offline or HF_HUB_OFFLINE)")]
-    Offline {
-        /// The model.
-        repo: Repo,
-        /// What is missing.
-        missing: String,
-        /// The cache folder.
-        cache: PathBuf,
-    },
-    /// The hub does not know the model or the revision.
-    #[error("{repo}: no such folder, and {endpoint} knows no such model or revision")]
-    NoSuchRepo {
-        /// The model.
-        repo: Repo,
-        /// The hub.
-        endpoint: String,
-    },
-    /// The hub wants to know who asks.
-    #[error("{repo}: {endpoint} says {status}: {advice}")]
-    Denied {
-        /// The model.
-        repo: Repo,
-        /// The hub.
-        endpoint: String,
-        /// 401 or 403.
-        status: u16,
-        /// What can be done.
-        advice: &'static str,
-    },
-    /// The hub, or the way to it, fails.
-    #[error("{url}: {reason}")]
-    Transfer {
-        /// What was asked for.
-        url: String,
-        /// What happened.
-        reason: String,
-    },
-    /// A downloaded file is not what the hub announced.
-    #[error("{url}: {reason}; nothing was kept")]
-    Corrupt {
-        /// The file.
-        url: String,
-        /// What differs.
-        reason: String,
-    },
-    /// The hub sent a name that is unfit to be a file name.
-    #[error("{repo}: the hub names a {what} {name:?}, which is no plain file name")]
-    UnsafeName {
-        /// The model.
-        repo: Repo,
-        /// What the name is for.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// The repository holds no model that can be used.
-    #[error("{repo}: {reason}")]
-    Unusable {
-        /// The model.
-        repo: Repo,
-        /// What is missing.
-        reason: String,
-    },
-    /// A file of the cache cannot be read or written.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// There is no home folder to keep the cache in.
-    #[error("no home folder is known; set HF_HOME to a folder for the Hugging Face cache")]
-    NoHome,
-}
-
-/// A model on the hub.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repo {
-    owner: Box<str>,
-    name: Box<str>,
-    revision: Box<str>,
-}
-
-impl Repo {
-    /// Reads `owner/name` or `owner/name@revision`; the revision is `main` unless it is given.
-    ///
-    /// # Errors
-    /// The text is something else.
-    pub fn parse(model: &str) -> Result<Self, HubError> {
-        let (id, revision) = model.split_once('@').unwrap_or((model, "main"));
-        match id.split_once('/') {
-            Some((owner, name)) if is_plain(owner) && is_plain(name) && revision.split('/').all(is_plain) => {
-                Ok(Self { owner: owner.into(), name: name.into(), revision: revision.into() })
-            }
-            _ => Err(HubError::NotFound { model: model.into() }),
-        }
-    }
-
-    /// `owner/name`.
-    pub fn id(&self) -> String {
-        format!("{}/{}", self.owner, self.name)
-    }
-
-    /// The branch, tag or commit.
-    pub fn revision(&self) -> &str {
-        &self.revision
-    }
-}
-
-impl std::fmt::Display for Repo {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.owner, self.name)?;
-        if &*self.revision == "main" { Ok(()) } else { write!(f, "@{}", self.revision) }
-    }
-}
 
 /// How far a download is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,9 +90,6 @@ pub fn fetch(repo: &Repo, options: &HubOptions, progress: &mut dyn FnMut(&Progre
     Ok(download.cache.snapshot(&listing.commit))
 }
 
-const CONFIG: &str = "config.json";
-const WEIGHTS: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 /// Small files that are taken where they exist.
 const SMALL: [&str; 6] = [
     CONFIG,
@@ -308,13 +175,4 @@ impl Download<'_> {
         progress(metadata.size.unwrap_or(0));
         self.cache.link(self.commit, file, &metadata.etag)
     }
-}
-
-/// Whether a name can be one part of a path, on any system, without meaning anything else.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 200
-        && !name.starts_with(['.', '-'])
-        && !name.ends_with('.')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+=".contains(c))
 }
