@@ -9,7 +9,7 @@ use crate::printer;
 use crate::settings::Settings;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::config::{DistillConfig, Synthetic};
-use gorgon_data::synth::{self, Split};
+use gorgon_tiny_chat::{self as synth, Split};
 use gorgon_train::config::TrainConfig;
 use serde_json::json;
 use std::path::{Path, PathBuf};
