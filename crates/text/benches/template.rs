@@ -1,4 +1,4 @@
-//! How long a chat template takes to render: `cargo bench --workspace --bench template`.
+//! How long a chat template takes to render: `cargo bench --bench template`.
 
 use gorgon_text::template::{ChatTemplate, Render, message};
 use std::path::Path;
