@@ -6,7 +6,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports check-source lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,11 @@ check-exports: build ## Every export loaded strictly in PyTorch and compared wit
 	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
-lint: ## Format check, and clippy with warnings denied
+check-source: ## Circular imports, long files and functions, inline tests, panics in library code, lines per crate
+	python3 scripts/check_imports.py
+	python3 scripts/check_source.py
+
+lint: check-source ## Format check, source checks, and clippy with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
