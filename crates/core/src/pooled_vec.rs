@@ -1,6 +1,5 @@
 //! Vectors whose memory serves again: a decode step makes the same short lists over and over.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -17,7 +16,7 @@ const ALL: usize = 32 << 20;
 /// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
 pub struct PooledVec<T: Recycle>(Vec<T>);
 
-/// What can be in a [`PooledVec`]: the types that are listed here.
+/// What can be in a [`PooledVec`]: the types that `recycle!` lists.
 pub trait Recycle: Copy + 'static {
     /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller
     /// further up.
@@ -27,19 +26,23 @@ pub trait Recycle: Copy + 'static {
 /// Says of which types vectors are kept.
 macro_rules! recycle {
     ($($kind:ty),* $(,)?) => {$(
-        impl Recycle for $kind {
+        impl $crate::pooled_vec::Recycle for $kind {
             fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R> {
                 thread_local! {
-                    static VECTORS: RefCell<Vec<Vec<$kind>>> = const { RefCell::new(vec![]) };
+                    static VECTORS: ::std::cell::RefCell<Vec<Vec<$kind>>> = const { ::std::cell::RefCell::new(vec![]) };
                 }
-                let borrowed = |kept: &RefCell<Vec<Vec<$kind>>>| kept.try_borrow_mut().ok().map(|mut kept| work(&mut kept));
+                let borrowed = |kept: &::std::cell::RefCell<Vec<Vec<$kind>>>| {
+                    kept.try_borrow_mut().ok().map(|mut kept| work(&mut kept))
+                };
                 VECTORS.try_with(borrowed).ok().flatten()
             }
         }
     )*};
 }
 
-recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crate::tree::Candidate);
+recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32));
+
+pub(crate) use recycle;
 
 impl<T: Recycle> PooledVec<T> {
     /// An empty vector.

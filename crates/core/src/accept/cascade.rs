@@ -1,6 +1,7 @@
 //! Speculative cascades: speculative sampling towards a mixture of drafter and target.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposal, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{

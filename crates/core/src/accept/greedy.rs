@@ -1,8 +1,8 @@
 //! Greedy acceptance: the target's argmax and nothing else.
 
+use super::Verdict;
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
-use crate::{Token, dist::Row, tree::TokenTree};
+use crate::{Token, tree::TokenTree};
 
 /// Follows the child whose token is the target's argmax; the bonus is the argmax at the path's end. The lowest id wins
 /// a tie, on raw rows, whatever the temperature.
@@ -14,7 +14,8 @@ use crate::{Token, dist::Row, tree::TokenTree};
 pub struct Greedy;
 
 impl Greedy {
-    /// [`AcceptanceRule::accept`] for a target of which nothing but each node's likeliest token is known.
+    /// [`AcceptanceRule::accept`](super::AcceptanceRule::accept) for a target of which only each node's top-1 token is
+    /// known.
     ///
     /// # Shapes
     /// `top_tokens` has one token per node of `tree`.
@@ -23,8 +24,8 @@ impl Greedy {
     }
 }
 
-/// The path along the target's likeliest tokens.
-fn along(tree: &TokenTree, best: impl Fn(usize) -> Token) -> Verdict {
+/// The path along the target's top-1 tokens.
+pub(super) fn along(tree: &TokenTree, best: impl Fn(usize) -> Token) -> Verdict {
     // Siblings may repeat a token; the longest of the equal paths is then the one to take.
     let path = longest_accepted(tree, |node| {
         let argmax = best(node);
@@ -32,22 +33,4 @@ fn along(tree: &TokenTree, best: impl Fn(usize) -> Token) -> Verdict {
     });
     let bonus = best(path[path.len() - 1]);
     Verdict { path, bonus }
-}
-
-impl AcceptanceRule for Greedy {
-    fn is_lossless(&self) -> bool {
-        true
-    }
-
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
-        along(tree, |node| target.verified(node).argmax() as Token)
-    }
-
-    fn as_greedy(&self) -> Option<&Greedy> {
-        Some(self)
-    }
-
-    fn next(&self, _: Token, row: Row<'_>, _: &mut dyn RandomSource) -> Token {
-        row.argmax() as Token
-    }
 }

@@ -1,6 +1,7 @@
 //! SpecTr's k-SEQ: k independent drafts for one position, tried in turn against one fixed ratio.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposal, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, Verdict};
 use crate::{

@@ -1,6 +1,7 @@
 //! Speculative sampling with slack: a stated departure from the target's law, for more acceptance.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposal, first_accepted};
+use super::slack::{Beta, Slack};
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{
@@ -8,25 +9,6 @@ use crate::{
     dist::{Transform, mass, overlap, residual},
     tree::TokenTree,
 };
-
-/// How the residual of lossy sampling weighs the target: `norm(max(0, p/β - q))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Beta {
-    /// This value, at least `1-α`; 1 is the usual choice.
-    Fixed(f64),
-    /// [`balanced_beta`], found anew for every pair of laws.
-    Balanced,
-}
-
-impl Beta {
-    /// The value for one pair of laws. Where nothing balances, nothing is ever rejected, and 1 does as well as any.
-    pub(super) fn value(self, target: &[f64], draft: &[f64], alpha: f64) -> f64 {
-        match self {
-            Self::Fixed(beta) => beta,
-            Self::Balanced => balanced_beta(target, draft, alpha).unwrap_or(1.0),
-        }
-    }
-}
 
 /// Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al. 2024, section 2): accept with
 /// `min(1, p(x)/((1-α)q(x)))`, else draw from `norm(max(0, p/β - q))`. Both laws are transformed first.
@@ -117,34 +99,6 @@ pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> Pooled
     let rejected = 1.0 - overlap(&loose, draft);
     let accepted = loose.iter().zip(draft).map(|(p, &q)| p.min(q));
     accepted.zip(&left).map(|(accepted, left)| accepted + rejected * left).collect()
-}
-
-/// The β at which `π = max{min{q, p/(1-α)}, p/β}` sums to 1, so that [`lossy_law`] equals `π` (Narasimhan et al. 2024,
-/// lemma 2). By bisection: the sum falls with β, from at least 1 at `β = 1-α`. `None` where it stays above 1 for every
-/// finite β, which takes a draft that is always accepted.
-///
-/// # Shapes
-/// `target [vocab]`, `draft` of any length.
-pub fn balanced_beta(target: &[f64], draft: &[f64], alpha: f64) -> Option<f64> {
-    let draft = || draft.iter().copied().chain(std::iter::repeat(0.0));
-    let excess = |beta: f64| {
-        let kept = target.iter().zip(draft()).map(|(&p, q)| q.min(p / (1.0 - alpha)).max(p / beta));
-        kept.sum::<f64>() - 1.0
-    };
-    let (mut low, mut high) = (1.0 - alpha, 2.0);
-    while excess(high) > 0.0 {
-        (low, high) = (high, high * 2.0);
-        if high > 1e12 {
-            return None;
-        }
-    }
-    loop {
-        let middle = low + (high - low) / 2.0;
-        if middle <= low || middle >= high {
-            return Some(high);
-        }
-        if excess(middle) > 0.0 { low = middle } else { high = middle }
-    }
 }
 
 #[cfg(test)]

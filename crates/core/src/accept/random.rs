@@ -3,11 +3,20 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::{RandomSource, SamplingScheme};
+use super::SamplingScheme;
 use crate::{
     PooledVec, Token,
     dist::{normalise, top_indices},
 };
+
+/// Source of randomness; tests enumerate it. A rule asks questions; an implementation answers from a seed, from given
+/// uniforms, or, in tests, with every possible answer in turn.
+pub trait RandomSource {
+    /// True with probability `probability` (clamped to `[0, 1]`; exactly 0 is never true, exactly 1 always).
+    fn flip(&mut self, probability: f64) -> bool;
+    /// An index drawn with probability proportional to `weights` (non-negative, with a positive sum).
+    fn pick(&mut self, weights: &[f64]) -> usize;
+}
 
 /// Seeded chance: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the stream.
 #[derive(Clone, Debug)]
@@ -106,7 +115,7 @@ fn locate(weights: &[f64], uniform: f64) -> usize {
 /// are left out.
 ///
 /// ```
-/// use gorgon_core::accept::draws::enumerate;
+/// use gorgon_core::accept::random::enumerate;
 /// let runs = enumerate(|draws| draws.flip(0.25) || draws.pick(&[1.0, 3.0]) == 0);
 /// let law_of_true: f64 = runs.iter().filter(|(_, outcome)| *outcome).map(|(probability, _)| probability).sum();
 /// assert_eq!(law_of_true, 0.25 + 0.75 * 0.25);

@@ -1,25 +1,13 @@
 //! One node's children, tried in turn: the multi-round rejection that speculative sampling, its lossy form and the
 //! cascades share.
 
-use super::{DraftRows, RandomSource, SamplingScheme, lossy::Beta};
+use super::slack::Slack;
+use super::{DraftRows, RandomSource, SamplingScheme};
 use crate::{
     PooledVec, Token,
     dist::{Transform, mass, normalise, residual},
     tree::TokenTree,
 };
-
-/// How far acceptance may stray from the law it aims at: accept with `min(1, p / ((1-α)q))`, residual
-/// `norm(max(0, p/β - q))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Slack {
-    pub alpha: f64,
-    pub beta: Beta,
-}
-
-impl Slack {
-    /// No straying: the output law is exactly the one aimed at.
-    pub const NONE: Self = Self { alpha: 0.0, beta: Beta::Fixed(1.0) };
-}
 
 /// What a node's children were drawn from.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Speculative sampling, on chains and on trees.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposal, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};

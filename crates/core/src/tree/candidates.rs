@@ -12,6 +12,8 @@ pub struct Candidate {
     pub probability: f64,
 }
 
+crate::pooled_vec::recycle!(Candidate);
+
 /// The candidates of several nodes, a row for each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CandidateRows {

@@ -1,6 +1,7 @@
 //! Tests of `lossy`.
 
 use super::*;
+use crate::accept::balanced_beta;
 
 #[test]
 fn balance_makes_the_output_law_the_stated_one() {
