@@ -4,7 +4,10 @@
 //! time, or as long as it asks for; others go on. Answers go into the same journal as the model's own.
 
 use super::client::{Client, Question, Served, Serving, Trouble};
-use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt, Talk, Work};
+use super::job::{Answering, DistillError, END_TOKEN, Event, LENGTH, Prompt, wrong};
+use super::journal::{Answer, Journal};
+use super::order::in_turn;
+use super::talk::{Talk, Work};
 use crate::render::Renderer;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
@@ -81,7 +84,7 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Event),
 ) -> Result<bool, DistillError> {
-    let waiting = super::in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let workers = servers.slots.clamp(1, waiting.len().max(1));
     let local = servers.urls.iter().all(|url| gorgon_hub::is_loopback(url));
     let crew = Crew {
@@ -171,7 +174,7 @@ impl Crew<'_, '_> {
             seed: (random.uniform() * f64::from(i32::MAX)) as u64,
         };
         let Some(Served { ids, end, retokenised }) = self.answer(&question)? else { return Ok(Turn::Stopped) };
-        talk.transcript.answer_ids(&ids).map_err(|error| super::wrong(talk.prompt, &error))?;
+        talk.transcript.answer_ids(&ids).map_err(|error| wrong(talk.prompt, &error))?;
         let answer = Answer { row: talk.prompt.row, turn: talk.turn, ids, end: end.into(), user: None, retokenised };
         talk.turn += 1;
         talk.last_end = if end == LENGTH { LENGTH } else { END_TOKEN };
