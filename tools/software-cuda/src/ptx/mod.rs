@@ -5,42 +5,15 @@ mod decode;
 pub mod number;
 mod op;
 mod statements;
+mod symbols;
 
 pub use op::{Access, Address, Compute, Fragment, GateOp, Instruction, Op, Shuffle, Source, Space, Vote, With};
+pub use symbols::{SPECIAL, Unsupported};
 
 use statements::{Statement, body, top_level};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Why a module cannot be run here.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Unsupported(pub String);
-
-/// Registers that every thread has, whatever its kernel says, in this order.
-pub const SPECIAL: [&str; 22] = [
-    "%tid.x",
-    "%tid.y",
-    "%tid.z",
-    "%ntid.x",
-    "%ntid.y",
-    "%ntid.z",
-    "%ctaid.x",
-    "%ctaid.y",
-    "%ctaid.z",
-    "%nctaid.x",
-    "%nctaid.y",
-    "%nctaid.z",
-    "%laneid",
-    "%warpid",
-    "%lanemask_eq",
-    "%lanemask_lt",
-    "%lanemask_le",
-    "%lanemask_gt",
-    "%lanemask_ge",
-    "%clock",
-    "%clock64",
-    "%globaltimer",
-];
+use symbols::Symbol;
 
 /// A kernel.
 #[derive(Debug)]
@@ -72,15 +45,6 @@ impl Globals {
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.arrays.iter().map(|array| (array.as_ptr() as u64, size_of_val::<[u64]>(array) as u64))
     }
-}
-
-/// Where a name points to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Symbol {
-    /// An offset in a thread's own memory of some kind, or an address.
-    At(u64),
-    /// The end of a kernel's own shared memory, where that of its launch begins.
-    AfterShared,
 }
 
 /// Reads the kernels of a module.

@@ -13,5 +13,5 @@ fn constants_are_integers_or_bits_of_floats() {
 #[test]
 fn operands_are_split_outside_brackets() {
     assert_eq!(split("{%r1, %r2}, [%rd1+4], %r3|%p"), ["{%r1, %r2}", "[%rd1+4]", "%r3|%p"]);
-    assert_eq!(shape(Name(&["mma", "sync", "m16n8k16"])), Some([16, 8, 16]));
+    assert_eq!(together::shape(Name(&["mma", "sync", "m16n8k16"])), Some([16, 8, 16]));
 }
