@@ -6,7 +6,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports check-source lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,10 +15,10 @@ demo: build ## The main job on the model that comes along: distil, train, calibr
 	$(GORGON) demo
 
 test: ## All tests (CPU, no network)
-	$(CARGO) test --release --workspace
+	$(CARGO) test --release
 
 test-kills: ## Kill distillation and training at 40 random moments each and at every named point (some minutes)
-	GORGON_TEST_KILLS=40 $(CARGO) test --release --workspace --test kills
+	GORGON_TEST_KILLS=40 $(CARGO) test --release --test kills
 
 crash-test: ## Kill every stage, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=25, some minutes)
 	scripts/crash_test.sh $(or $(KILLS),25)
@@ -27,24 +27,28 @@ crash-chain: ## GSM8K and ShareGPT prompts through distil, features, train and e
 	scripts/crash_chain.sh ../shared/data $(or $(TOKENS),48) $(or $(STEPS),60)
 
 fuzz-smoke: ## The fuzz targets over mutated files (ROUNDS=20000 each, some minutes)
-	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --workspace --test fuzz_smoke -- --nocapture
+	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --test fuzz_smoke -- --nocapture
 
 fuzz-seeds: ## Write the fuzz targets' seeds into fuzz/corpus
-	GORGON_FUZZ_SEEDS=$(CURDIR)/fuzz/corpus $(CARGO) test --release --workspace --test fuzz_smoke
+	GORGON_FUZZ_SEEDS=$(CURDIR)/fuzz/corpus $(CARGO) test --release --test fuzz_smoke
 
 test-mpi: ## Data parallel training over two processes against one (needs libopenmpi-dev, openmpi-bin, libclang-dev)
-	$(CARGO) test --release --workspace --features gorgon-cli/mpi --test mpi
+	$(CARGO) test --release --features gorgon-cli/mpi --test mpi
 
 check-exports: build ## Every export loaded strictly in PyTorch and compared with gorgon (PYTHON=… has torch and transformers; some minutes)
 	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
-lint: ## Format check, and clippy with warnings denied
+check-source: ## Circular imports, long files and functions, inline tests, panics in library code, lines per crate
+	python3 scripts/check_imports.py
+	python3 scripts/check_source.py
+
+lint: check-source ## Format check, source checks, and clippy with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 build: ## The CPU binary, target/release/gorgon
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release
 
 gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 	$(CARGO) build --release -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
@@ -72,8 +76,8 @@ fuzz: ## The fuzz targets under cargo-fuzz (SECONDS=30 each; needs cargo-fuzz; a
 	scripts/fuzz.sh $(or $(SECONDS),30)
 
 bench: ## Speed of decoding, prefill and loading beside memory probes, into benchmarks/
-	$(CARGO) bench --workspace --bench plain_decode -- --rounds 9 --out $(CURDIR)/benchmarks/plain_decode.json
-	$(CARGO) bench --workspace --bench load -- --out $(CURDIR)/benchmarks/load.json
+	$(CARGO) bench --bench plain_decode -- --rounds 9 --out $(CURDIR)/benchmarks/plain_decode.json
+	$(CARGO) bench --bench load -- --out $(CURDIR)/benchmarks/load.json
 
 deny: ## Licences, advisories and sources of all dependencies (needs cargo-deny)
 	$(CARGO) deny check

@@ -9,7 +9,7 @@ kills="${1:-25}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 status=0
-GORGON_TEST_KILLS="$kills" ${CARGO:-cargo} test --release --workspace --no-fail-fast \
+GORGON_TEST_KILLS="$kills" ${CARGO:-cargo} test --release --no-fail-fast \
     --test crash --test run_dir --test kills --test faults --test full_disk --test stages --test serving -- --nocapture --test-threads=2 \
     > "$log" 2>&1 || status=$?
 grep -E "^crash-test:|killed [0-9]+ times|died at [0-9]+|^test |panicked" "$log" | sed 's/^test /  /' || true

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds="${1:-30}"
 shift || true
 command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is not there: cargo install cargo-fuzz"; exit 2; }
-[ -d fuzz/corpus ] || GORGON_FUZZ_SEEDS="$PWD/fuzz/corpus" cargo test --release --workspace --test fuzz_smoke > /dev/null
+[ -d fuzz/corpus ] || GORGON_FUZZ_SEEDS="$PWD/fuzz/corpus" cargo test --release --test fuzz_smoke > /dev/null
 targets=("$@")
 [ "${#targets[@]}" -gt 0 ] || mapfile -t targets < <(cargo fuzz list)
 export RUSTC_BOOTSTRAP=1

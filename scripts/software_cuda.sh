@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command with the CUDA driver in software (crates/software-cuda) in front of a real one:
+# Runs a command with the CUDA driver in software (tools/software-cuda) in front of a real one:
 #   scripts/software_cuda.sh target/gpu/debug/gorgon doctor
 # NVRTC and its headers are NVIDIA's: from CUDA_PATH if that is set, else from PyPI, into target/cuda.
 # SOFTWARE_CUDA_DEVICES and SOFTWARE_CUDA_MEMORY_MIB say how many devices there are (1) and what each holds (8192);

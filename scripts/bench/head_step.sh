@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 rounds="${1:-5}"
 out="${2:-benchmarks/head_step.jsonl}"
 python="${PYTHON:-scripts/bench/.venv/bin/python}"
-cargo bench --workspace --bench head_step --no-run
+cargo bench --bench head_step --no-run
 : >"$out"
 for shape in "256 4096 1024 20" "512 8192 1024 12" "2048 32000 1024 4"; do
     read -r hidden vocab positions steps <<<"$shape"
@@ -16,7 +16,7 @@ for shape in "256 4096 1024 20" "512 8192 1024 12" "2048 32000 1024 4"; do
     for _ in $(seq "$rounds"); do
         for format in "" --bf16; do
             [ -z "$format" ] || grep -qs avx512_bf16 /proc/cpuinfo || continue
-            RAYON_NUM_THREADS=2 cargo bench --workspace --bench head_step -- "${args[@]}" $format 2>/dev/null | grep engine >>"$out"
+            RAYON_NUM_THREADS=2 cargo bench --bench head_step -- "${args[@]}" $format 2>/dev/null | grep engine >>"$out"
         done
         "$python" scripts/bench/head_step.py "${args[@]}" --threads 2 >>"$out"
     done

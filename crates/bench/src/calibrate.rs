@@ -1,10 +1,10 @@
 //! The tree that decodes fastest: measured accuracies, measured step times.
 
 use crate::BenchError;
-use crate::step_times::StepTime;
+use crate::step_times::{StepTime, first_nodes};
 use gorgon_core::Token;
+use gorgon_core::tree::TreeShape;
 use gorgon_core::tree::calibrated::{Calibration, HeadAccuracies, calibrate};
-use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_model::target::DecoderTarget;
 
@@ -109,13 +109,6 @@ pub fn accuracies(
     hits.shares(positions)
 }
 
-/// The first `nodes` nodes of a calibrated order.
-pub(crate) fn tree(calibration: &Calibration, nodes: usize) -> Result<FixedTree, BenchError> {
-    let paths = calibration.order.iter().take(nodes - 1).cloned().collect();
-    let shape = TreeShape::new(paths).map_err(gorgon_core::tree::calibrated::CalibrationError::from)?;
-    Ok(FixedTree::new(shape))
-}
-
 /// The tree that should decode fastest.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -163,7 +156,7 @@ pub fn choose(
     let plain = times.iter().find(|time| time.nodes == 1).map_or(f64::INFINITY, |time| time.seconds);
     let mut best = Choice::plain()?;
     for time in times.iter().filter(|time| time.nodes > 1 && time.nodes <= calibration.order.len() + 1) {
-        let shape = tree(calibration, time.nodes)?.shape().clone();
+        let shape = first_nodes(calibration, time.nodes)?.shape().clone();
         let expected_tokens = 1.0 + gorgon_core::tree::calibrated::expected_accepted(&shape, accuracies)?;
         best.weigh(shape, expected_tokens, expected_tokens * plain / time.seconds, time);
     }

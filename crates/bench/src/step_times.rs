@@ -6,11 +6,10 @@
 //! so are pooled until none does (isotonic regression by pooling adjacent violators, with medians: it minimises the sum
 //! of distances).
 
-use crate::calibrate::tree;
 use crate::measure::{BenchPrompt, Contest};
 use crate::{BenchError, median};
-use gorgon_core::tree::FixedTree;
-use gorgon_core::tree::calibrated::Calibration;
+use gorgon_core::tree::calibrated::{Calibration, CalibrationError};
+use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_infer::{Generation, Limits};
 use gorgon_model::target::DecoderTarget;
 use serde::{Deserialize, Serialize};
@@ -41,6 +40,13 @@ impl StepTime {
     }
 }
 
+/// The first `nodes` nodes of a calibrated order.
+pub(crate) fn first_nodes(calibration: &Calibration, nodes: usize) -> Result<FixedTree, BenchError> {
+    let paths = calibration.order.iter().take(nodes - 1).cloned().collect();
+    let shape = TreeShape::new(paths).map_err(CalibrationError::from)?;
+    Ok(FixedTree::new(shape))
+}
+
 /// What a size's pairs say.
 #[derive(Clone, Debug, Default)]
 struct Pairs {
@@ -64,7 +70,7 @@ pub fn measure(
 ) -> Result<Vec<StepTime>, BenchError> {
     let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
     let drafted: Vec<usize> = sizes.iter().copied().filter(|&n| n > 1).collect();
-    let trees: Vec<FixedTree> = drafted.iter().map(|&n| tree(calibration, n)).collect::<Result<_, _>>()?;
+    let trees: Vec<FixedTree> = drafted.iter().map(|&n| first_nodes(calibration, n)).collect::<Result<_, _>>()?;
     let mut pairs = vec![Pairs::default(); drafted.len()];
     let mut plain = vec![];
     // A pair is two generations where there was one: each of half the length.

@@ -2,12 +2,14 @@
 
 mod gpu;
 mod gpu_eagle;
+mod gpu_step;
 mod gpu_training;
 mod peer;
 mod probe;
 mod subject;
 
-pub use gpu::{GpuOptions, run_gpu};
+pub use gpu::run_gpu;
+pub use gpu_step::GpuOptions;
 pub use peer::Peer;
 pub use subject::{Shape, Subject, write_heads};
 

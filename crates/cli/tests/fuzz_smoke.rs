@@ -1,7 +1,7 @@
 //! Hostile input, bounded: the fuzz targets' functions over mutated sound files. `GORGON_FUZZ_ROUNDS` for more of them,
 //! `GORGON_FUZZ_SEEDS=FOLDER` to write the sound files there instead.
 
-#[path = "../../../fuzz/src/targets.rs"]
+#[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,7 +7,7 @@ mod engine;
 use chain::{Job, backbone, finished, start};
 use engine::{Mood, Server};
 use gorgon_data::shard::{self, Row};
-use gorgon_model::text::Text;
+use gorgon_text::tokenizer::Tokenizer;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -81,7 +81,7 @@ fn engines_that_misbehave_yield_the_models_own_rows() {
 /// Without ids that can be trusted, the text is tokenised again, and every such answer is marked.
 #[test]
 fn answers_without_sound_ids_are_marked() {
-    let text = Text::load(backbone()).unwrap();
+    let text = Tokenizer::load(backbone()).unwrap();
     let own = own();
     for moods in [&[Mood::TextOnly][..], &[Mood::NoIdsAtAll], &[Mood::WrongIds, Mood::MadUpIds]] {
         let server = Server::start(backbone(), moods);

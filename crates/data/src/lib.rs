@@ -9,5 +9,4 @@ pub mod prompts;
 pub mod render;
 pub mod shard;
 pub mod source;
-pub mod synth;
 pub mod vocabulary;

@@ -5,7 +5,7 @@ use crate::distill::{GIVEN, Prompt};
 use crate::render::{RenderError, Renderer};
 use crate::shard::Row;
 use crate::source::{self, Options, Report, SourceError};
-use crate::synth::{self, Split};
+use gorgon_tiny_chat::{self as synth, Split};
 
 /// What a job has to work on.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@
 
 use gorgon_core::Token;
 use gorgon_model::config::{ConfigError, ModelConfig};
-use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
-use gorgon_model::text::{Text, TextError};
+use gorgon_text::template::{ChatTemplate, Render, TemplateError, message};
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::Value;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub enum RenderError {
     Config(#[from] ConfigError),
     /// The tokenizer.
     #[error(transparent)]
-    Text(#[from] TextError),
+    Tokenizer(#[from] TokenizerError),
     /// The template.
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -63,7 +63,7 @@ impl Example {
 /// A model's tokenizer and chat template.
 #[derive(Clone, Debug)]
 pub struct Renderer {
-    text: Text,
+    tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
     end_tokens: Vec<Token>,
 }
@@ -75,19 +75,19 @@ impl Renderer {
     /// When config, tokenizer or template cannot be read.
     pub fn load(dir: &Path) -> Result<Self, RenderError> {
         let config = ModelConfig::read(dir)?;
-        let text = Text::load(dir)?;
-        text.check_vocab(config.vocab_size)?;
+        let tokenizer = Tokenizer::load(dir)?;
+        tokenizer.check_vocab(config.vocab_size)?;
         let template = match ChatTemplate::load(dir) {
             Ok(template) => Some(template),
             Err(TemplateError::Missing { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { text, template, end_tokens: config.eos_tokens })
+        Ok(Self { tokenizer, template, end_tokens: config.eos_tokens })
     }
 
     /// The tokenizer.
-    pub fn text(&self) -> &Text {
-        &self.text
+    pub fn text(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// Whether the model has a chat template: without one, a conversation is one prompt and its continuation.
@@ -171,7 +171,7 @@ impl Transcript<'_> {
             if !self.example.ids.is_empty() {
                 return Err(RenderError::NoTemplate);
             }
-            let ids = self.renderer.text.encode(user, true)?;
+            let ids = self.renderer.tokenizer.encode(user, true)?;
             self.written.push_str(user);
             self.append(ids, |_| false);
             return Ok(());
@@ -181,7 +181,7 @@ impl Transcript<'_> {
         let rendered = self.renderer.render(&messages, true)?;
         let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
         // The template writes the special tokens itself.
-        let ids = self.renderer.text.encode(new, false)?;
+        let ids = self.renderer.tokenizer.encode(new, false)?;
         self.append(ids, |_| false);
         (self.messages, self.written) = (messages, rendered);
         Ok(())
@@ -199,7 +199,7 @@ impl Transcript<'_> {
         let rendered = self.renderer.render(&messages, false)?;
         let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
         let (opening, _) = new.split_once(MARK).ok_or(RenderError::Rewrites)?;
-        Ok(self.renderer.text.encode(opening, false)?)
+        Ok(self.renderer.tokenizer.encode(opening, false)?)
     }
 
     /// Appends the tokens of a sampled answer as they are.
@@ -209,10 +209,10 @@ impl Transcript<'_> {
     pub fn answer_ids(&mut self, ids: &[Token]) -> Result<(), RenderError> {
         let ended = ids.last().is_some_and(|last| self.renderer.end_tokens.contains(last));
         let said = &ids[..ids.len() - usize::from(ended)];
-        let content = self.renderer.text.decode(said, true)?;
-        self.written.push_str(&self.renderer.text.decode(said, false)?);
+        let content = self.renderer.tokenizer.decode(said, true)?;
+        self.written.push_str(&self.renderer.tokenizer.decode(said, false)?);
         if let (true, Some(&last)) = (ended, ids.last()) {
-            self.written.push_str(&self.renderer.text.decode(&[last], false)?);
+            self.written.push_str(&self.renderer.tokenizer.decode(&[last], false)?);
         }
         self.messages.push(message("assistant", &content));
         self.append(ids.to_vec(), |_| true);
@@ -225,7 +225,7 @@ impl Transcript<'_> {
     /// When the template refuses it or writes earlier turns otherwise than they are; nothing is appended then.
     pub fn answer(&mut self, content: &str) -> Result<(), RenderError> {
         if self.renderer.template.is_none() {
-            let mut ids = self.renderer.text.encode(content, false)?;
+            let mut ids = self.renderer.tokenizer.encode(content, false)?;
             ids.extend(self.renderer.end_tokens.first());
             self.append(ids, |_| true);
             return Ok(());
@@ -240,8 +240,8 @@ impl Transcript<'_> {
             (None, Some(at)) => (at, content.trim()),
             (None, None) => return Err(RenderError::Rewrites),
         };
-        let ids = self.renderer.text.encode(&new[..lead + content.len()], false)?;
-        let rest = self.renderer.text.encode(&new[lead + content.len()..], false)?;
+        let ids = self.renderer.tokenizer.encode(&new[..lead + content.len()], false)?;
+        let rest = self.renderer.tokenizer.encode(&new[lead + content.len()..], false)?;
         let end = rest.iter().position(|id| self.renderer.end_tokens.contains(id));
         self.append(ids, |_| true);
         self.append(rest, |i| end.is_some_and(|end| i <= end));

@@ -2,8 +2,9 @@
 
 use crate::format::{self, Detected, EagleSpec, HeadSpec, LmHeads, MedusaSpec, TensorInfo};
 use crate::pytorch;
+use gorgon_model::layout;
 use gorgon_model::weights::{Checkpoint, WeightsError};
-use gorgon_model::{file, layout};
+use gorgon_runs::file;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -44,7 +44,7 @@ pub fn open(dir: &Path, path: &Path) -> Result<Checkpoint, HeadsError> {
 /// # Errors
 /// When the file is no PyTorch file of plain tensors, or `out` cannot be written.
 pub fn convert(path: &Path, out: &Path) -> Result<(), HeadsError> {
-    gorgon_model::file::open(path).map_err(|error| wrong(path, &error))?;
+    gorgon_runs::file::open(path).map_err(|error| wrong(path, &error))?;
     let reader = PytorchReader::new(path).map_err(|error| wrong(path, &error))?;
     let mut all: Vec<(&String, &Tensor)> = reader.tensors().iter().collect();
     all.sort_by_key(|(name, _)| *name);

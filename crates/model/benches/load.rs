@@ -1,6 +1,6 @@
 //! How fast a checkpoint loads from the page cache, and how much memory that takes at its peak (Linux).
 //!
-//! `cargo bench --workspace --bench load -- [--out FILE.json]` writes random 1.1B Llamas in bf16 and in f32 to the
+//! `cargo bench --bench load -- [--out FILE.json]` writes random 1.1B Llamas in bf16 and in f32 to the
 //! temporary folder and loads them in processes of their own, so that each peak is its own. Beside each load, a probe:
 //! how long the system takes to hand out as many fresh bytes, touched by all threads.
 

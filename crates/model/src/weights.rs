@@ -195,7 +195,7 @@ impl Checkpoint {
     fn add_file(&mut self, path: &Path) -> Result<(), WeightsError> {
         let read = |source| WeightsError::Read { path: path.into(), source };
         let invalid = |reason: String| WeightsError::Invalid { path: path.into(), reason };
-        let file = crate::file::open(path).map_err(read)?;
+        let file = gorgon_runs::file::open(path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
         let (metadata, data_start) = read_header(&file, length).map_err(|error| match error {
             HeaderError::Io(source) => read(source),

@@ -334,7 +334,7 @@ fn a_trained_model_tells_a_story() {
         target.commit(&[0]).unwrap();
         logits = target.logits(&output.hidden);
     }
-    let text = gorgon_model::text::Text::load(&dir).unwrap().decode(&story, true).unwrap();
+    let text = gorgon_text::tokenizer::Tokenizer::load(&dir).unwrap().decode(&story, true).unwrap();
     for word in ["Once upon a time", "Lily", "She", "play"] {
         assert!(text.contains(word), "no \"{word}\" in: {text}");
     }

@@ -3,6 +3,7 @@
 pub mod atomic;
 pub mod crash;
 mod error;
+pub mod file;
 pub mod metrics;
 pub mod plot;
 pub mod provenance;

@@ -4,36 +4,16 @@
 //! little more than the powers of ten of a logarithmic axis.
 
 mod axis;
+mod chart;
 mod svg;
 mod thin;
 
+pub use chart::{Chart, Series};
+
 use crate::{RunError, atomic};
 use axis::Axis;
+use chart::Line;
 use std::path::Path;
-
-/// A line chart.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chart {
-    /// What it shows.
-    pub title: String,
-    /// What the horizontal axis shows, with its unit.
-    pub x_label: String,
-    /// What the vertical axis shows, with its unit.
-    pub y_label: String,
-    /// The lines, in the order of the legend.
-    pub series: Vec<Series>,
-    /// Whether the vertical axis is logarithmic. Values that are not positive are left out then.
-    pub log_y: bool,
-}
-
-/// A line.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
-    /// Its name in the legend.
-    pub name: String,
-    /// Its points `(x, y)`, in the order in which they are joined. The line has a gap where one is not finite.
-    pub points: Vec<(f64, f64)>,
-}
 
 impl Chart {
     /// The chart as an SVG document. The same chart gives the same bytes.
@@ -58,23 +38,7 @@ impl Chart {
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         atomic::write(path, |file| file.write_all(self.to_svg().as_bytes())).map_err(RunError::io(path))
     }
-
-    /// The points that can be drawn, split where others lie between them.
-    fn lines(&self, points: &[(f64, f64)]) -> Vec<Line> {
-        // Numbers near the limits of the format are left out too: so no difference or power of them overflows.
-        const LIMIT: f64 = 1e150;
-        let finite = |value: f64| value.abs() < LIMIT;
-        let drawable = |&(x, y): &(f64, f64)| finite(x) && finite(y) && (!self.log_y || y > 1.0 / LIMIT);
-        points
-            .chunk_by(|a, b| drawable(a) && drawable(b))
-            .filter(|line| drawable(&line[0]))
-            .map(<[_]>::to_vec)
-            .collect()
-    }
 }
-
-/// Points that are joined.
-type Line = Vec<(f64, f64)>;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! A run's folder: numbered, locked while a process writes in it, and whole at every moment.
 
+mod folder;
 mod manifest;
 mod recovery;
 mod steps;
@@ -7,15 +8,11 @@ mod steps;
 pub use steps::{STATE_FILE, Step};
 
 use crate::RunError;
+use folder::{entries, folder_name, remove_unfinished, sync_folder};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-
-/// What the name of an unfinished file or folder starts with.
-const UNFINISHED_PREFIX: &str = ".gorgon-";
-/// What the name of an unfinished file or folder ends with.
-const UNFINISHED_SUFFIX: &str = ".tmp";
 
 /// A run's folder, to read from: any number of processes can, also while another one writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +79,7 @@ impl RunView {
     /// The folder of a checkpoint, which may not exist.
     #[must_use]
     pub fn step(&self, step: u64) -> PathBuf {
-        self.path.join(steps::folder_name(step))
+        self.path.join(folder_name(step))
     }
 }
 
@@ -171,39 +168,4 @@ fn numbers(parent: &Path, stem: &str) -> Result<Vec<u32>, RunError> {
         }
     }
     Ok(numbers)
-}
-
-/// The entries of a folder, none if there is no folder. What is no text in a name is replaced.
-fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, RunError> {
-    let found = match fs::read_dir(folder) {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
-        Err(source) => return Err(RunError::Io { path: folder.into(), source }),
-    };
-    let mut entries = vec![];
-    for entry in found {
-        let entry = entry.map_err(RunError::io(folder))?;
-        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
-    }
-    Ok(entries)
-}
-
-/// Removes the files and folders whose writing was interrupted.
-fn remove_unfinished(folder: &Path) -> Result<(), RunError> {
-    for (name, path) in entries(folder)? {
-        if name.starts_with(UNFINISHED_PREFIX) && name.ends_with(UNFINISHED_SUFFIX) {
-            // Of a link, only the link.
-            let is_folder = path.symlink_metadata().map_err(RunError::io(&path))?.is_dir();
-            let removed = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(RunError::io(&path))?;
-        }
-    }
-    Ok(())
-}
-
-/// A rename is durable once its folder is. Some systems cannot open folders; there the rename has to do.
-fn sync_folder(folder: &Path) {
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
 }

@@ -2,9 +2,9 @@
 
 use crate::settings::Settings;
 use crate::units::bytes;
+use gorgon_hub::{HubError, HubOptions};
 use gorgon_kernels::Isa;
 use gorgon_model::device::{cuda_devices, wgpu_devices};
-use gorgon_model::hub::{HubError, HubOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use sysinfo::{Disks, MemoryRefreshKind, RefreshKind, System};

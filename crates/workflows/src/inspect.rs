@@ -5,9 +5,9 @@ use crate::units::{bytes, count};
 use gorgon_draft::folder;
 use gorgon_draft::format::{self, Detected};
 use gorgon_model::config::ModelConfig;
-use gorgon_model::template::ChatTemplate;
-use gorgon_model::text::{Text, TextError};
 use gorgon_model::weights::Checkpoint;
+use gorgon_text::template::ChatTemplate;
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,12 +58,12 @@ fn model(dir: &Path) -> Result<Report, Failure> {
     let wrong = found.wrong.iter().map(|what| format!("wrong tensor: {what}"));
     let mut problems: Vec<String> = missing.chain(unexpected).chain(wrong).collect();
     let mut notes = vec![];
-    let tokenizer = match Text::load(dir) {
+    let tokenizer = match Tokenizer::load(dir) {
         Ok(text) => {
             problems.extend(text.check_vocab(config.vocab_size).err().map(|error| error.to_string()));
             json!(text.vocab_size())
         }
-        Err(error @ TextError::Missing { .. }) => {
+        Err(error @ TokenizerError::Missing { .. }) => {
             notes.push(error.to_string());
             Value::Null
         }

@@ -8,7 +8,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_data::distill::{self, Answering, Distillation, Journal, Prompt};
 use gorgon_data::render::Renderer;
-use gorgon_data::synth::{self, Dialogue, Split};
+use gorgon_tiny_chat::{self as synth, Dialogue, Split};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

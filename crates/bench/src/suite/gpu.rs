@@ -1,31 +1,24 @@
 //! The speed of recorded steps on a GPU: random weights of real shapes, drawn on the device.
 
 use super::gpu_eagle;
+use super::gpu_step::{GpuOptions, HEADS, Kind, RATES, counted};
 use super::gpu_training::training;
 use super::{Shape, SuiteReport};
 use crate::BenchError;
 use gorgon_core::Token;
 use gorgon_core::tree::{PublishedTree, TreeShape};
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_infer::{Limits, Recorded, StepCounts};
+use gorgon_infer::StepCounts;
 use gorgon_kernels::probe::Probe;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::Compute;
-use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::DecoderTarget;
 use gorgon_model::weights::Checkpoint;
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Sizes of trees whose steps are timed.
 const SIZES: [usize; 8] = [1, 8, 16, 32, 48, 64, 96, 128];
-/// How often an oracle in place of trained heads is right, by depth.
-const RATES: [f64; 4] = [0.7, 0.6, 0.5, 0.4];
-/// Medusa heads of the drafted step.
-pub(super) const HEADS: usize = 4;
 
 impl Shape {
     /// Small enough for any device: what the suite itself is tried with.
@@ -45,21 +38,6 @@ const fn sized(
     max_positions: usize,
 ) -> LlamaShape {
     LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions }
-}
-
-/// What to measure on a GPU, and how often.
-#[derive(Clone, Debug)]
-pub struct GpuOptions {
-    /// The shape.
-    pub shape: Shape,
-    /// The device.
-    pub compute: Compute,
-    /// Rounds; figures are medians over them.
-    pub rounds: usize,
-    /// Tokens of the prompt.
-    pub context: usize,
-    /// New tokens of a run.
-    pub tokens: usize,
 }
 
 /// Measures everything; `observe` is told what is being done.
@@ -104,21 +82,6 @@ fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchErr
     report.add("copy, GB/s read and written", "device", copies, None);
     report.add(&format!("matrix product of {side}, TFLOP/s"), "device", products, None);
     Ok(())
-}
-
-/// A kind of step with its times.
-pub(super) struct Kind {
-    name: String,
-    pub nodes: usize,
-    recorded: Recorded,
-    /// How often an oracle is right, by depth.
-    rates: &'static [f64],
-    pub seconds: Vec<f64>,
-    pub tokens_per_step: f64,
-    /// What was counted in steps that were timed, and all recordings that fell back.
-    pub counts: StepCounts,
-    /// What was decoded last.
-    ids: Vec<Token>,
 }
 
 fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
@@ -184,78 +147,8 @@ fn figures(options: &GpuOptions, kinds: &[Kind], one: f64, report: &mut SuiteRep
     counted("", &name, all, report);
 }
 
-/// Adds what was counted in the steps of `whose`.
-pub(super) fn counted(whose: &str, name: &str, counts: StepCounts, report: &mut SuiteReport) {
-    let per_step = |count: usize| vec![count as f64 / counts.steps.max(1) as f64];
-    report.add(&format!("{whose}reads per step"), name, per_step(counts.reads), Some((1.0, false)));
-    report.add(&format!("{whose}replays per step"), name, per_step(counts.replays), Some((1.0, true)));
-    report.add(&format!("{whose}recordings that fell back"), name, vec![counts.fallbacks as f64], Some((0.0, false)));
-}
-
 /// Chains below a root, as even as can be: the shape of a tree costs nothing, its number of nodes does.
 fn chains(nodes: usize) -> Result<TreeShape, BenchError> {
     let path = |node: usize| -> Vec<usize> { [vec![node % 16], vec![0; node / 16]].concat() };
     TreeShape::new((0..nodes - 1).map(path).collect()).map_err(|error| BenchError::Empty(error.to_string()))
-}
-
-/// A sequence with room for what recording a step writes past its end.
-pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> DecoderTarget {
-    DecoderTarget::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Hooks::none())
-}
-
-impl Kind {
-    fn new(
-        name: String,
-        options: &GpuOptions,
-        decoder: &Arc<Decoder>,
-        heads: Option<(MedusaModel, bool)>,
-        shape: &TreeShape,
-    ) -> Result<Self, BenchError> {
-        let target = target(options, decoder, shape.len());
-        let recorded = match heads {
-            Some((heads, true)) => Recorded::guided(target, heads, shape)?,
-            heads => Recorded::new(target, heads.map(|(heads, _)| heads), shape)?,
-        };
-        Ok(Self::of(name, shape.len(), recorded, &RATES))
-    }
-
-    pub(super) fn of(name: String, nodes: usize, recorded: Recorded, rates: &'static [f64]) -> Self {
-        let (seconds, tokens_per_step, counts, ids) = (vec![], f64::NAN, StepCounts::default(), vec![]);
-        Self { name, nodes, recorded, rates, seconds, tokens_per_step, counts, ids }
-    }
-
-    /// One generation. The first round compiles and records; it does not count.
-    fn run(
-        &mut self,
-        options: &GpuOptions,
-        prompt: &[Token],
-        round: usize,
-        report: &mut SuiteReport,
-    ) -> Result<(), BenchError> {
-        let limits = Limits { max_new_tokens: options.tokens, end_tokens: vec![] };
-        let device = options.compute.device();
-        let held = || device.memory_pool_usage().map(|usage| usage.bytes_reserved);
-        let before = held();
-        let run = self.recorded.decode(prompt, &limits, &mut |_| ControlFlow::Continue(()))?;
-        let after = held();
-        let counted = self.recorded.take_counts();
-        let counts = &mut self.counts;
-        counts.fallbacks += counted.fallbacks;
-        let steps = run.accepted.len().max(1);
-        if round > 0 {
-            counts.steps += counted.steps;
-            counts.reads += counted.reads;
-            counts.replays += counted.replays;
-            self.seconds.push(run.decode_time.as_secs_f64() / steps as f64);
-            self.tokens_per_step = run.tokens_per_step().unwrap_or(f64::NAN);
-        }
-        report.rows.push(json!({
-            "what": self.name, "nodes": self.nodes, "round": round, "steps": steps,
-            "seconds_per_step": run.decode_time.as_secs_f64() / steps as f64, "prefill_seconds": run.prefill_time.as_secs_f64(),
-            "reads": counted.reads, "replays": counted.replays, "recordings": counted.recordings,
-            "fallbacks": counted.fallbacks, "bytes_reserved_before": before, "bytes_reserved_after": after,
-        }));
-        self.ids = run.ids;
-        Ok(())
-    }
 }

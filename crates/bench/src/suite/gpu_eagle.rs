@@ -1,7 +1,7 @@
 //! Decoding with an EAGLE draft layer on a GPU, in recorded steps: random weights and an oracle's tokens at full cost.
 
 use super::SuiteReport;
-use super::gpu::{GpuOptions, Kind, counted, target};
+use super::gpu_step::{GpuOptions, Kind, counted, target};
 use crate::BenchError;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_draft::eagle::EagleModel;

@@ -1,7 +1,7 @@
 //! Fitting Medusa heads on a GPU: with states that were kept, and after the backbone's pass.
 
 use super::SuiteReport;
-use super::gpu::{GpuOptions, HEADS};
+use super::gpu_step::{GpuOptions, HEADS};
 use crate::BenchError;
 use gorgon_kernels::TableFormat;
 use gorgon_model::decoder::Decoder;

@@ -8,8 +8,8 @@ use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, Request, Sess
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::DecoderTarget;
-use gorgon_model::template::{ChatTemplate, Render, TemplateError, message};
-use gorgon_model::text::{Text, TextError};
+use gorgon_text::template::{ChatTemplate, Render, TemplateError, message};
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use gorgon_workflows::drafting::recording;
 use gorgon_workflows::drafting::{Drafting, Loaded};
 use gorgon_workflows::failure::Failure;
@@ -67,7 +67,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
 /// What is asked, as tokens.
 struct Question {
     dir: PathBuf,
-    text: Option<Text>,
+    text: Option<Tokenizer>,
     prompt: Vec<u32>,
     limits: Limits,
 }
@@ -137,19 +137,19 @@ fn decode_failure(error: DecodeError) -> Failure {
 }
 
 /// The model's tokenizer. Given ids can do without one.
-fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Text>, Failure> {
-    match Text::load(dir) {
+fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Tokenizer>, Failure> {
+    match Tokenizer::load(dir) {
         Ok(text) => {
             text.check_vocab(config.vocab_size)?;
             Ok(Some(text))
         }
-        Err(TextError::Missing { .. }) if optional => Ok(None),
+        Err(TokenizerError::Missing { .. }) if optional => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 /// The prompt as token ids: one user turn of the chat template, or plain text.
-fn encode(args: &Generate, dir: &Path, text: &Text, settings: &Settings) -> Result<Vec<u32>, Failure> {
+fn encode(args: &Generate, dir: &Path, text: &Tokenizer, settings: &Settings) -> Result<Vec<u32>, Failure> {
     let prompt = args.prompt.prompt.as_deref().unwrap_or_default();
     if args.raw {
         return Ok(text.encode(prompt, true)?);

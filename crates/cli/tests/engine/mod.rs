@@ -7,7 +7,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::DecoderTarget;
-use gorgon_model::text::Text;
+use gorgon_text::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,7 +48,7 @@ pub enum Mood {
 
 struct Engine {
     decoder: Arc<Decoder>,
-    text: Text,
+    text: Tokenizer,
     moods: Vec<Mood>,
     asked: AtomicUsize,
     /// Seeds of all questions.
@@ -67,7 +67,7 @@ impl Server {
         let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
         let engine = Arc::new(Engine {
             decoder,
-            text: Text::load(model).unwrap(),
+            text: Tokenizer::load(model).unwrap(),
             moods: moods.to_vec(),
             asked: AtomicUsize::new(0),
             seeds: Mutex::default(),

@@ -1,6 +1,7 @@
 //! A conversation that is answered turn by turn.
 
-use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt, wrong};
+use super::job::{Answering, DistillError, END_TOKEN, Event, LENGTH, Prompt, wrong};
+use super::journal::{Answer, Journal};
 use crate::render::{Renderer, Transcript};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;

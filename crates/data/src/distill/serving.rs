@@ -5,7 +5,9 @@
 
 use super::client::{Client, Question, Served, Serving, Trouble};
 use super::conversation::{Conversation, Work};
-use super::{Answer, Answering, DistillError, END_TOKEN, Event, Journal, LENGTH, Prompt};
+use super::job::{Answering, DistillError, END_TOKEN, Event, LENGTH, Prompt, wrong};
+use super::journal::{Answer, Journal};
+use super::order::in_turn;
 use crate::render::Renderer;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
@@ -82,9 +84,9 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Event),
 ) -> Result<bool, DistillError> {
-    let waiting = super::in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
     let workers = servers.slots.clamp(1, waiting.len().max(1));
-    let local = servers.urls.iter().all(|url| gorgon_model::hub::is_loopback(url));
+    let local = servers.urls.iter().all(|url| gorgon_hub::is_loopback(url));
     let crew = Crew {
         servers,
         client: Client::new(servers.serving, servers.renderer, servers.vocab_size, local),
@@ -178,7 +180,7 @@ impl Crew<'_, '_> {
             seed: (random.uniform() * f64::from(i32::MAX)) as u64,
         };
         let Some(Served { ids, end, retokenised }) = self.answer(&question)? else { return Ok(Turn::Stopped) };
-        conversation.transcript.answer_ids(&ids).map_err(|error| super::wrong(conversation.prompt, &error))?;
+        conversation.transcript.answer_ids(&ids).map_err(|error| wrong(conversation.prompt, &error))?;
         let answer = Answer {
             row: conversation.prompt.row,
             turn: conversation.turn,

@@ -4,9 +4,6 @@ use std::fmt;
 
 use super::format::Format;
 
-/// How many characters of a file's own words a message quotes.
-const QUOTED: usize = 60;
-
 /// What was put right in a record that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Repair {
@@ -189,20 +186,4 @@ impl fmt::Display for Reason {
             | Self::AfterArray => f.write_str(title),
         }
     }
-}
-
-/// The start of `text`, with nothing in it that a terminal would act on.
-pub(super) fn clip(text: &str) -> String {
-    let mut clipped = String::new();
-    for character in text.chars().take(QUOTED) {
-        if character.is_control() {
-            clipped.extend(character.escape_default());
-        } else {
-            clipped.push(character);
-        }
-    }
-    if text.chars().nth(QUOTED).is_some() {
-        clipped.push('…');
-    }
-    clipped
 }

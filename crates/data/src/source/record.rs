@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 
 use super::{
     Turn,
+    clip::clip,
     format::Format,
     lines::Chunk,
-    reason::{Reason, Repair, clip},
+    reason::{Reason, Repair},
     roles::{Fold, Role, join, not_blank},
 };
 

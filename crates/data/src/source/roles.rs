@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     Turn,
-    reason::{Reason, Repair, clip},
+    clip::clip,
+    reason::{Reason, Repair},
 };
 
 /// Who says something.

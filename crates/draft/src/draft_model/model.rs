@@ -5,7 +5,7 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::hidden_states::HiddenStates;
-use gorgon_model::text::{Text, TextError};
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum DraftModelError {
     Model(#[from] ModelError),
     /// A tokenizer that is there and cannot be read.
     #[error(transparent)]
-    Text(#[from] TextError),
+    Text(#[from] TokenizerError),
     /// The same id is another token.
     #[error(
         "{} and {} have different tokenizers: token {id} is {theirs} in the one and {ours} in the other",
@@ -59,10 +59,10 @@ pub struct DraftModel {
 }
 
 /// The tokenizer in a folder, if there is one.
-fn tokenizer(folder: &Path) -> Result<Option<Text>, TextError> {
-    match Text::load(folder) {
+fn tokenizer(folder: &Path) -> Result<Option<Tokenizer>, TokenizerError> {
+    match Tokenizer::load(folder) {
         Ok(text) => Ok(Some(text)),
-        Err(TextError::Missing { .. }) => Ok(None),
+        Err(TokenizerError::Missing { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -84,7 +84,7 @@ impl DraftModel {
         };
         let Some(id) = draft_text.first_difference(&target_text) else { return Ok(()) };
         let (draft, target) = folders();
-        let spelled = |text: &Text| text.token(id).map_or_else(|| "nothing".into(), |token| format!("{token:?}"));
+        let spelled = |text: &Tokenizer| text.token(id).map_or_else(|| "nothing".into(), |token| format!("{token:?}"));
         Err(DraftModelError::Tokenizer { draft, target, id, theirs: spelled(&draft_text), ours: spelled(&target_text) })
     }
 

@@ -6,6 +6,7 @@ use super::reference::{DEEPEST, NEVER};
 use crate::device;
 use crate::greedy_step::greatest::{LEAST, UNITS, next_greatest};
 use burn::tensor::{DType, Int, Tensor as Burn};
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 /// The least tokens of a segment.
@@ -199,6 +200,30 @@ fn segments(vocab: usize) -> (usize, usize) {
     (segment, vocab.div_ceil(segment))
 }
 
+/// The greatest logits of each segment of `rows` rows: what [`scan_segment`] finds, and their places.
+fn scan(logits: &CubeTensor, vocab: usize, rows: usize, width: usize) -> (CubeTensor, CubeTensor) {
+    let (segment, parts) = segments(vocab);
+    let found = device::empty(logits, [rows, parts, width + 2], DType::F32);
+    let places = device::empty(logits, [rows, parts, width], DType::I32);
+    // SAFETY: cubes stay within their segments of the logits.
+    unsafe {
+        scan_segment::launch_unchecked(
+            &logits.client,
+            CubeCount::Static(parts as u32, rows as u32, 1),
+            CubeDim::new_1d(UNITS as u32),
+            device::address([logits]),
+            device::arg(logits),
+            device::arg(&found),
+            device::arg(&places),
+            vocab,
+            segment,
+            width,
+            device::elem(logits),
+        );
+    }
+    (found, places)
+}
+
 /// See [`super::expand`].
 pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Option<&Burn<1, Int>>) {
     let growth = grown.growth;
@@ -206,28 +231,12 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Opti
     let rows = if level == 0 { 1 } else { growth.top_k };
     assert!(logits.dims()[1] >= rows && vocab >= growth.top_k, "a row for each node, with enough tokens");
     let logits = device::floats(logits);
-    let (segment, parts) = segments(vocab);
-    let found = device::empty(&logits, [rows, parts, growth.top_k + 2], DType::F32);
-    let places = device::empty(&logits, [rows, parts, growth.top_k], DType::I32);
+    let (found, places) = scan(&logits, vocab, rows, growth.top_k);
     let frontier = device::ints(&grown.frontier);
     let named = tokens.map_or_else(|| frontier.clone(), device::ints);
     let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
-    // SAFETY: cubes stay within their segments of the logits, and write candidates of this level, of which there are
-    // that many.
+    // SAFETY: cubes write candidates of this level, of which there are that many.
     unsafe {
-        scan_segment::launch_unchecked(
-            &logits.client,
-            CubeCount::Static(parts as u32, rows as u32, 1),
-            CubeDim::new_1d(UNITS as u32),
-            device::address([&logits]),
-            device::arg(&logits),
-            device::arg(&found),
-            device::arg(&places),
-            vocab,
-            segment,
-            growth.top_k,
-            device::elem(&logits),
-        );
         join_segments::launch_unchecked(
             &logits.client,
             CubeCount::Static(rows as u32, 1, 1),
@@ -238,7 +247,7 @@ pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Opti
             device::arg(&named),
             device::arg(&values),
             device::arg(&pool),
-            parts,
+            segments(vocab).1,
             growth.first(level),
             growth.candidates(),
             growth.top_k,

@@ -33,7 +33,7 @@ pub(super) fn write_product(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]
         WeightDtype::Bf16 => multiply::<bf16>(isa, x, w, bias, y),
         WeightDtype::Int8 => multiply::<i8>(isa, x, w, bias, y),
         #[cfg(target_arch = "x86_64")]
-        WeightDtype::Bf16Pairs => super::pairs::multiply(isa, x, w, bias, y),
+        WeightDtype::Bf16Pairs => multiply_pairs(isa, x, w, bias, y),
         #[cfg(not(target_arch = "x86_64"))]
         WeightDtype::Bf16Pairs => unreachable!("packing refuses them"),
     }
@@ -46,13 +46,7 @@ fn multiply<T: Tile>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &
 
 /// The product in the type of the panels, whose rows are as wide as a panel has lines.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn multiply<T: Tile + tall::Tall>(
-    isa: Isa,
-    x: &[f32],
-    w: &Packed,
-    bias: Option<&[f32]>,
-    y: &mut [MaybeUninit<f32>],
-) {
+fn multiply<T: Tile + tall::Tall>(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
     let (d_in, d_out) = (w.lines(), w.d_out());
     let from = if w.bytes() > tall::IN_CACHE { tall::FROM } else { tall::FROM_IN_CACHE };
     if isa.kind() != crate::isa::Kind::Avx512 || x.len() < from * d_in {
@@ -70,9 +64,30 @@ pub(super) fn multiply<T: Tile + tall::Tall>(
     }
 }
 
+/// `y = x · W + bias` for any number of rows, with weights in pairs; all of `y` is written.
+///
+/// # Shapes
+/// As of [`few_row_matmul`].
+#[cfg(target_arch = "x86_64")]
+fn multiply_pairs(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]>, y: &mut [MaybeUninit<f32>]) {
+    thread_local! {
+        /// Kept, so that steps after the first allocate nothing.
+        static PAIRED: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+    }
+    let (d_in, d_out, width) = (w.d_in(), w.d_out(), w.lines());
+    let chunk = chunk_rows(x.len() / d_in, width);
+    for (x, y) in x.chunks(chunk * d_in).zip(y.chunks_mut(chunk * d_out)) {
+        PAIRED.with_borrow_mut(|paired| {
+            // SAFETY: packing saw that the processor has the instructions.
+            unsafe { super::pairs::pair_rows(x, d_in, paired) }
+            multiply::<super::pairs::Pair>(isa, &paired[..x.len() / d_in * width], w, bias, y);
+        });
+    }
+}
+
 /// Rows that are computed at once, in chunks of nearly equal size.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn chunk_rows(rows: usize, d_in: usize) -> usize {
+fn chunk_rows(rows: usize, d_in: usize) -> usize {
     rows.div_ceil(rows.div_ceil(super::rows_side_by_side(d_in)).max(1)).max(1)
 }
 

@@ -7,10 +7,12 @@ mod cube;
 mod device_tests;
 #[cfg(feature = "gpu")]
 pub(crate) mod greatest;
+mod launch;
 pub mod reference;
 mod trail;
 
-pub use trail::{Trail, follow};
+pub use launch::{accept, argmax_rows, fill, follow, guide, overwrite, top_rows};
+pub use trail::Trail;
 
 use crate::tree_attention::PassTable;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -139,118 +141,5 @@ impl Guide {
     /// The table.
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table
-    }
-}
-
-/// The index of each row's greatest logit, the lowest on ties; -1 where a row is no row of scores: one holds NaN or +∞,
-/// or has nothing finite.
-///
-/// # Shapes
-/// `logits [1, rows, V]`, result `[rows]`.
-///
-/// # Panics
-/// If the tensor is not on a GPU.
-pub fn argmax_rows(logits: &Tensor<3>) -> Tensor<1, Int> {
-    #[cfg(feature = "gpu")]
-    {
-        cube::argmax_rows(logits)
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = logits;
-        crate::device::absent()
-    }
-}
-
-/// The indices of each row's `width` greatest logits, greatest first, the lowest index first on ties. NaN counts as
-/// negative infinity.
-///
-/// # Shapes
-/// `logits [1, rows, V]` with `width ≤ V`, result `[rows, width]`.
-///
-/// # Panics
-/// If the tensor is not on a GPU.
-pub fn top_rows(logits: &Tensor<3>, width: usize) -> Tensor<2, Int> {
-    #[cfg(feature = "gpu")]
-    {
-        cube::top_rows(logits, width)
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = (logits, width);
-        crate::device::absent()
-    }
-}
-
-/// Greedy acceptance: the deepest node all of whose path are their parents' argmaxes, the first of the deepest. Writes
-/// the outcome, and the table of the next pass: its prefix, positions and starts, and the bonus token as its root.
-///
-/// # Shapes
-/// `argmax [R]` as [`argmax_rows`] gives it.
-///
-/// # Panics
-/// If the tensors are not on a GPU.
-pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, pass_table: &PassTable, outcome: &Outcome) {
-    #[cfg(feature = "gpu")]
-    {
-        cube::accept(argmax, tree, pass_table, outcome);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = (argmax, tree, pass_table, outcome);
-        crate::device::absent()
-    }
-}
-
-/// Writes the next tree's drafted tokens: node `i` gets guess `ranks[i]` of the head for its depth.
-///
-/// # Shapes
-/// `guesses [heads, width]` as [`top_rows`] gives it, with a head for every depth and a guess for every rank.
-///
-/// # Panics
-/// If the tensors are not on a GPU.
-pub fn fill(guesses: &Tensor<2, Int>, tree: &TreeTable, pass_table: &PassTable) {
-    #[cfg(feature = "gpu")]
-    {
-        cube::fill(guesses, tree, pass_table);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = (guesses, tree, pass_table);
-        crate::device::absent()
-    }
-}
-
-/// Overrides the tree's drafted tokens as a [`Guide`] for trees as deep says; below roots beyond its positions they
-/// stay.
-///
-/// # Panics
-/// If the tensors are not on a GPU, or the guide is for trees of another depth.
-pub fn guide(guide: &Guide, tree: &TreeTable, pass_table: &PassTable) {
-    assert_eq!(guide.depths, tree.longest - 1, "a guide for another tree");
-    #[cfg(feature = "gpu")]
-    {
-        cube::guide(guide, tree, pass_table);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = (guide.positions, guide.vocab, pass_table);
-        crate::device::absent()
-    }
-}
-
-/// Copies a table over another one of its size, in place.
-///
-/// # Panics
-/// If the tensors are not on a GPU.
-pub fn overwrite(to: &Tensor<1, Int>, from: &Tensor<1, Int>) {
-    #[cfg(feature = "gpu")]
-    {
-        cube::overwrite(to, from);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        let _ = (to, from);
-        crate::device::absent()
     }
 }

@@ -1,6 +1,5 @@
 //! What a step committed, as a pass of a drafter that reads committed tokens.
 
-use super::Outcome;
 use crate::tree_attention::{AttentionMask, PassTable};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -35,22 +34,5 @@ impl Trail {
     /// The row of the token that was emitted last, `[1]`.
     pub fn last(&self) -> Tensor<1, Int> {
         self.rows.clone().narrow(0, self.pass.padded_rows(), 1)
-    }
-}
-
-/// Writes the trail of an outcome: row `i` is the `i`-th emitted token behind the committed ones, its state that of the
-/// `i`-th accepted node.
-///
-/// # Panics
-/// If the tensors are not on a GPU, or an outcome may be longer than the trail.
-pub fn follow(outcome: &Outcome, trail: &Trail) {
-    assert_eq!(outcome.longest, trail.pass.rows(), "a trail for other trees");
-    #[cfg(feature = "gpu")]
-    {
-        super::cube::follow(outcome, trail);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        crate::device::absent()
     }
 }

@@ -1,20 +1,11 @@
 //! Linear cross-entropy of burn tensors.
 
-use super::cross_entropy_rows;
 #[cfg(feature = "gpu")]
 use super::cube;
+use super::{Labels, cross_entropy_rows};
 use crate::{Isa, Table, host};
 use burn::tensor::{Device, Tensor};
 use std::ops::Range;
-
-/// What the rows should have said.
-#[derive(Clone, Copy, Debug)]
-pub struct Labels<'a> {
-    /// The label of each row, below `V`.
-    pub tokens: &'a [u32],
-    /// What each row's loss counts in the gradients.
-    pub scales: &'a [f32],
-}
 
 /// Losses and gradients.
 #[derive(Debug)]

@@ -310,6 +310,27 @@ fn split(slots: usize) -> usize {
     slots.div_ceil(32).next_multiple_of(16).max(64)
 }
 
+/// Joins what [`attend_split`] found in each split.
+fn join(q: &CubeTensor, sums: &CubeTensor, weights: &CubeTensor, splits: usize, g: Geometry) -> CubeTensor {
+    let out = device::empty(q, [g.rows, g.heads, g.head_dim], q.dtype);
+    // SAFETY: every index is within the shapes, which are the launch's own.
+    unsafe {
+        join_splits::launch_unchecked(
+            &q.client,
+            CubeCount::Static((g.rows * g.group) as u32, g.kv_heads as u32, 1),
+            CubeDim::new_1d(32),
+            device::address([q, sums]),
+            device::arg(sums),
+            device::arg(weights),
+            device::arg(&out),
+            splits,
+            g,
+            device::elem(q),
+        );
+    }
+    out
+}
+
 /// See [`super::attend_cached`].
 pub(super) fn attend(
     spec: &AttentionSpec,
@@ -325,7 +346,6 @@ pub(super) fn attend(
     let splits = pass_table.slots().div_ceil(split).max(1);
     let sums = device::empty(q, [splits, total, g.kv_heads, g.head_dim], DType::F32);
     let weights = device::empty(q, [splits, total, g.kv_heads, 2], DType::F32);
-    let out = device::empty(q, [rows, g.heads, g.head_dim], q.dtype);
     let table = device::ints(pass_table.table());
     let tiles = total.div_ceil(g.tile);
     // SAFETY: every index is within the shapes above, which are the launch's own; slots read end at the table's rows in
@@ -349,18 +369,6 @@ pub(super) fn attend(
             g,
             device::elem(q),
         );
-        join_splits::launch_unchecked(
-            &q.client,
-            CubeCount::Static(total as u32, g.kv_heads as u32, 1),
-            CubeDim::new_1d(32),
-            device::address([q, &sums]),
-            device::arg(&sums),
-            device::arg(&weights),
-            device::arg(&out),
-            splits,
-            g,
-            device::elem(q),
-        );
     }
-    out
+    join(q, &sums, &weights, splits, g)
 }

@@ -99,7 +99,7 @@ pub(super) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>,
     const LIMIT: u64 = 16 << 20;
     let read = |source| ConfigError::Read { path: path.into(), source };
     let json = |reason: String| ConfigError::Json { path: path.into(), reason };
-    let bytes = crate::file::read(path, LIMIT).map_err(read)?;
+    let bytes = gorgon_runs::file::read(path, LIMIT).map_err(read)?;
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(json(format!("it holds {}", brief(&other)))),

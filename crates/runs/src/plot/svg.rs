@@ -1,8 +1,8 @@
 //! Draws a chart.
 
 use super::axis::Axis;
+use super::chart::{Chart, Line};
 use super::thin::thin;
-use super::{Chart, Line};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;

@@ -1,6 +1,6 @@
 //! Which files a checkpoint holds, and their hashes.
 
-use super::{entries, sync_folder};
+use super::folder::{entries, sync_folder};
 use crate::RunError;
 use crate::provenance::hash_file;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What to go on from when checkpoints were damaged on the disk.
 
-use super::steps::step_of;
-use super::{RunDir, entries, sync_folder};
+use super::RunDir;
+use super::folder::{entries, step_of, sync_folder};
 use crate::RunError;
 use crate::crash::{self, Point};
 use std::fs;

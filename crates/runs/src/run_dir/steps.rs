@@ -1,7 +1,8 @@
 //! Checkpoints: folders that are whole or absent.
 
+use super::folder::{UNFINISHED_PREFIX, UNFINISHED_SUFFIX, entries, folder_name, step_of, sync_folder};
 use super::manifest::{self, Manifest};
-use super::{RunDir, RunView, UNFINISHED_PREFIX, UNFINISHED_SUFFIX, entries, sync_folder};
+use super::{RunDir, RunView};
 use crate::crash::{self, Point};
 use crate::provenance::hash_bytes;
 use crate::{RunError, atomic};
@@ -252,15 +253,4 @@ pub(super) fn read_whole(folder: &Path, step: u64) -> Result<StateFile, RunError
         }
     }
     Ok(file)
-}
-
-/// The name of a checkpoint's folder.
-pub(super) fn folder_name(step: u64) -> String {
-    format!("step-{step:06}")
-}
-
-/// The number in the name of a checkpoint's folder.
-pub(super) fn step_of(name: &str) -> Option<u64> {
-    let step = name.strip_prefix("step-")?.parse().ok()?;
-    (folder_name(step) == name).then_some(step)
 }

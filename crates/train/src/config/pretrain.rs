@@ -2,8 +2,8 @@
 
 use super::{RATES, Training, checkpoints};
 use crate::error::TrainError;
-use gorgon_data::synth;
 use gorgon_model::random::LlamaShape;
+use gorgon_tiny_chat as synth;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use gorgon_data::drills::Drills;
 use gorgon_data::render::{Example, RenderError, Renderer};
 use gorgon_data::source::{self, Conversation, Options};
-use gorgon_data::synth::{self, Dialogue, Split};
+use gorgon_tiny_chat::{self as synth, Dialogue, Split};
 use gorgon_train::config::{Finish, PretrainConfig};
 use rayon::prelude::*;
 

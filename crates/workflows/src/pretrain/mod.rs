@@ -11,10 +11,10 @@ use crate::files;
 use crate::fitting::replicas::{self, Lead};
 use crate::fitting::{self, Progress};
 use crate::settings::Settings;
-use gorgon_data::synth;
 use gorgon_data::vocabulary;
-use gorgon_model::text::Text;
 use gorgon_runs::run_dir::RunDir;
+use gorgon_text::tokenizer::Tokenizer;
+use gorgon_tiny_chat as synth;
 use gorgon_train::config::PretrainConfig;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
@@ -116,7 +116,7 @@ fn check(config: &PretrainConfig) -> Result<(), Failure> {
 /// Writes the model with its tokenizer.
 fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Parameter]) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|e| Failure::run(format!("{}: {e}", out.display())))?;
-    let ids = Text::load(tokenizer)?.special_ids();
+    let ids = Tokenizer::load(tokenizer)?.special_ids();
     let tokens = [ids.bos.unwrap_or(0), ids.eos.unwrap_or(1)];
     pretrain::write_model(out, objective.shape(), parameters, tokens).map_err(Failure::training)?;
     files::copy_tokenizer(tokenizer, out)

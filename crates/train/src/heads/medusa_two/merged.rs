@@ -3,8 +3,8 @@
 
 use crate::error::{TrainError, io};
 use gorgon_draft::medusa::MedusaConfig;
-use gorgon_model::file;
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::file;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use serde_json::{Value, json};

@@ -1,6 +1,0 @@
-//! Tests of `arithmetic`.
-
-#[test]
-fn kinds_hold() {
-    super::super::lexicon::verify(super::KINDS);
-}

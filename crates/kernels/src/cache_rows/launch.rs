@@ -1,0 +1,52 @@
+//! Rows of a cache as burn tensors.
+
+use super::Placing;
+#[cfg(feature = "gpu")]
+use super::cube;
+use crate::tree_attention::PassTable;
+use burn::tensor::{Int, Tensor};
+
+/// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
+/// to the slots of the rows in flight. Returns the queries.
+///
+/// # Shapes
+/// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with padded rows.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn place(
+    placing: &Placing<'_>,
+    qkv: &Tensor<3>,
+    cache: &Tensor<4>,
+    layer: usize,
+    pass_table: &PassTable,
+) -> Tensor<3> {
+    #[cfg(feature = "gpu")]
+    {
+        cube::place(placing, qkv, cache, layer, pass_table)
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (placing, qkv, cache, layer, pass_table);
+        crate::device::absent()
+    }
+}
+
+/// Moves rows of a path together in every layer, in one launch: row `path[i]` in flight goes to slot `prefix + i`.
+///
+/// # Shapes `cache [2 · layers, kv_heads, capacity, head_dim]`; `path [2 + n] = [prefix, length, rows..]` with
+/// increasing rows, of which `length ≤ n` count.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn gather(cache: &Tensor<4>, path: &Tensor<1, Int>) {
+    #[cfg(feature = "gpu")]
+    {
+        cube::gather(cache, path);
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ = (cache, path);
+        crate::device::absent()
+    }
+}

@@ -1,0 +1,40 @@
+//! What tests on a GPU share.
+
+use burn::tensor::{DType, Device, DeviceKind, DeviceType, Int, Tensor, TensorData};
+
+/// The device that kernels are tested on: the first wgpu adapter, or with `GORGON_TEST_DEVICE=cuda` the first CUDA
+/// device. Without an adapter tests say so and pass.
+pub fn device() -> Option<Device> {
+    if std::env::var("GORGON_TEST_DEVICE").is_ok_and(|name| name == "cuda") {
+        #[cfg(feature = "cuda")]
+        return Some(Device::cuda(0));
+    }
+    if Device::enumerate(DeviceType::Wgpu).is_empty() {
+        eprintln!("SKIPPED: no Vulkan, Metal or DX12 adapter was found");
+        return None;
+    }
+    Some(Device::wgpu(DeviceKind::DefaultDevice))
+}
+
+pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// Without padding between rows, as memory is made that kernels write in place.
+pub fn flat<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let size = values.len();
+    Tensor::<1>::from_data(TensorData::new(values, [size]), device).reshape(shape)
+}
+
+pub fn values_of<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.cast(DType::F32).into_data().try_into_vec().unwrap()
+}
+
+pub fn ints_of<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i32> {
+    tensor.into_data().try_into_vec().unwrap()
+}
+
+/// Numbers between -1 and 1 without a pattern.
+pub fn value(i: usize) -> f32 {
+    ((i.wrapping_mul(2_654_435_761) >> 7) % 2001) as f32 / 1000.0 - 1.0
+}

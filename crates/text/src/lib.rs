@@ -1,0 +1,4 @@
+//! Text and token ids: the tokenizer of a model folder, streaming detokenisation, chat templates.
+
+pub mod template;
+pub mod tokenizer;

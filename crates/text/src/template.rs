@@ -1,0 +1,253 @@
+//! Chat templates: a conversation becomes the text that the model was trained on.
+//!
+//! Templates are Jinja programs that come with a model, so they are as untrusted as its weights. They run within
+//! [`Limits`], see no files, and on threads of their own whose stacks are deep enough for what the limits let through.
+
+mod budget;
+mod functions;
+mod json;
+mod rewrite;
+mod worker;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use minijinja::ErrorKind;
+use serde_json::{Map, Value, json};
+
+pub use self::budget::Limits;
+use self::worker::{Failed, Program, Request, Workers};
+use crate::tokenizer::{TokenizerConfig, TokenizerError};
+
+/// What can go wrong with a chat template.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// The model has none.
+    #[error(
+        "{folder}: the model has no chat template (neither chat_template.jinja nor chat_template in \
+         tokenizer_config.json); use --raw to give it the prompt as it is"
+    )]
+    Missing {
+        /// The model folder.
+        folder: PathBuf,
+    },
+    /// The file is there but cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// `tokenizer_config.json` cannot be read.
+    #[error(transparent)]
+    Config(#[from] TokenizerError),
+    /// `tokenizer_config.json` holds no usable template, or the template is no valid Jinja.
+    #[error("{path}: chat template: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The template refused the conversation.
+    #[error("{path}: the chat template refuses the conversation: {message}")]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The template's own words.
+        message: String,
+    },
+    /// The template failed or went beyond the limits.
+    #[error("{path}: chat template: {reason}")]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// What a template is given beside the messages.
+#[derive(Debug, Clone, Default)]
+pub struct Render {
+    /// End the text where the assistant's answer begins.
+    pub add_generation_prompt: bool,
+    /// More variables, such as `tools`, `documents` or `enable_thinking`.
+    pub variables: Map<String, Value>,
+    /// The time that `strftime_now` shows, in UTC; the local time of day if there is none.
+    pub now: Option<SystemTime>,
+}
+
+/// A model's chat template. Clones share the threads that render.
+#[derive(Debug, Clone)]
+pub struct ChatTemplate {
+    path: PathBuf,
+    /// The texts of the special tokens.
+    tokens: Map<String, Value>,
+    workers: Arc<Workers>,
+}
+
+/// A message as templates expect it.
+pub fn message(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
+}
+
+impl ChatTemplate {
+    /// Loads the template of a model folder: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`,
+    /// which is a string or a list of named templates of which `default` is taken.
+    ///
+    /// # Errors
+    /// [`TemplateError::Missing`] when there is none; other errors when it cannot be read or parsed.
+    pub fn load(folder: &Path) -> Result<Self, TemplateError> {
+        Self::load_with(folder, Limits::default())
+    }
+
+    /// As [`load`](Self::load), with limits of one's own.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(folder: &Path, limits: Limits) -> Result<Self, TemplateError> {
+        let config = TokenizerConfig::read(folder)?;
+        let (path, source) = match read_jinja(folder, limits.template_bytes)? {
+            Some(found) => found,
+            None => (config.path().to_owned(), named(&config)?.ok_or_else(|| missing(folder))?),
+        };
+        let names = ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"];
+        let tokens = names.iter().filter_map(|name| Some(((*name).to_owned(), config.token(name)?.into()))).collect();
+        let source = generation_tags(&source);
+        if source.len() > limits.template_bytes {
+            let reason = format!("longer than {} bytes", limits.template_bytes);
+            return Err(TemplateError::Invalid { path, reason });
+        }
+        match Workers::start(Program { source, limits }) {
+            Ok(workers) => Ok(Self { path, tokens, workers: Arc::new(workers) }),
+            Err(failed) => Err(match explain(failed, &path, &limits) {
+                TemplateError::Failed { path, reason } => TemplateError::Invalid { path, reason },
+                error => error,
+            }),
+        }
+    }
+
+    /// The file the template came from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text of a conversation. Messages are objects with `role`, `content` and whatever else the template reads.
+    ///
+    /// The text spells its special tokens, so that it is encoded without adding any.
+    ///
+    /// # Errors
+    /// The template refuses the conversation, fails, or goes beyond its limits.
+    pub fn render(&self, messages: &[Value], render: &Render) -> Result<String, TemplateError> {
+        let mut variables = self.tokens.clone();
+        // Templates ask whether these are none, not whether they are defined.
+        variables.insert("tools".into(), Value::Null);
+        variables.insert("documents".into(), Value::Null);
+        variables.insert("messages".into(), Value::from(messages));
+        variables.insert("add_generation_prompt".into(), Value::Bool(render.add_generation_prompt));
+        variables.extend(render.variables.clone());
+        let rendered = self.workers.render(Request { variables, now: render.now });
+        rendered.map_err(|failed| explain(failed, &self.path, &self.workers.program().limits))
+    }
+}
+
+/// Whatever went wrong, a panic of the engine included, as an error that names the template.
+fn explain(failed: Failed, path: &Path, limits: &Limits) -> TemplateError {
+    let path = path.to_owned();
+    let error = match failed {
+        Failed::Template(error) => error,
+        Failed::Thread(reason) => return TemplateError::Failed { path, reason },
+    };
+    let mut cause = Some(&error as &(dyn std::error::Error + 'static));
+    while let Some(e) = cause {
+        if let Some(raised) = e.downcast_ref::<functions::Raised>() {
+            return TemplateError::Refused { path, message: short(&raised.0) };
+        }
+        cause = e.source();
+    }
+    let what = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => format!("more than {} instructions", limits.fuel),
+        (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    TemplateError::Failed { path, reason: short(&what) + &line }
+}
+
+fn missing(folder: &Path) -> TemplateError {
+    TemplateError::Missing { folder: folder.to_owned() }
+}
+
+/// Reads `chat_template.jinja`, but hardly more of it than is allowed.
+fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String)>, TemplateError> {
+    let path = folder.join("chat_template.jinja");
+    let mut source = String::new();
+    match gorgon_runs::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
+        Ok(_) => Ok(Some((path, source))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TemplateError::Read { path, source }),
+    }
+}
+
+/// `chat_template` of the config.
+fn named(config: &TokenizerConfig) -> Result<Option<String>, TemplateError> {
+    let invalid = |reason: String| TemplateError::Invalid { path: config.path().to_owned(), reason };
+    let list = match config.get("chat_template") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(source)) => return Ok(Some(source.clone())),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(invalid("neither a string nor a list of named templates".into())),
+    };
+    let text = |entry: &Value, key| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+    let find = |name| list.iter().find(|entry| text(entry, "name").as_deref() == Some(name));
+    let chosen = find("default").or(if list.len() == 1 { list.first() } else { None });
+    match chosen.map(|entry| text(entry, "template")) {
+        Some(Some(source)) => Ok(Some(source)),
+        Some(None) => Err(invalid("a named template without text".into())),
+        None => {
+            let names: Vec<_> = list.iter().filter_map(|entry| text(entry, "name")).collect();
+            Err(invalid(format!("none of the named templates is called default: {}", short(&names.join(", ")))))
+        }
+    }
+}
+
+/// Turns the tags `{% generation %}` and `{% endgeneration %}`, which mark the assistant's words for training and are
+/// no Jinja, into a condition that always holds.
+fn generation_tags(source: &str) -> String {
+    let mut rewritten = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, tag)) = rest.find("{%").map(|at| rest.split_at(at + 2)) {
+        rewritten.push_str(before);
+        let name = tag.trim_start_matches(['-', '+']).trim_start();
+        let known = [("generation", "if true"), ("endgeneration", "endif")];
+        let found = known.iter().find_map(|(from, to)| {
+            let after = name.strip_prefix(from)?;
+            after.trim_start().trim_start_matches(['-', '+']).starts_with("%}").then_some((after, to))
+        });
+        match found {
+            Some((after, to)) => {
+                rewritten.push_str(&tag[..tag.len() - name.len()]);
+                rewritten.push_str(to);
+                rest = after;
+            }
+            None => rest = tag,
+        }
+    }
+    rewritten.push_str(rest);
+    rewritten
+}
+
+/// One line of at most 300 characters.
+fn short(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
