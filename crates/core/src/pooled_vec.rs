@@ -1,6 +1,5 @@
 //! Vectors whose memory serves again: a decode step makes the same short lists over and over.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -17,18 +16,19 @@ const ALL: usize = 32 << 20;
 /// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
 pub struct PooledVec<T: Recycle>(Vec<T>);
 
-/// What can be in a [`PooledVec`]: the types that are listed here.
+/// Element types of a [`PooledVec`]: those for which `recycle!` makes a pool.
 pub trait Recycle: Copy + 'static {
     /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller
     /// further up.
     fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
 }
 
-/// Says of which types vectors are kept.
+/// Implements [`Recycle`] for types: each gets a pool per thread.
 macro_rules! recycle {
     ($($kind:ty),* $(,)?) => {$(
-        impl Recycle for $kind {
+        impl $crate::pooled_vec::Recycle for $kind {
             fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R> {
+                use std::cell::RefCell;
                 thread_local! {
                     static VECTORS: RefCell<Vec<Vec<$kind>>> = const { RefCell::new(vec![]) };
                 }
@@ -39,7 +39,9 @@ macro_rules! recycle {
     )*};
 }
 
-recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, (u32, f32), crate::tree::Candidate);
+pub(crate) use recycle;
+
+recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, Option<(usize, usize)>, (u32, f32));
 
 impl<T: Recycle> PooledVec<T> {
     /// An empty vector.

@@ -103,7 +103,7 @@ pub fn best_draft_length(alpha: f64, draft_time: f64, max_draft_tokens: usize) -
 
 /// Expected tokens per step of a tree, the bonus token included: `Σ over nodes Π along the path of acceptance`, the
 /// root counting 1. `acceptance[i]` is the probability that node `i` is accepted given that its parent is; siblings
-/// exclude each other. The root's entry is not read.
+/// exclude each other. The root's entry is not read, and probes count 0.
 ///
 /// # Shapes
 /// `acceptance`: `[nodes]`.
@@ -119,7 +119,7 @@ pub fn expected_tree_tokens(tree: &TokenTree, acceptance: &[f64]) -> Result<f64,
         if !(0.0..=1.0).contains(&acceptance[node]) {
             return Err(StatsError::NodeAcceptance { node, value: acceptance[node] });
         }
-        reached[node] = reached[tree.parents()[node]] * acceptance[node];
+        reached[node] = if tree.is_probe(node) { 0.0 } else { reached[tree.parents()[node]] * acceptance[node] };
     }
     Ok(reached.iter().sum())
 }

@@ -1,8 +1,7 @@
-//! Token trees, masks, shapes, published lists and the names of trees.
+//! Token trees, shapes, published lists and the names of trees.
 
 use gorgon_core::tree::{
-    AncestorMask, ChoiceError, MAX_DEPTH, MAX_NODES, MAX_RANK, MedusaBuffers, PublishedTree, ShapeError, TokenTree,
-    TreeChoice, TreeShape,
+    ChoiceError, MAX_DEPTH, MAX_NODES, MAX_RANK, PublishedTree, ShapeError, TokenTree, TreeChoice, TreeShape,
 };
 use proptest::prelude::*;
 
@@ -12,14 +11,6 @@ fn any_tree(max_nodes: usize) -> impl Strategy<Value = TokenTree> {
         let parents = nodes.iter().enumerate().map(|(node, (_, index))| if node == 0 { 7 } else { index.index(node) });
         let parents = parents.collect();
         TokenTree::from_parts(nodes.iter().map(|(token, _)| *token).collect(), parents).unwrap()
-    })
-}
-
-/// Whether `sees` is the ancestor relation, found by walking up parent by parent.
-fn is_ancestor_mask(tree: &TokenTree, sees: impl Fn(usize, usize) -> bool) -> bool {
-    (0..tree.len()).all(|node| {
-        let upwards: Vec<usize> = std::iter::successors(Some(node), |&at| tree.parent(at)).collect();
-        (0..tree.len()).all(|other| sees(node, other) == upwards.contains(&other))
     })
 }
 
@@ -46,58 +37,8 @@ fn a_small_tree_answers_every_question() {
     assert_eq!(TokenTree::root(3).leaf_paths(), [vec![0]]);
 }
 
-#[test]
-fn the_mask_of_a_small_tree_is_as_drawn() {
-    let mask = AncestorMask::new(&small_tree());
-    let row = |node: usize| (0..7).map(|other| if mask.sees(node, other) { '1' } else { '0' }).collect::<String>();
-    let rows = (0..7).map(row).collect::<Vec<_>>();
-    assert_eq!(rows, ["1000000", "1100000", "1010000", "1101000", "1100100", "1010010", "1100101"]);
-    assert_eq!(mask.to_additive(f32::NEG_INFINITY)[7..10], [0.0, 0.0, f32::NEG_INFINITY]);
-    assert!(!mask.sees(0, 7) && !mask.sees(7, 0) && !mask.sees(64, 64), "what is no node sees and shows nothing");
-}
-
-#[test]
-fn masks_cross_word_boundaries() {
-    for nodes in [1, 63, 64, 65, 128, 129, 300] {
-        let chain =
-            TokenTree::from_parts(vec![0; nodes], (0..nodes).map(|node| node.saturating_sub(1)).collect()).unwrap();
-        let mask = AncestorMask::new(&chain);
-        assert_eq!((mask.nodes(), mask.words_per_row()), (nodes, nodes.div_ceil(64)));
-        assert!(is_ancestor_mask(&chain, |node, other| mask.sees(node, other)), "{nodes} nodes");
-        assert!(mask.visible(nodes - 1).eq(0..nodes), "{nodes} nodes");
-    }
-}
-
-#[test]
-fn a_mask_that_shows_siblings_or_hides_the_node_itself_is_caught() {
-    let tree = small_tree();
-    let mask = AncestorMask::new(&tree);
-    assert!(is_ancestor_mask(&tree, |node, other| mask.sees(node, other)));
-    let with_siblings = |node, other| mask.sees(node, other) || tree.siblings(node).any(|sibling| sibling == other);
-    assert!(!is_ancestor_mask(&tree, with_siblings));
-    assert!(!is_ancestor_mask(&tree, |node, other| mask.sees(node, other) && node != other));
-    assert!(!is_ancestor_mask(&tree, |node, other| other <= node), "a causal mask is no tree mask");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn masks_are_the_ancestor_relation(tree in any_tree(150)) {
-        let mask = AncestorMask::new(&tree);
-        prop_assert!(is_ancestor_mask(&tree, |node, other| mask.sees(node, other)));
-        let (bools, additive) = (mask.to_bools(), mask.to_additive(-1e9));
-        for node in 0..tree.len() {
-            prop_assert!(mask.visible(node).eq(tree.path(node).iter().copied()), "visible nodes run from the root to the node");
-            for other in 0..tree.len() {
-                let cell = node * tree.len() + other;
-                prop_assert_eq!(bools[cell], mask.sees(node, other));
-                prop_assert_eq!(additive[cell], if bools[cell] { 0.0 } else { -1e9 });
-            }
-        }
-        let set_bits: u32 = mask.words().iter().map(|word| word.count_ones()).sum();
-        prop_assert_eq!(set_bits as usize, tree.depths().iter().map(|depth| depth + 1).sum::<usize>());
-    }
 
     #[test]
     fn leaf_paths_cover_the_tree(tree in any_tree(80)) {
@@ -134,41 +75,22 @@ proptest! {
     }
 
     #[test]
-    fn retrieve_rows_are_the_leaf_paths(choice in 0..9_usize) {
-        let shape = PublishedTree::ALL[choice].shape();
-        let tree = TokenTree::from_parts(vec![0; shape.len()], shape.parents().to_vec()).unwrap();
-        let buffers = MedusaBuffers::new(shape, 10).unwrap();
-        let mut rows = buffers.retrieve.rows().to_vec();
-        rows.reverse();
-        prop_assert_eq!(rows, tree.leaf_paths());
-        prop_assert_eq!(buffers.mask, AncestorMask::new(&tree));
-        prop_assert_eq!(buffers.position_ids, tree.depths());
-    }
-
-    #[test]
     fn tree_names_survive_printing(total in 1..=4096_usize, depth in 0..=20_usize, top_k in 1..=16_usize) {
-        for name in [format!("dynamic:{total},{depth},{top_k}"), format!("sequoia:{total}"), format!("chain:{top_k}")] {
+        let sizes = [format!("dynamic:{total},{depth},{top_k}"), format!("own:{total},{depth}")];
+        for name in sizes.into_iter().chain([format!("sequoia:{total}"), format!("chain:{top_k}")]) {
             prop_assert_eq!(name.parse::<TreeChoice>().unwrap().to_string(), name);
         }
     }
 }
 
 #[test]
-fn medusa_buffers_of_a_small_shape() {
+fn the_nodes_of_a_small_shape_are_in_canonical_order() {
     let shape = TreeShape::from_json("[[1], [0, 1], [0], [0, 0], [0, 0, 0]]").unwrap();
     assert_eq!(shape.paths(), [vec![0], vec![1], vec![0, 0], vec![0, 1], vec![0, 0, 0]]);
     assert_eq!(shape.parents(), [0, 0, 0, 1, 1, 3]);
     assert_eq!(shape.max_ranks(), [1, 1, 0]);
-    let buffers = MedusaBuffers::new(&shape, 4).unwrap();
-    assert_eq!(buffers.tree_indices, [0, 1, 2, 5, 6, 9]);
-    assert_eq!(buffers.position_ids, [0, 1, 1, 2, 2, 3]);
-    assert_eq!(buffers.retrieve.rows(), [vec![0, 1, 3, 5], vec![0, 1, 4], vec![0, 2]]);
-    assert_eq!(buffers.retrieve.width(), 4);
-    assert_eq!(buffers.retrieve.get(1, 2), Some(4));
-    assert_eq!(buffers.retrieve.get(1, 3), None, "padding is no node");
-    assert_eq!(buffers.retrieve.get(3, 0), None);
-    let error = MedusaBuffers::new(&shape, 1).unwrap_err();
-    assert_eq!(error.path, [1], "with one token per head, rank 1 would be the next head's first token");
+    let tree = TokenTree::from_parts(vec![0; 6], shape.parents().to_vec()).unwrap();
+    assert_eq!(tree.leaf_paths(), [vec![0, 2], vec![0, 1, 4], vec![0, 1, 3, 5]]);
 }
 
 #[test]
@@ -231,9 +153,16 @@ fn all_published_trees_are_there() {
 #[test]
 fn trees_are_named() {
     let choice = |name: &str| name.parse::<TreeChoice>();
-    for name in
-        ["none", "calibrated", "chain:5", "sequoia:64", "dynamic:60,5,10", "zephyr_stage2", "trees/my:tree.JSON"]
-    {
+    for name in [
+        "none",
+        "calibrated",
+        "chain:5",
+        "sequoia:64",
+        "dynamic:60,5,10",
+        "own:48,8",
+        "zephyr_stage2",
+        "trees/my:tree.JSON",
+    ] {
         assert_eq!(choice(name).unwrap().to_string(), name);
         let json = serde_json::to_string(&choice(name).unwrap()).unwrap();
         assert_eq!(serde_json::from_str::<TreeChoice>(&json).unwrap(), choice(name).unwrap());
@@ -249,17 +178,24 @@ fn wrong_tree_names_say_what_is_allowed() {
     let error = |name: &str| name.parse::<TreeChoice>().unwrap_err();
     for name in ["", "chains:3", "tree.txt", ".json", "None", "dynamic60,5,10"] {
         let message = error(name).to_string();
-        assert!(message.contains("dynamic:TOTAL,DEPTH,TOPK") && message.contains("vicuna_33b_stage1"), "{message}");
+        assert!(message.contains("dynamic:TOTAL,DEPTH,TOPK") && message.contains("own:NODES,DEPTH"), "{message}");
+        assert!(message.contains("vicuna_33b_stage1"), "{message}");
     }
-    for name in ["chain", "none:1", "calibrated:64", "sequoia:1,2", "dynamic:60,5", "dynamic:1,2,3,4"] {
+    for name in ["chain", "none:1", "calibrated:64", "sequoia:1,2", "dynamic:60,5", "dynamic:1,2,3,4", "own", "own:5"] {
         assert!(matches!(error(name), ChoiceError::Form { .. }), "{name}");
     }
-    for name in ["chain:", "chain:x", "sequoia:-1", "dynamic:60,5.5,10", "chain:99999999999999999999999"] {
+    for name in ["chain:", "chain:x", "sequoia:-1", "dynamic:60,5.5,10", "own:8,x", "chain:99999999999999999999999"] {
         assert!(matches!(error(name), ChoiceError::Number { .. }), "{name}");
     }
     let absurd =
         ["chain:0", "chain:4096", "sequoia:0", "sequoia:4097", "dynamic:0,5,10", "dynamic:60,5,0", "dynamic:60,128,1"];
-    for name in absurd.into_iter().chain(["dynamic:60,100,100", "dynamic:5000,5,10", "dynamic:60,5,2000"]) {
+    for name in absurd.into_iter().chain([
+        "dynamic:60,100,100",
+        "dynamic:5000,5,10",
+        "dynamic:60,5,2000",
+        "own:0,3",
+        "own:9,129",
+    ]) {
         assert!(matches!(error(name), ChoiceError::Size { .. }), "{name}");
     }
 }

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fs};
 use gorgon_core::{
     Token, stats,
     tree::{
-        AncestorMask, Candidate, CandidateRows, CandidateSource, DynamicTree, MedusaBuffers, PublishedTree, RankPath,
-        SourceError, TokenTree, TreeBuilder, TreeShape,
+        Candidate, CandidateRows, CandidateSource, DynamicTree, PublishedTree, RankPath, SourceError, TokenTree,
+        TreeBuilder, TreeShape,
         calibrated::{HeadAccuracies, calibrate, expected_accepted},
         sequoia::{SequoiaTable, expected_tokens},
     },
@@ -30,9 +30,13 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1.0)
 }
 
-fn mask_rows(mask: &AncestorMask) -> Vec<String> {
-    let row = |node| (0..mask.nodes()).map(|other| if mask.sees(node, other) { '1' } else { '0' }).collect();
-    (0..mask.nodes()).map(row).collect()
+/// The ancestor relation by rows: '1' where a node sees another, which is itself or an ancestor.
+fn mask_rows(tree: &TokenTree) -> Vec<String> {
+    let row = |node| {
+        let path = tree.path(node);
+        (0..tree.len()).map(|other| if path.contains(&other) { '1' } else { '0' }).collect()
+    };
+    (0..tree.len()).map(row).collect()
 }
 
 #[derive(Deserialize)]
@@ -57,15 +61,20 @@ fn medusa_buffers_equal_the_reference() {
     };
     for (name, case) in &fixture.cases {
         let shape = TreeShape::new(case.choices.clone()).unwrap();
-        let buffers = MedusaBuffers::new(&shape, fixture.top_k).unwrap();
-        assert_eq!(mask_rows(&buffers.mask), case.attn_mask, "{name}");
-        assert_eq!(buffers.tree_indices, case.tree_indices, "{name}");
-        assert_eq!(buffers.position_ids, case.position_ids, "{name}");
-        let (rows, width) = (buffers.retrieve.rows().len(), buffers.retrieve.width());
-        let entry = |row, column| buffers.retrieve.get(row, column).map_or(-1, |node| node as i64);
-        let padded: Vec<Vec<i64>> =
-            (0..rows).map(|row| (0..width).map(|column| entry(row, column)).collect()).collect();
-        assert_eq!(padded, case.retrieve_indices, "{name}");
+        let tree = TokenTree::from_parts(vec![0; shape.len()], shape.parents().to_vec()).unwrap();
+        assert_eq!(mask_rows(&tree), case.attn_mask, "{name}");
+        // An index into the base token followed by the top k tokens of head 0, of head 1, and so on.
+        let index = |path: &RankPath| 1 + fixture.top_k * (path.len() - 1) + path[path.len() - 1];
+        let indices: Vec<usize> = std::iter::once(0).chain(shape.paths().iter().map(index)).collect();
+        assert_eq!(indices, case.tree_indices, "{name}");
+        assert_eq!(tree.depths(), case.position_ids, "{name}");
+        // The reference lists the last leaf first and pads with -1.
+        let padded = |path: Vec<usize>| {
+            let nodes = path.into_iter().map(|node| node as i64);
+            nodes.chain(std::iter::repeat(-1)).take(shape.max_depth() + 1).collect()
+        };
+        let rows: Vec<Vec<i64>> = tree.leaf_paths().into_iter().rev().map(padded).collect();
+        assert_eq!(rows, case.retrieve_indices, "{name}");
     }
 }
 
@@ -258,7 +267,7 @@ fn dynamic_trees_are_arranged_as_in_the_reference() {
     let Some(fixture) = fixture::<DraftTrees>(rel, "dynamic_trees_are_arranged_as_in_the_reference") else { return };
     for case in fixture.trees {
         let tree = case.tree();
-        assert_eq!(mask_rows(&AncestorMask::new(&tree)), case.tree_mask);
+        assert_eq!(mask_rows(&tree), case.tree_mask);
         let mut values = vec![0.0; tree.len()];
         let order = (1..=tree.max_depth()).flat_map(|depth| case.by_value(&tree, depth));
         (1..).zip(order).for_each(|(rank, node)| values[node] = -0.1 * f64::from(rank));

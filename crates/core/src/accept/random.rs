@@ -106,10 +106,10 @@ fn locate(weights: &[f64], uniform: f64) -> usize {
 /// are left out.
 ///
 /// ```
-/// use gorgon_core::accept::draws::enumerate;
-/// let runs = enumerate(|draws| draws.flip(0.25) || draws.pick(&[1.0, 3.0]) == 0);
-/// let law_of_true: f64 = runs.iter().filter(|(_, outcome)| *outcome).map(|(probability, _)| probability).sum();
-/// assert_eq!(law_of_true, 0.25 + 0.75 * 0.25);
+/// use gorgon_core::accept::random::enumerate;
+/// let runs = enumerate(|random| random.flip(0.25) || random.pick(&[1.0, 3.0]) == 0);
+/// let p_true: f64 = runs.iter().filter(|(_, outcome)| *outcome).map(|(probability, _)| probability).sum();
+/// assert_eq!(p_true, 0.25 + 0.75 * 0.25);
 /// ```
 pub fn enumerate<T>(mut run: impl FnMut(&mut dyn RandomSource) -> T) -> Vec<(f64, T)> {
     let mut outcomes = Vec::new();

@@ -1,6 +1,8 @@
-//! What a drafter names: tokens that may follow nodes.
+//! Candidates: tokens that a drafter proposes after nodes.
 
-use crate::{PooledVec, Token};
+use crate::{PooledVec, Token, pooled_vec::recycle};
+
+recycle!(Candidate);
 
 /// A token that may follow a node.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use super::{ChainTree, DynamicTree, MAX_NODES, PublishedTree};
+use super::{ChainTree, DynamicTree, MAX_NODES, OwnTree, PublishedTree};
 
 /// A named choice of tree. [`FromStr`] and [`fmt::Display`] are inverse to each other, and serde uses both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -23,6 +23,8 @@ pub enum TreeChoice {
     },
     /// `dynamic:TOTAL,DEPTH,TOPK`.
     Dynamic(DynamicTree),
+    /// `own:NODES,DEPTH`: a budget, within which the drafter makes its own tree.
+    Own(OwnTree),
     /// A path that ends in `.json`: a file with a list of rank paths.
     File(PathBuf),
 }
@@ -33,7 +35,7 @@ pub enum ChoiceError {
     /// No such name.
     #[error(
         "no tree is called {given:?}; allowed are none, chain:N, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, \
-         a file of rank paths (FILE.json), or a published tree: {}",
+         own:NODES,DEPTH, a file of rank paths (FILE.json), or a published tree: {}",
         PublishedTree::ALL.map(PublishedTree::name).join(", ")
     )]
     Unknown {
@@ -71,6 +73,7 @@ pub enum ChoiceError {
 const CHAIN: &str = "chain:N";
 const SEQUOIA: &str = "sequoia:N";
 const DYNAMIC: &str = "dynamic:TOTAL,DEPTH,TOPK";
+const OWN: &str = "own:NODES,DEPTH";
 
 impl FromStr for TreeChoice {
     type Err = ChoiceError;
@@ -101,6 +104,10 @@ impl FromStr for TreeChoice {
                 let [total, depth, top_k] = parse_numbers(given, DYNAMIC, numbers)?;
                 let tree = DynamicTree::new(total, depth, top_k);
                 tree.map(Self::Dynamic).map_err(|error| size(error.to_string()))
+            }
+            ("own", _) => {
+                let [nodes, depth] = parse_numbers(given, OWN, numbers)?;
+                OwnTree::new(nodes, depth).map(Self::Own).map_err(|error| size(error.to_string()))
             }
             _ => given.parse().map(Self::Published).map_err(|_| ChoiceError::Unknown { given: given.to_owned() }),
         }
@@ -133,6 +140,7 @@ impl fmt::Display for TreeChoice {
             Self::Calibrated => f.write_str("calibrated"),
             Self::Sequoia { nodes } => write!(f, "sequoia:{nodes}"),
             Self::Dynamic(tree) => write!(f, "dynamic:{},{},{}", tree.total_nodes(), tree.depth(), tree.top_k()),
+            Self::Own(tree) => write!(f, "own:{},{}", tree.nodes(), tree.depth()),
             Self::File(path) => write!(f, "{}", path.display()),
         }
     }

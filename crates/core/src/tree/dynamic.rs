@@ -1,10 +1,8 @@
-//! EAGLE-2's dynamic tree: expand where paths are likely, then keep the likeliest nodes.
+//! EAGLE-2's dynamic tree: expand where paths are likely, then keep the most probable nodes.
 
-use super::{
-    BuildError, Candidate, CandidateSource, DraftTree, MAX_DEPTH, MAX_NODES, MAX_RANK, TreeBuilder, TreeKind,
-    builder::expand_level,
-};
-use crate::{PooledVec, Token};
+use super::{MAX_DEPTH, MAX_NODES, MAX_RANK};
+
+mod grow;
 
 /// The most nodes that may be drafted before the best of them are kept.
 const MAX_DRAFTED: usize = 1 << 16;
@@ -16,16 +14,16 @@ const MAX_TOP_K: usize = MAX_RANK + 1;
 /// Expand and rerank (EAGLE-2). The value of a node is the product of draft probabilities along its path, an estimate
 /// of the probability that it will be accepted.
 ///
-/// 1. *Expand*: the first level holds the `top_k` likeliest children of the root. Then, `depth` times, the `top_k`
-///    nodes of greatest value on the last level get their `top_k` likeliest children. Paths hold up to `depth + 1`
+/// 1. *Expand*: the first level holds the `top_k` most likely children of the root. Then, `depth` times, the `top_k`
+///    nodes of greatest value on the last level get their `top_k` most likely children. Paths hold up to `depth + 1`
 ///    drafts.
 /// 2. *Rerank*: of all drafted nodes the `total - 1` of greatest value are kept, and the root. Values never grow
 ///    along a path, so what is kept is connected.
 ///
 /// Ties go to the node drafted earlier, and among the children of one node to the lower token id. Nodes keep the order
-/// in which they were drafted: level by level, the children of a more valuable parent first, likelier siblings first.
-/// If fewer nodes exist, the tree is smaller. Candidates must be the drafter's likeliest tokens, not draws: keeping
-/// the best of what was drawn would not leave draws.
+/// in which they were drafted: level by level, the children of a more valuable parent first, more likely siblings first.
+/// If fewer nodes exist, the tree is smaller. Candidates must be the drafter's top-k tokens, not samples: the best
+/// of several samples no longer follow the distribution they were drawn from.
 ///
 /// Values are sums of logarithms in `f64`, so that long paths do not underflow; the reference sums `f32` log-softmaxes,
 /// and may order near-ties differently.
@@ -97,60 +95,4 @@ impl DynamicTree {
     pub fn top_k(&self) -> usize {
         self.top_k
     }
-}
-
-impl TreeBuilder for DynamicTree {
-    fn max_nodes(&self) -> usize {
-        self.total_nodes.min(1 + self.top_k + self.depth * self.top_k * self.top_k)
-    }
-
-    fn max_depth(&self) -> usize {
-        (self.depth + 1).min(self.total_nodes - 1)
-    }
-
-    fn kind(&self) -> TreeKind {
-        TreeKind::Dynamic(*self)
-    }
-
-    fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
-        let mut drafted = DraftTree::root(root);
-        if self.total_nodes == 1 {
-            return Ok(drafted);
-        }
-        // Log of the path's probability, by node.
-        let mut values = PooledVec::of(0.0, 1);
-        let mut frontier = PooledVec::of(0, 1);
-        for _ in 0..=self.depth {
-            let level_start = drafted.tree().len();
-            let rows = expand_level(source, drafted.tree(), &frontier, &PooledVec::of(self.top_k, frontier.len()))?;
-            for (&parent, row) in frontier.iter().zip(rows.iter()) {
-                let mut row: PooledVec<Candidate> = row.iter().copied().collect();
-                row.sort_unstable_by(likelier_then_lower_token);
-                for &candidate in &row {
-                    drafted.push(parent, candidate);
-                    let value = values[parent] + candidate.probability.ln();
-                    values.push(value);
-                }
-            }
-            frontier = most_valuable(level_start..drafted.tree().len(), &values, self.top_k);
-            if frontier.is_empty() {
-                break;
-            }
-        }
-        let mut kept = most_valuable(1..drafted.tree().len(), &values, self.total_nodes - 1);
-        kept.sort_unstable();
-        Ok(drafted.keep(&kept))
-    }
-}
-
-fn likelier_then_lower_token(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-    b.probability.total_cmp(&a.probability).then(a.token.cmp(&b.token))
-}
-
-/// The `count` nodes of greatest value, most valuable first; ties to the earlier node.
-fn most_valuable(nodes: std::ops::Range<usize>, values: &[f64], count: usize) -> PooledVec<usize> {
-    let mut nodes: PooledVec<usize> = nodes.collect();
-    nodes.sort_unstable_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
-    nodes.truncate(count);
-    nodes
 }
