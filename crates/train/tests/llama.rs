@@ -5,6 +5,7 @@ use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassPlan;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
 use gorgon_train::llama::{Llama, Packed};
@@ -58,7 +59,7 @@ fn packed_dialogues_have_the_hidden_states_of_the_decoder() {
             let mut cache = decoder.new_cache(dialogue.len());
             cache.reserve(dialogue.len()).unwrap();
             let visible = AttentionMask::Causal { rows: dialogue.len() };
-            let want = read(decoder.forward(dialogue, &visible, &mut cache, &Hooks::none()).unwrap().hidden.tensor());
+            let want = read(decoder.forward(&PassPlan::of_tokens(dialogue, &visible), &mut cache, &Hooks::none()).unwrap().hidden.tensor());
             for (a, b) in hidden[at..at + want.len()].iter().zip(&want) {
                 assert!((a - b).abs() < 2e-4, "{a} {b}");
             }

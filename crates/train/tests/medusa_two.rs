@@ -4,10 +4,12 @@ mod on_backbone;
 
 use burn::tensor::{DType, Tensor};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassPlan;
 use gorgon_model::target::read;
 use gorgon_train::checkpoint;
 use gorgon_train::config::LanguageLoss;
@@ -72,8 +74,8 @@ fn the_merged_model_computes_what_was_fitted() {
         let decoder = Decoder::load(folder, &Compute::cpu(FloatFormat::F32)).unwrap();
         let mut cache = decoder.new_cache(32);
         cache.reserve(ids.len()).unwrap();
-        let output =
-            decoder.forward(&ids, &AttentionMask::Causal { rows: ids.len() }, &mut cache, &Hooks::none()).unwrap();
+        let mask = AttentionMask::Causal { rows: ids.len() };
+        let output = decoder.forward(&PassPlan::of_tokens(&ids, &mask), &mut cache, &Hooks::none()).unwrap();
         read(output.hidden.tensor().cast(DType::F32))
     };
     let adapter: Vec<Tensor<1>> =
@@ -85,7 +87,7 @@ fn the_merged_model_computes_what_was_fitted() {
     let apart = |other: &[f32]| merged.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(apart(&fitted) < 1e-4, "{}", apart(&fitted));
     assert!(apart(&hidden(dir.path())) > 1e-2);
-    for (folder, format) in [("heads", "medusa"), ("merged", "medusa")] {
+    for (folder, format) in [("heads", HeadsMethod::Medusa), ("merged", HeadsMethod::Medusa)] {
         assert_eq!(HeadsFolder::open(&run.path().join(folder)).unwrap().detected.format.method(), format);
     }
     assert!(run.path().join("adapter/adapter_config.json").is_file());
