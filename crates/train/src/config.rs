@@ -12,7 +12,7 @@ pub use training::Training;
 
 use self::training::RATES;
 use crate::error::TrainError;
-use crate::heads::FeatureFormat;
+use crate::methods::FeatureFormat;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;

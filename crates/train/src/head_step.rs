@@ -1,7 +1,7 @@
 //! The training step of Medusa heads on made-up states: what is timed beside other programs.
 
 use crate::error::TrainError;
-use crate::heads::Features;
+use crate::methods::Features;
 use crate::optimizer::{Moments, Optimizer, clip, global_norm};
 use crate::parameters::{Parameter, Role};
 use burn::tensor::{Device, Tensor, TensorData};

@@ -8,7 +8,7 @@ use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{EagleFitting, FeatureCache, OnBackbone};
+use gorgon_train::methods::{EagleFitting, FeatureCache, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
 use on_backbone::{assert_slopes, fitted, lm_head, loaded, step, training};
 use std::sync::atomic::AtomicBool;

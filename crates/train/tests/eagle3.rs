@@ -9,7 +9,7 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{CacheRequest, Eagle3Fitting, FeatureCache, FeatureFormat, Features, OnBackbone};
+use gorgon_train::methods::{CacheRequest, Eagle3Fitting, FeatureCache, FeatureFormat, Features, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
 use on_backbone::{SHAPE, assert_slopes, fitted, lm_head, loaded, training};
 use serde_json::json;

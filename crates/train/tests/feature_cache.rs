@@ -9,7 +9,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
-use gorgon_train::heads::{CacheRequest, FeatureCache, FeatureFormat, Features};
+use gorgon_train::methods::{CacheRequest, FeatureCache, FeatureFormat, Features};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{EagleFitting, HeadFitting};
+use gorgon_train::methods::{EagleFitting, HeadFitting};
 use gorgon_train::micro_batch::{Size, fixed_bytes};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, fit};

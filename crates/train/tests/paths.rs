@@ -14,7 +14,7 @@ use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
-use gorgon_train::heads::{Conversations, FeatureCache, Features, HeadFitting, HeadStack, OnBackbone};
+use gorgon_train::methods::{Conversations, FeatureCache, Features, HeadFitting, HeadStack, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;

@@ -8,7 +8,7 @@ use gorgon_data::pack::Packing;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{Conversations, EagleFitting, HeadFitting, OnBackbone};
+use gorgon_train::methods::{Conversations, EagleFitting, HeadFitting, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, FitSettings, Gradients, Objective, Outcome, Report, fit_in};
 use gorgon_train::world::World;

@@ -29,7 +29,7 @@ use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{HeadMethod, TrainConfig};
-use gorgon_train::heads::OnBackbone;
+use gorgon_train::methods::OnBackbone;
 use gorgon_train::trainer::Outcome;
 use gorgon_train::world::World;
 use serde_json::{Value, json};

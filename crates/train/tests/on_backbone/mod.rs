@@ -15,11 +15,11 @@ use gorgon_model::target::read;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{LanguageLoss, MedusaTwoConfig, Training};
-use gorgon_train::heads::{
-    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
-};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::{Lora, LoraConfig};
+use gorgon_train::methods::{
+    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
+};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;

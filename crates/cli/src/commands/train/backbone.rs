@@ -18,12 +18,12 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::{HeadMethod, TrainConfig};
-use gorgon_train::heads::{
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::Lora;
+use gorgon_train::methods::{
     self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
     MedusaTwoFitting,
 };
-use gorgon_train::llama::Llama;
-use gorgon_train::lora::Lora;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Backbone {
         let device = self.data.features.decoder.compute().device();
         match &self.lm_head {
             Some(shared) => Ok(shared.clone()),
-            None => heads::lm_head(&self.checkpoint, &self.model, device, held).map_err(fitting::failure),
+            None => methods::lm_head(&self.checkpoint, &self.model, device, held).map_err(fitting::failure),
         }
     }
 

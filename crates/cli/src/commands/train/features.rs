@@ -11,7 +11,7 @@ use gorgon_data::shard::Row;
 use gorgon_runs::provenance::hash_bytes;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{CacheRequest, FeatureCache, OnBackbone, digest};
+use gorgon_train::methods::{CacheRequest, FeatureCache, OnBackbone, digest};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;

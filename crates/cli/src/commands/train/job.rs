@@ -9,7 +9,7 @@ use gorgon_data::shard::Row;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_kernels::team;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{FeatureCache, OnBackbone, Start};
+use gorgon_train::methods::{FeatureCache, OnBackbone, Start};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::FitSettings;
 use rayon::prelude::*;

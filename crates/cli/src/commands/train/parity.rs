@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters};
-use gorgon_train::heads::{Decoded, OnBackbone};
+use gorgon_train::methods::{Decoded, OnBackbone};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

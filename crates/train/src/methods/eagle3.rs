@@ -1,8 +1,8 @@
 //! Fitting an EAGLE-3 draft layer to a frozen backbone.
 
+use super::conversations::{Conversations, OnBackbone};
 use super::eagle::{counted, sum};
 use super::initial::initial_all;
-use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
 use crate::micro_batch::Size;
 use crate::parameters::Parameter;

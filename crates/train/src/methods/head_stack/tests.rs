@@ -1,6 +1,9 @@
 //! Tests of `stack`.
 
 use super::*;
+use gorgon_draft::hydra::HydraHeads;
+use gorgon_draft::medusa::Heads;
+use gorgon_draft::mtp::MtpHeads;
 
 #[test]
 fn evaluations_decode_with_the_tree_that_decoding_takes() {

@@ -1,7 +1,7 @@
 //! Fitting an EAGLE-1/2 draft layer to a frozen backbone.
 
+use super::conversations::{Conversations, OnBackbone};
 use super::initial::initial_all;
-use super::{Conversations, OnBackbone};
 use crate::error::TrainError;
 use crate::micro_batch::Size;
 use crate::parameters::{Parameter, from_values};

@@ -1,42 +1,20 @@
-//! Fitting draft heads to the hidden states of a frozen backbone.
+//! Heads with a loss each on a frozen backbone: what Medusa, Hydra and MTP share.
 
-mod conversations;
-mod decoding;
-mod distill_spec;
-mod eagle;
-mod eagle3;
-mod feature_cache;
-mod feature_format;
-mod features;
-mod initial;
-mod medusa_two;
-mod stack;
-mod start;
-mod walk;
-
-pub use conversations::{Conversations, OnBackbone};
-pub use decoding::{Decoded, Load};
-pub use distill_spec::{DistillSpecFitting, Distilled};
-pub use eagle::EagleFitting;
-pub use eagle3::Eagle3Fitting;
-pub use feature_cache::{CacheRequest, FeatureCache, digest};
-pub use feature_format::FeatureFormat;
-pub use features::Features;
-pub use medusa_two::{MedusaTwoFitting, Merged};
-pub use stack::HeadStack;
-pub use start::Start;
-pub use walk::{Lengths, Measured, walk};
-
+use super::conversations::{Conversations, OnBackbone};
+use super::decoding::Decoded;
+use super::head_stack::HeadStack;
+use super::initial::initial_all;
+use super::replay::{Measured, walk};
 use crate::error::TrainError;
 use crate::micro_batch::Size;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
-use gorgon_kernels::{Frozen, Table, host, team};
+use gorgon_kernels::{Table, host, team};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -132,7 +110,7 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        self.data.started(initial::initial_all(self.heads.parameters(), &self.lm_head, seed))
+        self.data.started(initial_all(self.heads.parameters(), &self.lm_head, seed))
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
@@ -272,30 +250,4 @@ impl<S: HeadStack> HeadFitting<S> {
         }
         "an unknown row".into()
     }
-}
-
-/// Reads the backbone's LM head, or the embedding where the two are one, as a table `[V, d]` that stays as it is;
-/// `None` for one that hardly anything is multiplied with.
-///
-/// # Errors
-/// When it cannot be read, or the device has no products of the format.
-pub fn lm_head(
-    checkpoint: &gorgon_model::weights::Checkpoint,
-    config: &gorgon_model::config::ModelConfig,
-    device: &Device,
-    held: Option<Frozen>,
-) -> Result<Table, TrainError> {
-    let name = if config.tied_embeddings { gorgon_model::layout::EMBEDDING } else { "lm_head.weight" };
-    let values = checkpoint.read_all(name).map_err(|error| TrainError::Data(error.to_string()))?;
-    let shape = [config.vocab_size, config.hidden_size];
-    let rows = match host::is_host(device) {
-        true => host::tensor(values, shape),
-        false => Tensor::from_data(TensorData::new(values, shape), device),
-    };
-    let Some(held) = held else { return Ok(rows.into()) };
-    Table::frozen(rows, held).map_err(|error| TrainError::Setting {
-        key: "lm_head_format".into(),
-        value: "bf16".into(),
-        reason: error.to_string(),
-    })
 }

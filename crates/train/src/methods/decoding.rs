@@ -1,6 +1,6 @@
 //! The real thing in an evaluation: held-out prompts, decoded with the heads by the decoder that ships.
 
-use super::Conversations;
+use super::conversations::Conversations;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;

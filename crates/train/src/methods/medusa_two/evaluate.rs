@@ -1,9 +1,12 @@
 //! How good the heads are, and what the backbone lost.
 
-use super::{Gathered, MedusaTwoFitting, publish, right};
+use super::fitting::{Gathered, MedusaTwoFitting, right};
+use super::publish;
 use crate::error::TrainError;
-use crate::heads::decoding::Decoded;
-use crate::heads::{Conversations, Features, Measured, walk};
+use crate::methods::conversations::Conversations;
+use crate::methods::decoding::Decoded;
+use crate::methods::features::Features;
+use crate::methods::replay::{Measured, walk};
 use crate::parameters::Parameter;
 use crate::trainer::Evaluation;
 use burn::tensor::Tensor;

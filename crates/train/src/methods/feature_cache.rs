@@ -12,8 +12,8 @@
 //!
 //! Files appear whole, and the index names a file when it is there; so a kill costs one file's work at most.
 
-use super::Features;
 use super::feature_format::FeatureFormat;
+use super::features::Features;
 use crate::error::{TrainError, io};
 use crate::parameters::from_values;
 use burn::tensor::Tensor;

@@ -1,6 +1,6 @@
 //! Hidden states of the frozen backbone: computed in process, and kept on disk if asked to.
 
-use super::FeatureCache;
+use super::feature_cache::FeatureCache;
 use crate::error::TrainError;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::Token;

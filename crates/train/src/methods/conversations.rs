@@ -1,6 +1,7 @@
 //! What everything that is fitted to a frozen backbone's states has in common.
 
-use super::{Features, Start};
+use super::features::Features;
+use super::init_from::Start;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
 use crate::trainer::Objective;

@@ -1,6 +1,7 @@
 //! What a finished run leaves: heads, adapter, and the two merged into one model.
 
-use super::{MedusaTwoFitting, Merged};
+use super::fitting::MedusaTwoFitting;
+use super::merged::Merged;
 use crate::checkpoint::{self, MODEL_FILE, values};
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
