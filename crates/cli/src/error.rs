@@ -1,6 +1,7 @@
 //! Failures and their exit codes.
 
 use crate::printer::complain;
+use gorgon_draft::settings::SettingsErrors;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,6 +18,17 @@ impl Failure {
     /// Wrong use, config or input: exit code 2.
     pub fn input(error: impl Display) -> Self {
         Self { message: one_line(&error), hint: None, code: 2 }
+    }
+
+    /// Wrong settings of a config, a line for each: exit code 2.
+    pub fn settings(errors: &SettingsErrors) -> Self {
+        Self::lines(errors.iter())
+    }
+
+    /// Several wrong inputs, a line for each: exit code 2.
+    pub fn lines(errors: impl IntoIterator<Item = impl Display>) -> Self {
+        let lines: Vec<String> = errors.into_iter().map(|error| one_line(&error)).collect();
+        Self { message: lines.join("\n"), hint: None, code: 2 }
     }
 
     /// It ran and failed: exit code 1.
@@ -43,14 +55,14 @@ impl Failure {
     /// Reports the failure: a JSON document on standard output, or lines on standard error.
     pub fn report(&self, json: bool) -> ExitCode {
         if json {
-            let mut document = serde_json::json!({ "error": self.message });
+            let mut document = serde_json::json!({ "error": self.message.replace('\n', "; ") });
             if let Some(hint) = &self.hint {
                 document["hint"] = hint.as_str().into();
             }
             // The exit code is the failure's own, whether the document can be written or not.
             let _ = writeln!(std::io::stdout(), "{document}");
         } else {
-            complain(&format!("error: {}", self.message));
+            self.message.split('\n').for_each(|line| complain(&format!("error: {line}")));
             if let Some(hint) = &self.hint {
                 complain(&format!("hint: {hint}"));
             }

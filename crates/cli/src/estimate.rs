@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use gorgon_model::device::Compute;
 use gorgon_train::micro_batch;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{FitSettings, Objective, Purpose, Rehearsal, Spent};
+use gorgon_train::trainer::{DryRun, FitSettings, Objective, Purpose, Spent};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Disk {
         let saves = saved(fit.save_every).max(saved(fit.eval_every)).max(1);
         Self {
             checkpoint: 4 * (parameters + moments) as u64 + header,
-            checkpoints: saves.min(fit.keep as u64),
+            checkpoints: saves.min(fit.save_total_limit as u64),
             rest: 0,
         }
     }
@@ -93,7 +93,7 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Rehearses the first few steps, the largest ones of `steps`, which have the most at work together, and an
+    /// Runs and discards the first few steps, the largest ones of `steps`, which have the most at work together, and an
     /// evaluation on what `objective` has as held-out data, for which a few of the longest conversations will do
     /// ([`longest`]): what is resident then is what fitting will take. A GPU's `pool` is cut up by every step a little
     /// more, so however long they take, all of the largest ones are run there.
@@ -111,7 +111,7 @@ impl Fitting {
         let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
         let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
-        let seconds = rehearsed(objective, fit, &largest, pool.is_some())?;
+        let seconds = dry_run_seconds(objective, fit, &largest, pool.is_some())?;
         let memory = watch.peak().unwrap_or(by_formula);
         let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
         Ok(Self { by_formula, memory, at_work, seconds })
@@ -144,7 +144,7 @@ impl Largest {
 
 /// Runs what tells of all steps and forgets it; if `patiently`, all of the largest ones. Returns the seconds of all
 /// steps.
-fn rehearsed<O: Objective>(
+fn dry_run_seconds<O: Objective>(
     objective: &O,
     fit: &FitSettings,
     largest: &Largest,
@@ -155,24 +155,24 @@ fn rehearsed<O: Objective>(
     let largest: Vec<u64> = largest.steps.iter().map(|(_, step)| *step).collect();
     let started = Instant::now();
     let there_is_time = || started.elapsed() < LONGEST_RUN;
-    let mut rehearsal = Rehearsal::new(objective, fit);
+    let mut dry_run = DryRun::new(objective, fit);
     let mut seconds = 0.0;
     for phase in &phases {
         let steps: Vec<u64> = timed(phase).collect();
-        let preparing = rehearsal.prepare(&steps, Purpose::Time).map_err(fitting::failure)?;
+        let preparing = dry_run.prepare(&steps, Purpose::Time).map_err(fitting::failure)?;
         seconds += preparing * (phase.end - phase.start) as f64;
         let mut taken = vec![];
         for step in timed(phase).filter(|step| *step < phase.start + 2 || there_is_time()) {
-            taken.push(rehearsal.step(step).map_err(fitting::failure)?);
+            taken.push(dry_run.step(step).map_err(fitting::failure)?);
         }
         seconds += typical(taken) * (phase.end - phase.start) as f64;
     }
     // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
-    rehearsal.prepare(&largest, Purpose::Memory).map_err(fitting::failure)?;
+    dry_run.prepare(&largest, Purpose::Memory).map_err(fitting::failure)?;
     for (_, step) in largest.iter().enumerate().filter(|(i, _)| *i == 0 || patiently || there_is_time()) {
-        rehearsal.step(*step).map_err(fitting::failure)?;
+        dry_run.step(*step).map_err(fitting::failure)?;
     }
-    rehearsal.evaluate().map_err(fitting::failure)?;
+    dry_run.evaluate().map_err(fitting::failure)?;
     Ok(seconds)
 }
 

@@ -10,7 +10,7 @@ use gorgon_runs::plot::{Chart, Series};
 use gorgon_runs::provenance::{self, Host, Launch, Provenance, Resumed};
 use gorgon_runs::run_dir::{RunDir, RunView};
 use gorgon_train::error::TrainError;
-use gorgon_train::trainer::{FitSettings, Report};
+use gorgon_train::trainer::{FitSettings, Report, StepRecord};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -140,8 +140,9 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), Failure> {
 pub fn failure(error: TrainError) -> Failure {
     match error {
         TrainError::NotFinite { .. } | TrainError::Overflow { .. } => {
-            Failure::run(error).hint("a lower training.learning_rate may help, if the data is sound")
+            Failure::run(error).hint("a lower training.learning_rate may help, if the data is valid")
         }
+        TrainError::Settings(errors) => Failure::settings(&errors),
         error => Failure::input(error),
     }
 }
@@ -173,11 +174,9 @@ impl<'a> Progress<'a> {
     }
 
     /// The first step warms up, those after it tell how long the rest will take.
-    fn correct(&self, record: &Map<String, Value>) {
-        let number = |key: &str| record.get(key).and_then(Value::as_f64);
-        if let (None, Some(step), Some(left)) = (self.corrected.get(), number("step"), number("eta_seconds"))
-            && step > 1.0
-        {
+    fn correct(&self, record: &StepRecord) {
+        let StepRecord { step, eta_seconds: left, .. } = *record;
+        if self.corrected.get().is_none() && step > 1 {
             let _ = self.corrected.set(self.started.elapsed().as_secs_f64() + left);
             if left >= 60.0 {
                 self.say(&format!("by the first {step} steps: {} left, evaluations apart", duration(left)));
@@ -188,8 +187,8 @@ impl<'a> Progress<'a> {
     pub fn show(&self, report: &Report) {
         match report {
             Report::Step(record) => {
-                let line = line(record);
-                self.bar.set_position(record.get("step").and_then(Value::as_u64).unwrap_or_default());
+                let line = line(&fields(record));
+                self.bar.set_position(record.step);
                 self.bar.set_message(line.clone());
                 if !self.settings.progress {
                     self.settings.talk.say(&line);
@@ -198,11 +197,8 @@ impl<'a> Progress<'a> {
                 self.correct(record);
             }
             Report::Evaluation(record) => {
-                let step = record.get("step").cloned().unwrap_or_default();
-                let empty = Map::new();
-                let measured = record.get("evaluation").and_then(Value::as_object).unwrap_or(&empty);
-                let line = format!("held out at step {step}: {}", line(measured));
-                self.say(&line);
+                let measured = line(&fields(&record.evaluation));
+                self.say(&format!("held out at step {}: {measured}", record.step));
             }
             Report::Saved(step) => self.write(&format!("saved step {step}")),
             Report::Note(line) => self.say(line),
@@ -224,6 +220,14 @@ impl<'a> Progress<'a> {
         if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.log) {
             let _ = writeln!(file, "{line}");
         }
+    }
+}
+
+/// The fields of a record, by name, in their order.
+pub fn fields(record: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(record) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }
 

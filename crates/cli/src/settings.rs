@@ -4,7 +4,7 @@ use crate::args::{Devices, Global};
 use crate::error::Failure;
 use crate::printer::Talk;
 use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Int8, Products};
-use gorgon_train::world::World;
+use gorgon_train::process_group::ProcessGroup;
 use std::io::IsTerminal;
 
 /// Settings of one run.
@@ -35,7 +35,7 @@ impl Settings {
         }
         // Of several processes that fit together, one speaks.
         let mut global = global;
-        if !World::current().is_root() {
+        if !ProcessGroup::current().is_root() {
             (global.quiet, global.verbose, global.json) = (true, false, false);
         }
         Ok(Self {

@@ -25,15 +25,3 @@ pub(crate) fn rows_of(labels: &HeadLabels, later: usize, concat_columns: &Tensor
     let n = rows.len();
     Tensor::from_data(TensorData::new(rows, [n]), &concat_columns.device())
 }
-
-/// Gradients of the leaves that `output` was made of, given the loss's gradient with respect to it.
-pub(crate) fn pulled_back(
-    output: Tensor<2>,
-    slope: Tensor<2>,
-    leaves: &[Tensor<1>],
-    weights: &[Tensor<1>],
-) -> Vec<Tensor<1>> {
-    let mut grads = (output * slope.autodiff()).sum().backward();
-    let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-    leaves.iter().zip(weights).map(of).collect()
-}

@@ -1,4 +1,4 @@
-//! Training methods: one file or folder for each, and what they share beside them.
+//! Training methods: one file or folder for each, with shared parts beside them.
 //!
 //! | method | module | objective |
 //! |---|---|---|
@@ -25,13 +25,14 @@ pub(crate) mod feature_format;
 mod features;
 mod head_fitting;
 mod head_stack;
+mod hidden_states;
 mod init_from;
 mod initial;
 mod lm_head;
 mod replay;
 
 pub use conversations::{Conversations, OnBackbone};
-pub use decoding::{Decoded, Load};
+pub use decoding::Load;
 pub use distill_spec::{DistillSpecFitting, Distilled};
 pub use eagle::EagleFitting;
 pub use eagle3::Eagle3Fitting;
@@ -40,7 +41,7 @@ pub use feature_format::FeatureFormat;
 pub use features::Features;
 pub use head_fitting::{HeadFitting, positions};
 pub use head_stack::HeadStack;
-pub use init_from::Start;
+pub use init_from::InitialValues;
 pub use lm_head::lm_head;
 pub use medusa_two::{MedusaTwoFitting, Merged};
-pub use replay::{Lengths, Measured, walk};
+pub use replay::{Lengths, Measured, replay};

@@ -30,8 +30,8 @@ use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{HeadMethod, TrainConfig};
 use gorgon_train::methods::OnBackbone;
+use gorgon_train::process_group::ProcessGroup;
 use gorgon_train::trainer::Outcome;
-use gorgon_train::world::World;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,7 +117,7 @@ fn launch(
     settings: &Settings,
 ) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
-    config.check().map_err(fitting::failure)?;
+    config.check().map_err(|errors| Failure::settings(&errors))?;
     fitting::check_resume(resume)?;
     if !dry_run && !only_features {
         load::check_writable(resume.unwrap_or(&config.runs))?;
@@ -193,17 +193,17 @@ impl Launch<'_> {
         if self.dry_run {
             return Ok(Done::Planned);
         }
-        // What was rehearsed is no part of what the run takes.
+        // The dry-run steps are no part of what the run takes.
         self.watch.forget_peak();
         self.pool.iter().for_each(Pool::shrink);
         let stem = format!("{}-{}", config.method.name(), fitting::stem(dir));
         let inputs = shard::files(&config.data)?;
-        let world = World::current();
-        if world.is_root() && config.caches_features() {
+        let group = ProcessGroup::current();
+        if group.is_root() && config.caches_features() {
             job.cache(&job.cache_request(config, &self.before), true, settings)?;
         }
-        world.wait();
-        if !world.is_root() {
+        group.barrier();
+        if !group.is_root() {
             return self.assist(job, &make);
         }
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;

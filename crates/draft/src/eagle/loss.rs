@@ -5,6 +5,7 @@
 //! backbone is left out of both distributions.
 
 use super::network::EagleNetwork;
+use crate::gradient_carry::pulled_back;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy;
@@ -80,11 +81,8 @@ pub fn losses(
     if scale.is_none() {
         return (output, vec![]);
     }
-    // `Σ f̂ ∘ ∂L/∂f̂` is a scalar whose gradient is `∂L/∂f̂`: it carries the gradient on into the layer.
     let gradient = slope * counts + found.d_hidden;
-    let mut grads = (guessed * gradient.autodiff()).sum().backward();
-    let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-    (output, leaves.iter().zip(weights).map(of).collect())
+    (output, pulled_back(guessed, gradient, &leaves, weights))
 }
 
 /// Smooth L1 distances of rows, means over the width, and their gradients. With `c = clamp(x − y, −1, 1)` an element's

@@ -5,7 +5,8 @@
 //! With a teacher, the label is the backbone's distribution `softmax(LM(h_{t+k}))`.
 
 use super::config::HydraShape;
-use crate::fitting::{HeadBatch, pulled_back, rows_of};
+use crate::fitting::{HeadBatch, rows_of};
+use crate::gradient_carry::{carried, of_leaves, pulled_back};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::{Tensor, activation};
@@ -139,10 +140,8 @@ impl HydraHeads {
         if scale.is_none() {
             return (found.output, vec![], None);
         }
-        // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
-        let mut grads = (top * found.d_top.autodiff()).sum().backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
+        let mut grads = carried(top, found.d_top).backward();
+        let mut gradients = of_leaves(&mut grads, &leaves, weights);
         gradients.extend(found.of_lm_head);
         (found.output, gradients, if wants_slope { read.grad_remove(&mut grads) } else { None })
     }
@@ -159,7 +158,7 @@ impl HydraHeads {
     ) -> Differentiated {
         let labels = &batch.labels[head];
         let counts = scale.unwrap_or(0.0);
-        if self.shape.config.teacher && scale.is_some() {
+        if self.shape.config.soft_targets && scale.is_some() {
             // The state whose distribution is that of the label's token.
             let targets = batch.states.clone().select(0, rows_of(labels, head + 1, top));
             let found = soft_cross_entropy(top, &targets, lm_head, counts, self.chunk_rows);

@@ -1,6 +1,7 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
+use crate::gradient_carry::{carried, of_leaves};
 use burn::tensor::{DType, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
@@ -230,10 +231,8 @@ impl Begun<'_> {
         if self.scale.is_none() {
             return (vec![], None);
         }
-        // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the blocks.
-        let mut grads = (states.top * d_top.autodiff()).sum().backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let gradients = states.leaves.iter().zip(self.weights).map(of).collect();
+        let mut grads = carried(states.top, d_top).backward();
+        let gradients = of_leaves(&mut grads, &states.leaves, self.weights);
         (gradients, states.rows.grad_remove(&mut grads))
     }
 }

@@ -5,6 +5,7 @@
 
 use super::config::MtpShape;
 use crate::fitting::{HeadBatch, rows_of};
+use crate::gradient_carry::{carried, of_leaves};
 use crate::layer::{LayerNetwork, linear};
 use crate::medusa::{HeadOutput, HeadScale};
 use burn::tensor::Tensor;
@@ -88,13 +89,10 @@ impl MtpHeads {
             let labels = Labels { tokens: &labels.tokens, scales: &counts };
             let found = linear_cross_entropy(&top.clone().inner(), lm_head, labels, self.chunk_rows, false);
             outputs.push(HeadOutput { losses: found.losses, ranks: found.ranks });
-            // `Σ top ∘ ∂L/∂top` is a scalar whose gradient is `∂L/∂top`: it carries the gradient on into the modules.
-            let part = (top * found.d_hidden.autodiff()).sum();
+            let part = carried(top, found.d_hidden);
             sum = Some(sum.map_or_else(|| part.clone(), |sum| sum + part.clone()));
         }
         let Some(sum) = sum.filter(|_| fitting) else { return (outputs, zeros()) };
-        let mut grads = sum.backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        (outputs, leaves.iter().zip(weights).map(of).collect())
+        (outputs, of_leaves(&mut sum.backward(), &leaves, weights))
     }
 }

@@ -1,7 +1,7 @@
-//! What everything that is fitted to a frozen backbone's states has in common.
+//! The conversations and the interface of all methods that fit to a frozen backbone's states.
 
 use super::features::Features;
-use super::init_from::Start;
+use super::init_from::InitialValues;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
 use crate::trainer::Objective;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Conversations, where the backbone's states at their tokens come from, and how much is decoded in an evaluation.
 pub struct Conversations {
-    /// Where hidden states come from.
+    /// The source of hidden states.
     pub features: Features,
     /// Conversations to fit to.
     pub rows: Vec<Row>,
@@ -24,21 +24,21 @@ pub struct Conversations {
     pub held_out: Vec<Row>,
     /// Which of them go into which step.
     pub packing: Packing,
-    /// Where the backbone is, for the checkpoints' config.
+    /// The backbone's folder or name, for the checkpoints' config.
     pub base: String,
     /// Held-out prompts that are decoded in every evaluation.
     pub decoded_prompts: usize,
     /// New tokens of each of them.
     pub decoded_tokens: usize,
-    /// What is fitted before the first step, where heads are there already.
-    pub start: Option<Start>,
+    /// Values that the parameters start from; random ones if `None`.
+    pub init_from: Option<InitialValues>,
 }
 
 impl Conversations {
-    /// Parameters as they are before the first step.
-    pub(super) fn started(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
-        match &self.start {
-            Some(start) => start.apply(parameters),
+    /// The parameters with the values of [`Self::init_from`], if it is set.
+    pub(super) fn initialised(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        match &self.init_from {
+            Some(values) => values.apply(parameters),
             None => parameters,
         }
     }
@@ -59,14 +59,17 @@ impl Conversations {
         Ok(embedded.into_tensor().cast(DType::F32).reshape([tokens.len(), d]))
     }
 
-    /// A conversation as an error names it.
+    /// The name of a conversation in error messages.
     pub(super) fn place(&self, held_out: bool, index: usize) -> String {
         let row = self.row(held_out, index);
         format!("{} row {} ({}, {} line {})", row.shard, row.row, row.id, row.source, row.line)
     }
 }
 
-/// Copies the parameters of a checkpoint and their config to where they are looked for.
+/// Copies the parameters of a checkpoint and their config to a folder.
+///
+/// # Errors
+/// When a file cannot be read or written.
 pub(super) fn copy_fitted(checkpoint: &Path, folder: &Path) -> Result<(), TrainError> {
     std::fs::create_dir_all(folder).map_err(io(folder))?;
     for name in [crate::checkpoint::MODEL_FILE, "config.json"] {
@@ -88,7 +91,7 @@ pub trait OnBackbone: Objective {
     /// The backbone's LM head.
     fn lm_head(&self) -> &Table;
 
-    /// Told of the run folder, before the first step.
+    /// Called with the run folder before the first step.
     fn attach(&mut self, _run: &Path) {}
 
     /// The positions of a conversation whose states are read; none if it has nothing to fit to.
@@ -99,7 +102,7 @@ pub trait OnBackbone: Objective {
         Hooks::none()
     }
 
-    /// Computes the states of a micro-batch and drops them: to see how long it takes.
+    /// Computes the states of a micro-batch and drops them, to measure the time.
     ///
     /// # Errors
     /// When the backbone fails.
@@ -110,7 +113,7 @@ pub trait OnBackbone: Objective {
         4 * parameters as u64
     }
 
-    /// Writes what is to be loaded from the best checkpoint into the run folder, as `heads/`.
+    /// Writes the best checkpoint into the run folder as `heads/`, from which it is loaded.
     ///
     /// # Errors
     /// When a file cannot be read or written.
@@ -118,8 +121,7 @@ pub trait OnBackbone: Objective {
         copy_fitted(checkpoint, &run.join("heads"))
     }
 
-    /// The held-out conversations over the model that the finished run is to be decoded with; `None` if that is the
-    /// backbone.
+    /// The held-out conversations with the model that decodes the finished run; `None` if that is the backbone.
     ///
     /// # Errors
     /// When that model cannot be loaded.
@@ -127,7 +129,7 @@ pub trait OnBackbone: Objective {
         Ok(None)
     }
 
-    /// What is fitted, in a few words.
+    /// A short description of the fitted parameters.
     fn title(&self) -> String;
 
     /// Bytes that a micro-batch of this many tokens (heads: positions that are read) has at work beside the weights,

@@ -1,8 +1,9 @@
-//! The real thing in an evaluation: held-out prompts, decoded with the heads by the decoder that ships.
+//! Held-out prompts in an evaluation, decoded with the heads by the decoder that users run.
 
 use super::conversations::Conversations;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
+use crate::evaluation::Decoded;
 use crate::parameters::Parameter;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
@@ -13,61 +14,48 @@ use gorgon_infer::{Limits, Stepper, decode_with};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::Target;
 use gorgon_runs::tensors::Stored;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Nodes, expansions and width of the tree that draft layers are measured with: what decoding takes unless told
-/// otherwise.
+/// Nodes, expansions and width of the tree that draft layers are measured with: the default of decoding.
 const LAYER_TREE: (usize, usize, usize) = (60, 5, 10);
 
-/// That tree.
+/// The tree that draft layers are measured with.
+///
+/// # Errors
+/// When its sizes contradict each other: a defect of this program.
 pub(super) fn layer_tree() -> Result<DynamicTree, TrainError> {
     let (total, depth, top_k) = LAYER_TREE;
     DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))
 }
 
-/// How greedy decoding went.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decoded {
-    /// Mean tokens per step.
-    pub tokens_per_step: f64,
-    /// The share of steps with at least 1, 2, … accepted drafts.
-    pub by_depth: Vec<f64>,
+/// The record of steps with these numbers of accepted drafts; `None` without steps.
+fn decoded(accepted: &[usize]) -> Option<Decoded> {
+    let steps = accepted.len();
+    let share = |n: usize| accepted.iter().filter(|&&drafts| drafts >= n).count() as f64 / steps as f64;
+    let deepest = accepted.iter().copied().max()?;
+    let tokens = accepted.iter().sum::<usize>() + steps;
+    Some(Decoded { tokens_per_step: tokens as f64 / steps as f64, by_depth: (1..=deepest).map(share).collect() })
 }
 
-impl Decoded {
-    fn of(accepted: &[usize]) -> Option<Self> {
-        let steps = accepted.len();
-        let share = |n: usize| accepted.iter().filter(|&&drafts| drafts >= n).count() as f64 / steps as f64;
-        let deepest = accepted.iter().copied().max()?;
-        let tokens = accepted.iter().sum::<usize>() + steps;
-        Some(Self { tokens_per_step: tokens as f64 / steps as f64, by_depth: (1..=deepest).map(share).collect() })
-    }
-}
-
-/// Loads heads that were written as a user's come.
+/// Loads a drafter from a folder of heads.
 pub type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
 
 impl Conversations {
-    /// As a draft layer decodes unless told otherwise; adds τ and the acceptance by depth to `metrics`.
+    /// [`Self::decode`] with the default tree of draft layers.
     pub(super) fn decode_layer(
         &self,
         parameters: &[Parameter],
         constants: &[Stored],
         document: &Value,
         load: Load,
-        metrics: &mut Map<String, Value>,
-    ) -> Result<(), TrainError> {
-        if let Some(decoded) = self.decode(parameters, constants, document, load, &layer_tree()?)? {
-            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
-            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
-        }
-        Ok(())
+    ) -> Result<Option<Decoded>, TrainError> {
+        self.decode(parameters, constants, document, load, &layer_tree()?)
     }
 
-    /// Decodes the first held-out prompts greedily with what is fitted and the constants beside it; `None` where no
-    /// prompt leaves room for a step.
+    /// Decodes the first held-out prompts greedily with these parameters and constants; `None` if no prompt leaves room
+    /// for a step.
     pub(super) fn decode(
         &self,
         parameters: &[Parameter],
@@ -80,7 +68,7 @@ impl Conversations {
             return Ok(None);
         }
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
-        // Through files, as a user's heads come: what is measured is what will be loaded.
+        // Through files, as users load heads: this measures what users will run.
         let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
         checkpoint::write_parameters(folder.path(), parameters, constants)?;
         let path = folder.path().join("config.json");
@@ -90,7 +78,8 @@ impl Conversations {
         self.decode_with(drafter.as_mut(), builder)
     }
 
-    /// Decodes the first held-out prompts greedily with any drafter; `None` where no prompt leaves room for a step.
+    /// Decodes the first held-out prompts greedily with any drafter; `None` if no prompt leaves room
+    /// for a step.
     ///
     /// # Errors
     /// When the backbone or the drafter fails.
@@ -116,6 +105,6 @@ impl Conversations {
                 decode_with(&mut stepper, &row.example.ids[..prompt], &limits, &mut |_| ControlFlow::Continue(()));
             accepted.extend(generation.map_err(|error| wrong(&error))?.accepted);
         }
-        Ok(Decoded::of(&accepted))
+        Ok(decoded(&accepted))
     }
 }

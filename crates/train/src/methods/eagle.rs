@@ -3,9 +3,9 @@
 use super::conversations::{Conversations, OnBackbone};
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::micro_batch::Size;
+use crate::evaluation::{EagleMetrics, Metrics};
 use crate::parameters::{Parameter, from_values};
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
@@ -16,9 +16,9 @@ use gorgon_draft::eagle::{
 };
 use gorgon_kernels::{Table, team};
 use rayon::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-/// Keeps the noise apart from other chance of the same seed.
+/// Separates the noise's random stream from others of the same seed.
 const NOISE: u64 = 0x6e6f_6973_6521;
 
 /// A draft layer, the backbone's states, and the conversations that it is fitted to.
@@ -96,7 +96,7 @@ impl EagleFitting {
         losses(&self.network, &criterion, weights, batch, scale)
     }
 
-    /// The first conversation of a batch with a loss that is no number.
+    /// The first conversation of a batch with a loss that is not finite.
     fn blame(&self, rows: &[usize], output: &EagleOutput) -> String {
         let bad = output.regression.iter().zip(&output.cross_entropy).position(|(r, c)| !(r + c).is_finite());
         let mut end = 0;
@@ -114,6 +114,11 @@ impl EagleFitting {
     }
 }
 
+/// All positions up to the last feature to guess, since the layer attends to every pair before.
+pub(super) fn read_positions(example: &Example) -> Vec<usize> {
+    counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
+}
+
 pub(super) fn sum(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value)).sum()
 }
@@ -122,7 +127,7 @@ impl Objective for EagleFitting {
     type Batch = Noisy;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        self.data.started(initial_all(self.network.shape().parameters(), &self.lm_head, seed))
+        self.data.initialised(initial_all(self.network.shape().parameters(), &self.lm_head, seed))
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Noisy>, TrainError> {
@@ -156,7 +161,7 @@ impl Objective for EagleFitting {
 
     fn halves(&self, batch: &Noisy) -> Option<(Noisy, Noisy)> {
         let of = |rows| Noisy { step: batch.step, rows };
-        self.data.packing.halves(&batch.rows).map(|(first, rest)| (of(first), of(rest)))
+        self.data.packing.halves(&batch.rows).map(|(first, other)| (of(first), of(other)))
     }
 
     fn place(&self, batch: &Noisy) -> String {
@@ -176,17 +181,13 @@ impl Objective for EagleFitting {
         let (regression, cross_entropy) = (mean(|o| &o.regression), mean(|o| &o.cross_entropy));
         let within = |k: u32| outputs.iter().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
         let loss = regression + self.config.cross_entropy * cross_entropy;
-        let mut metrics = Map::new();
-        metrics.insert("loss".into(), json!(loss));
-        metrics.insert("regression".into(), json!(regression));
-        metrics.insert("cross_entropy".into(), json!(cross_entropy));
-        metrics.insert("top1".into(), json!(within(1)));
-        metrics.insert("top5".into(), json!(within(5)));
         let drafter = |folder: &_, decoder| {
             Ok(Box::new(EagleDrafter::new(EagleModel::load(folder, decoder)?)) as Box<dyn Drafter>)
         };
-        self.data.decode_layer(parameters, &[], &self.shape_document(), drafter, &mut metrics)?;
-        Ok(Evaluation { metrics, objective: loss })
+        let decoded = self.data.decode_layer(parameters, &[], &self.shape_document(), drafter)?;
+        let (top1, top5) = (within(1), within(5));
+        let metrics = EagleMetrics { loss, regression, cross_entropy, top1, top5, decoded };
+        Ok(Evaluation { metrics: Metrics::Eagle(metrics), objective: loss })
     }
 
     fn document(&self) -> Option<Value> {
@@ -207,9 +208,8 @@ impl OnBackbone for EagleFitting {
         &mut self.data
     }
 
-    /// All positions up to the last feature that is to be guessed: the layer attends to every pair before.
     fn positions(&self, example: &Example) -> Vec<usize> {
-        counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
+        read_positions(example)
     }
 
     fn read(&self, batch: &Noisy) -> Result<(), TrainError> {

@@ -1,12 +1,12 @@
 //! Fitting an EAGLE-3 draft layer to a frozen backbone.
 
 use super::conversations::{Conversations, OnBackbone};
-use super::eagle::{counted, sum};
+use super::eagle::{counted, read_positions, sum};
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::micro_batch::Size;
+use crate::evaluation::{Eagle3Metrics, Metrics};
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_data::render::Example;
@@ -20,7 +20,7 @@ use gorgon_kernels::{Table, team};
 use gorgon_model::hooks::Hooks;
 use gorgon_runs::tensors::Stored;
 use rayon::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// A draft layer, the backbone's states, and the conversations that it is fitted to.
 pub struct Eagle3Fitting {
@@ -45,7 +45,7 @@ struct Gathered {
     rows: Vec<usize>,
 }
 
-/// What one step reads and should say.
+/// Inputs and targets of one unrolled step.
 #[derive(Default)]
 struct StepRows {
     tokens: Vec<Token>,
@@ -62,9 +62,9 @@ struct Conversation<'a> {
     first: usize,
     /// Number of its rows.
     feature_tokens: usize,
-    /// What the backbone's LM head reads at each position, `[feature_tokens + 1, d]`.
+    /// The backbone's states after the final norm, `[feature_tokens + 1, d]`.
     hidden: Tensor<2>,
-    /// Whether what it says there can be drafted.
+    /// Whether the backbone's first guess at each position is in the draft vocabulary.
     draftable: Vec<bool>,
 }
 
@@ -85,8 +85,8 @@ impl StepRows {
 }
 
 impl Eagle3Fitting {
-    /// A draft layer for the conversations' backbone. What can be drafted are the tokens that its answers in the
-    /// conversations to fit to hold most often.
+    /// A draft layer for the conversations' backbone. The draft vocabulary holds the most frequent tokens of the
+    /// answers that are fitted to.
     ///
     /// # Errors
     /// When the config names layers that the backbone does not have.
@@ -119,10 +119,10 @@ impl Eagle3Fitting {
         &self.vocabulary
     }
 
-    /// Rows of some conversations, one conversation after another, with what every step reads and what it should say.
+    /// Rows of some conversations, one conversation after another, with the inputs and targets of every step.
     ///
     /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if that is
-    /// the assistant's; if the backbone would have said a token that cannot be drafted, it does not.
+    /// the assistant's and the backbone's first guess is in the draft vocabulary.
     fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
         let d = self.network.shape().layer.hidden_size;
         let wide = self.hooks.layers().len() * d;
@@ -159,21 +159,21 @@ impl Eagle3Fitting {
         Ok(Gathered { batch: Eagle3Batch { hooks: join(hooks, wide), segments, steps }, conversations, rows })
     }
 
-    /// Whether what the backbone would say after each state can be drafted.
+    /// Whether the backbone's first guess after each state is in the draft vocabulary.
     fn draftable(&self, hidden: &Tensor<2>) -> Vec<bool> {
         let [rows, _] = hidden.dims();
         if self.vocabulary.is_whole() {
             return vec![true; rows];
         }
         let (mask, chunk) = (self.vocabulary.mask(), self.chunk_rows.max(1));
-        let mut said = Vec::with_capacity(rows);
+        let mut draftable = Vec::with_capacity(rows);
         for start in (0..rows).step_by(chunk) {
             let part = hidden.clone().narrow(0, start, chunk.min(rows - start));
             let best = self.lm_head.logits(part).argmax(1);
             let best: Vec<i64> = best.into_data().convert::<i64>().try_into_vec().unwrap_or_default();
-            said.extend(best.into_iter().map(|token| mask.get(token as usize).copied().unwrap_or(false)));
+            draftable.extend(best.into_iter().map(|token| mask.get(token as usize).copied().unwrap_or(false)));
         }
-        said
+        draftable
     }
 
     fn losses(
@@ -186,7 +186,7 @@ impl Eagle3Fitting {
         losses(&self.network, &criterion, weights, batch, scales)
     }
 
-    /// The first conversation of a batch with a loss that is no number.
+    /// The first conversation of a batch with a loss that is not finite.
     fn blame(&self, gathered: &Gathered, outputs: &[Eagle3Output]) -> String {
         let bad = |(step, output): (&Eagle3Step, &Eagle3Output)| {
             let at = output.losses.iter().position(|loss| !loss.is_finite())?;
@@ -229,7 +229,7 @@ impl Objective for Eagle3Fitting {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        self.data.started(initial_all(self.network.shape().parameters(), &self.draft_head, seed))
+        self.data.initialised(initial_all(self.network.shape().parameters(), &self.draft_head, seed))
     }
 
     fn constants(&self) -> Vec<Stored> {
@@ -298,18 +298,19 @@ impl Objective for Eagle3Fitting {
         };
         let losses = by_step(&|output| sum(&output.losses));
         let loss = losses.iter().enumerate().map(|(step, loss)| self.config.weight(step) * loss).sum::<f64>();
-        let mut metrics = Map::new();
-        metrics.insert("loss".into(), json!(loss));
-        metrics.insert("step_loss".into(), json!(losses));
-        metrics.insert("step_top1".into(), json!(by_step(&|output| right(output, 1))));
-        metrics.insert("top1".into(), json!(mean(0, &|output| right(output, 1))));
-        metrics.insert("top5".into(), json!(mean(0, &|output| right(output, 5))));
-        metrics.insert("draftable".into(), json!(mean(0, &|output| output.ranks.len() as f64)));
         let drafter = |folder: &_, decoder| {
             Ok(Box::new(EagleDrafter::new(Eagle3Model::load(folder, decoder)?)) as Box<dyn Drafter>)
         };
-        self.data.decode_layer(parameters, &self.constants(), &self.shape_document(), drafter, &mut metrics)?;
-        Ok(Evaluation { metrics, objective: loss })
+        let metrics = Eagle3Metrics {
+            loss,
+            step_loss: losses,
+            step_top1: by_step(&|output| right(output, 1)),
+            top1: mean(0, &|output| right(output, 1)),
+            top5: mean(0, &|output| right(output, 5)),
+            draftable: mean(0, &|output| output.ranks.len() as f64),
+            decoded: self.data.decode_layer(parameters, &self.constants(), &self.shape_document(), drafter)?,
+        };
+        Ok(Evaluation { metrics: Metrics::Eagle3(metrics), objective: loss })
     }
 
     fn document(&self) -> Option<Value> {
@@ -330,10 +331,8 @@ impl OnBackbone for Eagle3Fitting {
         &mut self.data
     }
 
-    /// All positions up to the last one at which the backbone says what is to be guessed: the layer attends to every
-    /// pair before.
     fn positions(&self, example: &Example) -> Vec<usize> {
-        counted(example).last().map_or(vec![], |last| (0..=last + 1).collect())
+        read_positions(example)
     }
 
     fn hooks(&self) -> Hooks {

@@ -1,23 +1,24 @@
 //! Hidden states on disk: computed once, read in every epoch.
 //!
 //! A cache is a folder of safetensors files of some tens of megabytes and an `index.json` that names each with its
-//! SHA-256. Safetensors rather than Parquet: conversations are read in a shuffled order, one at a time, and in a raw
-//! row-major tensor the states of one are a single range of bytes, found without decoding a page; any program reads it.
+//! SHA-256. The files are safetensors rather than Parquet because conversations are read in a shuffled order, one at a
+//! time. In a raw row-major tensor the states of one are a single range of bytes. No page has to be decoded.
 //!
-//! | tensor | type | what |
+//! | tensor | type | content |
 //! |---|---|---|
-//! | `states` | `F32`, `BF16` or `I8`, `[n, (hooks + 1) · d]` | states at the positions that are fitted to, conversation by conversation; tapped ones in front of those after the final norm |
+//! | `states` | `F32`, `BF16` or `I8`, `[n, (hooks + 1) · d]` | states at the positions that are fitted to, conversation by conversation; hooked ones in front of those after the final norm |
 //! | `scales` | `F32 [n, hooks + 1]`, with `I8` only | a state is its part of a row of `states` times this |
 //! | `lengths` | `U32 [conversations]` | states of each conversation |
 //!
-//! Files appear whole, and the index names a file when it is there; so a kill costs one file's work at most.
+//! Files appear whole, and the index names a file once it is written. So a kill costs one file's work at most.
 
 use super::feature_format::FeatureFormat;
-use super::features::Features;
+use super::hidden_states::hidden_states;
 use crate::error::{TrainError, io};
 use crate::parameters::from_values;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use gorgon_data::shard::Row;
+use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
 use gorgon_runs::RunError;
@@ -32,19 +33,19 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What a cache holds; the last thing written.
+/// The list of a cache's files; it is written last.
 pub const INDEX: &str = "index.json";
 /// Bytes of states in a file, roughly.
 const SHARD_BYTES: u64 = 64 << 20;
 
-/// What states to keep, and how.
+/// Which states to keep, and how.
 #[derive(Clone, Debug)]
 pub struct CacheRequest {
     /// The folder.
     pub folder: PathBuf,
     /// The number format.
     pub format: FeatureFormat,
-    /// What the states come from: a cache of something else is refused.
+    /// The source of the states. A cache of another source is refused.
     pub identity: Value,
     /// The states that are kept beside those after the final norm; part of the identity.
     pub hooks: Hooks,
@@ -53,7 +54,7 @@ pub struct CacheRequest {
 }
 
 impl CacheRequest {
-    /// A request without taps, with files of the usual size.
+    /// A request without hooks, with files of the usual size.
     pub fn new(folder: &Path, format: FeatureFormat, identity: Value) -> Self {
         Self { folder: folder.into(), format, identity, hooks: Hooks::none(), shard_bytes: SHARD_BYTES }
     }
@@ -95,7 +96,7 @@ pub struct FeatureCache {
     folder: PathBuf,
     format: FeatureFormat,
     hooks: Hooks,
-    /// Values of a position: those of its taps and of its state.
+    /// Values of a position: those of its hooked states and of its state.
     width: usize,
     /// States of a position, with a scale each.
     parts: usize,
@@ -103,7 +104,7 @@ pub struct FeatureCache {
     /// The conversations to fit to, then those to measure on.
     places: Vec<Place>,
     fitted: usize,
-    /// What was damaged and has been computed again.
+    /// Files that were damaged and have been computed again.
     pub mended: Vec<String>,
 }
 
@@ -120,29 +121,29 @@ pub fn digest(rows: [&[Row]; 2], positions: impl Fn(&Row) -> Vec<usize>) -> Stri
 }
 
 impl FeatureCache {
-    /// Keeps states in `f32` in a folder, with what depends on the conversations as their identity.
+    /// Keeps states in `f32` in a folder. Their identity is a hash of the conversations.
     ///
     /// # Errors
     /// As [`Self::open_or_build`].
     pub fn build(
         folder: &Path,
-        features: &Features,
+        decoder: &Decoder,
         rows: [&[Row]; 2],
         positions: impl Fn(&Row) -> Vec<usize>,
         observe: &mut dyn FnMut(usize),
     ) -> Result<Self, TrainError> {
         let request = CacheRequest::new(folder, FeatureFormat::F32, json!({"rows": digest(rows, &positions)}));
-        Self::open_or_build(&request, features, rows, positions, observe)
+        Self::open_or_build(&request, decoder, rows, positions, observe)
     }
 
-    /// Takes what is in the folder and as it was written, and computes the rest: all of it, what a kill left undone, or
-    /// files that were damaged since. `observe` hears of every state that need not be waited for any longer.
+    /// Opens the files of a folder that are as they were written. Missing and damaged files are computed. `observe`
+    /// gets the number of states after each file or conversation.
     ///
     /// # Errors
     /// When the folder holds states of something else, the backbone fails, or a file cannot be written.
     pub fn open_or_build(
         request: &CacheRequest,
-        features: &Features,
+        decoder: &Decoder,
         rows: [&[Row]; 2],
         positions: impl Fn(&Row) -> Vec<usize>,
         observe: &mut dyn FnMut(usize),
@@ -150,13 +151,13 @@ impl FeatureCache {
         std::fs::create_dir_all(&request.folder).map_err(io(&request.folder))?;
         let all: Vec<&Row> = rows.iter().flat_map(|rows| rows.iter()).collect();
         let counts: Vec<usize> = all.iter().map(|row| positions(row).len()).collect();
-        let mut cache = Self::plan(request, features.width(), &counts, rows[0].len());
+        let mut cache = Self::plan(request, decoder.config().hidden_size, &counts, rows[0].len());
         let mut index = cache.known(request)?;
         for number in 0..cache.shards.len() {
             if let Err(damage) = cache.check(number, index.shards.get(number)) {
                 cache.mended.extend(damage);
                 let (rows, positions, counts) = (&all, &positions, &counts);
-                let writing = Writing { features, hooks: &request.hooks, rows, positions, counts };
+                let writing = Writing { decoder, hooks: &request.hooks, rows, positions, counts };
                 let written = cache.write(number, &writing, observe)?;
                 match index.shards.get_mut(number) {
                     Some(known) => *known = written,
@@ -198,7 +199,7 @@ impl FeatureCache {
         self.folder.join(file_name(number))
     }
 
-    /// The index there is, or an empty one.
+    /// The stored index, or an empty one.
     fn known(&mut self, request: &CacheRequest) -> Result<Index, TrainError> {
         let path = self.folder.join(INDEX);
         let mut identity = json!({"format": self.format.name(), "width": self.width, "of": request.identity});
@@ -226,18 +227,18 @@ impl FeatureCache {
         }
     }
 
-    /// Whether a file is as it was written. The error is what to say, which is nothing if it was never there.
+    /// Whether a file is as it was written. The error is the damage, or `None` if the file was never written.
     fn check(&self, number: usize, written: Option<&Written>) -> Result<(), Option<String>> {
         let Some(written) = written else { return Err(None) };
         let path = self.path(number);
-        let said = |reason: String| Err(Some(format!("{}: {reason}", path.display())));
+        let damaged = |reason: String| Err(Some(format!("{}: {reason}", path.display())));
         if written.file != file_name(number) || written.states != self.shards[number].states {
-            return said("the index does not say what is in it".into());
+            return damaged("the index describes other contents".into());
         }
         match hash_file(&path) {
             Ok(found) if found == written.sha256 => Ok(()),
-            Ok(found) => said(format!("its SHA-256 is {found}, and {} when it was written", written.sha256)),
-            Err(error) => said(error.to_string()),
+            Ok(found) => damaged(format!("its SHA-256 is {found}, and {} when it was written", written.sha256)),
+            Err(error) => damaged(error.to_string()),
         }
     }
 
@@ -288,7 +289,7 @@ impl FeatureCache {
         Ok(Written { file: file_name(number), states: shard.states, sha256 })
     }
 
-    /// Bytes on the disk of the states at so many positions, each with so many taps and `width` values a state.
+    /// Bytes on the disk of the states at so many positions, each with so many hooks and `width` values a state.
     pub fn bytes(positions: usize, hooks: usize, width: usize, format: FeatureFormat) -> u64 {
         format.bytes((positions * (hooks + 1)) as u64, width)
     }
@@ -309,7 +310,7 @@ impl FeatureCache {
     }
 
     /// The states of a conversation, `[n, (hooks + 1) · d]`, in `f32`: one read of one range.
-    pub(super) fn states(&self, held_out: bool, index: usize, features: &Features) -> Result<Tensor<2>, TrainError> {
+    pub(super) fn states(&self, held_out: bool, index: usize, device: &Device) -> Result<Tensor<2>, TrainError> {
         let Place { shard, first, states } = self.places[if held_out { self.fitted + index } else { index }];
         let (path, width) = (self.path(shard), self.width);
         let Shard { data, states: in_shard, .. } = self.shards[shard];
@@ -328,13 +329,13 @@ impl FeatureCache {
             FeatureFormat::F32 | FeatureFormat::Bf16 => vec![],
         };
         let values = self.format.read(&values, &scales, width / self.parts);
-        Ok(from_values(values, features.decoder.compute().device()).reshape([states, width]))
+        Ok(from_values(values, device).reshape([states, width]))
     }
 }
 
-/// Where states come from while a file is written.
+/// The source of states while a file is written.
 struct Writing<'a> {
-    features: &'a Features,
+    decoder: &'a Decoder,
     hooks: &'a Hooks,
     rows: &'a [&'a Row],
     positions: &'a dyn Fn(&Row) -> Vec<usize>,
@@ -348,7 +349,7 @@ impl Writing<'_> {
         if positions.is_empty() {
             return Ok(vec![]);
         }
-        let values = read(self.features.compute(&row.example.ids, &positions, self.hooks)?);
+        let values = read(hidden_states(self.decoder, &row.example.ids, &positions, self.hooks)?);
         match values.iter().all(|value| value.is_finite()) {
             true => Ok(values),
             false => {
@@ -368,9 +369,9 @@ fn data_start(path: &Path) -> Result<u64, TrainError> {
     let mut length = [0; 8];
     File::open(path).and_then(|mut file| file.read_exact(&mut length)).map_err(io(path))?;
     let header = u64::from_le_bytes(length);
-    let there = path.metadata().map_err(io(path))?.len();
-    if header.saturating_add(8) > there {
-        let reason = format!("a header of {header} bytes in a file of {there}");
+    let size = path.metadata().map_err(io(path))?.len();
+    if header.saturating_add(8) > size {
+        let reason = format!("a header of {header} bytes in a file of {size}");
         return Err(TrainError::Run(RunError::Damaged { path: path.into(), reason }));
     }
     Ok(8 + header)

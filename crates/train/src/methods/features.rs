@@ -1,30 +1,26 @@
-//! Hidden states of the frozen backbone: computed in process, and kept on disk if asked to.
+//! Hidden states of the frozen backbone: computed when they are needed, or read from a cache on disk.
 
 use super::feature_cache::FeatureCache;
+use super::hidden_states::hidden_states;
 use crate::error::TrainError;
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_data::shard::Row;
-use gorgon_kernels::tree_attention::AttentionMask;
-use gorgon_model::decoder::{Decoder, HookedStates};
-use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use std::sync::Arc;
 
-/// Tokens per forward pass of a long conversation.
-const CHUNK: usize = 512;
-
-/// Where hidden states come from.
+/// The source of hidden states.
 pub struct Features {
     /// The backbone.
     pub decoder: Arc<Decoder>,
-    /// States that were computed before.
+    /// A cache of states, if there is one.
     pub cache: Option<FeatureCache>,
 }
 
 impl Features {
-    /// The states after the final norm at some positions of a conversation, which is read alone: nothing of another one
-    /// can reach it.
+    /// The states after the final norm at some positions of a conversation. Each conversation is read alone, so no
+    /// other one can reach it.
     ///
     /// # Shapes
     /// `[positions, d]`, in `f32`.
@@ -41,7 +37,7 @@ impl Features {
         self.hooked(row, held_out, index, positions, &Hooks::none())
     }
 
-    /// The same with tapped states in front of them, side by side.
+    /// As [`Self::states`], with the hooked states in front of them, side by side.
     ///
     /// # Shapes
     /// `[positions, (hooks + 1) · d]`, in `f32`.
@@ -58,10 +54,10 @@ impl Features {
     ) -> Result<Tensor<2>, TrainError> {
         match &self.cache {
             Some(cache) if cache.hooks() != hooks => {
-                let (has, asked) = (cache.hooks().layers(), hooks.layers());
-                Err(TrainError::Data(format!("the states on disk have taps {has:?}, not {asked:?}")))
+                let (has, requested) = (cache.hooks().layers(), hooks.layers());
+                Err(TrainError::Data(format!("the states on disk are of layers {has:?}, not {requested:?}")))
             }
-            Some(cache) => cache.states(held_out, index, self),
+            Some(cache) => cache.states(held_out, index, self.decoder.compute().device()),
             None => self.compute(&row.example.ids, positions, hooks),
         }
     }
@@ -71,26 +67,11 @@ impl Features {
         self.decoder.config().hidden_size
     }
 
-    /// As [`Self::hooked`], of any tokens.
+    /// As [`Self::hooked`], for any tokens.
+    ///
+    /// # Errors
+    /// When the backbone fails.
     pub(crate) fn compute(&self, ids: &[Token], positions: &[usize], hooks: &Hooks) -> Result<Tensor<2>, TrainError> {
-        let failed = |error: gorgon_model::decoder::ModelError| TrainError::Data(error.to_string());
-        let last = positions.iter().max().map_or(0, |last| last + 1);
-        let mut cache = self.decoder.new_cache(last);
-        let mut parts = vec![];
-        for chunk in ids[..last].chunks(CHUNK) {
-            cache.reserve(chunk.len()).map_err(|error| TrainError::Data(error.to_string()))?;
-            let visible = AttentionMask::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(chunk, &visible, &mut cache, hooks).map_err(failed)?;
-            let all: Vec<usize> = (0..chunk.len()).collect();
-            cache.commit(&all).map_err(|error| TrainError::Data(error.to_string()))?;
-            let all: HookedStates = output.hooks.into_iter().chain([output.hidden]).collect();
-            parts.push(HiddenStates::concat_columns(&all).into_tensor());
-        }
-        let hidden = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
-        let index: Vec<i32> = positions.iter().map(|&t| t as i32).collect();
-        let n = index.len();
-        let index = Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &hidden.device());
-        let [_, rows, d] = hidden.dims();
-        Ok(hidden.reshape([rows, d]).select(0, index).cast(DType::F32))
+        hidden_states(&self.decoder, ids, positions, hooks)
     }
 }

@@ -1,14 +1,13 @@
-//! Heads with a loss each on a frozen backbone: what Medusa, Hydra and MTP share.
+//! Heads with a loss each on a frozen backbone: the objective of Medusa, Hydra and MTP.
 
 use super::conversations::{Conversations, OnBackbone};
-use super::decoding::Decoded;
 use super::head_stack::HeadStack;
 use super::initial::initial_all;
-use super::replay::{Measured, walk};
+use super::replay::{Measured, head_ranks};
 use crate::error::TrainError;
-use crate::micro_batch::Size;
+use crate::evaluation::{Decoded, HeadMetrics, Metrics};
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_data::render::Example;
@@ -16,7 +15,7 @@ use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
 use gorgon_kernels::{Table, host, team};
 use rayon::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// Draft heads with a loss each, the backbone's states, and the conversations that they are fitted to.
 pub struct HeadFitting<S = Heads> {
@@ -28,8 +27,8 @@ pub struct HeadFitting<S = Heads> {
     pub data: Conversations,
 }
 
-/// The positions of a conversation at which some head has a label: the last prompt position takes part, since what it
-/// guesses is the assistant's.
+/// The positions of a conversation at which some head has a label. The last prompt position is one, since the token
+/// that it guesses is the assistant's.
 pub fn positions(example: &Example, heads: usize) -> Vec<usize> {
     (0..example.ids.len()).filter(|&t| (0..heads).any(|head| example.counts(head, t))).collect()
 }
@@ -110,7 +109,7 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
     type Batch = Vec<usize>;
 
     fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        self.data.started(initial_all(self.heads.parameters(), &self.lm_head, seed))
+        self.data.initialised(initial_all(self.heads.parameters(), &self.lm_head, seed))
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Self::Batch>, TrainError> {
@@ -160,30 +159,11 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
     }
 
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
-        let measured = self.measure(parameters)?;
-        let mut metrics = Map::new();
-        let (mut objective, mut top1, mut top5, mut losses) = (0.0, vec![], vec![], vec![]);
-        for head in 0..self.heads() {
-            let outputs = || measured.iter().map(|conversation| &conversation.outputs[head]);
-            let n = outputs().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
-            let within = |k: u32| outputs().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
-            let loss = outputs().flat_map(|o| &o.losses).map(|&l| f64::from(l)).sum::<f64>() / n;
-            objective += self.heads.weight(head) * loss;
-            top1.push(within(1));
-            top5.push(within(5));
-            losses.push(loss);
-        }
-        let lengths = walk(&measured, self.heads());
-        metrics.insert("loss".into(), json!(objective));
-        metrics.insert("head_loss".into(), json!(losses));
-        metrics.insert("top1".into(), json!(top1));
-        metrics.insert("top5".into(), json!(top5));
-        metrics.insert("length_chain".into(), json!(lengths.chain));
-        metrics.insert("length_tree".into(), json!(lengths.tree));
-        if let Some(decoded) = self.decode(parameters)? {
-            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
-        }
-        Ok(Evaluation { metrics, objective })
+        let ranks = head_ranks(&self.measure(parameters)?, self.heads());
+        let weighted = ranks.head_loss.iter().enumerate().map(|(head, loss)| self.heads.weight(head) * loss);
+        let loss = weighted.fold(0.0, |sum, loss| sum + loss);
+        let tau = self.decode(parameters)?.map(|decoded| decoded.tokens_per_step);
+        Ok(Evaluation { metrics: Metrics::Heads(HeadMetrics { loss, ranks, tau }), objective: loss })
     }
 
     fn document(&self) -> Option<Value> {
@@ -234,7 +214,7 @@ impl<S: HeadStack> HeadFitting<S> {
         self.data.decode(parameters, &[], &self.shape_document(), S::load(), S::tree()?.as_ref())
     }
 
-    /// The first conversation of a batch with a loss that is no number.
+    /// The first conversation of a batch with a loss that is not finite.
     fn blame(&self, rows: &[(bool, usize)], labels: &[HeadLabels], outputs: &[HeadOutput]) -> String {
         let bad = |(labels, output): (&HeadLabels, &HeadOutput)| {
             let at = output.losses.iter().position(|loss| !loss.is_finite())?;

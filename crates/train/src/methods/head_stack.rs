@@ -1,4 +1,4 @@
-//! What methods with a loss per head have in common, and where they differ.
+//! The interface of methods with a loss per head.
 
 use super::decoding::Load;
 use crate::error::TrainError;
@@ -15,7 +15,7 @@ pub trait HeadStack: Send + Sync {
     /// `K`.
     fn count(&self) -> usize;
 
-    /// What head `head` (from 0) counts in the loss.
+    /// Weight of head `head` (from 0) in the loss.
     fn weight(&self, head: usize) -> f64;
 
     /// All tensors.
@@ -39,7 +39,7 @@ pub trait HeadStack: Send + Sync {
         scales: Option<&[HeadScale]>,
     ) -> (Vec<HeadOutput>, Vec<Tensor<1>>);
 
-    /// Values that each row has at work, roughly; where heads are computed side by side (not `on_host`), those of all.
+    /// Values that each row has at work, roughly. Off the host, heads are computed side by side, and all of them count.
     fn values_per_row(&self, on_host: bool) -> usize;
 
     /// Rows of logits in memory at once.
@@ -48,10 +48,10 @@ pub trait HeadStack: Send + Sync {
     /// Makes a drafter of heads in files.
     fn load() -> Load;
 
-    /// The tree that heads of this kind are decoded with before one is calibrated: evaluations take the same.
+    /// The tree that heads of this kind are decoded with before one is calibrated. Evaluations use the same tree.
     ///
     /// # Errors
-    /// When it is none: a defect of this program.
+    /// When it cannot be built: a defect of this program.
     fn tree() -> Result<Box<dyn TreeBuilder>, TrainError> {
         let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
         Ok(Box::new(FixedTree::new(published.shape().clone())))

@@ -33,7 +33,7 @@ impl HeadStack for HydraHeads {
     }
 
     fn reads_everything(&self) -> bool {
-        self.shape.config.prefix_attention || self.shape.config.teacher
+        self.shape.config.prefix_attention || self.shape.config.soft_targets
     }
 
     fn losses(

@@ -1,4 +1,4 @@
-//! Fitting that goes on from heads there are.
+//! Initial values from existing heads.
 
 use crate::error::TrainError;
 use crate::parameters::{Parameter, from_values};
@@ -7,23 +7,22 @@ use gorgon_draft::format::HeadSpec;
 use gorgon_runs::tensors::Stored;
 use std::collections::BTreeMap;
 
-/// Values to start from, by name.
+/// Initial values of parameters, by name.
 #[derive(Clone, Debug)]
-pub struct Start(BTreeMap<String, Vec<f32>>);
+pub struct InitialValues(BTreeMap<String, Vec<f32>>);
 
-impl Start {
-    /// Reads the heads of a folder as what is to be fitted: every parameter under its own name and in its shape, and
-    /// the constants that go with them (EAGLE-3's draft vocabulary) equal. A backbone around them is left alone.
+impl InitialValues {
+    /// Reads the values of all `parameters` from a folder of heads. Their names and shapes have to be the same, and the
+    /// constants beside them (EAGLE-3's draft vocabulary) equal. A backbone around the heads is ignored.
     ///
     /// # Errors
-    /// When a tensor is missing or of another shape, heads would be left out, or a constant differs.
+    /// When a tensor is missing or has another shape, a tensor of the heads has no parameter, or a constant differs.
     pub fn read(folder: &HeadsFolder, parameters: &[Parameter], constants: &[Stored]) -> Result<Self, TrainError> {
         let (path, checkpoint) = (folder.path.display(), &folder.checkpoint);
-        let wrong =
-            |reason: String| TrainError::Data(format!("{path}: {reason}, so that fitting cannot start from it"));
+        let wrong = |reason: String| TrainError::Data(format!("{path}: {reason}, so fitting cannot start from it"));
         let mut values = BTreeMap::new();
         for Parameter { name, shape, .. } in parameters {
-            let Some(entry) = checkpoint.entries().get(name) else { return Err(wrong(format!("there is no {name}"))) };
+            let Some(entry) = checkpoint.entries().get(name) else { return Err(wrong(format!("{name} is missing"))) };
             if entry.shape != *shape {
                 return Err(wrong(format!("{name} is {:?}, not {shape:?}", entry.shape)));
             }
@@ -33,15 +32,15 @@ impl Start {
             return Err(wrong(format!("{left} is not among what is fitted")));
         }
         for constant in constants {
-            let there = checkpoint.entries().contains_key(&constant.name);
-            if !there || checkpoint.read_stored(&constant.name).ok().as_ref() != Some(&constant.bytes) {
-                return Err(wrong(format!("{} is another one than that of the training data", constant.name)));
+            let exists = checkpoint.entries().contains_key(&constant.name);
+            if !exists || checkpoint.read_stored(&constant.name).ok().as_ref() != Some(&constant.bytes) {
+                return Err(wrong(format!("{} differs from that of the training data", constant.name)));
             }
         }
         Ok(Self(values))
     }
 
-    /// These values in place of those that parameters have.
+    /// The parameters with these values.
     pub(super) fn apply(&self, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
         for parameter in &mut parameters {
             if let Some(values) = self.0.get(&parameter.name) {
@@ -52,11 +51,11 @@ impl Start {
     }
 }
 
-/// What the heads have beyond what is fitted: a tensor, or something that their config says of them.
+/// A tensor or a config key of the heads that the parameters do not have.
 fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants: &[Stored]) -> Option<String> {
-    if let HeadSpec::Eagle(facts) = &folder.detected.facts {
-        let flags = [("norm_output", facts.norm_output), ("norm_before_residual", facts.norm_before_residual)];
-        if let Some((flag, _)) = flags.into_iter().find(|(_, said)| *said == Some(true)) {
+    if let HeadSpec::Eagle(spec) = &folder.detected.facts {
+        let flags = [("norm_output", spec.norm_output), ("norm_before_residual", spec.norm_before_residual)];
+        if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set == Some(true)) {
             return Some(flag.to_owned());
         }
     }

@@ -5,13 +5,13 @@ use burn::tensor::Tensor;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_draft::parameter::{Init, ParameterSpec};
 
-/// All tensors as they start; `lm_head` is what one of their own starts as, the backbone's or a part of it.
+/// Initial values of all tensors. An own LM head starts as `lm_head`: the backbone's or a part of it.
 pub(super) fn initial_all(specs: Vec<ParameterSpec>, lm_head: &Tensor<2>, seed: u64) -> Vec<Parameter> {
     let random = &mut SeededRandom::new(seed);
     specs.into_iter().map(|spec| initial(spec, lm_head, random)).collect()
 }
 
-/// A tensor as it starts.
+/// Initial values of a tensor.
 pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, random: &mut SeededRandom) -> Parameter {
     let device = lm_head.device();
     let ParameterSpec { name, shape, init } = spec;

@@ -2,15 +2,16 @@
 
 use crate::error::TrainError;
 use burn::tensor::{Device, Tensor, TensorData};
+use gorgon_draft::settings::SettingsError;
 use gorgon_kernels::{Frozen, Table, host};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 
-/// Reads the backbone's LM head, or the embedding where the two are one, as a table `[V, d]` that stays as it is;
-/// `None` for one that hardly anything is multiplied with.
+/// Reads the backbone's LM head, or the embedding if they are tied, as a frozen table `[V, d]`. `held` is the format
+/// of its matmuls; `None` keeps it plain, for a table that is hardly used.
 ///
 /// # Errors
-/// When it cannot be read, or the device has no products of the format.
+/// When it cannot be read, or the device has no matmuls of the format.
 pub fn lm_head(
     checkpoint: &Checkpoint,
     config: &ModelConfig,
@@ -25,9 +26,5 @@ pub fn lm_head(
         false => Tensor::from_data(TensorData::new(values, shape), device),
     };
     let Some(held) = held else { return Ok(rows.into()) };
-    Table::frozen(rows, held).map_err(|error| TrainError::Setting {
-        key: "lm_head_format".into(),
-        value: "bf16".into(),
-        reason: error.to_string(),
-    })
+    Table::frozen(rows, held).map_err(|error| SettingsError::new("lm_head_format", "bf16", error).into())
 }

@@ -62,7 +62,7 @@ impl HeadStack for MtpHeads {
         |folder, decoder| Ok(Box::new(MtpDrafter::new(MtpModel::load(folder, decoder)?)) as Box<dyn Drafter>)
     }
 
-    /// EAGLE's: modules go on for as long as a tree asks them.
+    /// EAGLE's tree, since modules can draft to any depth.
     fn tree() -> Result<Box<dyn TreeBuilder>, TrainError> {
         Ok(Box::new(layer_tree()?))
     }

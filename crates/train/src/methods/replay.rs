@@ -1,9 +1,10 @@
-//! Acceptance lengths without a decoder: what greedy tree decoding would accept on known text.
+//! Acceptance lengths without decoding: greedy tree decoding is replayed on known text.
 //!
 //! On text that the backbone would have written itself, a drafted token is accepted exactly when it is the text's. So
-//! the ranks that heads give the true tokens tell how far each step gets, and stepping through the text by what was
-//! accepted gives the mean acceptance length of greedy decoding with a given tree.
+//! the ranks that heads give the true tokens determine the accepted length of each step. Stepping through the text by
+//! these lengths gives the mean acceptance length of greedy decoding with a given tree.
 
+use crate::evaluation::HeadRanks;
 use gorgon_core::tree::PublishedTree;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ pub struct Lengths {
     pub tree: f64,
 }
 
-/// What the heads say about one conversation.
+/// Losses and ranks of the heads in one conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// The position of each row of hidden states.
@@ -28,8 +29,8 @@ pub struct Measured {
     pub outputs: Vec<HeadOutput>,
 }
 
-/// Walks through measured conversations.
-pub fn walk(measured: &[Measured], heads: usize) -> Lengths {
+/// Replays measured conversations with `heads` heads.
+pub fn replay(measured: &[Measured], heads: usize) -> Lengths {
     let tree: BTreeSet<Vec<u32>> = published();
     let chain = |path: &[u32]| path.iter().all(|&rank| rank == 0);
     let (mut in_chain, mut in_tree) = (Steps::default(), Steps::default());
@@ -39,6 +40,21 @@ pub fn walk(measured: &[Measured], heads: usize) -> Lengths {
         in_tree.run(&ranks, |path| tree.contains(path));
     }
     Lengths { chain: in_chain.mean(), tree: in_tree.mean() }
+}
+
+/// Losses, ranks and replayed lengths of `heads` heads.
+pub(super) fn head_ranks(measured: &[Measured], heads: usize) -> HeadRanks {
+    let Lengths { chain, tree } = replay(measured, heads);
+    let mut ranks = HeadRanks { length_chain: chain, length_tree: tree, ..HeadRanks::default() };
+    for head in 0..heads {
+        let outputs = || measured.iter().map(|conversation| &conversation.outputs[head]);
+        let n = outputs().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
+        let within = |k: u32| outputs().flat_map(|o| &o.ranks).filter(|&&rank| rank < k).count() as f64 / n;
+        ranks.head_loss.push(outputs().flat_map(|o| &o.losses).map(|&l| f64::from(l)).sum::<f64>() / n);
+        ranks.top1.push(within(1));
+        ranks.top5.push(within(5));
+    }
+    ranks
 }
 
 fn published() -> BTreeSet<Vec<u32>> {

@@ -127,7 +127,7 @@ impl<F: OnBackbone> Job<F> {
         let total = self.count_in(&data.rows) + self.count_in(&data.held_out);
         let bar = crate::progress::count(settings.progress, "hidden states", total as u64);
         let rows = [data.rows.as_slice(), data.held_out.as_slice()];
-        let cache = FeatureCache::open_or_build(request, &data.features, rows, of, &mut |n| bar.inc(n as u64));
+        let cache = FeatureCache::open_or_build(request, &data.features.decoder, rows, of, &mut |n| bar.inc(n as u64));
         bar.finish_and_clear();
         let cache = cache.map_err(fitting::failure)?;
         for damage in &cache.mended {

@@ -8,7 +8,8 @@ use crate::settings::Settings;
 use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters};
-use gorgon_train::methods::{Decoded, OnBackbone};
+use gorgon_train::evaluation::Decoded;
+use gorgon_train::methods::OnBackbone;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -70,7 +71,8 @@ fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64) -> Result<Valu
             let mut parameters = objective.parameters(0);
             read_parameters(&run.step(best).join(MODEL_FILE), &mut parameters, &objective.constants())
                 .map_err(fitting::failure)?;
-            objective.evaluate(&parameters).map_err(fitting::failure)?.metrics
+            let evaluation = objective.evaluate(&parameters).map_err(fitting::failure)?;
+            fitting::fields(&evaluation.metrics)
         }
     };
     let kept =

@@ -6,6 +6,7 @@
 //! A final soft cap of the backbone is left out of its distribution.
 
 use super::network::{Eagle3Network, LM_HEAD, Unrolled};
+use crate::gradient_carry::{carried, of_leaves};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::soft_cross_entropy_between;
@@ -116,7 +117,7 @@ impl Sums {
             scale.is_some(),
         );
         if let Some(part) = found.d_weight {
-            let carried = (guessed * found.d_hidden.autodiff()).sum();
+            let carried = carried(guessed, found.d_hidden);
             self.carried = Some(match self.carried.take() {
                 Some(sum) => sum + carried,
                 None => carried,
@@ -134,9 +135,7 @@ impl Sums {
         let (Some(carried), Some(d_lm_head)) = (self.carried, self.d_lm_head) else {
             return weights.iter().map(Tensor::zeros_like).collect();
         };
-        let mut grads = carried.backward();
-        let of = |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-        let mut gradients: Vec<Tensor<1>> = leaves.iter().zip(weights).map(of).collect();
+        let mut gradients = of_leaves(&mut carried.backward(), leaves, weights);
         gradients[LM_HEAD] = d_lm_head.reshape([-1]);
         gradients
     }

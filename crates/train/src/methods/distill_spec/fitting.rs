@@ -1,4 +1,4 @@
-//! A draft model and its target, and what a micro-batch of theirs holds.
+//! A draft model and its target, and their micro-batches.
 
 use super::round::Round;
 use super::writer::{Length, Writer};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 /// A draft model, the target's states, and the conversations that it is fitted on.
 pub struct DistillSpecFitting {
     pub(super) llama: Llama,
-    /// What the draft model begins as.
+    /// Initial parameters of the draft model.
     pub(super) start: Vec<Parameter>,
     /// Its `config.json`.
     pub(super) document: Value,
@@ -37,11 +37,11 @@ pub struct DistillSpecFitting {
     pub(super) data: Conversations,
     /// The run folder, where written answers are kept.
     pub(super) run: Option<PathBuf>,
-    /// What the draft model wrote last.
+    /// The latest answers of the draft model.
     pub(super) round: Mutex<Option<Round>>,
 }
 
-/// What is the same for every draft model.
+/// Settings and data of a distillation, whatever the draft model.
 pub struct Distilled {
     /// How it is fitted.
     pub config: DistillSpecConfig,
@@ -57,7 +57,7 @@ pub struct Distilled {
     pub data: Conversations,
 }
 
-/// A micro-batch: its conversations, and what the draft model wrote in them.
+/// A micro-batch: its conversations, and the draft model's answers in them.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub(super) rows: Vec<usize>,
@@ -136,7 +136,7 @@ impl DistillSpecFitting {
         linear_divergence(draft, target, self.config.divergence(), scale, self.chunk_rows)
     }
 
-    /// The draft model with these parameters, written to a folder and loaded as a user's is.
+    /// The draft model with these parameters, written to a folder and loaded as users load it.
     pub(super) fn loaded(&self, parameters: &[Parameter], folder: &Path) -> Result<DraftModel, TrainError> {
         checkpoint::write_parameters(folder, parameters, &[])?;
         let path = folder.join("config.json");
@@ -149,7 +149,7 @@ impl DistillSpecFitting {
         Ok(DraftModel::new("draft".into(), Arc::new(decoder), target.config()))
     }
 
-    /// Lets a draft model write.
+    /// A writer of answers.
     pub(super) fn writer<'a>(&'a self, model: &'a DraftModel) -> Writer<'a> {
         let (config, seed, longest) = (&self.config, self.seed, self.longest);
         Writer { decoder: model.decoder(), config, seed, longest, length: Length::Own }
@@ -163,7 +163,7 @@ impl DistillSpecFitting {
         rows
     }
 
-    /// The first conversation of a batch with a loss that is no number.
+    /// The first conversation of a batch with a loss that is not finite.
     pub(super) fn blame(&self, batch: &Answered, losses: &[f32]) -> String {
         let bad = losses.iter().position(|loss| !loss.is_finite());
         let mut end = 0;

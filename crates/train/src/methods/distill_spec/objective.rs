@@ -6,23 +6,24 @@ use super::writer::{Length, Writer};
 use crate::checkpoint;
 use crate::config::Answers;
 use crate::error::{TrainError, io};
+use crate::evaluation::{DistillSpecMetrics, Metrics};
 use crate::methods::conversations::{Conversations, OnBackbone, copy_fitted};
-use crate::micro_batch::Size;
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective, Purpose};
+use crate::trainer::{Evaluation, Gradients, Objective, Purpose, Size};
 use burn::tensor::Tensor;
 use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
 use gorgon_draft::draft_model::{DraftModelDrafter, DraftSampling};
+use gorgon_draft::gradient_carry::pulled_back;
 use gorgon_kernels::{Table, team};
 use rayon::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-/// Drafts of the chain that evaluations decode with: what decoding takes unless told otherwise.
+/// Drafts of the chain that evaluations decode with: the default of decoding.
 const CHAIN: usize = 4;
 
 impl Objective for DistillSpecFitting {
@@ -32,8 +33,8 @@ impl Objective for DistillSpecFitting {
         self.start.clone()
     }
 
-    /// At the first step of a round the draft model, as it is by then, writes answers to the prompts of all its steps.
-    /// They are kept in the run folder, so that a run that is resumed in the midst of a round goes on with the same.
+    /// At the first step of a round, the draft model writes answers to the prompts of all its steps. They are kept in
+    /// the run folder, so a run that resumes within a round reads the same answers.
     fn prepare(&self, step: u64, parameters: &[Parameter]) -> Result<(), TrainError> {
         if self.config.answers == Answers::Data {
             return Ok(());
@@ -59,25 +60,24 @@ impl Objective for DistillSpecFitting {
         Ok(())
     }
 
-    /// A draft model that is fitted comes to end its answers where the target does, whose answers the data has. So
-    /// after the first round the time is that of answers as long as those; what it writes before it is fitted may be
-    /// much longer.
-    fn rehearse(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<f64, TrainError> {
+    /// A fitted draft model ends its answers where the target does. So after the first round, time is measured on
+    /// answers as long as the data's. Before it is fitted, the draft model may write much longer ones.
+    fn prepare_dry_run(&self, steps: &[u64], purpose: Purpose, parameters: &[Parameter]) -> Result<f64, TrainError> {
         if self.config.answers == Answers::Data {
             return Ok(0.0);
         }
         let started = Instant::now();
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
         let model = self.loaded(parameters, folder.path())?;
-        // A model is loaded once for a round, however few of its steps are rehearsed.
+        // A model is loaded once for a round, however few of its steps are run.
         let loading = started.elapsed().as_secs_f64();
         let is_fitted = |step: &u64| purpose == Purpose::Time && *step >= self.config.every;
         let (later, first): (Vec<u64>, Vec<u64>) = steps.iter().partition(|step| is_fitted(step));
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         for (steps, length) in [(first, Length::Own), (later, Length::Data)] {
             let (rows, writer) = (self.rows_of(steps.into_iter()), Writer { length, ..self.writer(&model) });
-            let answers = writer.answers(Round::REHEARSED, &self.data.rows, &rows)?;
-            *round = Some(Round::rehearsed(round.take(), answers));
+            let answers = writer.answers(Round::DRY_RUN, &self.data.rows, &rows)?;
+            *round = Some(Round::dry_run(round.take(), answers));
         }
         let answering = started.elapsed().as_secs_f64() - loading;
         Ok(answering / steps.len().max(1) as f64 + loading / self.config.every as f64)
@@ -89,7 +89,7 @@ impl Objective for DistillSpecFitting {
         [0..first, first..steps].into_iter().filter(|phase| !phase.is_empty()).collect()
     }
 
-    fn forget(&self) {
+    fn end_dry_run(&self) {
         *self.round.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -108,8 +108,6 @@ impl Objective for DistillSpecFitting {
         vec![(0..batch.rows.len()).map(|i| counted(self.example(batch, i)).len()).sum::<usize>() as f64]
     }
 
-    /// As in pretraining, the states' gradient is carried on through the network by a scalar of which it is the
-    /// gradient.
     fn gradients(&self, weights: &[Tensor<1>], batch: &Answered, totals: &[f64]) -> Result<Gradients, TrainError> {
         let examples: Vec<&Example> = (0..batch.rows.len()).map(|i| self.example(batch, i)).collect();
         let tokens = examples.iter().map(|example| example.ids.len()).sum();
@@ -124,10 +122,7 @@ impl Objective for DistillSpecFitting {
         let found = self.divergence(&hidden.clone().inner(), &states, weights, Some(scale as f32));
         let mut gradients: Vec<Tensor<1>> = vec![];
         if let Some((d_hidden, d_weight)) = found.gradients {
-            let mut grads = (hidden * d_hidden.autodiff()).sum().backward();
-            let of =
-                |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut grads).unwrap_or_else(|| w.zeros_like());
-            gradients = leaves.iter().zip(weights).map(of).collect();
+            gradients = pulled_back(hidden, d_hidden, &leaves, weights);
             // A table that is embedding and LM head at once has both gradients.
             let head = self.llama.lm_head();
             gradients[head] = gradients[head].clone() + d_weight.reshape([-1]);
@@ -146,10 +141,10 @@ impl Objective for DistillSpecFitting {
     }
 
     fn halves(&self, batch: &Answered) -> Option<(Answered, Answered)> {
-        let (first, rest) = self.data.packing.halves(&batch.rows)?;
+        let (first, other) = self.data.packing.halves(&batch.rows)?;
         let written = |part: Range<usize>| batch.written.as_ref().map(|written| written[part].to_vec());
         let (early, late) = (written(0..first.len()), written(first.len()..batch.rows.len()));
-        Some((Answered { rows: first, written: early }, Answered { rows: rest, written: late }))
+        Some((Answered { rows: first, written: early }, Answered { rows: other, written: late }))
     }
 
     fn place(&self, batch: &Answered) -> String {
@@ -176,18 +171,16 @@ impl Objective for DistillSpecFitting {
             held_out.map(|i| team::one_of(self.data.held_out.len(), || one(i))).collect::<Result<_, TrainError>>()?;
         let n = found.iter().map(|f| f.3).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
-        let mut metrics = Map::new();
-        metrics.insert("loss".into(), json!(loss));
-        metrics.insert("acceptance".into(), json!(found.iter().map(|f| f.1).sum::<f64>() / n));
-        metrics.insert("top1".into(), json!(found.iter().map(|f| f.2).sum::<usize>() as f64 / n));
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
         let mut drafter = DraftModelDrafter::new(self.loaded(parameters, folder.path())?, DraftSampling::LIKELIEST);
         let chain = ChainTree::new(CHAIN).map_err(|error| TrainError::Data(error.to_string()))?;
-        if let Some(decoded) = self.data.decode_with(&mut drafter, &chain)? {
-            metrics.insert("tau".into(), json!(decoded.tokens_per_step));
-            metrics.insert("accepted_by_depth".into(), json!(decoded.by_depth));
-        }
-        Ok(Evaluation { metrics, objective: loss })
+        let metrics = DistillSpecMetrics {
+            loss,
+            acceptance: found.iter().map(|f| f.1).sum::<f64>() / n,
+            top1: found.iter().map(|f| f.2).sum::<usize>() as f64 / n,
+            decoded: self.data.decode_with(&mut drafter, &chain)?,
+        };
+        Ok(Evaluation { metrics: Metrics::DistillSpec(metrics), objective: loss })
     }
 
     fn document(&self) -> Option<Value> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What was written for the steps of one round.
+/// Answers for the steps of one round.
 pub(super) struct Round {
     pub number: u64,
     examples: BTreeMap<usize, Arc<Example>>,
@@ -54,20 +54,19 @@ impl Stored {
 }
 
 impl Round {
-    /// The number of one that is no round of a run.
-    pub const REHEARSED: u64 = u64::MAX;
+    /// The number of a dry run's round.
+    pub const DRY_RUN: u64 = u64::MAX;
 
-    /// What was written for steps that are only tried, beside what was known of others.
-    pub fn rehearsed(known: Option<Self>, answers: Vec<(usize, usize, Vec<Token>)>) -> Self {
-        let mut round = Stored { parameters: String::new(), answers }.into_round(Self::REHEARSED);
+    /// The round of a dry run: new answers beside known ones.
+    pub fn dry_run(known: Option<Self>, answers: Vec<(usize, usize, Vec<Token>)>) -> Self {
+        let mut round = Stored { parameters: String::new(), answers }.into_round(Self::DRY_RUN);
         for (index, example) in known.into_iter().flat_map(|known| known.examples) {
             round.examples.entry(index).or_insert(example);
         }
         round
     }
 
-    /// The round of parameters with this hash: what a run that was killed after it was written left, or what `write`
-    /// gives.
+    /// The round of parameters with this hash: the stored one if a killed run left it, else that of `write`.
     pub fn at_first_step(
         number: u64,
         parameters: String,
@@ -83,17 +82,17 @@ impl Round {
         Ok(stored.into_round(number))
     }
 
-    /// The round that a resumed run is in the midst of.
+    /// The stored round of a resumed run.
     pub fn kept(number: u64, run: Option<&Path>) -> Result<Self, TrainError> {
         let stored = run.map(|run| Stored::read(run, number)).transpose()?.flatten();
         let gone = || {
             let path = run.map_or_else(PathBuf::new, |run| path(run, number));
-            TrainError::Checkpoint { path, reason: "it is gone, and the steps that are left need it".into() }
+            TrainError::Checkpoint { path, reason: "it is missing, and the steps that are left need it".into() }
         };
         stored.map(|stored| stored.into_round(number)).ok_or_else(gone)
     }
 
-    /// What was written in some conversations.
+    /// The answers in some conversations.
     pub fn of(&self, rows: &[usize], step: u64) -> Result<Vec<Arc<Example>>, TrainError> {
         let gone = |row: &usize| TrainError::Data(format!("step {step}: no answer was written for conversation {row}"));
         rows.iter().map(|row| self.examples.get(row).cloned().ok_or_else(|| gone(row))).collect()

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 /// Answers at a time.
 const SLOTS: usize = 16;
-/// Keeps these answers apart from other chance of the same seed.
+/// Separates the random streams of answers from others of the same seed.
 const ANSWERS: u64 = 0x616e_7377_6572;
 
-/// The draft model as it is, and how it writes.
+/// A draft model and how it writes.
 pub(super) struct Writer<'a> {
     pub decoder: &'a Arc<Decoder>,
     pub config: &'a DistillSpecConfig,
@@ -32,13 +32,16 @@ pub(super) struct Writer<'a> {
 pub(super) enum Length {
     /// Until the draft model ends it.
     Own,
-    /// As long as the first one of the conversation, whatever the draft model says.
+    /// As long as the first one of the conversation, whatever the draft model writes.
     Data,
 }
 
 impl Writer<'_> {
-    /// A new first answer in each of some conversations, which end with it. An answer's chance is its own, by round and
-    /// conversation.
+    /// A new first answer in each of some conversations, which end with it. Its random stream is a function of round
+    /// and conversation.
+    ///
+    /// # Errors
+    /// When the draft model fails.
     pub fn answers(
         &self,
         round: u64,
@@ -51,7 +54,7 @@ impl Writer<'_> {
         let mut batch = Batch::new(self.decoder.clone(), SLOTS, self.longest + 1);
         let mut all = vec![];
         for indices in indices.chunks(SLOTS) {
-            let talk = |(slot, &index): (usize, &usize)| {
+            let answer = |(slot, &index): (usize, &usize)| {
                 let stream = round.wrapping_mul(rows.len() as u64).wrapping_add(index as u64);
                 let ids = &rows[index].example.ids;
                 let prompt = rows[index].example.assistant.iter().position(|own| *own).unwrap_or(ids.len());
@@ -59,39 +62,39 @@ impl Writer<'_> {
                 let given = rows[index].example.assistant[prompt..].iter().take_while(|own| **own).count();
                 let room = if self.length == Length::Data { room.min(given) } else { room };
                 let random = SeededRandom::stream(self.seed ^ ANSWERS, stream);
-                Talk { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), random }
+                Answer { slot, index, prompt, end: prompt + room, ids: ids[..prompt].to_vec(), random }
             };
-            let mut talks: Vec<Talk> = indices.iter().enumerate().map(talk).collect();
-            self.write(&mut batch, &mut talks, Choosing { rule: rule.as_ref(), end_tokens: self.end_tokens() })?;
-            all.extend(talks.into_iter().map(|talk| (talk.index, talk.prompt, talk.ids)));
+            let mut answers: Vec<Answer> = indices.iter().enumerate().map(answer).collect();
+            self.write(&mut batch, &mut answers, Choosing { rule: rule.as_ref(), end_tokens: self.end_tokens() })?;
+            all.extend(answers.into_iter().map(|answer| (answer.index, answer.prompt, answer.ids)));
         }
         Ok(all)
     }
 
     /// Writes the answers of some conversations side by side.
-    fn write(&self, batch: &mut Batch<'_>, talks: &mut [Talk], choosing: Choosing<'_>) -> Result<(), TrainError> {
-        for talk in talks.iter_mut().filter(|talk| talk.prompt > 0 && talk.ids.len() < talk.end) {
-            batch.reset(talk.slot);
-            let first = batch.prefill(talk.slot, &talk.ids, choosing.rule, &mut talk.random).map_err(wrong)?;
-            talk.ids.push(first);
+    fn write(&self, batch: &mut Batch<'_>, answers: &mut [Answer], choosing: Choosing<'_>) -> Result<(), TrainError> {
+        for answer in answers.iter_mut().filter(|answer| answer.prompt > 0 && answer.ids.len() < answer.end) {
+            batch.reset(answer.slot);
+            let first = batch.prefill(answer.slot, &answer.ids, choosing.rule, &mut answer.random).map_err(wrong)?;
+            answer.ids.push(first);
         }
         loop {
-            let going = talks.iter_mut().filter(|talk| self.goes_on(talk));
-            let mut turns: Vec<Turn<'_>> = going.filter_map(Talk::turn).collect();
+            let open = answers.iter_mut().filter(|answer| self.continues(answer));
+            let mut turns: Vec<Turn<'_>> = open.filter_map(Answer::turn).collect();
             if turns.is_empty() {
                 return Ok(());
             }
             let outcomes = batch.step(&mut turns, choosing).map_err(wrong)?;
             let slots: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
             for (slot, outcome) in slots.into_iter().zip(outcomes) {
-                talks[slot].ids.extend_from_slice(&outcome.tokens);
+                answers[slot].ids.extend_from_slice(&outcome.tokens);
             }
         }
     }
 
-    fn goes_on(&self, talk: &Talk) -> bool {
-        let ended = talk.ids.last().is_some_and(|last| self.end_tokens().contains(last));
-        talk.ids.len() > talk.prompt && talk.ids.len() < talk.end && !ended
+    fn continues(&self, answer: &Answer) -> bool {
+        let ended = answer.ids.last().is_some_and(|last| self.end_tokens().contains(last));
+        answer.ids.len() > answer.prompt && answer.ids.len() < answer.end && !ended
     }
 
     /// Tokens that end an answer.
@@ -108,7 +111,7 @@ fn wrong(error: BatchError) -> TrainError {
 }
 
 /// A conversation in a slot.
-struct Talk {
+struct Answer {
     slot: usize,
     index: usize,
     prompt: usize,
@@ -117,7 +120,7 @@ struct Talk {
     random: SeededRandom,
 }
 
-impl Talk {
+impl Answer {
     /// Its part in the next step.
     fn turn(&mut self) -> Option<Turn<'_>> {
         let (root, left) = (*self.ids.last()?, self.end.saturating_sub(self.ids.len()));

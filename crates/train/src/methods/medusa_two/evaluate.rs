@@ -1,28 +1,27 @@
-//! How good the heads are, and what the backbone lost.
+//! Held-out accuracy of the heads, and how far the backbone moved.
 
-use super::fitting::{Gathered, MedusaTwoFitting, right};
+use super::fitting::{Gathered, MedusaTwoFitting};
 use super::publish;
 use crate::error::TrainError;
+use crate::evaluation::{Decoded, MedusaTwoMetrics, Metrics};
 use crate::methods::conversations::Conversations;
-use crate::methods::decoding::Decoded;
 use crate::methods::features::Features;
-use crate::methods::replay::{Measured, walk};
+use crate::methods::replay::{Measured, head_ranks};
 use crate::parameters::Parameter;
 use crate::trainer::Evaluation;
 use burn::tensor::Tensor;
 use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_data::pack::Packing;
 use gorgon_draft::drafter::Drafter;
-use gorgon_draft::medusa::{HeadOutput, MedusaDrafter, MedusaModel};
+use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
 use gorgon_kernels::team;
 use gorgon_model::decoder::Decoder;
 use rayon::prelude::*;
-use serde_json::{Map, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What one held-out conversation says of the backbone, summed over its labels.
+/// The language of the backbone in one held-out conversation, summed over its labels.
 #[derive(Clone, Copy, Debug, Default)]
 struct Language {
     labels: usize,
@@ -52,12 +51,41 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
         .map(|i| team::one_of(fitting.data.held_out.len(), || one(i)))
         .collect::<Result<_, TrainError>>()?;
     let (measured, language): (Vec<Measured>, Vec<Language>) = found.into_iter().unzip();
-    let mut evaluation = of_heads(fitting, &measured);
-    of_language(fitting, &language, &mut evaluation);
-    if let Some(decoded) = decode(fitting, parameters)? {
-        evaluation.metrics.insert("tau".into(), json!(decoded.tokens_per_step));
+    let language = means(&language);
+    let config = &fitting.heads.config;
+    let ranks = head_ranks(&measured, config.heads);
+    let weighted = ranks.head_loss.iter().enumerate().map(|(head, loss)| config.weight(head) * loss);
+    let heads = weighted.fold(0.0, |sum, loss| sum + loss);
+    let loss = fitting.config.heads_weight * heads + language.divergence;
+    let tau = decode(fitting, parameters)?.map(|decoded| decoded.tokens_per_step);
+    let metrics = MedusaTwoMetrics {
+        ranks,
+        loss,
+        kl: language.divergence,
+        agreement: language.agreeing,
+        perplexity: language.entropy[0].exp(),
+        perplexity_before: language.entropy[1].exp(),
+        degraded: language.divergence > fitting.config.kl_bound,
+        tau,
+    };
+    Ok(Evaluation { metrics: Metrics::MedusaTwo(metrics), objective: loss })
+}
+
+/// Means over the labels of all conversations.
+struct Means {
+    divergence: f64,
+    entropy: [f64; 2],
+    agreeing: f64,
+}
+
+fn means(language: &[Language]) -> Means {
+    let labels = language.iter().map(|l| l.labels).sum::<usize>().max(1) as f64;
+    let mean = |of: &dyn Fn(&Language) -> f64| language.iter().map(of).sum::<f64>() / labels;
+    Means {
+        divergence: mean(&|l| l.divergence),
+        entropy: [mean(&|l| l.entropy[0]), mean(&|l| l.entropy[1])],
+        agreeing: mean(&|l| l.agreeing as f64),
     }
-    Ok(evaluation)
 }
 
 fn language(fitting: &MedusaTwoFitting, states: &Tensor<2>, gathered: &Gathered) -> Language {
@@ -66,7 +94,7 @@ fn language(fitting: &MedusaTwoFitting, states: &Tensor<2>, gathered: &Gathered)
     let (table, chunk) = (&fitting.lm_head, fitting.heads.chunk_rows);
     let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
     let crossed = soft_cross_entropy(&own, &original, table, 0.0, chunk);
-    // The cross-entropy of a distribution with itself is its entropy, and what is above it is the divergence.
+    // Cross-entropy less entropy is the divergence.
     let entropy = sum(&soft_cross_entropy(&original, &original, table, 0.0, chunk).losses);
     let scales = vec![0f32; gathered.language.rows.len()];
     let labels = || Labels { tokens: &gathered.language.tokens, scales: &scales };
@@ -79,43 +107,7 @@ fn language(fitting: &MedusaTwoFitting, states: &Tensor<2>, gathered: &Gathered)
     }
 }
 
-fn of_heads(fitting: &MedusaTwoFitting, measured: &[Measured]) -> Evaluation {
-    let (mut metrics, config) = (Map::new(), &fitting.heads.config);
-    let (mut objective, mut top1, mut top5, mut losses) = (0.0, vec![], vec![], vec![]);
-    for head in 0..config.heads {
-        let outputs = || measured.iter().map(|conversation| &conversation.outputs[head]);
-        let n = outputs().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
-        let among_five = |o: &HeadOutput| o.ranks.iter().filter(|&&rank| rank < 5).count();
-        let loss = outputs().flat_map(|o| &o.losses).map(|&l| f64::from(l)).sum::<f64>() / n;
-        objective += config.weight(head) * loss;
-        top1.push(outputs().map(right).sum::<usize>() as f64 / n);
-        top5.push(outputs().map(among_five).sum::<usize>() as f64 / n);
-        losses.push(loss);
-    }
-    let lengths = walk(measured, config.heads);
-    metrics.insert("head_loss".into(), json!(losses));
-    metrics.insert("top1".into(), json!(top1));
-    metrics.insert("top5".into(), json!(top5));
-    metrics.insert("length_chain".into(), json!(lengths.chain));
-    metrics.insert("length_tree".into(), json!(lengths.tree));
-    Evaluation { metrics, objective: fitting.config.heads_weight * objective }
-}
-
-fn of_language(fitting: &MedusaTwoFitting, language: &[Language], evaluation: &mut Evaluation) {
-    let labels = language.iter().map(|l| l.labels).sum::<usize>().max(1) as f64;
-    let mean = |of: &dyn Fn(&Language) -> f64| language.iter().map(of).sum::<f64>() / labels;
-    let kl = mean(&|l| l.divergence);
-    evaluation.objective += kl;
-    let metrics = &mut evaluation.metrics;
-    metrics.insert("loss".into(), json!(evaluation.objective));
-    metrics.insert("kl".into(), json!(kl));
-    metrics.insert("agreement".into(), json!(mean(&|l| l.agreeing as f64)));
-    metrics.insert("perplexity".into(), json!(mean(&|l| l.entropy[0]).exp()));
-    metrics.insert("perplexity_before".into(), json!(mean(&|l| l.entropy[1]).exp()));
-    metrics.insert("degraded".into(), json!(kl > fitting.config.kl_bound));
-}
-
-/// The held-out conversations over a merged model.
+/// The held-out conversations with a merged model.
 pub(super) fn served(data: &Conversations, folder: &Path) -> Result<Conversations, TrainError> {
     let compute = data.features.decoder.compute();
     let decoder = Decoder::load(folder, compute).map_err(|error| TrainError::Data(error.to_string()))?;
@@ -127,11 +119,11 @@ pub(super) fn served(data: &Conversations, folder: &Path) -> Result<Conversation
         base: folder.display().to_string(),
         decoded_prompts: data.decoded_prompts,
         decoded_tokens: data.decoded_tokens,
-        start: None,
+        init_from: None,
     })
 }
 
-/// Greedy decoding of held-out prompts with the merged model, written and loaded as a user's is, and `mc_sim_7b_63`.
+/// Greedy decoding of held-out prompts with the merged model, written and loaded as users load it, and `mc_sim_7b_63`.
 fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
     let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
     let data = &fitting.data;

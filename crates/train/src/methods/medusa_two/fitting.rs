@@ -1,4 +1,4 @@
-//! Backbone and heads, and what a micro-batch of theirs holds.
+//! Backbone and heads, and their micro-batches.
 
 use crate::config::{LanguageLoss, MedusaTwoConfig};
 use crate::error::TrainError;
@@ -46,9 +46,9 @@ pub(super) struct Gathered {
     pub original: Tensor<2>,
     /// Where these are among all tokens.
     pub at: Vec<i32>,
-    /// What the heads are to say there.
+    /// Labels of the heads.
     pub labels: Vec<HeadLabels>,
-    /// What the LM head is to say there, rows counted among those that count.
+    /// Labels of the LM head; their rows count the positions in [`Self::at`].
     pub language: HeadLabels,
 }
 
@@ -95,7 +95,7 @@ impl MedusaTwoFitting {
         Ok(Gathered { packed, original, at, labels, language })
     }
 
-    /// Whether the backbone is fitted at a step, not only read.
+    /// Whether the backbone is fitted at a step.
     pub(super) fn moves(&self, step: u64) -> bool {
         self.config.balance(step, self.steps).1 > 0.0
     }

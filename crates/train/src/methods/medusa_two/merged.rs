@@ -15,7 +15,7 @@ use std::path::Path;
 /// The largest config or tokenizer file that is copied.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// What comes along with a model's weights.
+/// Files beside a model's weights.
 const COMPANIONS: &[&str] = &[
     "tokenizer.json",
     "tokenizer_config.json",
@@ -26,13 +26,13 @@ const COMPANIONS: &[&str] = &[
     "chat_template.jinja",
 ];
 
-/// What comes before the names of heads inside a model.
+/// Prefix of the names of heads inside a model.
 const IN_MODEL: &str = "medusa_head.";
 
 /// A named tensor: shape and values.
 type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
-/// What is to be written.
+/// A model to write.
 #[derive(Debug)]
 pub struct Merged<'a> {
     /// The backbone.
@@ -53,7 +53,7 @@ pub(super) fn bytes(base: &Checkpoint, values: usize) -> u64 {
     companions.sum::<u64>() + (base.bytes() + values * narrow(base).bitsize() / 8) as u64
 }
 
-/// The number format of what comes beside a backbone's own tensors.
+/// The number format of tensors beside a backbone's own.
 fn narrow(base: &Checkpoint) -> Dtype {
     base.entries().values().map(|entry| entry.dtype).find(|dtype| *dtype != Dtype::F32).unwrap_or(Dtype::F32)
 }

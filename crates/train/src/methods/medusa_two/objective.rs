@@ -5,12 +5,12 @@ use super::{evaluate, merged, publish};
 use crate::error::TrainError;
 use crate::methods::conversations::{Conversations, OnBackbone};
 use crate::methods::initial::initial;
-use crate::micro_batch::Size;
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{IndexingUpdateOp, Tensor};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::render::Example;
+use gorgon_draft::gradient_carry::pulled_back;
 use gorgon_kernels::Table;
 use serde_json::Value;
 use std::ops::Range;
@@ -50,8 +50,8 @@ impl Objective for MedusaTwoFitting {
         let gathered = self.gather(false, &batch.rows)?;
         let (heads, adapter) = weights.split_at(self.split());
         let (share, _) = self.config.balance(batch.step, self.steps);
-        // A backbone that rests needs no gradient. Nothing of it may be recorded for one: what was recorded is freed by
-        // going back through it, and else piles up from step to step.
+        // A frozen backbone needs no gradient, so its graph must not be recorded: a graph is freed only by a backward
+        // pass and would pile up from step to step.
         let moves = self.moves(batch.step);
         let leaf = |w: &Tensor<1>| if moves { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
         let leaves: Vec<Tensor<1>> = adapter.iter().map(leaf).collect();
@@ -68,10 +68,7 @@ impl Objective for MedusaTwoFitting {
         let index = self.index(gathered.language.rows.iter().map(|&row| row as i32).collect());
         let d_states = d_states.select_assign(0, index, d_language, IndexingUpdateOp::Add);
         if moves {
-            let mut found = (tracked * d_states.autodiff()).sum().backward();
-            let of =
-                |(leaf, w): (&Tensor<1>, &Tensor<1>)| leaf.grad_remove(&mut found).unwrap_or_else(|| w.zeros_like());
-            gradients.extend(leaves.iter().zip(adapter).map(of).collect::<Vec<_>>());
+            gradients.extend(pulled_back(tracked, d_states, &leaves, adapter));
         } else {
             gradients.extend(adapter.iter().map(Tensor::zeros_like));
         }
@@ -88,7 +85,7 @@ impl Objective for MedusaTwoFitting {
         Ok(Gradients { loss, tokens: gathered.packed.tokens.len(), counts, gradients, not_finite })
     }
 
-    /// The backbone rests, then it moves.
+    /// The backbone is frozen, then it is fitted too.
     fn phases(&self, steps: u64) -> Vec<Range<u64>> {
         let moves = (0..steps).find(|&step| self.moves(step)).unwrap_or(steps);
         [0..moves, moves..steps].into_iter().filter(|phase| !phase.is_empty()).collect()
@@ -96,14 +93,14 @@ impl Objective for MedusaTwoFitting {
 
     fn size(&self, batch: &Balanced) -> Size {
         let tokens = self.data.packing.tokens_of(&batch.rows);
-        // A backbone that rests has no gradients of its matrices.
-        let resting = if self.moves(batch.step) { 0 } else { 4 * self.llama.sizes().iter().sum::<usize>() };
-        Size { tokens, bytes: self.bytes_at_work(tokens).saturating_sub(resting) as u64 }
+        // A frozen backbone has no gradients of its matrices.
+        let frozen = if self.moves(batch.step) { 0 } else { 4 * self.llama.sizes().iter().sum::<usize>() };
+        Size { tokens, bytes: self.bytes_at_work(tokens).saturating_sub(frozen) as u64 }
     }
 
     fn halves(&self, batch: &Balanced) -> Option<(Balanced, Balanced)> {
         let of = |rows| Balanced { step: batch.step, rows };
-        self.data.packing.halves(&batch.rows).map(|(first, rest)| (of(first), of(rest)))
+        self.data.packing.halves(&batch.rows).map(|(first, other)| (of(first), of(other)))
     }
 
     fn place(&self, batch: &Balanced) -> String {

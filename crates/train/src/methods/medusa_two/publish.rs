@@ -1,4 +1,4 @@
-//! What a finished run leaves: heads, adapter, and the two merged into one model.
+//! Writes a finished run: heads, adapter, and the two merged into one model.
 
 use super::fitting::MedusaTwoFitting;
 use super::merged::Merged;
@@ -20,7 +20,7 @@ pub(super) fn publish(fitting: &MedusaTwoFitting, step: &Path, run: &Path) -> Re
     let merged = run.join(MERGED);
     write_merged(fitting, &parameters, &merged)?;
     let config = &fitting.heads.config;
-    // The heads belong to the merged model: the original's states are not what they were fitted to.
+    // The heads belong to the merged model: they were fitted to its states, not to the original's.
     let document = config.document(fitting.heads.hidden_size, fitting.heads.vocab_size, &merged.display().to_string());
     write_part(&run.join("heads"), MODEL_FILE, heads, "config.json", &document)?;
     let document = fitting.lora.document(&fitting.data.base);

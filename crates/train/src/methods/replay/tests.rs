@@ -1,9 +1,9 @@
-//! Tests of `walk`.
+//! Tests of `replay`.
 
 use super::*;
 
 #[test]
-fn a_walk_goes_on_by_what_was_accepted() {
+fn a_replay_advances_by_the_accepted_length() {
     // Three heads; position 0 gets two right, position 3 none, position 4 all three.
     let ranks = BTreeMap::from([
         (0, vec![0, 0, 5]),

@@ -5,7 +5,7 @@ use super::*;
 /// The CPU has no such sums: burn panics, and that is a reason like any other.
 #[test]
 fn a_device_without_them_says_so() {
-    let reason = DeviceSums::tried(&[Device::flex(), Device::flex()], 0, None).err().unwrap();
+    let reason = DeviceSums::probe(&[Device::flex(), Device::flex()], 0, None).err().unwrap();
     assert!(!reason.is_empty());
 }
 

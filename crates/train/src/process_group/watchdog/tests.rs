@@ -1,4 +1,4 @@
-//! Tests of `watch`.
+//! Tests of `watchdog`.
 
 use super::*;
 use std::sync::mpsc::channel;
@@ -21,14 +21,14 @@ fn beginnings_are_bounded_and_sums_only_after_a_loss() {
     assert_eq!(until(&[Place::Inside(at(5), false), lost(20)]), Some(at(30)));
     assert_eq!(until(&[Place::Inside(at(50), true), lost(20)]), Some(at(60)));
     assert_eq!(until(&[Place::Outside, lost(20)]), None);
-    let told = told(&[Place::Inside(at(5), true), lost(20), Place::Outside], at(60));
+    let told = overdue(&[Place::Inside(at(5), true), lost(20), Place::Outside], at(60));
     let lost = vec![(1, "why".to_owned())];
     assert_eq!(told, Overdue { waiting: vec![0], lost, waited: Duration::from_secs(55) });
 }
 
 /// One fails, the others are in a library that waits for it.
 #[test]
-fn a_replica_that_waits_for_a_lost_one_is_told() {
+fn a_replica_that_waits_for_a_lost_one_is_reported() {
     let (tell, told) = channel();
     let patience = Patience { beginning: HOUR, after_loss: Duration::ZERO };
     let mut group = Watched::group_of(3, patience, move |overdue| tell.send(overdue).unwrap());
@@ -42,7 +42,7 @@ fn a_replica_that_waits_for_a_lost_one_is_told() {
 
 /// None fails, but one never comes out.
 #[test]
-fn a_beginning_without_end_is_told() {
+fn a_beginning_without_end_is_reported() {
     let (tell, told) = channel();
     let patience = Patience { beginning: Duration::ZERO, after_loss: HOUR };
     let group = Watched::group_of(1, patience, move |overdue| tell.send(overdue).unwrap());

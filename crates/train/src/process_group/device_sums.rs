@@ -1,12 +1,11 @@
-//! Sums over the devices of this process that never leave them: burn's own, which are NCCL's.
+//! Sums over the devices of this process, on the devices: burn's own, which are NCCL's.
 //!
-//! burn 0.22 has them for CUDA devices. A call only queues the sum; every device has to make the same calls in the same
-//! order, and each has to be a device of its own. Where the library is missing the first call panics, so they are tried
+//! burn 0.22 has them for CUDA devices. A call only queues the sum. Every device has to make the same calls in the same
+//! order, and no device may appear twice. Where the library is missing the first call panics, so they are tried
 //! before anything depends on them.
 
-use super::watch::Watched;
-use crate::error::TrainError;
-use crate::micro_batch::message;
+use super::watchdog::Watched;
+use crate::error::{TrainError, panic_message};
 use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,14 +20,14 @@ pub(crate) struct DeviceSums {
     watched: Option<Arc<Watched>>,
 }
 
-/// Sees whether a device can hold numbers and multiply them; the error says why not.
+/// Checks that a device can hold numbers and multiply them. The error is the reason.
 pub(super) fn check(device: &Device) -> Result<(), String> {
     const N: usize = 64;
     contained(|| {
         let ones = Tensor::<2>::ones([N, N], device);
         let found = read(ones.clone().matmul(ones).sum())?;
         let expected = [(N * N * N) as f32];
-        if found == expected { Ok(()) } else { Err(format!("a product is {found:?} instead of {expected:?}")) }
+        if found == expected { Ok(()) } else { Err(format!("a matmul sums to {found:?} instead of {expected:?}")) }
     })
 }
 
@@ -39,13 +38,13 @@ fn read(tensor: Tensor<1>) -> Result<Vec<f32>, String> {
 /// A panic as an error.
 fn contained<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|panic| Err(message(&*panic).unwrap_or_else(|| "it panicked".into())))
+    done.unwrap_or_else(|panic| Err(panic_message(&*panic).unwrap_or_else(|| "it panicked".into())))
 }
 
 impl DeviceSums {
     /// Device `number` of these, if sums over them come out right; the reason otherwise. All of them have to call it at
     /// once.
-    pub fn tried(devices: &[Device], number: usize, watched: Option<Arc<Watched>>) -> Result<Self, String> {
+    pub fn probe(devices: &[Device], number: usize, watched: Option<Arc<Watched>>) -> Result<Self, String> {
         let sums = Self { devices: devices.to_vec(), own: devices[number].clone(), watched };
         let attempt = || {
             let one = Tensor::<1>::from_floats([number as f32 + 1.0], &sums.own);

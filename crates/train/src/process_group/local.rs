@@ -1,11 +1,11 @@
-//! Threads of one process that meet: each brings something, and all get what comes of it.
+//! Threads of one process that exchange values.
 
 use crate::error::TrainError;
 use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A thread's seat in its group. Dropping it, by a panic too, ends all meetings: nobody waits for one who is gone.
-pub(crate) struct Seat {
+/// A thread's place in its group. Dropping it, by a panic too, ends all exchanges, so that no thread waits for it.
+pub(crate) struct LocalRank {
     group: Arc<Group>,
     number: usize,
 }
@@ -16,20 +16,20 @@ struct Group {
 }
 
 struct State {
-    /// What each seat brought to the meeting that is going on.
-    brought: Vec<Option<Box<dyn Any + Send>>>,
-    /// What came of it, until all have taken it.
+    /// The value of each thread in the current exchange.
+    values: Vec<Option<Box<dyn Any + Send>>>,
+    /// Its result, until all threads have taken it.
     result: Option<Arc<dyn Any + Send + Sync>>,
-    /// Seats that have not taken it.
-    taking: usize,
-    /// Whether a seat was given up.
+    /// LocalRanks that have not taken it.
+    pending: usize,
+    /// Whether a thread has left the group.
     over: bool,
 }
 
-impl Seat {
-    /// The seats of a new group.
+impl LocalRank {
+    /// The places of a new group.
     pub fn group_of(size: usize) -> Vec<Self> {
-        let state = State { brought: (0..size).map(|_| None).collect(), result: None, taking: 0, over: false };
+        let state = State { values: (0..size).map(|_| None).collect(), result: None, pending: 0, over: false };
         let group = Arc::new(Group { state: Mutex::new(state), changed: Condvar::new() });
         (0..size).map(|number| Self { group: group.clone(), number }).collect()
     }
@@ -39,44 +39,44 @@ impl Seat {
         self.number
     }
 
-    /// Brings a value and waits for those of all others. The last one to come makes the result of them, in the order of
-    /// the seats, alone; all get the same.
+    /// Waits for the values of all threads and returns what `combine` makes of them, in the order of their numbers. The
+    /// last thread to arrive runs it; all get the same result.
     ///
     /// # Errors
-    /// [`TrainError::Ended`] when another seat was given up.
-    pub fn meet<T, R>(&self, value: T, combine: impl FnOnce(Vec<T>) -> R) -> Result<Arc<R>, TrainError>
+    /// [`TrainError::Ended`] when another thread has left the group.
+    pub fn exchange<T, R>(&self, value: T, combine: impl FnOnce(Vec<T>) -> R) -> Result<Arc<R>, TrainError>
     where
         T: Send + 'static,
         R: Send + Sync + 'static,
     {
-        // The last meeting is over when all have left it.
+        // The exchange before is over when all threads have taken its result.
         let mut state = self.wait(self.lock(), |state| state.result.is_none())?;
-        state.brought[self.number] = Some(Box::new(value));
-        if state.brought.iter().all(Option::is_some) {
-            let brought = state.brought.iter_mut().filter_map(|value| value.take()?.downcast().ok());
-            let values: Vec<T> = brought.map(|value| *value).collect();
+        state.values[self.number] = Some(Box::new(value));
+        if state.values.iter().all(Option::is_some) {
+            let values = state.values.iter_mut().filter_map(|value| value.take()?.downcast().ok());
+            let values: Vec<T> = values.map(|value| *value).collect();
             state.result = Some(Arc::new(combine(values)));
-            state.taking = state.brought.len();
+            state.pending = state.values.len();
             self.group.changed.notify_all();
         }
         let mut state = self.wait(state, |state| state.result.is_some())?;
         let result = state.result.clone();
-        state.taking -= 1;
-        if state.taking == 0 {
+        state.pending -= 1;
+        if state.pending == 0 {
             state.result = None;
             self.group.changed.notify_all();
         }
         result.and_then(|result| result.downcast().ok()).ok_or(TrainError::Ended)
     }
 
-    /// Waits until it is so.
+    /// Waits until `is_so` returns true.
     fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
         is_so: impl Fn(&State) -> bool,
     ) -> Result<MutexGuard<'a, State>, TrainError> {
         loop {
-            // What all of them came to is theirs, also if one has gone on and given up.
+            // A finished exchange counts, also if a thread has left since.
             if is_so(&state) {
                 return Ok(state);
             }
@@ -87,13 +87,13 @@ impl Seat {
         }
     }
 
-    /// A panic while the state was held leaves it as good as any: the meeting is over then.
+    /// A panic while the state was locked leaves it usable: the exchange has ended then.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.group.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Seat {
+impl Drop for LocalRank {
     fn drop(&mut self) {
         self.lock().over = true;
         self.group.changed.notify_all();

@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-/// This process's place among them.
+/// This process's rank among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub rank: usize,
@@ -25,13 +25,13 @@ pub fn join() -> Membership {
     #[cfg(feature = "mpi")]
     {
         use mpi::traits::Communicator;
-        // What the launchers of Open MPI and of MPICH tell a process.
+        // The launchers of Open MPI and of MPICH set these.
         let launched = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().any(|name| std::env::var_os(name).is_some());
         // Work runs on a pool's threads, one call at a time.
         let universe = launched.then(|| mpi::initialize_with_threading(mpi::Threading::Serialized)).flatten();
         if let Some((universe, _)) = &universe {
-            let world = universe.world();
-            let _ = PROCESSES.set(Processes { rank: world.rank() as usize, size: world.size() as usize });
+            let all = universe.world();
+            let _ = PROCESSES.set(Processes { rank: all.rank() as usize, size: all.size() as usize });
         }
         Membership { _universe: universe.map(|(universe, _)| universe) }
     }
@@ -53,8 +53,8 @@ impl Processes {
         }
     }
 
-    /// Waits until all of them are here.
-    pub fn wait(self) {
+    /// Waits until all of them call it.
+    pub fn barrier(self) {
         #[cfg(feature = "mpi")]
         if self.size > 1 {
             use mpi::traits::CommunicatorCollectives;
@@ -62,7 +62,7 @@ impl Processes {
         }
     }
 
-    /// Sums over them, in place.
+    /// Replaces each value by its sum over all processes.
     pub fn sum_f64(self, values: &mut [f64]) {
         #[cfg(feature = "mpi")]
         if self.size > 1 {
@@ -74,7 +74,7 @@ impl Processes {
         let _ = values;
     }
 
-    /// Sums over them, in place.
+    /// Replaces each value by its sum over all processes.
     pub fn sum_f32(self, values: &mut [f32]) {
         #[cfg(feature = "mpi")]
         if self.size > 1 {
@@ -86,8 +86,8 @@ impl Processes {
         let _ = values;
     }
 
-    /// Process 0's values, in every one.
-    pub fn copy_from_root(self, values: &mut [f32]) {
+    /// Replaces the values by those of process 0.
+    pub fn broadcast(self, values: &mut [f32]) {
         #[cfg(feature = "mpi")]
         if self.size > 1 {
             use mpi::traits::{Communicator, Root};

@@ -1,28 +1,28 @@
-//! Waits that nothing can interrupt: what devices do together inside a library ends for all of them or for none.
+//! Ends waits that nothing can interrupt.
 //!
-//! A device that fails while communicators are made, or in the midst of a sum, leaves the others in the library for
-//! ever. So each replica tells when it goes in and comes out, and a thread looks whether one is in there for longer
-//! than it should be: longer than beginnings may take, or long after another replica was lost. Then the process has to
-//! end, and whoever set the watch is told why.
+//! If a device fails while communicators are made, or during a sum, the others wait in the library for ever. So each
+//! replica reports when it enters the library and when it leaves. A thread checks whether one stays too long: longer
+//! than a beginning may take, or long after another replica was lost. Then the process has to end, and a callback gets
+//! the reason.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long is waited.
+/// Longest waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For what is done together first, which takes a while anyway.
+    /// For the first calls, which make communicators.
     pub beginning: Duration,
-    /// For replicas that wait after another one was lost: it may be that they fail as well.
+    /// For calls after another replica was lost. They may still fail by themselves.
     pub after_loss: Duration,
 }
 
-/// Who waits for whom in vain.
+/// Replicas that wait for one that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
     /// Replicas that wait.
     pub waiting: Vec<usize>,
-    /// Replicas that were lost, and why, as far as it is known.
+    /// Replicas that were lost, each with its reason.
     pub lost: Vec<(usize, String)>,
     /// How long they waited.
     pub waited: Duration,
@@ -36,7 +36,7 @@ enum Place {
     Inside(Instant, bool),
     /// Since when, and why.
     Lost(Instant, String),
-    /// It needs nobody any more.
+    /// It has finished.
     Done,
 }
 
@@ -45,26 +45,26 @@ struct Watch {
     changed: Condvar,
 }
 
-/// A replica under watch. Dropping it while it panics means that it is lost.
+/// A watched replica. Dropping it inside a call means that it is lost.
 pub(crate) struct Watched {
     watch: Arc<Watch>,
     number: usize,
 }
 
 impl Watched {
-    /// Replicas under watch together. `overdue` is called once, from a thread of its own, if one waits in vain.
+    /// Watched replicas. `overdue` is called once, from a thread of its own, if one waits for too long.
     pub fn group_of(size: usize, patience: Patience, overdue: impl FnOnce(Overdue) + Send + 'static) -> Vec<Self> {
         let watch = Arc::new(Watch { places: Mutex::new(vec![Place::Outside; size]), changed: Condvar::new() });
         let own = watch.clone();
         std::thread::spawn(move || {
-            if let Some(found) = own.look(patience) {
+            if let Some(found) = own.wait_for_overdue(patience) {
                 overdue(found);
             }
         });
         (0..size).map(|number| Self { watch: watch.clone(), number }).collect()
     }
 
-    /// Does what cannot be interrupted; `beginning`: what may take no longer than a beginning.
+    /// Runs `work`, which cannot be interrupted. `beginning`: it may take no longer than [`Patience::beginning`].
     pub fn during<R>(&self, beginning: bool, work: impl FnOnce() -> R) -> R {
         self.at(Place::Inside(Instant::now(), beginning));
         let done = work();
@@ -72,7 +72,7 @@ impl Watched {
         done
     }
 
-    /// Tells that this replica is lost, so that others wait for it in vain.
+    /// Reports that this replica is lost.
     pub fn lost(&self, reason: &str) {
         self.at(Place::Lost(Instant::now(), reason.to_owned()));
     }
@@ -99,13 +99,13 @@ impl Watch {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks until all have gone, or one waits in vain.
-    fn look(&self, patience: Patience) -> Option<Overdue> {
+    /// Waits until all replicas have finished, or one has waited too long.
+    fn wait_for_overdue(&self, patience: Patience) -> Option<Overdue> {
         let mut places = self.lock();
         while places.iter().any(|place| matches!(place, Place::Outside | Place::Inside(..))) {
             let now = Instant::now();
             places = match until(&places, patience) {
-                Some(end) if end <= now => return Some(told(&places, now)),
+                Some(end) if end <= now => return Some(overdue(&places, now)),
                 Some(end) => {
                     let waited = self.changed.wait_timeout(places, end - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
@@ -117,7 +117,7 @@ impl Watch {
     }
 }
 
-/// When somebody will have waited too long, if all stays as it is.
+/// When the first replica will have waited too long, if nothing changes.
 fn until(places: &[Place], patience: Patience) -> Option<Instant> {
     let lost = places.iter().filter_map(|place| if let Place::Lost(at, _) = place { Some(*at) } else { None }).min();
     let end = |place: &Place| {
@@ -128,7 +128,7 @@ fn until(places: &[Place], patience: Patience) -> Option<Instant> {
     places.iter().filter_map(end).min()
 }
 
-fn told(places: &[Place], now: Instant) -> Overdue {
+fn overdue(places: &[Place], now: Instant) -> Overdue {
     let (mut waiting, mut lost, mut waited) = (vec![], vec![], Duration::ZERO);
     for (number, place) in places.iter().enumerate() {
         match place {

@@ -1,4 +1,4 @@
-//! Tests of `sums`.
+//! Tests of `reduce`.
 
 use super::*;
 
@@ -6,6 +6,6 @@ use super::*;
 fn parts_go_back_into_their_order() {
     for replicas in 1..5 {
         let dealt = (0..replicas).map(|r| (r..7).step_by(replicas).collect()).collect();
-        assert_eq!(in_turns(dealt), (0..7).collect::<Vec<_>>(), "{replicas}");
+        assert_eq!(interleaved(dealt), (0..7).collect::<Vec<_>>(), "{replicas}");
     }
 }
