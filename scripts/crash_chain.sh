@@ -45,9 +45,9 @@ seed = 1
 heads = 4
 [training]
 steps = $steps
-batches_per_step = 2
-batch_tokens = 1024
-max_tokens = 512
+gradient_accumulation = 2
+micro_batch_tokens = 1024
+max_seq_len = 512
 learning_rate = 2e-3
 log_every = 1
 eval_every = $((steps / 3))

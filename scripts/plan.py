@@ -41,7 +41,7 @@ def run(verb, config, more, size, draft):
             call(verb, "-c", f"configs/{config}.toml", f'out="{folder}/data"', "synthetic.dialogues=600", f"batch_size={size}")
             with open(f"{folder}/data/report.json") as file:
                 return {"verb": verb, "config": config, "size": size, **json.load(file)["plan"]}
-        over = [f'runs="{folder}/runs"', f"training.batch_tokens={size}"] + RUN + more
+        over = [f'runs="{folder}/runs"', f"training.micro_batch_tokens={size}"] + RUN + more
         if verb == "pretrain":
             over.append(f'out="{folder}/model"')
         if config == "distill-spec-tiny":

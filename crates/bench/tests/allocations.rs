@@ -129,7 +129,7 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         Box::new(HydraDrafter::new(model))
     };
     let grounded = HydraConfig { heads: 3, ..HydraConfig::default() };
-    let plus = HydraConfig { prefix_attention: true, teacher: true, blocks: 4, tied_blocks: true, ..grounded };
+    let plus = HydraConfig { prefix_attention: true, soft_targets: true, blocks: 4, tied_blocks: true, ..grounded };
     let mtp = MtpShape { config: MtpConfig { depths: 2 }, layer: layer.clone(), first_layer: config.layers };
     let mtp = MtpModel::load(&heads(dir, "mtp", &mtp.parameters(), &mtp.document("")), decoder.clone()).unwrap();
     let small = dir.join("small");

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let world = gorgon_train::world::join();
+    let membership = gorgon_train::process_group::join();
     let json = cli.global.json;
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
     // since files appear by renaming.
@@ -48,13 +48,13 @@ fn main() -> ExitCode {
             abandoned(printer::failure(&failure, json))
         }
     };
-    drop(world);
+    drop(membership);
     code
 }
 
 /// A process that failed takes those with it that would wait for it.
 fn abandoned(code: ExitCode) -> ExitCode {
-    gorgon_train::world::World::current().abort();
+    gorgon_train::process_group::ProcessGroup::current().abort();
     code
 }
 

@@ -58,14 +58,14 @@ fn without_controls(text: &str) -> String {
 /// Reports a failure: as a JSON document on standard output, or as lines on standard error.
 pub fn failure(failure: &Failure, json: bool) -> ExitCode {
     if json {
-        let mut document = serde_json::json!({ "error": failure.message() });
+        let mut document = serde_json::json!({ "error": failure.message().replace('\n', "; ") });
         if let Some(hint) = failure.advice() {
             document["hint"] = hint.into();
         }
         // The exit code is the failure's own, whether the document can be written or not.
         let _ = writeln!(std::io::stdout(), "{document}");
     } else {
-        complain(&format!("error: {}", failure.message()));
+        failure.message().split('\n').for_each(|line| complain(&format!("error: {line}")));
         if let Some(hint) = failure.advice() {
             complain(&format!("hint: {hint}"));
         }

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::console::Terminal;
-use gorgon_train::world::World;
+use gorgon_train::process_group::ProcessGroup;
 use gorgon_workflows::console::Console;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::settings::{self, NumberFormats};
@@ -41,7 +41,7 @@ impl Settings {
             pool.map_err(|error| Failure::run(format!("--threads {threads}: {error}")))?;
         }
         // Of several processes that train together, one reports.
-        let speaks = World::current().is_root();
+        let speaks = ProcessGroup::current().is_root();
         let json = global.json && speaks;
         let quiet = global.quiet || !speaks;
         let progress = !global.no_progress && !quiet && !json && std::io::stderr().is_terminal();

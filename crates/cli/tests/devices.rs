@@ -34,8 +34,12 @@ fn trained(devices: &str, more: &[&str]) -> Vec<Vec<u8>> {
 }
 
 /// Fifty steps of five micro-batches each.
-const LONG: &[&str] =
-    &["training.steps=50", "training.batches_per_step=5", "training.batch_tokens=128", "training.eval_every=25"];
+const LONG: &[&str] = &[
+    "training.steps=50",
+    "training.gradient_accumulation=5",
+    "training.micro_batch_tokens=128",
+    "training.eval_every=25",
+];
 
 #[test]
 fn any_number_of_replicas_ends_with_the_same_bits() {

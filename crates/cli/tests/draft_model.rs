@@ -16,7 +16,7 @@ fn draft() -> &'static Path {
         let config = format!(
             "seed = 5\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 300\nheld_out = 8\n[tokenizer]\nfrom = {:?}\n\
              [model]\nhidden_size = 16\nintermediate_size = 24\nlayers = 1\nheads = 2\nkv_heads = 2\n\
-             max_positions = 512\n[training]\nsteps = 20\nbatch_tokens = 512\n",
+             max_positions = 512\n[training]\nsteps = 20\nmicro_batch_tokens = 512\n",
             dir.path().join("draft"),
             dir.path().join("runs"),
             backbone()

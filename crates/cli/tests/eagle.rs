@@ -104,8 +104,8 @@ fn wrong_settings_are_refused_in_a_line() {
         ("eagle.noise=-1", "eagle.noise"),
         ("eagle.cross_entropy=nan", "eagle.cross_entropy"),
         ("eagle.typo=1", "typo"),
-        ("training.max_tokens=2", "label"),
-        ("training.clip_norm=0", "clip_norm"),
+        ("training.max_seq_len=2", "label"),
+        ("training.max_grad_norm=0", "max_grad_norm"),
     ] {
         refused(&["train", "-c", &train, "method=\"eagle\"", given], &[word]);
     }

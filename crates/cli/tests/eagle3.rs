@@ -83,10 +83,10 @@ fn wrong_settings_are_refused_in_a_line() {
         ("eagle3.decay=nan", "eagle3.decay"),
         ("eagle3.decay=2", "eagle3.decay"),
         ("eagle3.draft_vocab=0", "eagle3.draft_vocab"),
-        ("eagle3.taps=[0, 1, 5]", "eagle3.taps"),
-        ("eagle3.taps=[]", "eagle3.taps"),
+        ("eagle3.aux_hidden_state_layers=[0, 1, 5]", "eagle3.aux_hidden_state_layers"),
+        ("eagle3.aux_hidden_state_layers=[]", "eagle3.aux_hidden_state_layers"),
         ("eagle3.typo=1", "typo"),
-        ("training.max_tokens=2", "label"),
+        ("training.max_seq_len=2", "label"),
     ] {
         refused(&["train", "-c", &train, "method=\"eagle3\"", given], &[word]);
     }
@@ -111,10 +111,10 @@ fn tapped_states_are_kept_under_what_they_are() {
     assert_eq!((&index["identity"]["taps"], &index["identity"]["width"]), (&serde_json::json!([1, 1, 2]), &128.into()));
     finished(&[&["train"][..], &own, &["cache_features=true"]].concat(), &[]);
     assert_eq!(folders(), 1, "the training read what was there");
-    finished(&[&["features"][..], &own, &["eagle3.taps=[0, 1, 2]"]].concat(), &[]);
+    finished(&[&["features"][..], &own, &["eagle3.aux_hidden_state_layers=[0, 1, 2]"]].concat(), &[]);
     assert_eq!(folders(), 2);
     let named = format!("features={:?}", job.features().unwrap());
-    let said = [&["features"][..], &own, &[&named, "eagle3.taps=[0, 0, 2]"]].concat();
+    let said = [&["features"][..], &own, &[&named, "eagle3.aux_hidden_state_layers=[0, 0, 2]"]].concat();
     let output = chain::start(&said, &[]).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("states of something else"), "{said}");

@@ -13,9 +13,13 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ("medusa", &["method=\"medusa\""], false),
     ("medusa-2", &["method=\"medusa-2\"", "medusa2.lora.rank=4"], true),
     ("hydra", &["method=\"hydra\""], false),
-    ("hydra-plus", &["method=\"hydra\"", "hydra.prefix_attention=true", "hydra.teacher=true"], false),
+    ("hydra-plus", &["method=\"hydra\"", "hydra.prefix_attention=true", "hydra.soft_targets=true"], false),
     ("eagle", &["method=\"eagle\""], false),
-    ("eagle3", &["method=\"eagle3\"", "eagle3.steps=3", "eagle3.taps=[0, 1, 2]", "eagle3.draft_vocab=200"], false),
+    (
+        "eagle3",
+        &["method=\"eagle3\"", "eagle3.steps=3", "eagle3.aux_hidden_state_layers=[0, 1, 2]", "eagle3.draft_vocab=200"],
+        false,
+    ),
     ("mtp", &["method=\"mtp\""], false),
 ];
 

@@ -53,7 +53,7 @@ fn two_processes_end_with_the_bits_of_one() {
 /// each.
 #[test]
 fn other_orders_of_the_sums_stay_close() {
-    let five = "training.batches_per_step=5";
+    let five = "training.gradient_accumulation=5";
     let one = trained(1, &[five]);
     for more in [&[five][..], &[five, "--device", "cpu,cpu"]] {
         let two = trained(2, more);

@@ -71,7 +71,7 @@ fn job() -> Job {
     job.write(
         "pretrain.toml",
         "[data]\nsynthetic = 60\nheld_out = 2\n[tokenizer]\nsize = 300\nconversations = 30\n[model]\nhidden_size = 16\n\
-         intermediate_size = 24\nlayers = 1\nheads = 2\nkv_heads = 1\nmax_positions = 512\n[training]\nsteps = 2\nbatch_tokens = 256\n",
+         intermediate_size = 24\nlayers = 1\nheads = 2\nkv_heads = 1\nmax_positions = 512\n[training]\nsteps = 2\nmicro_batch_tokens = 256\n",
     );
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../draft/tests/data/medusa_lm_head.pt");
     std::fs::copy(file, job.path("heads.pt")).unwrap();

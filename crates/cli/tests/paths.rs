@@ -69,7 +69,7 @@ fn hydra_heads_are_trained_decoded_with_and_exported() {
 fn hydra_plus_plus_is_trained_decoded_with_and_exported() {
     let job = Job::new();
     job.distill(&[]);
-    let plus = ["hydra.heads=2", "hydra.blocks=4", "hydra.prefix_attention=true", "hydra.teacher=true"];
+    let plus = ["hydra.heads=2", "hydra.blocks=4", "hydra.prefix_attention=true", "hydra.soft_targets=true"];
     let run = trained(&job, "hydra", &[&plus[..], &["hydra.tied_blocks=true"]].concat());
     let out = job.text("exported");
     decodes(&format!("{run}/heads"), "hydra", "hydra++", "mc_sim_7b_63");
@@ -86,7 +86,7 @@ fn modules_are_trained_and_decoded_with() {
     refused(&["export", &run, "--to", "hydra", &job.text("other")], &["mtp"]);
     // Loaded modules are fitted further: without a step's worth of rate they stay what they were.
     let config = job.text("train.toml");
-    let start = format!("start={run:?}");
+    let start = format!("init_from={run:?}");
     let on = ["train", "-c", &config, "method=\"mtp\"", "training.learning_rate=1e-30", "training.warmup=0", &start];
     let before = std::fs::read(format!("{run}/heads/model.safetensors")).unwrap();
     finished(&[&on[..], &["mtp.depths=2"]].concat(), &[]);
@@ -95,7 +95,7 @@ fn modules_are_trained_and_decoded_with() {
     refused(&[&on[..], &["mtp.depths=1"]].concat(), &["eh_proj", "not among what is fitted"]);
     refused(&[&on[..6], &["method=\"medusa\"", &start]].concat(), &["start from it", "0.0.linear.weight"]);
     refused(&[&on[..], &["method=\"medusa-2\""]].concat(), &["start", "medusa-2 does not start from heads"]);
-    refused(&[&on[..6], &["start=\"/no/such\""]].concat(), &["/no/such"]);
+    refused(&[&on[..6], &["init_from=\"/no/such\""]].concat(), &["/no/such"]);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_last_part_that_cannot_be_is_refused() {
         ("finish.share=1.5", "finish.share = 1.5"),
         ("finish.learning_rate=0", "finish.learning_rate = 0"),
         ("finish.synthetic=0", "finish.synthetic = 0"),
-        ("finish.batch_tokens=0", "finish.batch_tokens = 0"),
+        ("finish.micro_batch_tokens=0", "finish.micro_batch_tokens = 0"),
     ] {
         let output = start(&["pretrain", "-c", &config, wrong], &[]).wait_with_output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -106,12 +106,26 @@ fn wrong_configs_are_refused_in_a_line() {
         ("training.learning_rate=nan", "learning_rate"),
         ("training.optimizer=sgd", "sgd"),
         ("training.warmup=2", "warmup"),
-        ("training.max_tokens=2", "label"),
+        ("training.max_seq_len=2", "label"),
         ("held_out=1.5", "held_out"),
         ("method=\"no-such\"", "no-such"),
         ("medusa.typo=1", "typo"),
     ] {
         refused(&["train", "-c", &train, given], &[word]);
+    }
+    // All wrong settings are named at once.
+    let wrong = ["training.warmup=2", "training.max_seq_len=1", "medusa.heads=0", "mtp.depths=99", "held_out=1.5"];
+    let words =
+        ["training.warmup = 2", "training.max_seq_len = 1", "medusa.heads = 0", "mtp.depths = 99", "held_out = 1.5"];
+    refused(&[&["train", "-c", &train][..], &wrong].concat(), &words);
+    for (old, new) in [
+        ("training.batches_per_step=2", "training.batches_per_step was renamed to training.gradient_accumulation"),
+        ("training.keep=2", "training.keep was renamed to training.save_total_limit"),
+        ("start=\"heads\"", "start was renamed to init_from"),
+        ("hydra.teacher=true", "hydra.teacher was renamed to hydra.soft_targets"),
+        ("eagle3.taps=[1]", "eagle3.taps was renamed to eagle3.aux_hidden_state_layers"),
+    ] {
+        refused(&["train", "-c", &train, old], &[new]);
     }
     refused(&["train", "-c", &train, "--resume", "/no/such/run"], &["/no/such/run"]);
     job.write("broken.toml", "method = ");
@@ -228,7 +242,7 @@ fn a_model_is_fitted_to_files_with_another_models_tokenizer() {
         &format!(
             "out = {out:?}\nruns = {:?}\n[data]\nfiles = [{file:?}]\nheld_out = 10\n[tokenizer]\nfrom = {:?}\n\
              [model]\nhidden_size = 16\nintermediate_size = 16\nlayers = 1\nheads = 2\nkv_heads = 2\n\
-             max_positions = 128\n[training]\nsteps = 4\nbatch_tokens = 256\n",
+             max_positions = 128\n[training]\nsteps = 4\nmicro_batch_tokens = 256\n",
             job.text("runs"),
             backbone()
         ),

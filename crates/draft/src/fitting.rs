@@ -33,8 +33,8 @@ pub(crate) fn row_index(rows: impl Iterator<Item = usize>, device: &Device) -> T
 
 /// Carries gradients that were computed outside the graph on into it: `Σ y ∘ ∂L/∂y` is a scalar whose gradient with
 /// respect to `y` is `∂L/∂y`.
-#[derive(Default)]
-pub(crate) struct GradientCarry(Option<Tensor<1>>);
+#[derive(Debug, Default)]
+pub struct GradientCarry(Option<Tensor<1>>);
 
 impl GradientCarry {
     /// One output with the loss's gradient with respect to it, both `[rows, d]`.
@@ -57,10 +57,16 @@ impl GradientCarry {
     pub fn backward(self) -> Option<CarriedGradients> {
         self.0.map(|sum| CarriedGradients(sum.backward()))
     }
+
+    /// The gradients of leaves; zeros shaped like `weights` where a leaf had no part.
+    pub fn of_leaves(self, leaves: &[Tensor<1>], weights: &[Tensor<1>]) -> Vec<Tensor<1>> {
+        let zeros = || weights.iter().map(Tensor::zeros_like).collect();
+        self.backward().map_or_else(zeros, |mut gradients| gradients.of_leaves(leaves, weights))
+    }
 }
 
 /// The gradients of a graph.
-pub(crate) struct CarriedGradients(Gradients);
+pub struct CarriedGradients(Gradients);
 
 impl CarriedGradients {
     /// Those of leaves; zeros shaped like `weights` where a leaf had no part.

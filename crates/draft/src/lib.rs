@@ -22,6 +22,7 @@ pub mod oracle;
 pub mod parameter;
 mod published;
 pub mod pytorch;
+pub mod settings;
 pub mod trace;
 pub mod training_free;
 mod uncommitted;

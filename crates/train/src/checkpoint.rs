@@ -1,13 +1,17 @@
-//! Parameters and moments on disk.
+//! Parameters, moments and the state of the loop on disk.
 
 use crate::error::{TrainError, io};
+use crate::micro_batch::Known;
 use crate::optimizer::Moments;
 use crate::parameters::{Parameter, from_values};
 use burn::tensor::Tensor;
 use gorgon_kernels::host;
+use gorgon_runs::RunError;
+use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::tensors::{self, Source, Stored, write_f32};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
 
@@ -15,6 +19,34 @@ use std::path::Path;
 pub const MODEL_FILE: &str = "model.safetensors";
 /// The optimizer's moments there.
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
+
+/// The state of the training loop, `state.json` of a checkpoint.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub step: u64,
+    pub best_objective: Option<f64>,
+    /// Whether this checkpoint is the best so far.
+    pub is_best: bool,
+    /// Memory limits found so far.
+    #[serde(default)]
+    pub memory: Known,
+}
+
+impl State {
+    /// Reads the state of a checkpoint.
+    ///
+    /// # Errors
+    /// When the checkpoint is damaged, or was written by a version of gorgon with another format.
+    pub fn read(run: &RunDir, step: u64) -> Result<Self, TrainError> {
+        run.open_step(step)?.state().map_err(|error| match error {
+            RunError::Damaged { path, reason } => {
+                let reason = format!("{reason}; it may be of another version of gorgon, so begin a new run");
+                TrainError::Checkpoint { path, reason }
+            }
+            error => error.into(),
+        })
+    }
+}
 
 /// A tensor's values on the host.
 pub(crate) fn values(tensor: &Tensor<1>) -> Vec<f32> {
@@ -49,7 +81,7 @@ pub fn write(
     tensors::write(&path, &optimizer).map_err(io(&path))
 }
 
-/// Writes the parameters, with what belongs to them and is not fitted.
+/// Writes the parameters and the constants beside them.
 ///
 /// # Errors
 /// When the folder cannot be written.
@@ -109,7 +141,7 @@ pub fn read_parameters(path: &Path, parameters: &mut [Parameter], constants: &[S
         let name = &constant.name;
         let same = |found: TensorView<'_>| found.dtype() == constant.dtype && found.data() == constant.bytes;
         if !file.tensor(name).is_ok_and(same) {
-            return Err(wrong(path, format!("tensor {name} is not what this job's data and config make of it")));
+            return Err(wrong(path, format!("tensor {name} differs from that of this job's data and config")));
         }
     }
     for p in parameters {

@@ -1,23 +1,25 @@
-//! What the config files of training say.
+//! The config files of training.
 
 mod distill_spec;
 mod medusa_two;
 mod pretrain;
+mod renamed;
 mod training;
 
 pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use pretrain::{Corpus, Finish, PretrainConfig, Shape, Vocabulary};
-pub use training::Training;
+pub use renamed::renamed;
+pub use training::{Training, checkpoints};
 
 use self::training::RATES;
-use crate::error::TrainError;
-use crate::heads::FeatureFormat;
+use crate::methods::feature_format::FeatureFormat;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_kernels::TableFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,15 +28,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is trained: `medusa`, `medusa-2`, `hydra`, `eagle`, `eagle3`, `mtp` or `distill-spec`.
+    /// The training method: `medusa`, `medusa-2`, `hydra`, `eagle`, `eagle3`, `mtp` or `distill-spec`.
     pub method: HeadMethod,
     /// The backbone: a model folder or a repo id.
     pub model: String,
     /// The folder of shards that `gorgon distill` wrote.
     pub data: PathBuf,
-    /// A folder of heads, or the run folder of a training, that fitting goes on from; from scratch where none is named.
+    /// A folder of heads, or the run folder of a training, whose values fitting starts from; from scratch if it is not
+    /// set.
     #[serde(default)]
-    pub start: Option<PathBuf>,
+    pub init_from: Option<PathBuf>,
     /// Share of the conversations that is kept for measuring.
     #[serde(default = "held_out_share")]
     pub held_out: f64,
@@ -68,8 +71,8 @@ pub struct TrainConfig {
     /// Rows of logits in memory at once, at most.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
-    /// What products with the frozen LM head multiply: `f32`, or `bf16` with sums in 32 bits. On a GPU, those of
-    /// Medusa's blocks too.
+    /// Number format of matmuls with the frozen LM head: `f32`, or `bf16` with sums in 32 bits. On a GPU it is also
+    /// that of Medusa's blocks.
     #[serde(default)]
     pub lm_head_format: LmHeadFormat,
     /// Medusa heads.
@@ -98,7 +101,7 @@ pub struct TrainConfig {
     pub training: Training,
 }
 
-/// What products with the frozen LM head multiply while heads are fitted. What is fitted, the optimizer's moments and
+/// Number format of matmuls with the frozen LM head while heads are fitted. Parameters, the optimizer's moments and
 /// decoding keep 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -107,7 +110,7 @@ pub enum LmHeadFormat {
     #[default]
     F32,
     /// States, gradients and the LM head rounded to 8 significant bits, sums in 32 bits: faster where the device has
-    /// such products.
+    /// such matmuls.
     Bf16,
 }
 
@@ -120,7 +123,7 @@ impl From<LmHeadFormat> for TableFormat {
     }
 }
 
-/// What `gorgon train` can train.
+/// The methods of `gorgon train`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadMethod {
@@ -189,7 +192,7 @@ fn chunk_rows() -> usize {
 }
 
 impl TrainConfig {
-    /// The same with everything said that depends on the method.
+    /// The same with the method's own defaults filled in.
     #[must_use]
     pub fn resolved(self) -> Self {
         Self { training: self.training.with_rates(self.method.rates()), ..self }
@@ -200,42 +203,31 @@ impl TrainConfig {
         self.cache_features || self.features.is_some()
     }
 
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), TrainError> {
-        self.training.check()?;
-        if let (Some(start), HeadMethod::MedusaTwo | HeadMethod::DistillSpec) = (&self.start, self.method) {
-            let reason = format!("{} does not start from heads", self.method.name());
-            return Err(TrainError::Setting { key: "start".into(), value: start.display().to_string(), reason });
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::top();
+        check.include(self.training.check());
+        if let (Some(from), HeadMethod::MedusaTwo | HeadMethod::DistillSpec) = (&self.init_from, self.method) {
+            let reason = format_args!("{} does not start from heads", self.method.name());
+            check.require(false, "init_from", from.display(), reason);
         }
-        self.medusa.check().map_err(|error| TrainError::Data(error.to_string()))?;
-        self.medusa2.check()?;
-        if self.method == HeadMethod::MedusaTwo && self.medusa.blocks > 1 {
-            let reason = "loaders of merged models put one block in every place, so 1 is all there can be".into();
-            return Err(TrainError::Setting {
-                key: "medusa.blocks".into(),
-                value: self.medusa.blocks.to_string(),
-                reason,
-            });
-        }
-        self.eagle.check().map_err(|error| TrainError::Data(error.to_string()))?;
-        self.eagle3.check().map_err(|error| TrainError::Data(error.to_string()))?;
-        self.hydra.check().map_err(|error| TrainError::Data(error.to_string()))?;
-        self.mtp.check().map_err(|error| TrainError::Data(error.to_string()))?;
+        check.include(self.medusa.check());
+        check.include(self.medusa2.check());
+        let blocks = self.method != HeadMethod::MedusaTwo || self.medusa.blocks <= 1;
+        let reason = "medusa-2 needs 1, since loaders of merged models put one block in every place";
+        check.require(blocks, "medusa.blocks", self.medusa.blocks, reason);
+        check.include(self.eagle.check());
+        check.include(self.eagle3.check());
+        check.include(self.hydra.check());
+        check.include(self.mtp.check());
         if self.method == HeadMethod::DistillSpec {
-            self.distill_spec.check()?;
+            check.include(self.distill_spec.check());
         }
-        if !(0.0..1.0).contains(&self.held_out) {
-            let reason = "it has to be at least 0 and below 1".into();
-            return Err(TrainError::Setting { key: "held_out".into(), value: self.held_out.to_string(), reason });
-        }
-        Ok(())
+        let held_out = (0.0..1.0).contains(&self.held_out);
+        check.require(held_out, "held_out", self.held_out, "it has to be at least 0 and below 1");
+        check.finish()
     }
-}
-
-/// Where run folders are made unless the config says otherwise.
-pub fn checkpoints() -> PathBuf {
-    "checkpoints".into()
 }

@@ -1,7 +1,7 @@
-//! The training step of Medusa heads on made-up states: what is timed beside other programs.
+//! The training step of Medusa heads on made-up states, to be timed beside other programs.
 
 use crate::error::TrainError;
-use crate::heads::Features;
+use crate::methods::Features;
 use crate::optimizer::{Moments, Optimizer, clip, global_norm};
 use crate::parameters::{Parameter, Role};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -27,14 +27,14 @@ pub struct HeadStepOptions {
     pub parts: usize,
     /// Rows of logits in memory at once.
     pub chunk_rows: usize,
-    /// What products with the LM head multiply.
+    /// Number format of matmuls with the LM head.
     pub format: TableFormat,
-    /// Where it all happens.
+    /// The device.
     pub device: Device,
 }
 
-/// Heads that are fitted to made-up labels of made-up states: the same ones in every program that makes them by the
-/// same rule, so that losses can be compared.
+/// Heads that are fitted to made-up labels of made-up states. Other programs make the same numbers by the same rule, so
+/// losses can be compared.
 pub struct HeadStep {
     heads: Heads,
     lm_head: Table,
@@ -57,7 +57,7 @@ impl HeadStep {
     /// Untrained heads, a table and states.
     ///
     /// # Errors
-    /// When products of the format cannot be had.
+    /// When the device has no matmuls of the format.
     pub fn new(options: &HeadStepOptions) -> Result<Self, TableError> {
         let (d, vocab, k) = (options.hidden, options.vocab, options.heads);
         let config = MedusaConfig { heads: k, blocks: 1, own_lm_heads: false, decay: 0.8 };
@@ -110,8 +110,7 @@ impl HeadStep {
         loss
     }
 
-    /// The same after a backbone's pass over conversations of `length` tokens, as when no states were kept: its states
-    /// take the place of the made-up ones.
+    /// [`Self::step`] on the states of a backbone, which first reads conversations of `length` tokens.
     ///
     /// # Errors
     /// When the backbone fails.

@@ -52,7 +52,7 @@ impl Llama {
     /// The network of a checkpoint, for sequences of at most `longest` tokens.
     ///
     /// # Errors
-    /// What the checkpoint has that this network has not.
+    /// A part of the checkpoint that this network does not have.
     pub fn of(config: &ModelConfig, longest: usize, device: Device) -> Result<Self, String> {
         let c = config;
         let foreign = [

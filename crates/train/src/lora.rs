@@ -1,14 +1,14 @@
 //! Low-rank adapters on a frozen Llama (Hu et al., *LoRA*): `W + (α / r) · B A`, of which `A` and `B` are fitted.
 
 use crate::checkpoint::values;
-use crate::error::TrainError;
 use crate::parameters::{Parameter, Role};
 use burn::tensor::Tensor;
 use gorgon_core::accept::random::SeededRandom;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What comes before the names of an adapter's tensors, as PEFT has it.
+/// Prefix of an adapter's tensor names, as in PEFT.
 const PREFIX: &str = "base_model.model.";
 
 /// True for the name of an adapter's tensor.
@@ -22,9 +22,9 @@ pub fn is_adapter(name: &str) -> bool {
 pub struct LoraConfig {
     /// `r`: rows of `A`, columns of `B`.
     pub rank: usize,
-    /// `α`: the product counts `α / r`.
+    /// `α`: `B A` is scaled by `α / r`.
     pub alpha: f64,
-    /// Which matrices of a layer have one, by the last part of their names.
+    /// Adapted matrices of a layer, by the last part of their names.
     pub targets: Vec<String>,
 }
 
@@ -37,32 +37,24 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Fails on shapes that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), TrainError> {
-        let wrong = |key: &str, value: String, reason: &str| {
-            Err(TrainError::Setting { key: format!("lora.{key}"), value, reason: reason.into() })
-        };
-        if !(1..=1024).contains(&self.rank) {
-            return wrong("rank", self.rank.to_string(), "1 to 1024 are possible");
-        }
-        if !(self.alpha.is_finite() && self.alpha > 0.0) {
-            return wrong("alpha", self.alpha.to_string(), "it has to be above 0");
-        }
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("medusa2.lora");
+        check.require((1..=1024).contains(&self.rank), "rank", self.rank, "1 to 1024 are possible");
+        check.positive("alpha", self.alpha);
         let known = Self::default().targets;
-        if let Some(target) = self.targets.iter().find(|target| !known.contains(target)) {
-            return wrong("targets", target.clone(), &format!("expected some of {}", known.join(", ")));
+        for target in self.targets.iter().filter(|target| !known.contains(target)) {
+            check.require(false, "targets", target, format_args!("expected some of {}", known.join(", ")));
         }
-        if self.targets.is_empty() {
-            return wrong("targets", "[]".into(), "at least one is needed");
-        }
-        Ok(())
+        check.require(!self.targets.is_empty(), "targets", "[]", "at least one is needed");
+        check.finish()
     }
 }
 
-/// A frozen network's parameters, and which of them are adapted.
+/// The parameters of a frozen network, some of which are adapted.
 #[derive(Clone, Debug)]
 pub struct Lora {
     config: LoraConfig,

@@ -2,13 +2,14 @@
 
 mod muon;
 
+use self::muon::Muon;
 use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::Tensor;
 use gorgon_kernels::host;
 use gorgon_kernels::squares::sum_of_squares;
 use rayon::prelude::*;
 
-/// What fits the matrices. Tables and vectors always go by AdamW.
+/// The optimizer of the matrices. Tables and vectors always use AdamW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// AdamW (Loshchilov and Hutter, 2019).
@@ -20,7 +21,7 @@ pub enum Method {
 /// Hyper-parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Optimizer {
-    /// What fits the matrices.
+    /// The optimizer of the matrices.
     pub method: Method,
     /// Decay rates of AdamW's first and second moments.
     pub betas: (f64, f64),
@@ -41,7 +42,7 @@ impl Default for Optimizer {
     }
 }
 
-/// What the optimizer remembers of one parameter.
+/// The optimizer's moments of one parameter.
 #[derive(Clone, Debug)]
 pub struct Moments {
     /// Running mean of the gradient, or Muon's momentum.
@@ -51,7 +52,7 @@ pub struct Moments {
 }
 
 impl Optimizer {
-    /// True if this parameter goes by Muon.
+    /// True if this parameter is fitted by Muon.
     pub fn is_muon(&self, parameter: &Parameter) -> bool {
         self.method == Method::Muon && parameter.role == Role::Matrix
     }
@@ -66,7 +67,7 @@ impl Optimizer {
         parameters.iter().map(one).collect()
     }
 
-    /// Number of values that it remembers of these parameters.
+    /// Number of values of the moments of these parameters.
     pub fn values(&self, parameters: &[Parameter]) -> usize {
         parameters.iter().map(|p| if self.is_muon(p) { p.len() } else { 2 * p.len() }).sum()
     }
@@ -99,7 +100,10 @@ impl Optimizer {
                 return;
             }
             if self.is_muon(parameter) {
-                muon::apply(self, parameter, moments, gradient, rate * self.muon_factor);
+                let rate = rate * self.muon_factor;
+                let keep = 1.0 - rate / self.muon_factor * self.weight_decay;
+                let rule = Muon { momentum: self.momentum, rate, keep };
+                muon::apply(&rule, parameter, &mut moments.first, gradient);
             } else {
                 self.adamw(parameter, moments, gradient, rate, step);
             }
@@ -181,8 +185,7 @@ pub fn global_norm(gradients: &[Tensor<1>]) -> f64 {
     let squares = squares.unwrap_or_else(|| {
         // Elsewhere all sums are read at once.
         let sums = gradients.iter().map(sum_of_squares).collect();
-        let sums = Tensor::cat(sums, 0).into_data().convert::<f32>();
-        sums.try_into_vec::<f32>().expect("sums of f32").into_iter().map(f64::from).collect()
+        Tensor::cat(sums, 0).into_data().iter::<f32>().map(f64::from).collect()
     });
     squares.iter().sum::<f64>().sqrt()
 }

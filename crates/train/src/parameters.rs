@@ -1,4 +1,4 @@
-//! What is fitted: named parameters, flat, in a fixed order.
+//! Parameters: named, flat, in a fixed order.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::accept::random::SeededRandom;

@@ -2,20 +2,21 @@
 
 use crate::checkpoint::values;
 use crate::error::{TrainError, io};
+use crate::evaluation::{Metrics, PretrainMetrics};
 use crate::llama::{Llama, NORM_EPS, Packed, ROPE_THETA};
-use crate::micro_batch::Size;
 use crate::parameters::Parameter;
-use crate::trainer::{Evaluation, Gradients, Objective};
+use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
+use gorgon_draft::fitting::GradientCarry;
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_model::random::LlamaShape;
 use gorgon_runs::tensors::{self, Source};
 use rayon::prelude::*;
 use safetensors::Dtype;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -31,9 +32,9 @@ pub struct Pretraining {
     examples: Vec<Example>,
     held_out: Vec<Example>,
     packing: Packing,
-    /// What the last steps are fitted to, if that is something else.
+    /// The examples of the last steps, if they are others.
     finish: Option<Finish>,
-    /// What a token that the assistant did not write counts, relative to one of its own.
+    /// Weight of a token that the assistant did not write, relative to one of its own.
     prompt_weight: f32,
 }
 
@@ -179,11 +180,7 @@ impl Objective for Pretraining {
         let scaled: Vec<f32> = targets.scales.iter().map(|w| w * scale as f32).collect();
         let labels = Labels { tokens: &targets.tokens, scales: &scaled };
         let output = linear_cross_entropy(&labelled.clone().inner(), &table, labels, CHUNK_ROWS, true);
-        let mut found = (labelled * output.d_hidden.autodiff()).sum().backward();
-        let mut gradients: Vec<Tensor<1>> = vec![];
-        for (leaf, weight) in leaves.iter().zip(weights) {
-            gradients.push(leaf.grad_remove(&mut found).unwrap_or_else(|| weight.zeros_like()));
-        }
+        let mut gradients = GradientCarry::of(labelled, output.d_hidden).of_leaves(&leaves, weights);
         // The table is embedding and LM head at once.
         if let Some(d_weight) = output.d_weight {
             gradients[0] = gradients[0].clone() + d_weight.reshape([-1]);
@@ -248,14 +245,13 @@ impl Objective for Pretraining {
         let found: Vec<(f64, usize, usize)> = self.held_out.par_iter().map(measure).collect();
         let n = found.iter().map(|f| f.2).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
-        let mut metrics = Map::new();
-        metrics.insert("answer_loss".into(), json!(loss));
-        metrics.insert("answer_top1".into(), json!(found.iter().map(|f| f.1).sum::<usize>() as f64 / n));
+        let answer_top1 = found.iter().map(|f| f.1).sum::<usize>() as f64 / n;
+        let metrics = Metrics::Pretrain(PretrainMetrics { answer_loss: loss, answer_top1 });
         Ok(Evaluation { metrics, objective: loss })
     }
 }
 
-/// Writes weights and config in Hugging Face layout, rounded to f16, beside the tokenizer's files that are there.
+/// Writes weights and config in Hugging Face layout, rounded to f16. The tokenizer's files in the folder are kept.
 ///
 /// # Errors
 /// When the folder cannot be written, or a weight does not fit f16.

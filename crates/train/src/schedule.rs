@@ -1,7 +1,7 @@
 //! The learning rate over a run.
 
-/// Linear warm-up, then half a cosine down to a floor; once more for a last part, if there is one (a warm restart,
-/// Loshchilov and Hutter 2017).
+/// Linear warm-up, then half a cosine down to a least rate. A last part repeats both (a warm restart, Loshchilov and
+/// Hutter 2017).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     /// The highest rate.
@@ -11,7 +11,7 @@ pub struct Schedule {
     /// Steps in all.
     pub steps: u64,
     /// The last rate, relative to the highest.
-    pub floor: f64,
+    pub min_lr_ratio: f64,
     /// The last part, if the rate rises once more.
     pub restart: Option<Restart>,
 }
@@ -29,7 +29,8 @@ pub struct Restart {
 
 impl Schedule {
     /// The rate of step `step`, counted from 0: `peak · (step + 1) / warmup` at first, then
-    /// `peak · (floor + (1 - floor) · (1 + cos(π t)) / 2)`, `t` from 0 to 1 over the steps left.
+    /// `peak · (m + (1 - m) · (1 + cos(π t)) / 2)`, `t` from 0 to 1 over the steps left,
+    /// `m` the [`Self::min_lr_ratio`].
     pub fn rate(&self, step: u64) -> f64 {
         if let Some(Restart { at, peak, warmup_steps }) = self.restart {
             let part = Self { restart: None, ..*self };
@@ -43,7 +44,7 @@ impl Schedule {
         }
         let left = self.steps.saturating_sub(self.warmup_steps).max(1);
         let t = ((step - self.warmup_steps) as f64 / left as f64).min(1.0);
-        self.peak * (self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * t).cos()))
+        self.peak * (self.min_lr_ratio + (1.0 - self.min_lr_ratio) * 0.5 * (1.0 + (std::f64::consts::PI * t).cos()))
     }
 }
 

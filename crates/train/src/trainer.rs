@@ -1,103 +1,27 @@
 //! The one training loop: batches, gradients, clipping, optimizer, metrics, checkpoints.
 //!
-//! What is fitted to what is an [`Objective`]. A step's data is a function of the step's number alone, so a run that
-//! goes on from a checkpoint sees what it would have seen: on the CPU the weights are then equal bit for bit.
+//! An [`Objective`] has the parameters, the data and the loss. The data of a step is a function of the step's number
+//! alone. So a resumed run reads the same data as one that never stopped: on the CPU the weights are equal bit for bit.
 
-mod objective;
-mod rehearsal;
+mod dry_run;
+pub(crate) mod objective;
+mod report;
+mod settings;
 mod step;
-mod sums;
 
-pub use objective::{Evaluation, Gradients, Objective, Purpose};
-pub use rehearsal::Rehearsal;
+pub use dry_run::DryRun;
+pub use objective::{Evaluation, Gradients, Objective, Purpose, Size};
+pub use report::{EvaluationRecord, Means, Outcome, Report, Spent, StepRecord};
+pub use settings::FitSettings;
 
 use self::step::{Done, Fitted};
-use self::sums::from_root;
-use crate::checkpoint;
+use crate::checkpoint::{self, State};
 use crate::error::TrainError;
-use crate::micro_batch::Known;
-use crate::optimizer::Optimizer;
-use crate::parameters::Parameter;
-use crate::schedule::Schedule;
-use crate::world::World;
+use crate::process_group::ProcessGroup;
 use gorgon_runs::metrics::Metrics;
 use gorgon_runs::run_dir::RunDir;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// How to fit.
-#[derive(Clone, Copy, Debug)]
-pub struct FitSettings {
-    /// The learning rate.
-    pub schedule: Schedule,
-    /// The optimizer.
-    pub optimizer: Optimizer,
-    /// Bound on the global norm of a step's gradients.
-    pub clip_norm: f64,
-    /// Steps between reports.
-    pub log_every: u64,
-    /// Steps between evaluations.
-    pub eval_every: u64,
-    /// Steps between checkpoints.
-    pub save_every: u64,
-    /// Checkpoints to keep beside the best one.
-    pub keep: usize,
-    /// Seed of the initial parameters.
-    pub seed: u64,
-    /// Bytes that fitting may take: parameters, moments, gradients and micro-batches at work.
-    pub memory_limit: Option<u64>,
-}
-
-/// What is told while fitting.
-#[derive(Clone, Debug)]
-pub enum Report {
-    /// A step, as written to the metrics.
-    Step(Map<String, Value>),
-    /// An evaluation, as written to the metrics.
-    Evaluation(Map<String, Value>),
-    /// A checkpoint was written.
-    Saved(u64),
-    /// Something that a person should know.
-    Note(String),
-}
-
-/// Where the time of this process went, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// Steps.
-    pub fitting: f64,
-    /// Evaluations.
-    pub evaluating: f64,
-    /// Checkpoints.
-    pub saving: f64,
-}
-
-/// How fitting ended.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Steps done.
-    pub step: u64,
-    /// False if it was asked to stop.
-    pub finished: bool,
-    /// The fitted parameters.
-    pub parameters: Vec<Parameter>,
-    /// Where the time went.
-    pub spent: Spent,
-}
-
-/// What a checkpoint remembers beside tensors.
-#[derive(Debug, Serialize, Deserialize)]
-struct State {
-    step: u64,
-    best_objective: Option<f64>,
-    /// Whether this checkpoint is the best so far.
-    is_best: bool,
-    /// What did not fit into memory.
-    #[serde(default)]
-    memory: Known,
-}
 
 /// Fits `objective`, from the newest checkpoint of `run` if there is one.
 ///
@@ -110,31 +34,31 @@ pub fn fit<O: Objective>(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Report),
 ) -> Result<Outcome, TrainError> {
-    fit_in(&World::current(), objective, run, settings, stop, observe)
+    fit_in(&ProcessGroup::current(), objective, run, settings, stop, observe)
 }
 
-/// The same as one of several replicas. Only the first reads and writes checkpoints; the folder of another is for
-/// nothing but its log of steps.
+/// [`fit`] as one of several replicas. Only rank 0 reads and writes checkpoints; another rank's folder holds nothing
+/// but its log of steps.
 ///
 /// # Errors
-/// As of [`fit`]; [`TrainError::Ended`] when another replica is gone.
+/// As of [`fit`]; [`TrainError::Ended`] when another replica failed.
 pub fn fit_in<O: Objective>(
-    world: &World,
+    group: &ProcessGroup,
     objective: &O,
     run: &RunDir,
     settings: &FitSettings,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Report),
 ) -> Result<Outcome, TrainError> {
-    let mut fit = Fit::start(world, objective, run, settings)?;
+    let mut fit = Fit::start(group, objective, run, settings)?;
     while fit.step < settings.schedule.steps {
         let started = Instant::now();
         fit.train_step(observe)?;
         fit.spent.fitting += started.elapsed().as_secs_f64();
         let last = fit.step == settings.schedule.steps;
-        let stopping = world.any(stop.load(Ordering::Relaxed))?;
-        // Replica 0 evaluates and writes; the next step waits for it.
-        if world.is_root() {
+        let stopping = group.any(stop.load(Ordering::Relaxed))?;
+        // Rank 0 evaluates and writes; the next step waits for it.
+        if group.is_root() {
             if last || due(fit.step, settings.eval_every) {
                 fit.evaluate(observe)?;
             }
@@ -165,7 +89,7 @@ struct Fit<'a, O> {
     /// Whether the last evaluation was the best so far, and its checkpoint is still to be written.
     is_best: bool,
     since: Since,
-    world: &'a World,
+    group: &'a ProcessGroup,
     spent: Spent,
 }
 
@@ -176,9 +100,15 @@ struct Since {
     steps: u64,
 }
 
+impl Since {
+    fn now() -> Self {
+        Self { started: Instant::now(), tokens: 0, steps: 0 }
+    }
+}
+
 impl<'a, O: Objective> Fit<'a, O> {
     fn start(
-        world: &'a World,
+        group: &'a ProcessGroup,
         objective: &'a O,
         run: &'a RunDir,
         settings: &'a FitSettings,
@@ -186,36 +116,22 @@ impl<'a, O: Objective> Fit<'a, O> {
         let mut fitted = Fitted::new(objective, settings);
         let Fitted { parameters, moments, .. } = &mut fitted;
         let mut metrics = Metrics::append(&run.metrics())?;
-        let mut state = State { step: 0, best_objective: None, is_best: false, memory: Known::default() };
+        let mut state = State::default();
         if let Some(step) = run.steps()?.last() {
-            let checkpoint = run.open_step(*step)?;
-            state = checkpoint.state()?;
+            state = State::read(run, *step)?;
             checkpoint::read(&run.step(*step), parameters, &objective.constants(), moments)?;
-            // A kill can fall between a checkpoint and what follows from it.
+            // A kill can fall between writing a checkpoint and naming it the best.
             if state.is_best {
                 run.set_best(*step)?;
             }
-            run.keep_steps(settings.keep)?;
+            run.keep_steps(settings.save_total_limit)?;
         }
         metrics.truncate_after(state.step)?;
-        let since = Since { started: Instant::now(), tokens: 0, steps: 0 };
-        let State { mut step, best_objective, memory, .. } = state;
-        step = from_root(world, step, parameters, moments)?;
-        fitted.memory = memory;
-        let is_best = false;
-        Ok(Self {
-            objective,
-            run,
-            settings,
-            metrics,
-            fitted,
-            step,
-            best_objective,
-            is_best,
-            since,
-            world,
-            spent: Spent::default(),
-        })
+        let since = Since::now();
+        let step = group.broadcast_state(state.step, parameters, moments)?;
+        fitted.memory = state.memory;
+        let (best_objective, is_best, spent) = (state.best_objective, false, Spent::default());
+        Ok(Self { objective, run, settings, metrics, fitted, step, best_objective, is_best, since, group, spent })
     }
 
     fn outcome(self, finished: bool) -> Outcome {
@@ -224,36 +140,34 @@ impl<'a, O: Objective> Fit<'a, O> {
 
     /// One training step, and its record.
     fn train_step(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
-        self.world.in_turn(|| self.objective.prepare(self.step, &self.fitted.parameters))?;
-        let Done { sums, norm, rate } =
-            self.fitted.step(self.objective, self.settings, self.world, self.step, observe)?;
+        self.group.local_root_first(|| self.objective.prepare(self.step, &self.fitted.parameters))?;
+        let done = self.fitted.step(self.objective, self.settings, self.group, self.step, observe)?;
         self.step += 1;
-        self.since.tokens += sums.tokens;
+        self.since.tokens += done.sums.tokens;
         self.since.steps += 1;
         if due(self.step, self.settings.log_every) || self.step == 1 || self.step == self.settings.schedule.steps {
-            let mut record = self.record();
-            record.insert("loss".into(), json!(sums.loss));
-            record.insert("gradient_norm".into(), json!(norm));
-            record.insert("learning_rate".into(), json!(rate));
-            for (name, sum, weight) in sums.counts {
-                record.insert(name, json!(sum / weight.max(1.0)));
-            }
+            let record = self.record(done);
             self.metrics.record(&record)?;
             observe(Report::Step(record));
         }
         Ok(())
     }
 
-    /// Step, speed and what is left, counted since the last report.
-    fn record(&mut self) -> Map<String, Value> {
-        let seconds = self.since.started.elapsed().as_secs_f64().max(1e-9);
+    /// The record of the last step. Its speed is counted since the last record.
+    fn record(&mut self, Done { sums, norm, rate }: Done) -> StepRecord {
+        let since = std::mem::replace(&mut self.since, Since::now());
+        let seconds = since.started.elapsed().as_secs_f64().max(1e-9);
         let left = self.settings.schedule.steps - self.step;
-        let mut record = Map::new();
-        record.insert("step".into(), json!(self.step));
-        record.insert("tokens_per_second".into(), json!(self.since.tokens as f64 / seconds));
-        record.insert("eta_seconds".into(), json!(left as f64 * seconds / self.since.steps.max(1) as f64));
-        self.since = Since { started: Instant::now(), tokens: 0, steps: 0 };
-        record
+        let mean = |(name, sum, weight): (String, f64, f64)| (name, sum / weight.max(1.0));
+        StepRecord {
+            step: self.step,
+            tokens_per_second: since.tokens as f64 / seconds,
+            eta_seconds: left as f64 * seconds / since.steps.max(1) as f64,
+            loss: sums.loss,
+            gradient_norm: norm,
+            learning_rate: rate,
+            means: Means(sums.counts.into_iter().map(mean).collect()),
+        }
     }
 
     fn evaluate(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
@@ -262,9 +176,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         // Evaluation is no part of the training speed.
         self.since.started += started.elapsed();
         self.spent.evaluating += started.elapsed().as_secs_f64();
-        let mut record = Map::new();
-        record.insert("step".into(), json!(self.step));
-        record.insert("evaluation".into(), Value::Object(evaluation.metrics));
+        let record = EvaluationRecord { step: self.step, evaluation: evaluation.metrics };
         self.metrics.record(&record)?;
         self.is_best = self.best_objective.is_none_or(|best| evaluation.objective < best);
         if self.is_best {
@@ -293,7 +205,7 @@ impl<'a, O: Objective> Fit<'a, O> {
             self.run.set_best(self.step)?;
             self.is_best = false;
         }
-        self.run.keep_steps(self.settings.keep)?;
+        self.run.keep_steps(self.settings.save_total_limit)?;
         self.spent.saving += started.elapsed().as_secs_f64();
         observe(Report::Saved(self.step));
         Ok(())

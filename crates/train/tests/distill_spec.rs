@@ -14,8 +14,8 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{Answers, DistillSpecConfig, Measure, Training};
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{Conversations, DistillSpecFitting, Distilled, Features, OnBackbone, lm_head};
 use gorgon_train::llama::Llama;
+use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Features, OnBackbone, lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::write_model;
 use gorgon_train::trainer::{Objective, Purpose, Report, fit};
@@ -90,7 +90,7 @@ fn fitting(config: DistillSpecConfig, tied: bool) -> DistillSpecFitting {
         base: "somewhere".into(),
         decoded_prompts: 2,
         decoded_tokens: 12,
-        start: None,
+        init_from: None,
     };
     let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, data };
     DistillSpecFitting::new(llama, start, serde_json::from_slice(&bytes).unwrap(), with)
@@ -128,8 +128,8 @@ fn later_rounds_are_planned_with_answers_as_long_as_the_datas() {
     assert_eq!(fitting(config(Measure::Fkl, Answers::Data), false).phases(10).len(), 1);
     let parameters = objective.parameters(3);
     let tokens = |steps: &[u64], purpose| {
-        objective.forget();
-        objective.rehearse(steps, purpose, &parameters).unwrap();
+        objective.end_dry_run();
+        objective.prepare_dry_run(steps, purpose, &parameters).unwrap();
         let of = |step: &u64| {
             let batches = objective.batches(*step).unwrap();
             let rows = objective.data().packing.step(*step).iter().map(Vec::len).sum::<usize>();
@@ -142,10 +142,10 @@ fn later_rounds_are_planned_with_answers_as_long_as_the_datas() {
     assert!(first.0 > 9 * first.1, "{first:?}");
     assert_eq!(tokens(&[0], Purpose::Memory), [first]);
     assert!(tokens(&[5], Purpose::Memory)[0].0 > later.0);
-    // What was made before stays until it is forgotten.
-    objective.rehearse(&[0], Purpose::Time, &parameters).unwrap();
+    // What was made before stays until the dry run ends.
+    objective.prepare_dry_run(&[0], Purpose::Time, &parameters).unwrap();
     assert!(objective.batches(5).is_ok());
-    objective.forget();
+    objective.end_dry_run();
     assert!(objective.batches(5).unwrap().iter().map(|batch| objective.size(batch).tokens).sum::<usize>() > 0);
 }
 
@@ -194,8 +194,8 @@ fn fitted(config: &DistillSpecConfig, dir: &Path, threads: usize, stop_at: Optio
     let mut losses = vec![];
     let mut observe = |report: Report| {
         if let Report::Step(record) = report {
-            stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed);
-            losses.push(record["loss"].as_f64().unwrap());
+            stop.store(Some(record.step) == stop_at, Ordering::Relaxed);
+            losses.push(record.loss);
         }
     };
     let mut once = || {

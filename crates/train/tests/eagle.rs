@@ -8,7 +8,7 @@ use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{EagleFitting, FeatureCache, OnBackbone};
+use gorgon_train::methods::{EagleFitting, FeatureCache, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
 use on_backbone::{assert_slopes, fitted, lm_head, loaded, step, training};
 use std::sync::atomic::AtomicBool;
@@ -49,7 +49,7 @@ fn threads_interruptions_and_cached_states_change_no_bit() {
     let of = |row: &Row| objective.positions(&row.example);
     let rows = [cached.data.rows.as_slice(), cached.data.held_out.as_slice()];
     let path = dir.path().join("features.f32");
-    let cache = FeatureCache::build(&path, &cached.data.features, rows, of, &mut |_| ()).unwrap();
+    let cache = FeatureCache::build(&path, &cached.data.features.decoder, rows, of, &mut |_| ()).unwrap();
     cached.data.features.cache = Some(cache);
     assert_eq!(one, fitted(&cached, dir.path(), 2, None));
 }
@@ -91,10 +91,10 @@ fn defaults_are_the_papers() {
     };
     let eagle = config("eagle", "");
     let settings = eagle.training.settings(10, 0).unwrap();
-    assert_eq!((settings.schedule.peak, settings.clip_norm), (3e-5, 0.5));
+    assert_eq!((settings.schedule.peak, settings.max_grad_norm), (3e-5, 0.5));
     assert_eq!((eagle.training.learning_rate, eagle.training.betas), (Some(3e-5), (0.9, 0.95)));
     assert_eq!((eagle.eagle.noise, eagle.eagle.cross_entropy, eagle.eagle.fc_bias), (0.1, 0.1, false));
     assert_eq!(config("eagle", r#""learning_rate": 1e-3"#).training.learning_rate, Some(1e-3));
     assert_eq!(config("medusa", "").training.learning_rate, Some(1e-3));
-    assert_eq!(config("medusa", "").training.clip_norm, Some(1.0));
+    assert_eq!(config("medusa", "").training.max_grad_norm, Some(1.0));
 }

@@ -9,7 +9,8 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{CacheRequest, Eagle3Fitting, FeatureCache, FeatureFormat, Features, OnBackbone};
+use gorgon_train::evaluation::Metrics;
+use gorgon_train::methods::{CacheRequest, Eagle3Fitting, FeatureCache, FeatureFormat, Features, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
 use on_backbone::{SHAPE, assert_slopes, fitted, lm_head, loaded, training};
 use serde_json::json;
@@ -43,9 +44,10 @@ fn threads_interruptions_and_cached_states_change_no_bit() {
     let folder = dir.path().join("features");
     let request = CacheRequest::new(&folder, FeatureFormat::F32, json!({"of": "a test"}));
     let request = CacheRequest { hooks: cached.hooks(), ..request };
-    let cache = FeatureCache::open_or_build(&request, features, rows, of, &mut |_| ()).unwrap();
+    let cache = FeatureCache::open_or_build(&request, &features.decoder, rows, of, &mut |_| ()).unwrap();
     let other = CacheRequest { hooks: Hooks::new(vec![0, 0, 1], SHAPE.layers).unwrap(), ..request };
-    let refused = FeatureCache::open_or_build(&other, features, rows, of, &mut |_| ()).map(|_| ()).unwrap_err();
+    let refused =
+        FeatureCache::open_or_build(&other, &features.decoder, rows, of, &mut |_| ()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("states of something else"), "{refused}");
     cached.data_mut().features.cache = Some(cache);
     assert_eq!(one, fitted(&cached, dir.path(), 2, None));
@@ -70,7 +72,7 @@ fn tapped_states_are_kept_within_their_precision() {
         let dir = tempfile::tempdir().unwrap();
         let request = CacheRequest::new(dir.path(), format, json!({"of": "a test"}));
         let request = CacheRequest { hooks: hooks.clone(), shard_bytes: 4000, ..request };
-        let cache = FeatureCache::open_or_build(&request, &data.features, rows, of, &mut |_| ()).unwrap();
+        let cache = FeatureCache::open_or_build(&request, &data.features.decoder, rows, of, &mut |_| ()).unwrap();
         assert!(cache.files() > 1);
         let kept = Features { decoder: data.features.decoder.clone(), cache: Some(cache) };
         for (index, row) in data.rows.iter().enumerate() {
@@ -112,11 +114,11 @@ fn the_draft_vocabulary_is_that_of_the_answers() {
 fn a_smaller_vocabulary_covers_less() {
     let covered = |draft_vocab| {
         let objective = fitting(None, draft_vocab);
-        let evaluation = objective.evaluate(&objective.parameters(3)).unwrap();
-        let metric = |key: &str| evaluation.metrics[key].as_f64().unwrap();
-        assert!(metric("top1") <= metric("draftable") && metric("tau") >= 1.0, "{:?}", evaluation.metrics);
-        assert_eq!(evaluation.metrics["step_loss"].as_array().unwrap().len(), 3);
-        metric("draftable")
+        let metrics = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
+        let Metrics::Eagle3(eagle3) = &metrics else { panic!("{metrics:?}") };
+        assert!(eagle3.top1 <= eagle3.draftable && metrics.tau().unwrap() >= 1.0, "{metrics:?}");
+        assert_eq!(eagle3.step_loss.len(), 3);
+        eagle3.draftable
     };
     assert_eq!(covered(10_000), 1.0);
     assert!(covered(40) < 1.0);
@@ -155,7 +157,7 @@ fn a_loss_that_is_no_number_names_shard_and_row() {
 fn layers_that_the_backbone_has_not_are_refused() {
     let config = Eagle3Config { hooks: Some(vec![0, 1, 3]), ..Eagle3Config::default() };
     let error = Eagle3Fitting::new(config, loaded(), lm_head(None).into(), 16).err().unwrap().to_string();
-    assert!(error.contains("eagle3.taps = [0, 1, 3]") && error.contains("2 layers"), "{error}");
+    assert!(error.contains("eagle3.aux_hidden_state_layers = [0, 1, 3]") && error.contains("2 layers"), "{error}");
 }
 
 /// The paper's settings are the defaults; what a config says goes first.
@@ -164,6 +166,6 @@ fn defaults_are_the_papers() {
     let text = r#"{"method": "eagle3", "model": "m", "data": "d", "eagle3": {"steps": 5}}"#;
     let config = serde_json::from_str::<TrainConfig>(text).unwrap().resolved();
     assert_eq!((config.eagle3.steps, config.eagle3.decay, config.eagle3.draft_vocab), (5, 0.8, 32_000));
-    assert_eq!((config.training.learning_rate, config.training.clip_norm), (Some(5e-5), Some(0.5)));
+    assert_eq!((config.training.learning_rate, config.training.max_grad_norm), (Some(5e-5), Some(0.5)));
     assert_eq!(config.method.name(), "eagle3");
 }

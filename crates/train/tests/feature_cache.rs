@@ -9,7 +9,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
-use gorgon_train::heads::{CacheRequest, FeatureCache, FeatureFormat, Features};
+use gorgon_train::methods::{CacheRequest, FeatureCache, FeatureFormat, Features};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,8 @@ fn cached_states_are_the_computed_ones() {
         let of = [&rows[..19], &rows[19..]];
         let mut seen = 0;
         let request = request(dir.path(), format);
-        let cache = FeatureCache::open_or_build(&request, &features, of, positions, &mut |n| seen += n).unwrap();
+        let cache =
+            FeatureCache::open_or_build(&request, &features.decoder, of, positions, &mut |n| seen += n).unwrap();
         assert!(cache.files() > 4 && files(dir.path()).len() == cache.files());
         assert_eq!(seen, rows.iter().map(|row| positions(row).len()).sum::<usize>());
         let total: u64 = files(dir.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
@@ -109,7 +110,7 @@ fn cached_states_are_the_computed_ones() {
 fn only_what_is_missing_or_damaged_is_computed_again() {
     let (dir, features, rows) = (tempfile::tempdir().unwrap(), features(), rows(20));
     let request = request(dir.path(), FeatureFormat::Int8);
-    let build = || FeatureCache::open_or_build(&request, &features, [&rows[..], &[]], positions, &mut |_| ());
+    let build = || FeatureCache::open_or_build(&request, &features.decoder, [&rows[..], &[]], positions, &mut |_| ());
     assert!(build().unwrap().mended.is_empty());
     let names = files(dir.path());
     let whole: Vec<Vec<u8>> = names.iter().map(|path| std::fs::read(path).unwrap()).collect();
@@ -142,7 +143,7 @@ fn only_what_is_missing_or_damaged_is_computed_again() {
 fn states_of_something_else_are_refused() {
     let (dir, features, rows) = (tempfile::tempdir().unwrap(), features(), rows(6));
     let build = |request: &CacheRequest| {
-        FeatureCache::open_or_build(request, &features, [&rows[..], &[]], positions, &mut |_| ()).map(|_| ())
+        FeatureCache::open_or_build(request, &features.decoder, [&rows[..], &[]], positions, &mut |_| ()).map(|_| ())
     };
     let first = request(dir.path(), FeatureFormat::F32);
     build(&first).unwrap();
@@ -153,5 +154,5 @@ fn states_of_something_else_are_refused() {
     // No conversations are no states.
     let empty = tempfile::tempdir().unwrap();
     let none = request(empty.path(), FeatureFormat::F32);
-    FeatureCache::open_or_build(&none, &features, [&[], &[]], positions, &mut |_| ()).unwrap();
+    FeatureCache::open_or_build(&none, &features.decoder, [&[], &[]], positions, &mut |_| ()).unwrap();
 }

@@ -8,10 +8,10 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{EagleFitting, HeadFitting};
-use gorgon_train::micro_batch::{Size, fixed_bytes};
+use gorgon_train::methods::{EagleFitting, HeadFitting};
+use gorgon_train::micro_batch::fixed_bytes;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, fit};
+use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, Size, fit};
 use on_backbone::loaded;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -141,8 +141,8 @@ fn run<O: Objective>(
     let mut once = || -> Result<Outcome, TrainError> {
         let mut observe = |report: Report| match report {
             Report::Step(record) => {
-                stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed);
-                losses.push(record["loss"].as_f64().unwrap());
+                stop.store(Some(record.step) == stop_at, Ordering::Relaxed);
+                losses.push(record.loss);
             }
             Report::Note(line) => notes.push(line),
             Report::Evaluation(_) | Report::Saved(_) => {}
@@ -194,9 +194,9 @@ fn halves_give_the_same_and_are_remembered() {
 #[test]
 fn a_conversation_that_does_not_fit_is_named() {
     let error = run(&Scarce::new(heads(), 27, Says::Error), None, 2, None).err().unwrap();
-    assert!(matches!(error, TrainError::Memory { tokens: 28, there: None, .. }), "{error}");
+    assert!(matches!(error, TrainError::Memory { tokens: 28, available: None, .. }), "{error}");
     let said = error.to_string();
-    for word in ["shard-00042.parquet", "28 tokens", "out of memory", "training.max_tokens = 12"] {
+    for word in ["shard-00042.parquet", "28 tokens", "out of memory", "training.max_seq_len = 12"] {
         assert!(said.contains(word), "{said}");
     }
 }
@@ -260,8 +260,8 @@ fn a_limit_is_kept_to() {
         }
     }
     let error = run(&eagle(), Some(fixed + longest - 1), 2, None).err().unwrap();
-    assert!(matches!(error, TrainError::Memory { there: Some(_), .. }), "{error}");
-    assert!(error.to_string().contains("training.max_tokens = "), "{error}");
+    assert!(matches!(error, TrainError::Memory { available: Some(_), .. }), "{error}");
+    assert!(error.to_string().contains("training.max_seq_len = "), "{error}");
     let error = run(&eagle(), Some(fixed), 2, None).err().unwrap().to_string();
     assert!(error.contains("training.memory_limit_mb") && error.contains("alone take"), "{error}");
 }

@@ -8,10 +8,10 @@ use gorgon_data::pack::Packing;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::error::TrainError;
-use gorgon_train::heads::{Conversations, EagleFitting, HeadFitting, OnBackbone};
+use gorgon_train::methods::{Conversations, EagleFitting, HeadFitting, OnBackbone};
 use gorgon_train::parameters::Parameter;
+use gorgon_train::process_group::ProcessGroup;
 use gorgon_train::trainer::{Evaluation, FitSettings, Gradients, Objective, Outcome, Report, fit_in};
-use gorgon_train::world::World;
 use on_backbone::{loaded, training};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -45,24 +45,25 @@ impl Job<'_> {
     fn run<O: Objective>(&self, make: impl Fn(usize) -> O + Sync) -> Vec<Result<Outcome, TrainError>> {
         let settings: FitSettings = FitSettings { eval_every: 20, ..training(50).settings(4, 7).unwrap() };
         let (stop, make, settings) = (&AtomicBool::new(false), &make, &settings);
-        let life = |number: usize, world: World| {
+        let life = |number: usize, group: ProcessGroup| {
             let scratch = tempfile::tempdir().unwrap();
             let run = if number == 0 { open(self.dir) } else { RunDir::create(scratch.path(), "replica").unwrap() };
             let mut observe = |report: Report| {
                 if let Report::Step(record) = report {
-                    stop.fetch_or(record["step"].as_u64() == self.stop_at && number == 0, Ordering::Relaxed);
+                    stop.fetch_or(Some(record.step) == self.stop_at && number == 0, Ordering::Relaxed);
                 }
             };
-            fit_in(&world, &make(number), &run, settings, stop, &mut observe)
+            fit_in(&group, &make(number), &run, settings, stop, &mut observe)
         };
-        let contained = |number: usize, world: World| {
-            let done = catch_unwind(AssertUnwindSafe(|| life(number, world)));
+        let contained = |number: usize, group: ProcessGroup| {
+            let done = catch_unwind(AssertUnwindSafe(|| life(number, group)));
             done.unwrap_or_else(|_| Err(TrainError::Data("it panicked".into())))
         };
         let contained = &contained;
         std::thread::scope(|scope| {
-            let worlds = World::divided(self.replicas).into_iter().enumerate();
-            let threads: Vec<_> = worlds.map(|(number, world)| scope.spawn(move || contained(number, world))).collect();
+            let members = ProcessGroup::replicas(self.replicas).into_iter().enumerate();
+            let threads: Vec<_> =
+                members.map(|(number, group)| scope.spawn(move || contained(number, group))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }

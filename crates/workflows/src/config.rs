@@ -1,6 +1,7 @@
 //! Config files, with overrides from the command line.
 
 use crate::failure::Failure;
+use gorgon_train::config::renamed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -27,7 +28,19 @@ pub fn load<T: DeserializeOwned>(path: &Path, overrides: &[String]) -> Result<T,
     for given in overrides {
         apply(&mut table, given)?;
     }
+    let old = renamed(|key| is_set(&table, key));
+    if !old.is_empty() {
+        return Err(Failure::lines(old.iter().map(|line| format!("{shown}: {line}"))));
+    }
     table.try_into().map_err(|error| Failure::input(format!("{shown}: {error}")))
+}
+
+/// Whether a config sets a key, `a.b`.
+fn is_set(table: &Table, key: &str) -> bool {
+    match key.split_once('.') {
+        None => table.contains_key(key),
+        Some((part, rest)) => table.get(part).and_then(Value::as_table).is_some_and(|inner| is_set(inner, rest)),
+    }
 }
 
 /// A config that this program was built with.

@@ -1,5 +1,6 @@
 //! Failures of jobs: what happened, what can be done about it, and whose fault it is.
 
+use gorgon_draft::settings::SettingsErrors;
 use gorgon_train::error::TrainError;
 use std::any::Any;
 use std::fmt::Display;
@@ -27,6 +28,17 @@ impl Failure {
         Self { message: one_line(&error), hint: None, kind: FailureKind::Input }
     }
 
+    /// Wrong settings of a config, a line for each.
+    pub fn settings(errors: &SettingsErrors) -> Self {
+        Self::lines(errors.iter())
+    }
+
+    /// Several wrong inputs, a line for each.
+    pub fn lines(errors: impl IntoIterator<Item = impl Display>) -> Self {
+        let lines: Vec<String> = errors.into_iter().map(|error| one_line(&error)).collect();
+        Self { message: lines.join("\n"), hint: None, kind: FailureKind::Input }
+    }
+
     /// The job ran and failed.
     pub fn run(error: impl Display) -> Self {
         Self { message: one_line(&error), hint: None, kind: FailureKind::Run }
@@ -38,11 +50,12 @@ impl Failure {
             TrainError::NotFinite { .. } | TrainError::Overflow { .. } => {
                 Self::run(error).hint("a lower training.learning_rate may help, if the data is valid")
             }
+            TrainError::Settings(errors) => Self::settings(&errors),
             error => Self::input(error),
         }
     }
 
-    /// What happened, in one line.
+    /// What happened: one line, or one for each wrong setting.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -7,7 +7,7 @@ use gorgon_kernels::TableFormat;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::FloatFormat;
 use gorgon_train::head_step::{HeadStep, HeadStepOptions};
-use gorgon_train::heads::Features;
+use gorgon_train::methods::Features;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;

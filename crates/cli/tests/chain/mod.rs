@@ -16,7 +16,7 @@ pub fn backbone() -> &'static Path {
             "seed = 3\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 400\nheld_out = 8\nprompt_weight = 0.1\n\
              [tokenizer]\nsize = 600\nconversations = 300\n\
              [model]\nhidden_size = 32\nintermediate_size = 48\nlayers = 2\nheads = 2\nkv_heads = 1\n\
-             max_positions = 512\n[training]\nsteps = 30\nbatch_tokens = 512\noptimizer = \"muon\"\neval_every = 15\n\
+             max_positions = 512\n[training]\nsteps = 30\nmicro_batch_tokens = 512\noptimizer = \"muon\"\neval_every = 15\n\
              save_every = 15\n",
             dir.path().join("model"),
             dir.path().join("runs")
@@ -52,7 +52,7 @@ impl Job {
             "train.toml",
             &format!(
                 "method = \"medusa\"\nmodel = {:?}\ndata = {:?}\nruns = {:?}\nheld_out = 0.2\nseed = 2\n\
-                 [medusa]\nheads = 3\n[training]\nsteps = 12\nbatch_tokens = 256\neval_every = 4\nsave_every = 3\n\
+                 [medusa]\nheads = 3\n[training]\nsteps = 12\nmicro_batch_tokens = 256\neval_every = 4\nsave_every = 3\n\
                  log_every = 1\nkeep = 2\n",
                 backbone(),
                 job.path("data"),

@@ -95,7 +95,10 @@ pub fn refused(args: &[&str], words: &[&str]) {
     assert!(!said.contains("panicked") && !said.contains("internal error"), "{args:?}: {said}");
     let lines: Vec<&str> = said.lines().collect();
     let usage = lines.iter().any(|line| line.starts_with("Usage:") || line.contains("--help"));
-    assert!(usage || lines.iter().skip(1).all(|line| line.starts_with("hint: ")), "{args:?} says more: {said}");
+    assert!(
+        usage || lines.iter().all(|line| line.starts_with("error: ") || line.starts_with("hint: ")),
+        "{args:?} says more: {said}"
+    );
     for word in words {
         assert!(said.contains(word), "{args:?}: no \"{word}\" in: {said}");
     }

@@ -2,6 +2,7 @@
 
 use crate::layer::LayerShape;
 use crate::parameter::ParameterSpec;
+use crate::settings::{SettingsCheck, SettingsErrors};
 use gorgon_model::config::ModelConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,25 +27,16 @@ impl Default for EagleConfig {
     }
 }
 
-/// A setting that cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("eagle.{key} = {value}: it has to be a number, 0 or more")]
-pub struct EagleError {
-    key: &'static str,
-    value: f64,
-}
-
 impl EagleConfig {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), EagleError> {
-        let numbers = [("noise", self.noise), ("cross_entropy", self.cross_entropy)];
-        match numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
-            Some((key, value)) => Err(EagleError { key, value }),
-            None => Ok(()),
-        }
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("eagle");
+        check.not_negative("noise", self.noise);
+        check.not_negative("cross_entropy", self.cross_entropy);
+        check.finish()
     }
 }
 

@@ -80,9 +80,8 @@ pub fn losses(
     if scale.is_none() {
         return (output, vec![]);
     }
-    let mut gradients = GradientCarry::of(guessed, slope * counts + found.d_hidden).backward();
-    let zeros = || weights.iter().map(Tensor::zeros_like).collect();
-    (output, gradients.as_mut().map_or_else(zeros, |gradients| gradients.of_leaves(&leaves, weights)))
+    let carry = GradientCarry::of(guessed, slope * counts + found.d_hidden);
+    (output, carry.of_leaves(&leaves, weights))
 }
 
 /// Smooth L1 distances of rows, means over the width, and their gradients. With `c = clamp(x − y, −1, 1)` an element's

@@ -19,7 +19,7 @@ mod on_device;
 mod propose;
 pub mod three;
 
-pub use config::{EagleConfig, EagleError, EagleShape};
+pub use config::{EagleConfig, EagleShape};
 pub use export::export;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;

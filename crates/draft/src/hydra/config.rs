@@ -4,6 +4,7 @@ use crate::format::HydraNaming;
 use crate::layer::LayerShape;
 use crate::medusa::{MAX_BLOCKS, MAX_HEADS};
 use crate::parameter::{Init, ParameterSpec};
+use crate::settings::{SettingsCheck, SettingsErrors};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ pub struct HydraConfig {
     /// Whether a decoder layer over all committed tokens makes the state that heads read (Hydra++).
     pub prefix_attention: bool,
     /// Whether heads are fitted to the backbone's distribution instead of the text's tokens (Hydra++).
-    pub teacher: bool,
+    pub soft_targets: bool,
     /// Head `k`'s loss counts `decay^k`.
     pub decay: f64,
 }
@@ -36,42 +37,27 @@ impl Default for HydraConfig {
             tied_blocks: false,
             own_lm_heads: false,
             prefix_attention: false,
-            teacher: false,
+            soft_targets: false,
             decay: 0.8,
         }
     }
 }
 
-/// A shape that cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("hydra.{key} = {value}: {reason}")]
-pub struct HydraError {
-    key: &'static str,
-    value: String,
-    reason: String,
-}
-
 impl HydraConfig {
-    /// Fails on shapes that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), HydraError> {
-        let wrong = |key, value: String, reason: String| Err(HydraError { key, value, reason });
-        if !(1..=MAX_HEADS).contains(&self.heads) {
-            return wrong("heads", self.heads.to_string(), format!("1 to {MAX_HEADS} can be trained"));
-        }
-        if !(1..=MAX_BLOCKS).contains(&self.blocks) {
-            return wrong("blocks", self.blocks.to_string(), format!("a head has 1 to {MAX_BLOCKS}"));
-        }
-        if !(self.decay > 0.0 && self.decay <= 1.0) {
-            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
-        }
-        if self.teacher && self.own_lm_heads {
-            let reason = "the backbone's distribution is compared through the LM head that both share";
-            return wrong("own_lm_heads", "true".into(), format!("not with hydra.teacher: {reason}"));
-        }
-        Ok(())
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("hydra");
+        let heads = (1..=MAX_HEADS).contains(&self.heads);
+        check.require(heads, "heads", self.heads, format_args!("1 to {MAX_HEADS} can be trained"));
+        let blocks = (1..=MAX_BLOCKS).contains(&self.blocks);
+        check.require(blocks, "blocks", self.blocks, format_args!("a head has 1 to {MAX_BLOCKS}"));
+        check.decay("decay", self.decay);
+        let reason = "not with hydra.soft_targets: the backbone's distribution is compared through the shared LM head";
+        check.require(!(self.soft_targets && self.own_lm_heads), "own_lm_heads", self.own_lm_heads, reason);
+        check.finish()
     }
 
     /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.

@@ -105,10 +105,7 @@ impl HydraHeads {
             return (outputs, vec![]);
         }
         let of_layer = match of_states.filter(|_| self.prefix.is_some()) {
-            Some(slope) => {
-                let mut found = GradientCarry::of(prefixed, slope).backward();
-                found.as_mut().map_or_else(Vec::new, |found| found.of_leaves(&leaves, of_prefix))
-            }
+            Some(slope) => GradientCarry::of(prefixed, slope).of_leaves(&leaves, of_prefix),
             None => of_prefix.iter().map(Tensor::zeros_like).collect(),
         };
         (outputs, of_layer.into_iter().chain(gradients).collect())
@@ -162,7 +159,7 @@ impl HydraHeads {
     ) -> Differentiated {
         let labels = &batch.labels[head];
         let counts = scale.unwrap_or(0.0);
-        if self.shape.config.teacher && scale.is_some() {
+        if self.shape.config.soft_targets && scale.is_some() {
             // The state whose distribution is that of the label's token.
             let targets = batch.states.clone().select(0, rows_of(labels, head + 1, top));
             let found = soft_cross_entropy(top, &targets, lm_head, counts, self.chunk_rows);

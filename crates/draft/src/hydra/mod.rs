@@ -14,7 +14,7 @@ mod loss;
 mod model;
 mod propose;
 
-pub use config::{HydraConfig, HydraError, HydraShape};
+pub use config::{HydraConfig, HydraShape};
 pub use export::export;
 pub use loss::HydraHeads;
 pub use model::HydraModel;

@@ -1,6 +1,7 @@
 //! How many heads, and what their tensors are called.
 
 pub use crate::parameter::{Init, ParameterSpec};
+use crate::settings::{SettingsCheck, SettingsErrors};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -29,32 +30,19 @@ impl Default for MedusaConfig {
     }
 }
 
-/// A shape that cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("medusa.{key} = {value}: {reason}")]
-pub struct MedusaError {
-    key: &'static str,
-    value: String,
-    reason: String,
-}
-
 impl MedusaConfig {
-    /// Fails on shapes that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), MedusaError> {
-        let wrong = |key, value: String, reason: String| Err(MedusaError { key, value, reason });
-        if !(1..=MAX_HEADS).contains(&self.heads) {
-            return wrong("heads", self.heads.to_string(), format!("1 to {MAX_HEADS} can be trained"));
-        }
-        if !(1..=MAX_BLOCKS).contains(&self.blocks) {
-            return wrong("blocks", self.blocks.to_string(), format!("a head has 1 to {MAX_BLOCKS}"));
-        }
-        if !(self.decay > 0.0 && self.decay <= 1.0) {
-            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
-        }
-        Ok(())
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("medusa");
+        let heads = (1..=MAX_HEADS).contains(&self.heads);
+        check.require(heads, "heads", self.heads, format_args!("1 to {MAX_HEADS} can be trained"));
+        let blocks = (1..=MAX_BLOCKS).contains(&self.blocks);
+        check.require(blocks, "blocks", self.blocks, format_args!("a head has 1 to {MAX_BLOCKS}"));
+        check.decay("decay", self.decay);
+        check.finish()
     }
 
     /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.

@@ -11,7 +11,7 @@ mod loss;
 mod model;
 mod propose;
 
-pub use config::{Init, MAX_BLOCKS, MAX_HEADS, MedusaConfig, MedusaError, ParameterSpec};
+pub use config::{Init, MAX_BLOCKS, MAX_HEADS, MedusaConfig, ParameterSpec};
 pub use export::{Backbone, MedusaTarget, export};
 pub use loss::{HeadLabels, HeadOutput, HeadScale, Heads};
 pub use model::MedusaModel;

@@ -3,6 +3,7 @@
 use crate::format::mtp_prefix;
 use crate::layer::LayerShape;
 use crate::parameter::ParameterSpec;
+use crate::settings::{SettingsCheck, SettingsErrors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,18 +25,16 @@ impl Default for MtpConfig {
     }
 }
 
-/// A number of modules that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("mtp.depths = {0}: 1 to {MAX_DEPTHS} can be trained")]
-pub struct MtpError(usize);
-
 impl MtpConfig {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), MtpError> {
-        if (1..=MAX_DEPTHS).contains(&self.depths) { Ok(()) } else { Err(MtpError(self.depths)) }
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("mtp");
+        let depths = (1..=MAX_DEPTHS).contains(&self.depths);
+        check.require(depths, "depths", self.depths, format_args!("1 to {MAX_DEPTHS} can be trained"));
+        check.finish()
     }
 }
 

@@ -93,8 +93,6 @@ impl MtpHeads {
         if !fitting {
             return (outputs, vec![]);
         }
-        let zeros = || weights.iter().map(Tensor::zeros_like).collect();
-        let gradients = carry.backward();
-        (outputs, gradients.map_or_else(zeros, |mut gradients| gradients.of_leaves(&leaves, weights)))
+        (outputs, carry.of_leaves(&leaves, weights))
     }
 }

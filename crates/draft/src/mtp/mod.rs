@@ -16,7 +16,7 @@ mod loss;
 mod model;
 mod propose;
 
-pub use config::{MtpConfig, MtpError, MtpShape};
+pub use config::{MtpConfig, MtpShape};
 pub use loss::MtpHeads;
 pub use model::MtpModel;
 pub use propose::MtpDrafter;

@@ -134,12 +134,8 @@ fn the_unrolled_network_is_the_drafting_one() {
     let fused = model.fuse(&[tap(0), tap(1), tap(2)]);
     let mut unrolled = vec![];
     for step in 0..steps {
-        let embedded = decoder
-            .embed(&tokens[step..step + feature_tokens])
-            .unwrap()
-            .into_tensor()
-            .reshape([feature_tokens, d])
-            .autodiff();
+        let embedded = decoder.embed(&tokens[step..step + feature_tokens]).unwrap().into_tensor();
+        let embedded = embedded.reshape([feature_tokens, d]).autodiff();
         states = network.step(&weights, embedded, states, std::slice::from_ref(&(0..feature_tokens)), &mut before);
         unrolled.push(read(states.clone().inner()));
     }
@@ -172,7 +168,9 @@ fn settings_that_cannot_be_are_refused() {
     assert!(said(Eagle3Config { steps: 0, ..good.clone() }).starts_with("eagle3.steps = 0"));
     assert!(said(Eagle3Config { decay: f64::NAN, ..good.clone() }).starts_with("eagle3.decay = NaN"));
     assert!(said(Eagle3Config { draft_vocab: 0, ..good.clone() }).starts_with("eagle3.draft_vocab = 0"));
-    assert!(said(Eagle3Config { hooks: Some(vec![]), ..good.clone() }).starts_with("eagle3.taps = []"));
+    assert!(
+        said(Eagle3Config { hooks: Some(vec![]), ..good.clone() }).starts_with("eagle3.aux_hidden_state_layers = []")
+    );
     let beyond = Eagle3Config { hooks: Some(vec![1, 2, 9]), ..good.clone() };
     assert!(beyond.taps_of(8).unwrap_err().to_string().contains("from 0 to 8, not 9"));
     for (layers, hooks) in

@@ -108,5 +108,5 @@ fn settings_that_cannot_be_are_refused() {
     assert!(said(HydraConfig { heads: 9, ..default }).starts_with("hydra.heads = 9"));
     assert!(said(HydraConfig { blocks: 0, ..default }).starts_with("hydra.blocks = 0"));
     assert!(said(HydraConfig { decay: f64::NAN, ..default }).starts_with("hydra.decay = NaN"));
-    assert!(said(HydraConfig { teacher: true, own_lm_heads: true, ..default }).contains("hydra.teacher"));
+    assert!(said(HydraConfig { soft_targets: true, own_lm_heads: true, ..default }).contains("hydra.soft_targets"));
 }

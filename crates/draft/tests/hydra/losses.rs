@@ -21,7 +21,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
     let cases = [
         ("plain", plain),
         ("own", HydraConfig { blocks: 2, own_lm_heads: true, ..plain }),
-        ("plus", HydraConfig { blocks: 4, prefix_attention: true, teacher: true, ..plain }),
+        ("plus", HydraConfig { blocks: 4, prefix_attention: true, soft_targets: true, ..plain }),
     ];
     let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
     for (case, config) in cases {
@@ -49,7 +49,8 @@ fn losses_and_gradients_are_those_of_pytorch() {
 fn tied_blocks_share_their_gradient() {
     let file = File::open("hydra.safetensors");
     let lm_head = Table::frozen(tensor(file.floats("lm_head"), [20, 8]), Frozen::default()).unwrap();
-    let config = HydraConfig { heads: 3, blocks: 4, prefix_attention: true, teacher: true, ..HydraConfig::default() };
+    let config =
+        HydraConfig { heads: 3, blocks: 4, prefix_attention: true, soft_targets: true, ..HydraConfig::default() };
     let gradients = |tied_blocks: bool| {
         let shape = small(HydraConfig { tied_blocks, ..config });
         let weight = |name: &str| flat(file.floats(&format!("plus.w.{name}")));

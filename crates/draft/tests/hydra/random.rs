@@ -30,7 +30,7 @@ pub fn kinds() -> [HydraConfig; 3] {
     [
         plain,
         HydraConfig { own_lm_heads: true, blocks: 2, ..plain },
-        HydraConfig { prefix_attention: true, teacher: true, blocks: 4, tied_blocks: true, ..plain },
+        HydraConfig { prefix_attention: true, soft_targets: true, blocks: 4, tied_blocks: true, ..plain },
     ]
 }
 

@@ -1,6 +1,6 @@
-//! What a config file says of DistillSpec.
+//! The `[distill_spec]` table.
 
-use crate::error::TrainError;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_kernels::linear_divergence::Divergence;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DistillSpecConfig {
-    /// The draft model to begin with: a folder. It has no default.
+    /// The folder of the draft model to start from. It has no default.
     pub draft: PathBuf,
-    /// What is to become small.
+    /// Divergence to minimise.
     pub divergence: Measure,
     /// The β of `jsd`, between 0 and 1.
     pub beta: f32,
-    /// Whose answers it is measured on.
+    /// The answers that it is fitted on.
     pub answers: Answers,
     /// With `draft`: steps between one writing of answers and the next.
     pub every: u64,
@@ -53,13 +53,13 @@ pub enum Measure {
     Tvd,
 }
 
-/// Whose answers a draft model is fitted on. The target's distribution is what it is fitted to in either case.
+/// The answers that a draft model is fitted on. In both cases it is fitted to the target's distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answers {
     /// Those of the shards: the target's own, or the data's, as they were distilled.
     Data,
-    /// The draft model's own, written anew every so many steps.
+    /// The draft model's own, written again every [`DistillSpecConfig::every`] steps.
     Draft,
 }
 
@@ -74,27 +74,18 @@ impl DistillSpecConfig {
         }
     }
 
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), TrainError> {
-        let bad = |key: &str, value: String, reason: &str| {
-            Err(TrainError::Setting { key: format!("distill_spec.{key}"), value, reason: reason.into() })
-        };
-        if self.draft.as_os_str().is_empty() {
-            return bad("draft", "\"\"".into(), "it has to name the folder of a draft model");
-        }
-        if !(self.beta > 0.0 && self.beta < 1.0) {
-            return bad("beta", self.beta.to_string(), "it has to be between 0 and 1");
-        }
-        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
-            return bad("temperature", self.temperature.to_string(), "it has to be a number, 0 or more");
-        }
-        let whole = [("every", self.every), ("max_new_tokens", self.max_new_tokens as u64)];
-        match whole.into_iter().find(|(_, n)| *n == 0) {
-            Some((key, n)) => bad(key, n.to_string(), "it has to be at least 1"),
-            None => Ok(()),
-        }
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("distill_spec");
+        let named = !self.draft.as_os_str().is_empty();
+        check.require(named, "draft", "\"\"", "it has to name the folder of a draft model");
+        check.require(self.beta > 0.0 && self.beta < 1.0, "beta", self.beta, "it has to be between 0 and 1");
+        check.not_negative("temperature", self.temperature);
+        check.require(self.every > 0, "every", self.every, "it has to be at least 1");
+        check.at_least("max_new_tokens", self.max_new_tokens, 1);
+        check.finish()
     }
 }

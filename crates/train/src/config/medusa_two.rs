@@ -1,7 +1,7 @@
-//! How backbone and heads are fitted together.
+//! The `[medusa2]` table.
 
-use crate::error::TrainError;
 use crate::lora::LoraConfig;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use serde::{Deserialize, Serialize};
 
 /// The config of Medusa-2.
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 pub struct MedusaTwoConfig {
     /// The backbone's adapter.
     pub lora: LoraConfig,
-    /// `λ₀`: what the heads' loss counts beside the language loss.
+    /// `λ₀`: weight of the heads' loss beside the language loss.
     pub heads_weight: f64,
-    /// How the two are brought together.
+    /// How the backbone joins the heads.
     pub warmup: Warmup,
     /// Share of the steps that the warm-up takes.
     pub warmup_share: f64,
     /// The adapter's learning rate relative to the heads'.
     pub backbone_rate: f64,
-    /// What keeps the backbone's language.
+    /// The language loss, which keeps the backbone's outputs.
     pub language: LanguageLoss,
-    /// Mean KL divergence to the original on held-out answers, in nats per token, beyond which a run is called
-    /// degraded.
+    /// Bound on the mean KL divergence to the original on held-out answers, in nats per token. A run beyond it is
+    /// reported as degraded.
     pub kl_bound: f64,
 }
 
-/// How heads that know nothing yet are kept from spoiling the backbone.
+/// How untrained heads are kept from changing the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warmup {
@@ -60,23 +60,19 @@ impl Default for MedusaTwoConfig {
 }
 
 impl MedusaTwoConfig {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), TrainError> {
-        let positive = |x: f64| x.is_finite() && x > 0.0;
-        let numbers = [
-            ("heads_weight", self.heads_weight, positive(self.heads_weight), "above 0"),
-            ("warmup_share", self.warmup_share, (0.0..=0.5).contains(&self.warmup_share), "between 0 and 0.5"),
-            ("backbone_rate", self.backbone_rate, positive(self.backbone_rate), "above 0"),
-            ("kl_bound", self.kl_bound, positive(self.kl_bound), "above 0"),
-        ];
-        if let Some((key, value, _, want)) = numbers.iter().find(|(_, _, fine, _)| !fine) {
-            let reason = format!("it has to be {want}");
-            return Err(TrainError::Setting { key: format!("medusa2.{key}"), value: value.to_string(), reason });
-        }
-        self.lora.check()
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("medusa2");
+        check.positive("heads_weight", self.heads_weight);
+        let warmup = (0.0..=0.5).contains(&self.warmup_share);
+        check.require(warmup, "warmup_share", self.warmup_share, "it has to be between 0 and 0.5");
+        check.positive("backbone_rate", self.backbone_rate);
+        check.positive("kl_bound", self.kl_bound);
+        check.include(self.lora.check());
+        check.finish()
     }
 
     /// `λ₀` at `step` of `steps`, and the adapter's learning rate relative to the heads'.

@@ -1,7 +1,7 @@
-//! What the config file of `gorgon pretrain` says.
+//! The config of `gorgon pretrain`.
 
-use super::{RATES, Training, checkpoints};
-use crate::error::TrainError;
+use super::training::{RATES, Training, checkpoints};
+use gorgon_draft::settings::{SettingsCheck, SettingsError, SettingsErrors};
 use gorgon_model::random::LlamaShape;
 use gorgon_tiny_chat as synth;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct PretrainConfig {
     pub runs: PathBuf,
     /// The conversations.
     pub data: Corpus,
-    /// A last part on more of the synthetic corpus, for what is learnt late.
+    /// A last part on more of the synthetic corpus.
     #[serde(default)]
     pub finish: Option<Finish>,
     /// The tokenizer.
@@ -34,21 +34,33 @@ pub struct PretrainConfig {
 }
 
 impl PretrainConfig {
-    /// The same with the learning rate and the bound on the gradients' norm said.
+    /// The same with the default learning rate and bound on the gradients' norm filled in.
     #[must_use]
     pub fn resolved(self) -> Self {
         Self { training: self.training.with_rates(RATES), ..self }
     }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::top();
+        check.include(self.training.check());
+        check.include(self.finish.as_ref().map_or(Ok(()), Finish::check));
+        check.include(self.model.with_vocabulary(self.tokenizer.size).map(|_| ()).map_err(SettingsErrors::from));
+        check.finish()
+    }
 }
 
-/// What a model is fitted to from scratch.
+/// The conversations that a model is fitted to from scratch.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Corpus {
     /// Dialogues of the synthetic corpus.
     #[serde(default)]
     pub synthetic: u64,
-    /// Copying drills: random tokens to be echoed or looked up, from which a small model learns to look back.
+    /// Copying drills: random tokens to be echoed or looked up. They teach a small model to copy.
     #[serde(default)]
     pub drills: u64,
     /// Files of conversations with answers.
@@ -57,14 +69,14 @@ pub struct Corpus {
     /// Held-out dialogues for the evaluation.
     #[serde(default = "held_out")]
     pub held_out: u64,
-    /// What a prompt's token counts, relative to an answer's.
+    /// Weight of a prompt's token, relative to an answer's.
     #[serde(default)]
     pub prompt_weight: f64,
 }
 
-/// A last part of a training from scratch: a choice of the synthetic corpus, and a learning rate that rises and falls
-/// once more, by the `warmup` and the `floor` of `[training]`. One pass over its dialogues, in `batches_per_step`
-/// micro-batches a step.
+/// A last part of a training from scratch: a choice of the synthetic corpus. The learning rate rises and falls once
+/// more, by the `warmup` and the `min_lr_ratio` of `[training]`. One pass over its dialogues, in
+/// `gradient_accumulation` micro-batches a step.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
@@ -81,37 +93,28 @@ pub struct Finish {
     pub learning_rate: f64,
     /// Tokens of a micro-batch, if others than in the first part.
     #[serde(default)]
-    pub batch_tokens: Option<usize>,
+    pub micro_batch_tokens: Option<usize>,
 }
 
 impl Finish {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), TrainError> {
-        let bad = |key: &str, value: String, reason: &str| {
-            Err(TrainError::Setting { key: format!("finish.{key}"), value, reason: reason.into() })
-        };
-        if self.synthetic == 0 {
-            return bad("synthetic", "0".into(), "it has to be at least 1");
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("finish");
+        check.require(self.synthetic > 0, "synthetic", self.synthetic, "it has to be at least 1");
+        check.share("share", self.share);
+        check.positive("learning_rate", self.learning_rate);
+        if let Some(tokens) = self.micro_batch_tokens {
+            check.at_least("micro_batch_tokens", tokens, 1);
         }
-        if !(0.0..=1.0).contains(&self.share) {
-            return bad("share", self.share.to_string(), "it has to be between 0 and 1");
+        check.require(!self.kinds.is_empty(), "kinds", "[]", "name at least one kind of dialogue");
+        for name in &self.kinds {
+            let known = synth::kinds().any(|kind| kind.name == name.as_str());
+            check.require(known, "kinds", format_args!("{name:?}"), "no kind of dialogue is called so");
         }
-        if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
-            return bad("learning_rate", self.learning_rate.to_string(), "it has to be a number above 0");
-        }
-        if self.batch_tokens == Some(0) {
-            return bad("batch_tokens", "0".into(), "it has to be at least 1");
-        }
-        if self.kinds.is_empty() {
-            return bad("kinds", "[]".into(), "name at least one kind of dialogue");
-        }
-        match self.kinds.iter().find(|name| synth::kinds().all(|kind| kind.name != name.as_str())) {
-            Some(name) => bad("kinds", format!("{name:?}"), "no kind of dialogue is called so"),
-            None => Ok(()),
-        }
+        check.finish()
     }
 }
 
@@ -160,19 +163,16 @@ impl Shape {
     ///
     /// # Errors
     /// When the sizes do not fit each other.
-    pub fn with_vocabulary(self, vocab_size: usize) -> Result<LlamaShape, TrainError> {
+    pub fn with_vocabulary(self, vocab_size: usize) -> Result<LlamaShape, SettingsError> {
         let Self { hidden_size, intermediate_size, layers, heads, kv_heads, max_positions } = self;
         let whole = [hidden_size, intermediate_size, layers, heads, kv_heads, max_positions];
         let fits = whole.iter().all(|&n| n > 0 && n <= 1 << 20)
             && hidden_size.is_multiple_of(2 * heads)
             && heads.is_multiple_of(kv_heads);
         if !fits {
-            return Err(TrainError::Setting {
-                key: "model".into(),
-                value: format!("{whole:?}"),
-                reason: "all sizes have to be above 0, hidden_size a multiple of 2 heads, heads a multiple of kv_heads"
-                    .into(),
-            });
+            let reason =
+                "all sizes have to be above 0, hidden_size a multiple of 2 heads, heads a multiple of kv_heads";
+            return Err(SettingsError::new("model", format_args!("{whole:?}"), reason));
         }
         Ok(LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions })
     }

@@ -1,6 +1,5 @@
 //! Muon: the update of a matrix is its momentum, orthogonalised.
 
-use super::{Moments, Optimizer};
 use crate::parameters::Parameter;
 use burn::tensor::Tensor;
 use gorgon_kernels::squares::sum_of_squares;
@@ -10,16 +9,28 @@ use gorgon_kernels::squares::sum_of_squares;
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const ROUNDS: usize = 5;
 
-/// `m ← μ m + g`; `w ← w - rate · (√max(1, out/in) · orthogonal(g + μ m) + decay · w)`.
-pub fn apply(optimizer: &Optimizer, parameter: &mut Parameter, moments: &mut Moments, gradient: Tensor<1>, rate: f64) {
+/// The numbers of one step.
+pub struct Muon {
+    /// `μ`.
+    pub momentum: f64,
+    /// Learning rate.
+    pub rate: f64,
+    /// Factor of the weight decay: `1 - rate · decay`, with the rate of AdamW.
+    pub keep: f64,
+}
+
+/// `m ← μ m + g`; `w ← keep · w - rate · √max(1, out/in) · orthogonal(g + μ m)`.
+///
+/// # Shapes
+/// `parameter` a matrix `[out, in]`; `moment` and `gradient` flat, of its size.
+pub fn apply(rule: &Muon, parameter: &mut Parameter, moment: &mut Tensor<1>, gradient: Tensor<1>) {
     let [rows, columns] = [parameter.shape[0], parameter.shape[1]];
-    let momentum = moments.first.clone() * optimizer.momentum + gradient.clone();
-    let nesterov = gradient + momentum.clone() * optimizer.momentum;
+    let momentum = moment.clone() * rule.momentum + gradient.clone();
+    let nesterov = gradient + momentum.clone() * rule.momentum;
     let direction = orthogonal(nesterov.reshape([rows, columns])).reshape([rows * columns]);
     let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
-    let keep = 1.0 - rate / optimizer.muon_factor * optimizer.weight_decay;
-    parameter.value = parameter.value.clone() * keep - direction * (rate * scale);
-    moments.first = momentum;
+    parameter.value = parameter.value.clone() * rule.keep - direction * (rule.rate * scale);
+    *moment = momentum;
 }
 
 /// The nearest semi-orthogonal matrix, roughly: with `X = G / |G|`, five rounds of `X ← a X + (b A + c A²) X`,

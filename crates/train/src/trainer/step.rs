@@ -1,27 +1,29 @@
-//! What a step changes, and how.
+//! One training step.
 
-use super::sums::{Sums, finite};
-use super::{FitSettings, Gradients, Objective, Report};
+use super::objective::{Gradients, Objective};
+use super::report::Report;
+use super::settings::FitSettings;
 use crate::error::TrainError;
-use crate::micro_batch::{Known, Room, Step};
+use crate::micro_batch::{Known, MicroBatchLimit, Step};
 use crate::optimizer::{Moments, clip, global_norm};
 use crate::parameters::Parameter;
-use crate::world::World;
+use crate::process_group::ProcessGroup;
 use burn::tensor::Tensor;
 use gorgon_kernels::team;
 use rayon::prelude::*;
 
-/// What is fitted, and what is known of it.
+/// Parameters and the optimizer's moments.
 pub(super) struct Fitted {
     pub parameters: Vec<Parameter>,
     pub moments: Vec<Moments>,
-    /// What did not fit into memory so far.
+    /// Memory limits found so far.
     pub memory: Known,
 }
 
-/// What came of a step.
+/// The result of a step.
 pub(super) struct Done {
-    pub sums: Sums,
+    /// Sums over all micro-batches; the gradients are applied.
+    pub sums: Gradients,
     /// Norm of the gradients before they were clipped.
     pub norm: f64,
     /// Learning rate.
@@ -29,7 +31,7 @@ pub(super) struct Done {
 }
 
 impl Fitted {
-    /// As it is before the first step.
+    /// Parameters and moments before the first step.
     pub fn new<O: Objective>(objective: &O, settings: &FitSettings) -> Self {
         let parameters = objective.parameters(settings.seed);
         let moments = settings.optimizer.start(&parameters);
@@ -37,12 +39,12 @@ impl Fitted {
     }
 
     /// One training step: gradients of all micro-batches, summed in their order, clipped by their global norm, applied.
-    /// What the objective makes with the parameters themselves is there already.
+    /// [`Objective::prepare`] has been called for it.
     pub fn step<O: Objective>(
         &mut self,
         objective: &O,
         settings: &FitSettings,
-        world: &World,
+        group: &ProcessGroup,
         step: u64,
         observe: &mut dyn FnMut(Report),
     ) -> Result<Done, TrainError> {
@@ -53,14 +55,14 @@ impl Fitted {
             totals.resize(weights.len().max(totals.len()), 0.0);
             totals.iter_mut().zip(weights).for_each(|(total, weight)| *total += weight);
         }
-        let share: Vec<&O::Batch> = world.share(batches.len()).map(|i| &batches[i]).collect();
+        let share: Vec<&O::Batch> = group.share(batches.len()).map(|i| &batches[i]).collect();
         let parts = self.parts(objective, settings.memory_limit, (&share, &totals), step, observe);
-        let mut sums = Sums::of_all(world.all_or_none(parts)?, world, &self.parameters)?;
+        let mut sums = group.reduce(group.all_or_none(parts)?, &self.parameters)?;
         let norm = global_norm(&sums.gradients);
         if !norm.is_finite() {
             return Err(TrainError::Overflow { step });
         }
-        let gradients = clip(std::mem::take(&mut sums.gradients), norm, settings.clip_norm);
+        let gradients = clip(std::mem::take(&mut sums.gradients), norm, settings.max_grad_norm);
         let rate = settings.schedule.rate(step);
         let rates: Vec<f64> = self.parameters.iter().map(|p| rate * objective.rate(p, step)).collect();
         settings.optimizer.apply_each(&mut self.parameters, &mut self.moments, gradients, &rates, step);
@@ -78,13 +80,13 @@ impl Fitted {
     ) -> Result<Vec<Gradients>, TrainError> {
         let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
         loop {
-            let room = Room::new(limit, &self.parameters, share.len(), self.memory)?;
-            let step = Step::new(objective, &weights, totals, room);
+            let micro_batch = MicroBatchLimit::new(limit, &self.parameters, share.len(), self.memory)?;
+            let step = Step::new(objective, &weights, totals, micro_batch);
             let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
                 true => share.iter().map(|batch| step.gradients(batch)).collect(),
                 false => share.par_iter().map(|batch| team::one_of(share.len(), || step.gradients(batch))).collect(),
             };
-            if let Some(line) = self.memory.learn(step.found(), room, number) {
+            if let Some(line) = self.memory.learn(step.found(), micro_batch, number) {
                 observe(Report::Note(line));
             }
             match parts {
@@ -96,5 +98,13 @@ impl Fitted {
                 parts => return parts.and_then(|parts| finite(parts, number)),
             }
         }
+    }
+}
+
+/// The micro-batches' parts, if all their losses are finite.
+fn finite(parts: Vec<Gradients>, step: u64) -> Result<Vec<Gradients>, TrainError> {
+    match parts.iter().find_map(|part| part.not_finite.clone()) {
+        Some(place) => Err(TrainError::NotFinite { step, place }),
+        None => Ok(parts),
     }
 }

@@ -15,11 +15,11 @@ use gorgon_model::target::read;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{LanguageLoss, MedusaTwoConfig, Training};
-use gorgon_train::heads::{
-    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
-};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::{Lora, LoraConfig};
+use gorgon_train::methods::{
+    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
+};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use std::path::Path;
@@ -66,7 +66,7 @@ pub fn conversations(dir: &Path) -> Conversations {
         base: dir.display().to_string(),
         decoded_prompts: 2,
         decoded_tokens: 12,
-        start: None,
+        init_from: None,
     }
 }
 
@@ -146,8 +146,8 @@ pub fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: 
     let stop = AtomicBool::new(false);
     let mut losses = vec![];
     let mut observe = |report: Report| match report {
-        Report::Step(record) => stop.store(record["step"].as_u64() == stop_at, Ordering::Relaxed),
-        Report::Evaluation(record) => losses.push(record["evaluation"]["loss"].as_f64().unwrap()),
+        Report::Step(record) => stop.store(Some(record.step) == stop_at, Ordering::Relaxed),
+        Report::Evaluation(record) => losses.push(record.evaluation.loss()),
         Report::Saved(_) | Report::Note(_) => {}
     };
     let mut outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();

@@ -86,7 +86,7 @@ fn training(
     training.data.clone_from(&job.data);
     training.runs = runs.into();
     training.seed = seed;
-    training.check()?;
+    training.check().map_err(|errors| Failure::settings(&errors))?;
     Ok(training)
 }
 

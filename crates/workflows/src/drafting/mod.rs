@@ -328,6 +328,7 @@ fn builder(
         TreeChoice::Chain(chain) => (name, Box::new(*chain)),
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::Own(own) => (name, Box::new(*own)),
         TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
         TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
         TreeChoice::Sequoia { nodes } => {

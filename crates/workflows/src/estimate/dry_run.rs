@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use gorgon_train::micro_batch;
 use gorgon_train::parameters::Parameter;
-use gorgon_train::trainer::{FitSettings, Objective, Purpose, Rehearsal};
+use gorgon_train::trainer::{DryRun, FitSettings, Objective, Purpose};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl FittingCost {
         let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
         let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
-        let seconds = dry_run(objective, fit, &largest, pool.is_some())?;
+        let seconds = dry_run_seconds(objective, fit, &largest, pool.is_some())?;
         let memory = watch.peak().unwrap_or(by_formula);
         let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
         Ok(Self { by_formula, memory, at_work, seconds })
@@ -75,30 +75,35 @@ impl Largest {
 
 /// Runs steps that represent all of them and discards the results; if `patiently`, all of the largest ones. Returns
 /// the seconds of all steps.
-fn dry_run<O: Objective>(objective: &O, fit: &FitSettings, largest: &Largest, patiently: bool) -> Result<f64, Failure> {
+fn dry_run_seconds<O: Objective>(
+    objective: &O,
+    fit: &FitSettings,
+    largest: &Largest,
+    patiently: bool,
+) -> Result<f64, Failure> {
     let timed = |phase: &Range<u64>| phase.start..phase.end.min(phase.start + STEPS_RUN);
     let phases = objective.phases(fit.schedule.steps);
     let largest: Vec<u64> = largest.steps.iter().map(|(_, step)| *step).collect();
     let started = Instant::now();
     let has_time = || started.elapsed() < LONGEST_RUN;
-    let mut discarded = Rehearsal::new(objective, fit);
+    let mut dry_run = DryRun::new(objective, fit);
     let mut seconds = 0.0;
     for phase in &phases {
         let steps: Vec<u64> = timed(phase).collect();
-        let preparing = discarded.prepare(&steps, Purpose::Time).map_err(Failure::training)?;
+        let preparing = dry_run.prepare(&steps, Purpose::Time).map_err(Failure::training)?;
         seconds += preparing * (phase.end - phase.start) as f64;
         let mut taken = vec![];
         for step in timed(phase).filter(|step| *step < phase.start + 2 || has_time()) {
-            taken.push(discarded.step(step).map_err(Failure::training)?);
+            taken.push(dry_run.step(step).map_err(Failure::training)?);
         }
         seconds += typical(taken) * (phase.end - phase.start) as f64;
     }
     // Micro-batches side by side rarely need the most at the same moment: several steps are tried.
-    discarded.prepare(&largest, Purpose::Memory).map_err(Failure::training)?;
+    dry_run.prepare(&largest, Purpose::Memory).map_err(Failure::training)?;
     for (_, step) in largest.iter().enumerate().filter(|(i, _)| *i == 0 || patiently || has_time()) {
-        discarded.step(*step).map_err(Failure::training)?;
+        dry_run.step(*step).map_err(Failure::training)?;
     }
-    discarded.evaluate().map_err(Failure::training)?;
+    dry_run.evaluate().map_err(Failure::training)?;
     Ok(seconds)
 }
 

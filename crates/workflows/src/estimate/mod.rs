@@ -55,7 +55,7 @@ impl Disk {
         let saves = saved(fit.save_every).max(saved(fit.eval_every)).max(1);
         Self {
             checkpoint: 4 * (parameters + moments) as u64 + header,
-            checkpoints: saves.min(fit.keep as u64),
+            checkpoints: saves.min(fit.save_total_limit as u64),
             other: 0,
         }
     }

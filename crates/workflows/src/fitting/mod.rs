@@ -6,5 +6,5 @@ pub mod replicas;
 mod run_folder;
 
 pub use self::plots::plots;
-pub use self::progress::Progress;
+pub use self::progress::{Progress, fields};
 pub use self::run_folder::{check_resume, run_folder};

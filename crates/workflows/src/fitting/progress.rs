@@ -4,7 +4,8 @@ use crate::console::{Bar, BarStyle, Console};
 use crate::settings::Settings;
 use crate::units::duration;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::trainer::{FitSettings, Report};
+use gorgon_train::trainer::{FitSettings, Report, StepRecord};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -35,11 +36,9 @@ impl<'a> Progress<'a> {
     }
 
     /// Estimates the remaining time once, from the steps after the first, which warms up.
-    fn correct(&self, record: &Map<String, Value>) {
-        let number = |key: &str| record.get(key).and_then(Value::as_f64);
-        if let (None, Some(step), Some(left)) = (self.corrected.get(), number("step"), number("eta_seconds"))
-            && step > 1.0
-        {
+    fn correct(&self, record: &StepRecord) {
+        let StepRecord { step, eta_seconds: left, .. } = *record;
+        if self.corrected.get().is_none() && step > 1 {
             let _ = self.corrected.set(self.started.elapsed().as_secs_f64() + left);
             if left >= 60.0 {
                 self.say(&format!("by the first {step} steps: {} left, evaluations apart", duration(left)));
@@ -51,8 +50,8 @@ impl<'a> Progress<'a> {
     pub fn show(&self, report: &Report) {
         match report {
             Report::Step(record) => {
-                let line = line(record);
-                self.bar.set_position(record.get("step").and_then(Value::as_u64).unwrap_or_default());
+                let line = line(&fields(record));
+                self.bar.set_position(record.step);
                 self.bar.set_message(line.clone());
                 if !self.bar.is_shown() {
                     self.console.say(&line);
@@ -61,11 +60,8 @@ impl<'a> Progress<'a> {
                 self.correct(record);
             }
             Report::Evaluation(record) => {
-                let step = record.get("step").cloned().unwrap_or_default();
-                let empty = Map::new();
-                let measured = record.get("evaluation").and_then(Value::as_object).unwrap_or(&empty);
-                let line = format!("held out at step {step}: {}", line(measured));
-                self.say(&line);
+                let measured = line(&fields(&record.evaluation));
+                self.say(&format!("held out at step {}: {measured}", record.step));
             }
             Report::Saved(step) => self.write(&format!("saved step {step}")),
             Report::Note(line) => self.say(line),
@@ -88,6 +84,14 @@ impl<'a> Progress<'a> {
         if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.log) {
             let _ = writeln!(file, "{line}");
         }
+    }
+}
+
+/// The fields of a record, by name, in their order.
+pub fn fields(record: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(record) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::settings::Settings;
 use gorgon_model::device::DeviceChoice;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::error::TrainError;
+use gorgon_train::process_group::{Overdue, Patience, ProcessGroup};
 use gorgon_train::trainer::{self, FitSettings, Objective, Outcome, Report};
-use gorgon_train::world::{Overdue, Patience, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -47,17 +47,17 @@ pub fn fit<O: Objective>(
     let requested = std::env::var(SUMS).unwrap_or_default();
     let sums = on_devices(&settings[0].together, &requested)?;
     let job = Together { settings, sums, fit: within(lead.fit, &settings[0]), stop: &stop };
-    let mut worlds = World::divided(settings.len()).into_iter().enumerate();
-    let Some((_, first)) = worlds.next() else { return Err(Failure::run("no device to fit on")) };
+    let mut members = ProcessGroup::replicas(settings.len()).into_iter().enumerate();
+    let Some((_, first)) = members.next() else { return Err(Failure::run("no device to fit on")) };
     if settings.len() == 1 {
         return trainer::fit_in(&first, lead.objective, lead.run, lead.fit, &stop, observe).map_err(Failure::training);
     }
     let (result, others) = std::thread::scope(|scope| {
         let job = &job;
         let start =
-            |(number, world)| scope.spawn(move || job.replica(number, world, |world| job.assist(world, number, copy)));
-        let others: Vec<_> = worlds.map(start).collect();
-        let result = job.replica(0, first, |world| job.fit(world, lead.objective, lead.run, observe));
+            |(number, group)| scope.spawn(move || job.replica(number, group, |group| job.assist(group, number, copy)));
+        let others: Vec<_> = members.map(start).collect();
+        let result = job.replica(0, first, |group| job.fit(group, lead.objective, lead.run, observe));
         let joined =
             others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::run("a thread died"))));
         (result, joined.collect::<Vec<_>>())
@@ -79,27 +79,27 @@ struct Together<'a> {
 }
 
 impl Together<'_> {
-    /// A replica's life: `None` if it ended because another one failed. Its place in the world is given up in any case,
-    /// so that the others do not wait for it.
+    /// A replica's life: `None` if it ended because another one failed. It leaves the process group in any case, so that
+    /// the others do not wait for it.
     fn replica(
         &self,
         number: usize,
-        mut world: World,
-        work: impl FnOnce(&World) -> Result<Outcome, Fault> + Send,
+        mut group: ProcessGroup,
+        work: impl FnOnce(&ProcessGroup) -> Result<Outcome, Fault> + Send,
     ) -> Result<Option<Outcome>, Failure> {
         let name = self.name(number);
         let life = || {
             let threads = (rayon::current_num_threads() / self.settings.len()).max(1);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::run)?;
             pool.install(|| {
-                self.come_together(&mut world, number)?;
-                work(&world)
+                self.come_together(&mut group, number)?;
+                work(&group)
             })
         };
         let done = catch_unwind(AssertUnwindSafe(life));
         match &done {
-            Ok(Err(Fault::Own(failure))) => world.lost(failure.message()),
-            Err(panic) => world.lost(&panic_message(&**panic)),
+            Ok(Err(Fault::Own(failure))) => group.report_failure(failure.message()),
+            Err(panic) => group.report_failure(&panic_message(&**panic)),
             _ => {}
         }
         match done {
@@ -117,23 +117,23 @@ impl Together<'_> {
     }
 
     /// Sees that every device is there, then lets them sum what they can.
-    fn come_together(&self, world: &mut World, number: usize) -> Result<(), Fault> {
+    fn come_together(&self, group: &mut ProcessGroup, number: usize) -> Result<(), Fault> {
         let names: Vec<String> = (0..self.settings.len()).map(|number| self.name(number)).collect();
         let console = self.settings[0].console.clone();
-        world.watch(PATIENCE, move |overdue| {
+        group.watch(PATIENCE, move |overdue| {
             let hint =
                 "GORGON_SUMS=host sums gradients in memory, which needs no library; checkpoints are as they were";
             // Only the end of the process frees what the library holds.
             console.abort(&Failure::run(waited_for(&overdue, &names)).hint(hint));
         })?;
-        world.check(self.settings[number].compute()?.device())?;
-        if self.sums { self.sum_on_devices(world, number) } else { Ok(()) }
+        group.check_device(self.settings[number].compute()?.device())?;
+        if self.sums { self.sum_on_devices(group, number) } else { Ok(()) }
     }
 
-    fn sum_on_devices(&self, world: &mut World, number: usize) -> Result<(), Fault> {
+    fn sum_on_devices(&self, group: &mut ProcessGroup, number: usize) -> Result<(), Fault> {
         let devices = self.settings.iter().map(|settings| Ok(settings.compute()?.device().clone()));
         let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
-        if let Some(reason) = world.sum_on(&devices)? {
+        if let Some(reason) = group.sum_on_devices(&devices)? {
             let line = format!("gradients are summed in memory: the devices cannot sum them ({reason})");
             self.settings[number].console.say(line);
         }
@@ -142,25 +142,25 @@ impl Together<'_> {
 
     fn fit<O: Objective>(
         &self,
-        world: &World,
+        group: &ProcessGroup,
         objective: &O,
         run: &RunDir,
         observe: &mut dyn FnMut(Report),
     ) -> Result<Outcome, Fault> {
-        Ok(trainer::fit_in(world, objective, run, &self.fit, self.stop, observe)?)
+        Ok(trainer::fit_in(group, objective, run, &self.fit, self.stop, observe)?)
     }
 
     /// A replica other than the first.
     fn assist<O: Objective>(
         &self,
-        world: &World,
+        group: &ProcessGroup,
         number: usize,
         copy: &(dyn Fn(&Settings) -> Result<O, Failure> + Sync),
     ) -> Result<Outcome, Fault> {
         let objective = copy(&self.settings[number])?;
         let (_scratch, run) = scratch()?;
         let (name, console) = (self.name(number), &self.settings[0].console);
-        self.fit(world, &objective, &run, &mut |report| {
+        self.fit(group, &objective, &run, &mut |report| {
             if let Report::Note(line) = report {
                 console.say(format!("{name}: {line}"));
             }

@@ -104,13 +104,12 @@ fn fit(
 
 /// Fails where a config can be seen to be wrong before anything is read.
 fn check(config: &PretrainConfig) -> Result<(), Failure> {
-    config.training.check()?;
-    if let Some(finish) = &config.finish {
+    config.check().map_err(|errors| {
+        let failure = Failure::settings(&errors);
         let kinds: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
-        finish.check().map_err(|error| Failure::input(error).hint(format!("kinds: {}", kinds.join(" "))))?;
-    }
-    config.model.with_vocabulary(config.tokenizer.size)?;
-    Ok(())
+        let of_kinds = errors.iter().any(|error| error.key == "finish.kinds");
+        if of_kinds { failure.hint(format!("kinds: {}", kinds.join(" "))) } else { failure }
+    })
 }
 
 /// Writes the model with its tokenizer.

@@ -28,7 +28,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Failure> {
     let (mut objective, fit) = make(config, corpus, tokenizer, settings)?;
     let (watch, pool) = (Watch::start(), Pool::of(&settings.compute()?));
-    let mut plan = plan(&mut objective, &fit, settings, config.training.batches_per_step, pool.as_ref())?;
+    let mut plan = plan(&mut objective, &fit, settings, config.training.gradient_accumulation, pool.as_ref())?;
     plan.before = watch.before();
     // The discarded steps are no part of what the run takes.
     watch.forget_peak();
@@ -50,11 +50,11 @@ pub(super) fn make(
     let renderer = Renderer::load(tokenizer)?;
     // A model can have more rows than its tokenizer has tokens; one that drafts for it needs as many.
     let vocab_size = ModelConfig::read(tokenizer)?.vocab_size;
-    let longest = config.training.max_tokens.min(config.model.max_positions);
+    let longest = config.training.max_seq_len.min(config.model.max_positions);
     let (examples, held_out) = corpus.examples(&renderer, longest)?;
     let training = &config.training;
     let lengths = examples.iter().map(|e| e.ids.len()).collect();
-    let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
+    let packing = Packing::new(lengths, training.micro_batch_tokens, training.gradient_accumulation, config.seed);
     let mut fit_settings = training.settings(packing.steps_per_epoch(), config.seed)?;
     let last_part = fit_settings.schedule.steps;
     let finish = finishing(config, &fit_settings, (corpus, &renderer, longest))?;
@@ -110,8 +110,8 @@ fn finishing(
     let (Some(finish), training) = (&config.finish, &config.training) else { return Ok(None) };
     let examples = corpus.finish(finish, renderer, longest)?;
     let lengths = examples.iter().map(|e| e.ids.len()).collect();
-    let batch_tokens = finish.batch_tokens.unwrap_or(training.batch_tokens);
-    let packing = Packing::new(lengths, batch_tokens, training.batches_per_step, config.seed);
+    let tokens = finish.micro_batch_tokens.unwrap_or(training.micro_batch_tokens);
+    let packing = Packing::new(lengths, tokens, training.gradient_accumulation, config.seed);
     let warmup_steps = (packing.steps_per_epoch() as f64 * training.warmup).round() as u64;
     let restart = Restart { at: first.schedule.steps, peak: finish.learning_rate, warmup_steps };
     Ok(Some(Finishing { restart, examples, packing }))

@@ -17,12 +17,12 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use gorgon_train::config::{HeadMethod, TrainConfig};
-use gorgon_train::heads::{
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::Lora;
+use gorgon_train::methods::{
     self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
     MedusaTwoFitting,
 };
-use gorgon_train::llama::Llama;
-use gorgon_train::lora::Lora;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Backbone {
         let checkpoint = Checkpoint::open(dir)?;
         let training = &config.training;
         let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
-        let packing = Packing::new(lengths, training.batch_tokens, training.batches_per_step, config.seed);
+        let packing = Packing::new(lengths, training.micro_batch_tokens, training.gradient_accumulation, config.seed);
         let data = Conversations {
             features: Features { decoder, cache: None },
             rows,
@@ -90,7 +90,7 @@ impl Backbone {
             base: config.model.clone(),
             decoded_prompts: config.eval_decoded_prompts,
             decoded_tokens: config.eval_decoded_tokens,
-            start: None,
+            init_from: None,
         };
         Ok(Self { hash, checkpoint, model, data, longest, lm_head })
     }
@@ -100,7 +100,7 @@ impl Backbone {
         let device = self.data.features.decoder.compute().device();
         match &self.lm_head {
             Some(shared) => Ok(shared.clone()),
-            None => heads::lm_head(&self.checkpoint, &self.model, device, held).map_err(Failure::training),
+            None => methods::lm_head(&self.checkpoint, &self.model, device, held).map_err(Failure::training),
         }
     }
 
@@ -135,7 +135,10 @@ impl Backbone {
             vocab_size: model.vocab_size,
             chunk_rows: config.chunk_rows.max(1),
         };
-        let steps = config.training.settings(data.packing.steps_per_epoch(), config.seed).map_err(Failure::training)?;
+        let steps = config
+            .training
+            .settings(data.packing.steps_per_epoch(), config.seed)
+            .map_err(|errors| Failure::settings(&errors))?;
         let (config_two, steps) = (config.medusa2.clone(), steps.schedule.steps);
         let objective =
             MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
@@ -184,7 +187,7 @@ impl Backbone {
             return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
         }
         if longest > small.max_positions {
-            let hint = format!("set training.max_tokens to {} at most", small.max_positions);
+            let hint = format!("set training.max_seq_len to {} at most", small.max_positions);
             return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
         }
         let device = data.features.decoder.compute().device();
@@ -235,7 +238,7 @@ fn conversations(
     };
     held_out.truncate(config.eval_conversations);
     for row in rows.iter_mut().chain(&mut held_out) {
-        row.example.truncate(config.training.max_tokens);
+        row.example.truncate(config.training.max_seq_len);
     }
     Ok((rows, held_out, hash))
 }

@@ -11,7 +11,7 @@ use gorgon_data::shard::Row;
 use gorgon_runs::provenance::hash_bytes;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{CacheRequest, FeatureCache, OnBackbone, digest};
+use gorgon_train::methods::{CacheRequest, FeatureCache, OnBackbone, digest};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -127,7 +127,7 @@ impl<F: OnBackbone> Job<F> {
         let total = self.count_in(&data.rows) + self.count_in(&data.held_out);
         let bar = settings.console.bar(BarStyle::Count, "hidden states", total as u64);
         let rows = [data.rows.as_slice(), data.held_out.as_slice()];
-        let cache = FeatureCache::open_or_build(request, &data.features, rows, of, &mut |n| bar.inc(n as u64));
+        let cache = FeatureCache::open_or_build(request, &data.features.decoder, rows, of, &mut |n| bar.inc(n as u64));
         bar.finish();
         let cache = cache.map_err(Failure::training)?;
         for damage in &cache.mended {

@@ -8,7 +8,7 @@ use gorgon_data::shard::Row;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_kernels::team;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::heads::{FeatureCache, OnBackbone, Start};
+use gorgon_train::methods::{FeatureCache, InitialValues, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::FitSettings;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ impl<F: OnBackbone> Job<F> {
     /// When a setting is wrong.
     pub fn new(objective: F, config: &TrainConfig) -> Result<Self, Failure> {
         let per_epoch = objective.data().packing.steps_per_epoch();
-        let fit = config.training.settings(per_epoch, config.seed).map_err(Failure::training)?;
+        let fit = config.training.settings(per_epoch, config.seed).map_err(|errors| Failure::settings(&errors))?;
         Ok(Self { objective, fit })
     }
 
@@ -44,7 +44,7 @@ impl<F: OnBackbone> Job<F> {
             return self.start_from(config, settings);
         }
         let message = format!("{}: no position has a label for what is fitted", config.data.display());
-        Err(Failure::input(message).hint("training.max_tokens may cut all answers off"))
+        Err(Failure::input(message).hint("training.max_seq_len may cut all answers off"))
     }
 
     /// Takes the heads that the config names, if it does, as what is there before the first step.
@@ -52,11 +52,11 @@ impl<F: OnBackbone> Job<F> {
     /// # Errors
     /// When they are wrong, or others than what is fitted.
     fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
-        let Some(dir) = &config.start else { return Ok(()) };
+        let Some(dir) = &config.init_from else { return Ok(()) };
         let folder = HeadsFolder::open(dir)?;
         let (parameters, constants) = (self.objective.parameters(config.seed), self.objective.constants());
-        let start = Start::read(&folder, &parameters, &constants).map_err(Failure::training)?;
-        self.objective.data_mut().start = Some(start);
+        let values = InitialValues::read(&folder, &parameters, &constants).map_err(Failure::training)?;
+        self.objective.data_mut().init_from = Some(values);
         settings.console.say(format!(
             "starting from the {} in {}",
             folder.detected.format.description(),
@@ -122,7 +122,7 @@ impl<F: OnBackbone> Job<F> {
         settings: &Settings,
         (watch, pool): (&Watch, Option<&Pool>),
     ) -> Result<(f64, FittingCost), Failure> {
-        let at_once = config.training.batches_per_step;
+        let at_once = config.training.gradient_accumulation;
         let reading = self.time_reading()? * estimate::share_of_time(settings, at_once);
         let steps = self.objective.data().packing.steps_per_epoch().min(self.fit.schedule.steps);
         let loaded = watch.grown();

@@ -14,9 +14,9 @@ use crate::units::{bytes, duration};
 use gorgon_data::shard;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{HeadMethod, TrainConfig};
-use gorgon_train::heads::OnBackbone;
+use gorgon_train::methods::OnBackbone;
+use gorgon_train::process_group::ProcessGroup;
 use gorgon_train::trainer::Outcome;
-use gorgon_train::world::World;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -87,12 +87,12 @@ impl Launch<'_> {
         self.pool.iter().for_each(Pool::shrink);
         let stem = format!("{}-{}", config.method.name(), files::stem(dir));
         let inputs = shard::files(&config.data)?;
-        let world = World::current();
-        if world.is_root() && config.caches_features() {
+        let group = ProcessGroup::current();
+        if group.is_root() && config.caches_features() {
             job.cache(&job.cache_request(config, &self.before), true, settings)?;
         }
-        world.wait();
-        if !world.is_root() {
+        group.barrier();
+        if !group.is_root() {
             return self.assist(job, &make);
         }
         let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;

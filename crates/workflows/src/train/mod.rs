@@ -51,7 +51,7 @@ fn launch(
     settings: &Settings,
 ) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
-    config.check().map_err(Failure::training)?;
+    config.check().map_err(|errors| Failure::settings(&errors))?;
     fitting::check_resume(resume)?;
     if !dry_run && !only_features {
         files::check_writable(resume.unwrap_or(&config.runs))?;

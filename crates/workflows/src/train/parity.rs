@@ -3,11 +3,13 @@
 
 use crate::drafting::Drafting;
 use crate::failure::Failure;
+use crate::fitting;
 use crate::settings::Settings;
 use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters};
-use gorgon_train::heads::{Decoded, OnBackbone};
+use gorgon_train::evaluation::Decoded;
+use gorgon_train::methods::OnBackbone;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -69,7 +71,8 @@ fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64) -> Result<Valu
             let mut parameters = objective.parameters(0);
             read_parameters(&run.step(best).join(MODEL_FILE), &mut parameters, &objective.constants())
                 .map_err(Failure::training)?;
-            objective.evaluate(&parameters).map_err(Failure::training)?.metrics
+            let evaluation = objective.evaluate(&parameters).map_err(Failure::training)?;
+            fitting::fields(&evaluation.metrics)
         }
     };
     let kept =

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::fitting::replicas::{self, Lead};
 use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::heads::OnBackbone;
+use gorgon_train::methods::OnBackbone;
 use gorgon_train::trainer::{Outcome, Report};
 use std::path::Path;
 

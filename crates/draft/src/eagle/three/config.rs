@@ -3,6 +3,7 @@
 use super::default_taps;
 use crate::layer::LayerShape;
 use crate::parameter::{Init, ParameterSpec};
+use crate::settings::{SettingsCheck, SettingsError, SettingsErrors};
 use gorgon_model::config::ModelConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,7 +19,7 @@ pub struct Eagle3Config {
     /// Tokens that can be drafted, at most: the most frequent ones of the training data.
     pub draft_vocab: usize,
     /// The layers whose entering states are read; [`default_taps`] where nothing is said.
-    #[serde(rename = "taps")]
+    #[serde(rename = "aux_hidden_state_layers")]
     pub hooks: Option<Vec<usize>>,
 }
 
@@ -29,55 +30,42 @@ impl Default for Eagle3Config {
     }
 }
 
-/// A setting that cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("eagle3.{key} = {value}: {reason}")]
-pub struct Eagle3Error {
-    key: &'static str,
-    value: String,
-    reason: String,
-}
-
 /// The most steps that are unrolled.
 const MOST_STEPS: usize = 32;
 /// The most states that are fused.
-const MOST_TAPS: usize = 16;
+const MOST_HOOKS: usize = 16;
+/// The key of the hooked layers.
+const LAYERS: &str = "aux_hidden_state_layers";
 
 impl Eagle3Config {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), Eagle3Error> {
-        let wrong = |key, value: String, reason: String| Err(Eagle3Error { key, value, reason });
-        if !(1..=MOST_STEPS).contains(&self.steps) {
-            return wrong("steps", self.steps.to_string(), format!("it has to be from 1 to {MOST_STEPS}"));
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("eagle3");
+        let steps = (1..=MOST_STEPS).contains(&self.steps);
+        check.require(steps, "steps", self.steps, format_args!("it has to be from 1 to {MOST_STEPS}"));
+        check.decay("decay", self.decay);
+        check.at_least("draft_vocab", self.draft_vocab, 1);
+        if let Some(hooks) = &self.hooks {
+            let valid = (1..=MOST_HOOKS).contains(&hooks.len());
+            check.require(valid, LAYERS, format_args!("{hooks:?}"), format_args!("expected 1 to {MOST_HOOKS} layers"));
         }
-        if !(self.decay.is_finite() && self.decay > 0.0 && self.decay <= 1.0) {
-            return wrong("decay", self.decay.to_string(), "it has to be above 0 and at most 1".into());
-        }
-        if self.draft_vocab == 0 {
-            return wrong("draft_vocab", "0".into(), "it has to be at least 1".into());
-        }
-        match &self.hooks {
-            Some(hooks) if hooks.is_empty() || hooks.len() > MOST_TAPS => {
-                wrong("taps", format!("{hooks:?}"), format!("expected 1 to {MOST_TAPS} layers"))
-            }
-            _ => Ok(()),
-        }
+        check.finish()
     }
 
     /// The taps on a backbone.
     ///
     /// # Errors
     /// When it has no such layer.
-    pub fn taps_of(&self, layers: usize) -> Result<Vec<usize>, Eagle3Error> {
+    pub fn taps_of(&self, layers: usize) -> Result<Vec<usize>, SettingsError> {
         let hooks = self.hooks.clone().unwrap_or_else(|| default_taps(layers).into());
         match hooks.iter().find(|&&tap| tap > layers) {
             None => Ok(hooks),
             Some(tap) => {
-                let reason = format!("the model has {layers} layers, so that taps go from 0 to {layers}, not {tap}");
-                Err(Eagle3Error { key: "taps", value: format!("{hooks:?}"), reason })
+                let reason = format!("the model has {layers} layers, so they go from 0 to {layers}, not {tap}");
+                Err(SettingsError::new(format!("eagle3.{LAYERS}"), format_args!("{hooks:?}"), reason))
             }
         }
     }

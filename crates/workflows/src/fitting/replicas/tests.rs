@@ -6,7 +6,7 @@ use crate::settings::NumberFormats;
 use gorgon_model::device::{Int8, Products};
 use gorgon_train::config::Training;
 
-/// A panic is contained, reported with its device, and ends the world that the replica was in.
+/// A panic is contained, reported with its device, and ends the process group that the replica was in.
 #[test]
 fn a_panic_is_reported_with_its_device() {
     let formats = NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off };
@@ -16,10 +16,10 @@ fn a_panic_is_reported_with_its_device() {
     let fit = Training::default().settings(4, 7).unwrap();
     let job = Together { settings: &settings, sums: true, fit, stop: &stop };
     let results = std::thread::scope(|scope| {
-        let (job, worlds) = (&job, World::divided(2).into_iter().enumerate());
+        let (job, members) = (&job, ProcessGroup::replicas(2).into_iter().enumerate());
         let work = |number: usize| if number == 1 { panic!("planned") } else { Err(TrainError::Ended.into()) };
-        let start = |(number, world)| scope.spawn(move || job.replica(number, world, |_| work(number)));
-        let threads: Vec<_> = worlds.map(start).collect();
+        let start = |(number, group)| scope.spawn(move || job.replica(number, group, |_| work(number)));
+        let threads: Vec<_> = members.map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(matches!(results[0], Ok(None)));

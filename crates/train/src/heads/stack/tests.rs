@@ -1,9 +1,0 @@
-//! Tests of `stack`.
-
-use super::*;
-
-#[test]
-fn evaluations_decode_with_the_tree_that_decoding_takes() {
-    let nodes = [Heads::tree(), HydraHeads::tree(), MtpHeads::tree()].map(|tree| tree.unwrap().max_nodes());
-    assert_eq!(nodes, [64, 64, 60]);
-}

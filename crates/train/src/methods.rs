@@ -1,0 +1,47 @@
+//! Training methods: one file or folder for each, with shared parts beside them.
+//!
+//! | method | module | objective |
+//! |---|---|---|
+//! | Medusa | [`medusa`] | [`HeadFitting`] |
+//! | Hydra, Hydra++ | [`hydra`] | [`HeadFitting`] |
+//! | multi-token prediction | [`mtp`] | [`HeadFitting`] |
+//! | EAGLE-1, EAGLE-2 | [`eagle`] | [`EagleFitting`] |
+//! | EAGLE-3 | [`eagle3`] | [`Eagle3Fitting`] |
+//! | Medusa-2 | [`medusa_two`] | [`MedusaTwoFitting`] |
+//! | DistillSpec | [`distill_spec`] | [`DistillSpecFitting`] |
+
+pub mod distill_spec;
+pub mod eagle;
+pub mod eagle3;
+pub mod hydra;
+pub mod medusa;
+pub mod medusa_two;
+pub mod mtp;
+
+mod conversations;
+mod decoding;
+mod feature_cache;
+pub(crate) mod feature_format;
+mod features;
+mod head_fitting;
+mod head_stack;
+mod hidden_states;
+mod init_from;
+mod initial;
+mod lm_head;
+mod replay;
+
+pub use conversations::{Conversations, OnBackbone};
+pub use decoding::Load;
+pub use distill_spec::{DistillSpecFitting, Distilled};
+pub use eagle::EagleFitting;
+pub use eagle3::Eagle3Fitting;
+pub use feature_cache::{CacheRequest, FeatureCache, digest};
+pub use feature_format::FeatureFormat;
+pub use features::Features;
+pub use head_fitting::{HeadFitting, positions};
+pub use head_stack::HeadStack;
+pub use init_from::InitialValues;
+pub use lm_head::lm_head;
+pub use medusa_two::{MedusaTwoFitting, Merged};
+pub use replay::{Lengths, Measured, replay};
