@@ -29,6 +29,9 @@ pub enum DraftError {
         /// Hooks that there are.
         found: usize,
     },
+    /// A tree that the drafter cannot draft.
+    #[error("{0}")]
+    Tree(String),
     /// A drafter that runs layers of the target where the target cannot be lent.
     #[error("{drafter} runs layers of the target itself, which {place} cannot do yet: use one sequence at a time")]
     NotLent {

@@ -77,6 +77,11 @@ impl<'a, N: LevelNetwork> Levels<'a, N> {
         Self { network, children, ranked, distributions: keep.then(Distributions::default) }
     }
 
+    /// The network, once the tree is built.
+    pub fn into_network(self) -> N {
+        self.network
+    }
+
     /// The drafter's distribution at each node of a tree that was built from this source, as logits `[nodes · D]`.
     /// Nodes without children were not asked about: their rows are zeros, which no rule reads.
     pub fn distributions(&self, draft: &DraftTree) -> Option<PooledVec<f32>> {

@@ -1,7 +1,7 @@
 //! Drafters that need no weights of their own, by name. Adding one takes its folder and a line here.
 
 use crate::drafter::Drafter;
-use gorgon_core::tree::TreeChoice;
+use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 use std::fmt;
 
@@ -27,6 +27,14 @@ pub trait Method: Sized {
     /// # Errors
     /// One line with the offending value.
     fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Fails if it cannot draft trees of this kind.
+    ///
+    /// # Errors
+    /// One line with its name and the trees that it can draft.
+    fn check_tree(&self, _tree: &TreeKind) -> Result<(), String> {
         Ok(())
     }
 
@@ -75,6 +83,16 @@ macro_rules! methods {
             pub fn check(&self, model: &ModelConfig) -> Result<(), String> {
                 match self {
                     $(Self::$arm(method) => method.check(model),)+
+                }
+            }
+
+            /// Fails if it cannot draft trees of this kind.
+            ///
+            /// # Errors
+            /// One line with its name and the trees that it can draft.
+            pub fn check_tree(&self, tree: &TreeKind) -> Result<(), String> {
+                match self {
+                    $(Self::$arm(method) => method.check_tree(tree),)+
                 }
             }
 

@@ -73,6 +73,9 @@ impl Drafting {
         };
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
         let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
+        if let DrafterChoice::TrainingFree(method) = &choice {
+            method.check_tree(&builder.kind()).map_err(Failure::input)?;
+        }
         let record = match (&heads, tree) {
             (Some(folder), None) if tree_name == "calibrated" => CalibrationRecord::read(&folder.path)?,
             _ => None,
