@@ -13,6 +13,7 @@ pub mod fitting;
 pub mod folder;
 pub mod format;
 pub mod hydra;
+pub mod jacobi;
 pub mod layer;
 mod levels;
 pub mod medusa;
@@ -22,7 +23,10 @@ pub mod oracle;
 pub mod parameter;
 mod published;
 pub mod pytorch;
+mod refill;
 pub mod settings;
+#[cfg(test)]
+mod toy;
 pub mod trace;
 pub mod training_free;
 mod uncommitted;

@@ -116,4 +116,5 @@ macro_rules! methods {
 
 methods! {
     "ngram" => Ngram(crate::ngram::Ngram),
+    "jacobi" => Jacobi(crate::jacobi::Jacobi),
 }

@@ -1,10 +1,10 @@
 //! Tests of `fallback`.
 
 use super::*;
-use gorgon_core::accept::SamplingScheme;
+use crate::drafter::{TargetOutput, VerifiedTree};
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
-use gorgon_model::decoder::{HookedStates, PassOutput};
 use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::{HookedStates, PassOutput};
 
 struct Always;
 
@@ -22,26 +22,33 @@ impl Drafter for Always {
     fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
         Ok(())
     }
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        Ok(Proposal { draft: builder.build(root, self)?, rows: None, law: SamplingScheme::Deterministic })
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        Ok(Proposal::list(context.tree.build(root, self)?))
     }
 }
 
 /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
 fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
     let hidden = HiddenStates::Host { values: vec![0.0].into(), width: 1 };
-    let output = PassOutput { hidden, hooks: HookedStates::new() };
+    let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
     let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
     let chain = ChainTree::new(3).unwrap();
     drafter.observe(VerifiedPass::prompt(&[1; 40], &output, &[0])).unwrap();
     let (mut tokens, mut time, mut drafted) = (0, 0.0, 0);
     for step in 0..steps {
-        let nodes = drafter.propose(1, &chain).unwrap().draft.tree().len();
+        let proposal = drafter.propose(1, &chain).unwrap();
+        let nodes = proposal.draft.tree().len();
         let emitted = if nodes > 1 { 1 + accepts(step) } else { 1 };
         time += if nodes > 1 { cost } else { 1.0 };
         drafted += usize::from(nodes > 1);
         tokens += emitted;
-        drafter.observe(VerifiedPass::prompt(&vec![1; emitted], &output, &[0])).unwrap();
+        let path: Vec<usize> = (0..emitted).collect();
+        let verified =
+            VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: TargetOutput::Unknown };
+        let tokens = vec![1; emitted];
+        drafter
+            .observe(VerifiedPass { tokens: &tokens, output: &output, rows: &[0], verified: Some(verified) })
+            .unwrap();
     }
     (tokens as f64 / time, drafted)
 }

@@ -1,7 +1,7 @@
 //! Tests of `ngram`.
 
 use super::*;
-use gorgon_core::tree::{ChainTree, FixedTree, TreeShape};
+use gorgon_core::tree::{ChainTree, FixedTree, TreeBuilder, TreeShape};
 
 fn drafted(text: &[Token], root: Token, n: usize, builder: &dyn TreeBuilder) -> (Vec<Token>, Vec<f64>) {
     let mut drafter = NgramDrafter::new(n);

@@ -1,6 +1,7 @@
 //! Tests of `loss`.
 
 use super::*;
+use burn::tensor::{Device, TensorData};
 
 fn values(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
