@@ -6,10 +6,8 @@ use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, RuleChoice, SamplingScheme, Verdict};
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
-use gorgon_core::tree::{
-    Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
-};
-use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeShape};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_infer::Limits;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -62,10 +60,10 @@ impl Drafter for Drawing {
         Ok(())
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let draft = builder.build(root, self)?;
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let draft = context.tree.build(root, self)?;
         let rows = draft.tree().tokens().iter().flat_map(|&token| row_after(token)).collect();
-        Ok(Proposal { draft, rows: Some(rows), law: SamplingScheme::Independent })
+        Ok(Proposal { rows: Some(rows), law: SamplingScheme::Independent, ..Proposal::list(draft) })
     }
 }
 

@@ -9,7 +9,7 @@ use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_data::render::Renderer;
 use gorgon_data::source::{self, Options};
-use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
@@ -102,13 +102,13 @@ impl Drafter for Watched {
         self.inner.observe(committed)
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         if let Some(hidden) = &self.last {
             let logits = self.inner.model().logits(hidden, 2);
             let mut counts = self.bad.lock().unwrap();
             if logits[logits.len() / 2..].iter().any(|x| x.is_nan()) { counts.0 += 1 } else { counts.1 += 1 }
         }
-        self.inner.propose(root, builder)
+        self.inner.draft(root, context)
     }
 }
 

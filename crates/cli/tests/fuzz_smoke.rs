@@ -81,7 +81,7 @@ fn mutate(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
 }
 
 /// Reads bytes; a panic is kept with the bytes, so that it can be repeated.
-fn survives(target: &DecoderTarget, bytes: &[u8], what: &str) {
+fn survives(target: &Target, bytes: &[u8], what: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.read)(bytes))).is_err() {
         let kept = std::env::temp_dir().join(format!("gorgon-fuzz-{}", target.name));
         std::fs::write(&kept, bytes).unwrap();

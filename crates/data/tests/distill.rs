@@ -56,7 +56,7 @@ impl Setting {
             seed: SEED,
         };
         let tree = FixedTree::new(TreeShape::cartesian(&[2, 2, 1]).unwrap());
-        let drafts = self.drafter.as_ref().map(|drafter| Drafts { drafter: drafter.as_ref(), builder: &tree });
+        let drafts = self.drafter.as_ref().map(|drafter| Drafts { drafter: drafter.as_ref(), tree: &tree });
         let with = Distillation { decoder: &self.decoder, renderer: &self.renderer, answering, slots, drafts };
         let mut journal = Journal::open(journal).unwrap();
         let (stop, mut answers) = (AtomicBool::new(false), 0);

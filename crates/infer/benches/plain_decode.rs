@@ -9,7 +9,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::DecoderTarget;
 use memmap2::MmapMut;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn probe_buffer(bytes: usize) -> MmapMut {
 
 struct Subject {
     name: &'static str,
-    target: Target,
+    target: DecoderTarget,
     buffer: MmapMut,
 }
 

@@ -175,3 +175,6 @@ fn commit<T: Target, D: Drafter>(
     }
     Ok(outcomes)
 }
+
+#[cfg(test)]
+mod tests;

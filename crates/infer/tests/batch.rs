@@ -1,36 +1,23 @@
 //! A batch decodes every sequence as if it were alone, plainly and with any drafter, however slots are refilled.
 
-#[path = "../../draft/tests/eagle/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod eagle;
-#[path = "../../draft/tests/hydra/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod hydra;
-#[path = "../../draft/tests/mtp/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod mtp;
-mod random_medusa;
+mod every_drafter;
 
+use every_drafter::{builders, drafters, eagle};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
-use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
-use gorgon_draft::drafter::Drafter;
-use gorgon_draft::eagle::{EagleDrafter, EagleShape};
-use gorgon_draft::hydra::HydraDrafter;
-use gorgon_draft::medusa::MedusaDrafter;
-use gorgon_draft::mtp::MtpDrafter;
+use gorgon_core::tree::{ChainTree, FixedTree, TreeShape};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_draft::ngram::NgramDrafter;
-use gorgon_infer::batch::{Batch, BatchError, Choosing, Drafts, Turn};
-use gorgon_infer::{Limits, Method, Request, Session, decode};
+use gorgon_infer::{Batch, DecodeError, Drafts, Event, Feed, Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tokens of a sequence at most.
 const TOKENS: usize = 90;
@@ -67,91 +54,98 @@ fn room(read: usize) -> usize {
 }
 
 /// A sequence in a slot.
-struct Talk<'a> {
+struct Talk {
     index: usize,
-    questions: &'a [Vec<Token>],
-    turn: usize,
+    /// What was asked and answered.
     ids: Vec<Token>,
-    answered: Vec<Vec<Token>>,
-    answer: Vec<Token>,
-    random: SeededRandom,
+    /// Tokens of `ids` when the last question was asked.
+    asked: usize,
+    answers: Vec<Vec<Token>>,
+    events: Vec<Token>,
 }
 
-impl<'a> Talk<'a> {
-    fn new(index: usize, questions: &'a [Vec<Token>]) -> Self {
-        let (ids, answered, answer) = (vec![], vec![], vec![]);
-        Self { index, questions, turn: 0, ids, answered, answer, random: chance(index, 0) }
-    }
+/// Sequences as requests, those that are left to the slots that are free.
+struct Talks<'q> {
+    all: &'q [Vec<Vec<Token>>],
+    begun: usize,
+    active: Vec<Option<Talk>>,
+    answers: Vec<Vec<Vec<Token>>>,
+    /// Tokens that came beyond one a step.
+    beyond: usize,
+}
 
-    /// Asks the next question. False if there is none.
-    fn ask(&mut self, slot: usize, batch: &mut Batch<'_>, rule: &dyn AcceptanceRule) -> bool {
-        let Some(question) = self.questions.get(self.turn) else { return false };
-        self.ids.extend(question);
-        self.random = chance(self.index, self.turn);
-        let unread = self.ids[batch.len(slot)..].to_vec();
-        self.answer = vec![batch.prefill(slot, &unread, rule, &mut self.random).unwrap()];
-        true
-    }
-
-    /// Ends the answer if it is at its end; then true.
-    fn ended(&mut self) -> bool {
-        let done =
-            self.answer.last().is_some_and(|last| END.contains(last)) || self.answer.len() >= room(self.ids.len());
-        if done {
-            self.ids.extend(&self.answer);
-            self.answered.push(std::mem::take(&mut self.answer));
-            self.turn += 1;
-        }
-        done
+impl<'q> Talks<'q> {
+    fn new(all: &'q [Vec<Vec<Token>>], slots: usize) -> Self {
+        let active = (0..slots).map(|_| None).collect();
+        Self { all, begun: 0, active, answers: vec![vec![]; all.len()], beyond: 0 }
     }
 }
 
-/// The answers of all sequences with so many slots, and the tokens that came beyond one a step.
-fn together(
-    mut batch: Batch<'_>,
-    all: &[Vec<Vec<Token>>],
-    rule: &(dyn AcceptanceRule + Sync),
-) -> (Vec<Vec<Vec<Token>>>, usize) {
-    let choosing = Choosing { rule, end_tokens: &END };
-    let (mut answers, mut next, mut beyond) = (vec![vec![]; all.len()], 0, 0);
-    let mut active: Vec<Option<Talk<'_>>> = (0..batch.slots()).map(|_| None).collect();
-    loop {
-        for (slot, place) in active.iter_mut().enumerate() {
-            while place.is_none() && next < all.len() {
-                let mut talk = Talk::new(next, &all[next]);
-                next += 1;
-                batch.reset(slot);
-                while talk.ask(slot, &mut batch, rule) && talk.ended() {}
-                match talk.answer.is_empty() {
-                    true => answers[talk.index] = talk.answered,
-                    false => *place = Some(talk),
+impl Feed<'static> for Talks<'_> {
+    type Error = DecodeError;
+
+    fn next(&mut self, slot: usize, read: usize) -> Result<Option<Request<'static>>, DecodeError> {
+        loop {
+            let mut talk = match self.active[slot].take() {
+                Some(talk) => {
+                    // The slot holds the talk: all but the last token of the last answer, whatever ended it.
+                    assert_eq!(read, talk.ids.len() - 1);
+                    talk
                 }
-            }
-        }
-        let going = active.iter_mut().enumerate();
-        let mut turns: Vec<Turn<'_>> = going
-            .filter_map(|(slot, talk)| {
-                let talk = talk.as_mut()?;
-                let left = room(talk.ids.len()) - talk.answer.len();
-                Some(Turn { slot, root: *talk.answer.last()?, left, random: &mut talk.random })
-            })
-            .collect();
-        if turns.is_empty() {
-            return (answers, beyond);
-        }
-        let outcomes = batch.step(&mut turns, choosing).unwrap();
-        let slots: Vec<usize> = turns.iter().map(|turn| turn.slot).collect();
-        for (slot, outcome) in slots.into_iter().zip(outcomes) {
-            let Some(mut talk) = active[slot].take() else { continue };
-            beyond += outcome.tokens.len() - 1;
-            talk.answer.extend_from_slice(&outcome.tokens);
-            while talk.ended() && talk.ask(slot, &mut batch, rule) {}
-            match talk.answer.is_empty() {
-                true => answers[talk.index] = talk.answered,
-                false => active[slot] = Some(talk),
+                None if self.begun < self.all.len() => {
+                    self.begun += 1;
+                    Talk { index: self.begun - 1, ids: vec![], asked: 0, answers: vec![], events: vec![] }
+                }
+                None => return Ok(None),
+            };
+            let turn = talk.answers.len();
+            match self.all[talk.index].get(turn) {
+                Some(question) => {
+                    talk.ids.extend(question);
+                    talk.asked = talk.ids.len();
+                    let limits = Limits { max_new_tokens: room(talk.ids.len()), end_tokens: END.to_vec() };
+                    let request = Request::new(&talk.ids, &limits, chance(talk.index, turn));
+                    self.active[slot] = Some(talk);
+                    return Ok(Some(request));
+                }
+                None => self.answers[talk.index] = talk.answers,
             }
         }
     }
+
+    fn event(&mut self, slot: usize, event: Event) -> ControlFlow<()> {
+        self.active[slot].as_mut().unwrap().events.extend(event.token());
+        ControlFlow::Continue(())
+    }
+
+    fn finished(&mut self, slot: usize, generation: Generation) -> Result<(), DecodeError> {
+        let talk = self.active[slot].as_mut().unwrap();
+        assert_eq!(std::mem::take(&mut talk.events), generation.ids);
+        if !talk.answers.is_empty() {
+            // Nothing is read twice: the last token that was emitted, and the question.
+            let turn = talk.answers.len();
+            assert_eq!(generation.read, 1 + self.all[talk.index][turn].len());
+        }
+        self.beyond += generation.ids.len() - 1 - generation.accepted.len();
+        talk.ids.extend(&generation.ids);
+        talk.answers.push(generation.ids);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: DecodeError) -> DecodeError {
+        error
+    }
+}
+
+/// The answers of all sequences in a batch, and the tokens that came beyond one a step.
+fn together(
+    batch: &mut Batch<'_>,
+    all: &[Vec<Vec<Token>>],
+    rule: &dyn AcceptanceRule,
+) -> (Vec<Vec<Vec<Token>>>, usize) {
+    let mut talks = Talks::new(all, batch.slots());
+    batch.serve(rule, &mut talks).unwrap();
+    (talks.answers, talks.beyond)
 }
 
 /// The same, sequence by sequence and turn by turn, each read from its first token on.
@@ -174,13 +168,13 @@ fn alone(
                     let mut target = DecoderTarget::new(decoder.clone(), TOKENS, Hooks::none());
                     decode(&mut target, &ids, rule, random, &limits, &mut go_on).unwrap().ids
                 }
-                Some(Drafts { drafter, builder }) => {
+                Some(Drafts { drafter, tree }) => {
                     let mut drafter = drafter();
                     let hooks = drafter.needs().hooks;
                     let mut target = DecoderTarget::new(decoder.clone(), TOKENS, hooks);
                     let (target, drafter) = (&mut target, drafter.as_mut());
                     Session::new(target, drafter)
-                        .generate(Method { tree: builder, rule }, Request::new(&ids, &limits, random), &mut go_on)
+                        .generate(Method { tree, rule }, Request::new(&ids, &limits, random), &mut go_on)
                         .unwrap()
                         .ids
                 }
@@ -193,45 +187,6 @@ fn alone(
     all.iter().enumerate().map(sequence).collect()
 }
 
-type Make = Box<dyn Fn() -> Box<dyn Drafter>>;
-
-/// Every kind of drafter, heads with random weights.
-fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, Make)> {
-    let mut all: Vec<(&'static str, Make)> = vec![("ngram", Box::new(|| Box::new(NgramDrafter::new(3))))];
-    for damage in [None, Some(f32::NAN)] {
-        let model = Arc::new(random_medusa::model(decoder, false, damage));
-        all.push(("medusa", Box::new(move || Box::new(MedusaDrafter::sharing(model.clone())))));
-    }
-    // Where one value of the layer is no number, all that it guesses is none.
-    let broken = tempfile::tempdir().unwrap();
-    let shape = EagleShape::of(decoder.config(), true);
-    eagle::write(broken.path(), &shape, |tensors, _| tensors[0].2[5] = f32::NAN);
-    let broken = Arc::new(eagle::load(broken.path(), decoder).unwrap());
-    all.push(("eagle", Box::new(move || Box::new(EagleDrafter::sharing(broken.clone())))));
-    let one = Arc::new(eagle::model(decoder, true));
-    all.push(("eagle", Box::new(move || Box::new(EagleDrafter::sharing(one.clone())))));
-    let three = Arc::new(eagle::model_three(decoder));
-    all.push(("eagle3", Box::new(move || Box::new(EagleDrafter::sharing(three.clone())))));
-    for config in hydra::kinds() {
-        let model = Arc::new(hydra::model(decoder, config));
-        all.push(("hydra", Box::new(move || Box::new(HydraDrafter::sharing(model.clone())))));
-    }
-    let modules = Arc::new(mtp::model(decoder, 3));
-    all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
-    // The target drafts for itself, so that much is accepted.
-    let law = DraftSampling::of(RuleChoice::Auto, transform(temperature));
-    let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
-    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law)))));
-    all
-}
-
-fn builders() -> Vec<Box<dyn TreeBuilder>> {
-    vec![
-        Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
-        Box::new(DynamicTree::new(14, 3, 4).unwrap()),
-    ]
-}
-
 #[test]
 fn plain_decoding_in_a_batch_is_plain_decoding() {
     let (decoder, all) = (eagle::decoder(), questions(20));
@@ -242,7 +197,8 @@ fn plain_decoding_in_a_batch_is_plain_decoding() {
         let ends = want.iter().flatten().filter(|answer| answer.last().is_some_and(|last| END.contains(last))).count();
         assert!(ends > 3 && ends < want.iter().flatten().count() - 3, "{ends}");
         for slots in [1, 3, 16] {
-            let (found, beyond) = together(Batch::new(decoder.clone(), slots, TOKENS), &all, rule.as_ref());
+            let mut batch = Batch::new(&decoder, slots, TOKENS, None).unwrap();
+            let (found, beyond) = together(&mut batch, &all, rule.as_ref());
             assert_eq!((found, beyond), (want.clone(), 0), "{slots} slots at temperature {temperature}");
         }
     }
@@ -256,12 +212,12 @@ fn drafted_decoding_in_a_batch_is_that_of_each_sequence_alone() {
         let plain = alone(&decoder, None, &all, rule.as_ref());
         for (name, drafter) in drafters(&decoder, temperature) {
             for builder in builders() {
-                let drafts = Drafts { drafter: drafter.as_ref(), builder: builder.as_ref() };
+                let drafts = Drafts { drafter: drafter.as_ref(), tree: builder.as_ref() };
                 let want = alone(&decoder, Some(drafts), &all, rule.as_ref());
                 assert!(temperature > 0.0 || want == plain, "{name} changes greedy text");
                 for slots in [3, 16] {
-                    let batch = Batch::with_drafts(decoder.clone(), slots, TOKENS, drafts);
-                    let (found, beyond) = together(batch, &all, rule.as_ref());
+                    let mut batch = Batch::new(&decoder, slots, TOKENS, Some(drafts)).unwrap();
+                    let (found, beyond) = together(&mut batch, &all, rule.as_ref());
                     assert_eq!(found, want, "{name}, {slots} slots at temperature {temperature}");
                     assert!(beyond > 0 || name != "model", "nothing was accepted");
                 }
@@ -270,7 +226,43 @@ fn drafted_decoding_in_a_batch_is_that_of_each_sequence_alone() {
     }
 }
 
-/// A target whose scores are no numbers is an error that names the slot; nothing stays in flight.
+/// One request for each slot that has one.
+struct Each<'q> {
+    texts: Vec<Option<&'q [Token]>>,
+    limits: Limits,
+    found: Vec<Option<Generation>>,
+}
+
+impl<'q> Each<'q> {
+    fn new(texts: &[Option<&'q [Token]>], new: usize) -> Self {
+        let limits = Limits { max_new_tokens: new, end_tokens: vec![] };
+        Self { texts: texts.to_vec(), limits, found: vec![None; texts.len()] }
+    }
+}
+
+impl Feed<'static> for Each<'_> {
+    type Error = DecodeError;
+
+    fn next(&mut self, slot: usize, _: usize) -> Result<Option<Request<'static>>, DecodeError> {
+        Ok(self.texts[slot].take().map(|text| Request::new(text, &self.limits, chance(slot, 0))))
+    }
+
+    fn event(&mut self, _: usize, _: Event) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn finished(&mut self, slot: usize, generation: Generation) -> Result<(), DecodeError> {
+        self.found[slot] = Some(generation);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: DecodeError) -> DecodeError {
+        error
+    }
+}
+
+/// A target whose scores are no numbers is an error that names the slot; nothing stays in flight. (Steps of such a
+/// target are looked at where steps are.)
 #[test]
 fn scores_that_are_no_numbers_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -282,19 +274,155 @@ fn scores_that_are_no_numbers_are_an_error() {
     std::fs::write(&path, bytes).unwrap();
     let broken = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
     let (chain, drafter) = (ChainTree::new(2).unwrap(), || Box::new(NgramDrafter::new(2)) as Box<dyn Drafter>);
-    let drafts = Drafts { drafter: &drafter, builder: &chain };
-    let mut batch = Batch::with_drafts(broken, 3, TOKENS, drafts);
-    let (rule, mut random) = (rule(0.0), (chance(0, 0), chance(1, 0)));
-    let error = batch.prefill(1, &[1, 2], rule.as_ref(), &mut random.0).unwrap_err();
-    assert!(matches!(error, BatchError::NonFinite { slot: 1 }), "{error}");
-    let choosing = Choosing { rule: rule.as_ref(), end_tokens: &[] };
+    let drafts = Drafts { drafter: &drafter, tree: &chain };
+    let mut batch = Batch::new(&broken, 3, TOKENS, Some(drafts)).unwrap();
+    let rule = rule(0.0);
     for _ in 0..2 {
-        let mut turns = [
-            Turn { slot: 1, root: 1, left: 5, random: &mut random.0 },
-            Turn { slot: 2, root: 1, left: 5, random: &mut random.1 },
-        ];
-        let error = batch.step(&mut turns, choosing).unwrap_err();
-        assert!(matches!(error, BatchError::NonFinite { slot: 1 }), "{error}");
-        assert_eq!((batch.len(1), batch.len(2)), (2, 0));
+        let mut feed = Each::new(&[None, Some(&[1, 2]), None], 5);
+        let error = batch.serve(rule.as_ref(), &mut feed).unwrap_err();
+        assert!(matches!(error, DecodeError::NonFinite { slot: 1, position: 2 }), "{error}");
+        assert_eq!([0, 1, 2].map(|slot| batch.session(slot).len()), [0, 2, 0]);
+        assert_eq!([0, 1, 2].map(|slot| batch.session(slot).target().len()), [0, 2, 0]);
     }
+}
+
+/// Where a drafter fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Draft,
+    Observe,
+}
+
+/// Fails once, after some steps.
+struct Failing {
+    inner: NgramDrafter,
+    fault: Option<Fault>,
+    /// Steps until then.
+    left: usize,
+}
+
+impl Failing {
+    fn fail(&mut self, here: Fault) -> Result<(), DraftError> {
+        if self.fault != Some(here) {
+            return Ok(());
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            return Ok(());
+        }
+        self.fault = None;
+        Err(DraftError::Hooks { wanted: 7, found: 0 })
+    }
+}
+
+impl Drafter for Failing {
+    fn name(&self) -> &str {
+        "failing"
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+    }
+
+    fn truncate(&mut self, length: usize) -> bool {
+        self.inner.truncate(length)
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.verified.is_some() {
+            self.fail(Fault::Observe)?;
+        }
+        self.inner.observe(pass)
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        self.fail(Fault::Draft)?;
+        self.inner.draft(root, context)
+    }
+}
+
+/// A drafter that fails in one slot ends the batch's run and leaves nothing in flight in any: all slots go on from what
+/// they have read.
+#[test]
+fn after_a_drafter_that_fails_the_batch_can_be_used() {
+    let (decoder, rule) = (eagle::decoder(), rule(0.0));
+    let tree = FixedTree::new(TreeShape::cartesian(&[2, 2]).unwrap());
+    // Text that repeats itself, so that there are drafts.
+    let texts: [&[Token]; 4] = [&[5, 6, 5, 6, 5], &[7, 7, 7], &[1, 2, 3, 1, 2, 3, 1], &[9, 8, 9, 8]];
+    let texts = texts.map(Some);
+    let plain = |text: &[Token]| {
+        let mut target = DecoderTarget::new(decoder.clone(), TOKENS, Hooks::none());
+        let limits = Limits { max_new_tokens: 30, end_tokens: vec![] };
+        let go_on = &mut |_| ControlFlow::Continue(());
+        decode(&mut target, text, rule.as_ref(), &mut chance(0, 0), &limits, go_on).unwrap().ids
+    };
+    let want: Vec<Vec<Token>> = texts.iter().flatten().map(|text| plain(text)).collect();
+    for (fault, slots) in [(Fault::Draft, 4), (Fault::Observe, 4), (Fault::Draft, 1), (Fault::Observe, 1)] {
+        for failing in 0..slots {
+            let made = AtomicUsize::new(0);
+            let drafter = || {
+                let fault = Some(fault).filter(|_| made.fetch_add(1, Ordering::Relaxed) == failing);
+                Box::new(Failing { inner: NgramDrafter::new(2), fault, left: 3 }) as Box<dyn Drafter>
+            };
+            let drafts = Drafts { drafter: &drafter, tree: &tree };
+            let mut batch = Batch::new(&decoder, slots, TOKENS, Some(drafts)).unwrap();
+            let error = batch.serve(rule.as_ref(), &mut Each::new(&texts[..slots], 30)).unwrap_err();
+            let what = format!("{fault:?} of slot {failing} of {slots}");
+            assert!(matches!(error, DecodeError::Draft(DraftError::Hooks { wanted: 7, found: 0 })), "{what}: {error}");
+            for slot in 0..slots {
+                let (session, prompt) = (batch.session(slot), texts[slot].unwrap().len());
+                assert_eq!(session.len(), session.target().len(), "{what}: slot {slot}");
+                // Where a drafter failed to take note of what was committed, all is forgotten.
+                let forgot = fault == Fault::Observe && slot == failing;
+                assert!(if forgot { session.is_empty() } else { session.len() > prompt }, "{what}: slot {slot}");
+            }
+            // A second reservation would be an error.
+            let mut feed = Each::new(&texts[..slots], 30);
+            batch.serve(rule.as_ref(), &mut feed).unwrap();
+            let found: Vec<Vec<Token>> = feed.found.into_iter().map(|found| found.unwrap().ids).collect();
+            assert_eq!(found, want[..slots], "{what}");
+        }
+    }
+}
+
+/// Runs layers of the target.
+struct Lent;
+
+impl Drafter for Lent {
+    fn name(&self) -> &str {
+        "lent"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { lends_target: true, ..Needs::default() }
+    }
+
+    fn reset(&mut self) {}
+
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        assert!(context.target.is_some());
+        Ok(Proposal::root(root))
+    }
+}
+
+/// The target is lent to one sequence, not to one of several.
+#[test]
+fn a_drafter_that_borrows_the_target_is_refused_by_a_batch_of_several() {
+    let (decoder, rule) = (eagle::decoder(), rule(0.0));
+    let drafter = || Box::new(Lent) as Box<dyn Drafter>;
+    let drafts = Drafts { drafter: &drafter, tree: &ChainTree::new(2).unwrap() };
+    let error = Batch::new(&decoder, 2, TOKENS, Some(drafts)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, DecodeError::Draft(DraftError::NotLent { .. })), "{error}");
+    let mut batch = Batch::new(&decoder, 1, TOKENS, Some(drafts)).unwrap();
+    let mut feed = Each::new(&[Some(&[1, 2])], 4);
+    batch.serve(rule.as_ref(), &mut feed).unwrap();
+    assert_eq!(feed.found[0].as_ref().unwrap().ids.len(), 4);
 }

@@ -7,13 +7,13 @@ use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftModelError, DraftSampling};
-use gorgon_draft::drafter::{Drafter, VerifiedPass};
+use gorgon_draft::drafter::{DraftContext, Drafter, Proposal, VerifiedPass};
 use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::DecoderTarget;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +56,12 @@ fn damaged(value: f32, from: f64) -> Arc<Decoder> {
 
 fn drafter(draft: Arc<Decoder>, target: &Decoder, law: DraftSampling) -> DraftModelDrafter {
     DraftModelDrafter::new(DraftModel::new("model:somewhere".into(), draft, target.config()), law)
+}
+
+/// What is drafted with chance of a seed.
+fn draft(drafter: &mut DraftModelDrafter, root: Token, tree: &dyn TreeBuilder, seed: u64) -> Proposal {
+    let random = &mut SeededRandom::new(seed);
+    drafter.draft(root, &mut DraftContext { tree, random, target: None }).unwrap()
 }
 
 fn builders() -> Vec<Box<dyn TreeBuilder>> {
@@ -147,14 +153,14 @@ fn a_model_that_drafts_for_itself_is_always_right() {
 /// The cache holds emitted tokens only, and what is read in pieces, after rejections or again is what is read at once.
 #[test]
 fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
-    let (target, draft) = (decoder(TARGET, 3), decoder(DRAFT, 5));
+    let (target, model) = (decoder(TARGET, 3), decoder(DRAFT, 5));
     let transform = Transform::new(0.8, None, None).unwrap();
     let law = DraftSampling::of(RuleChoice::Sampling, transform);
     let text: Vec<Token> = (0..90).map(|i| (i * 37 + 11) % 300).collect();
     let builder = FixedTree::new(TreeShape::cartesian(&[2, 2]).unwrap());
     let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&text).unwrap();
-    let mut drafter = drafter(draft.clone(), &target, law);
+    let mut drafter = drafter(model.clone(), &target, law);
     let mut at = 0;
     for length in [41, 1, 3, 1, 1, 2, 40] {
         let rows: Vec<usize> = (at..at + length).collect();
@@ -163,10 +169,10 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
         at += length;
         let Some(&root) = text.get(at) else { break };
         // A root that is not emitted after all leaves no trace.
-        drafter.propose_drawn(root ^ 1, &builder, &mut SeededRandom::new(9)).unwrap();
-        let first = drafter.propose_drawn(root, &builder, &mut SeededRandom::new(at as u64)).unwrap();
+        draft(&mut drafter, root ^ 1, &builder, 9);
+        let first = draft(&mut drafter, root, &builder, at as u64);
         assert_eq!(drafter.cached(), at + 1);
-        let again = drafter.propose_drawn(root, &builder, &mut SeededRandom::new(at as u64)).unwrap();
+        let again = draft(&mut drafter, root, &builder, at as u64);
         assert_eq!((first.draft.tree(), &first.rows), (again.draft.tree(), &again.rows));
         assert_eq!(first.law, SamplingScheme::WithoutReplacement);
         let rows = first.rows.unwrap();
@@ -175,7 +181,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
             let path = tree.path(node);
             let path = path.iter().map(|&on| tree.token(on));
             let context: Vec<Token> = text[..at].iter().copied().chain(path).collect();
-            let mut alone = DecoderTarget::new(draft.clone(), 100, Hooks::none());
+            let mut alone = DecoderTarget::new(model.clone(), 100, Hooks::none());
             let hidden = alone.prefill(&context).unwrap().hidden.part(context.len() - 1, 1);
             assert_eq!(alone.logits(&hidden), rows[node * 300..(node + 1) * 300], "node {node} after {at}");
         }
@@ -185,7 +191,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
 /// Trees that keep the best of what they are offered, and shapes that leave a rank out, get no draws.
 #[test]
 fn draws_are_claimed_only_where_they_stay_draws() {
-    let (target, draft) = (decoder(TARGET, 3), decoder(DRAFT, 5));
+    let (target, model) = (decoder(TARGET, 3), decoder(DRAFT, 5));
     let law = DraftSampling::of(RuleChoice::Sampling, Transform::new(1.0, None, None).unwrap());
     let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&[1, 2]).unwrap();
@@ -197,13 +203,19 @@ fn draws_are_claimed_only_where_they_stay_draws() {
         (Box::new(DynamicTree::new(20, 3, 4).unwrap()), SamplingScheme::Deterministic),
     ];
     for (builder, expected) in cases {
-        let mut drafter = drafter(draft.clone(), &target, law);
-        drafter.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
-        let proposal = drafter.propose_drawn(3, builder.as_ref(), &mut SeededRandom::new(1)).unwrap();
+        let [mut drawing, mut listing] =
+            [law, DraftSampling::LIKELIEST].map(|law| drafter(model.clone(), &target, law));
+        drawing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
+        let proposal = draft(&mut drawing, 3, builder.as_ref(), 1);
         assert_eq!(proposal.law, expected);
         assert_eq!(proposal.rows.map(|rows| rows.len()), Some(proposal.draft.tree().len() * 300));
-        let listed = drafter.propose(3, builder.as_ref()).unwrap();
-        assert_eq!(listed.law, SamplingScheme::Deterministic, "without chance there are no draws");
+        let (alone, seeded) =
+            (drawing.propose(3, builder.as_ref()).unwrap(), draft(&mut drawing, 3, builder.as_ref(), 0));
+        assert_eq!((alone.law, alone.draft.tree()), (expected, seeded.draft.tree()));
+        listing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
+        let listed = [1, 2].map(|seed| draft(&mut listing, 3, builder.as_ref(), seed));
+        assert_eq!(listed[0].law, SamplingScheme::Deterministic, "a list has no draws");
+        assert_eq!(listed[0].draft.tree(), listed[1].draft.tree());
     }
 }
 

@@ -7,8 +7,8 @@ use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{FixedTree, TreeBuilder, TreeShape};
-use gorgon_draft::drafter::{DraftError, Drafter, Proposal, VerifiedPass};
+use gorgon_core::tree::{FixedTree, TreeShape};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_infer::{Generation, Limits, Method, Request, Session};
@@ -39,8 +39,8 @@ impl Drafter for Recorder {
         self.inner.observe(committed)
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let proposal = self.inner.propose(root, builder)?;
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let proposal = self.inner.draft(root, context)?;
         self.trees.push(proposal.draft.tree().tokens().to_vec());
         Ok(proposal)
     }

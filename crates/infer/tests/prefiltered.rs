@@ -1,17 +1,9 @@
 //! Greedy decoding that finds likeliest tokens without all logits says what looking at all logits says: the same text,
 //! drafts and accepted paths, alone and in a batch.
 
-#[path = "../../draft/tests/eagle/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod eagle;
-#[path = "../../draft/tests/hydra/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod hydra;
-#[path = "../../draft/tests/mtp/random.rs"]
-#[allow(dead_code)] // the drafter's own tests use the rest
-mod mtp;
-mod random_medusa;
+mod every_drafter;
 
+use every_drafter::{eagle, hydra, mtp, random_medusa};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, RandomSource, Rows, Verdict};
@@ -23,8 +15,7 @@ use gorgon_draft::eagle::EagleDrafter;
 use gorgon_draft::hydra::HydraDrafter;
 use gorgon_draft::medusa::MedusaDrafter;
 use gorgon_draft::mtp::MtpDrafter;
-use gorgon_infer::batch::{Batch, Choosing, Turn};
-use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
+use gorgon_infer::{Batch, DecodeError, Event, Feed, Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Products};
 use gorgon_model::hooks::Hooks;
@@ -96,7 +87,7 @@ fn decoders() -> Vec<Arc<Decoder>> {
         let decoder = Arc::new(Decoder::load(dir.path(), &compute).unwrap());
         let mut target = DecoderTarget::new(decoder.clone(), 128, Hooks::none());
         let hidden = target.prefill(&PROMPT).unwrap().hidden;
-        if target.top_tokens(&hidden).is_none() {
+        if target.top_tokens(&hidden, &[1; PROMPT.len()]).is_none() {
             eprintln!("SKIPPED: no likeliest tokens without all logits here");
             return vec![];
         }
@@ -178,26 +169,42 @@ fn drafts_and_paths_are_the_same() {
     }
 }
 
+/// A request for each slot.
+struct Each {
+    prompts: Vec<Option<Vec<Token>>>,
+    texts: Vec<Vec<Token>>,
+}
+
+impl Feed<'static> for Each {
+    type Error = DecodeError;
+
+    fn next(&mut self, slot: usize, _: usize) -> Result<Option<Request<'static>>, DecodeError> {
+        Ok(self.prompts[slot].take().map(|prompt| Request::new(&prompt, &limits(), SeededRandom::new(0))))
+    }
+
+    fn event(&mut self, _: usize, _: Event) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn finished(&mut self, slot: usize, generation: Generation) -> Result<(), DecodeError> {
+        self.texts[slot] = generation.ids;
+        Ok(())
+    }
+
+    fn failed(&mut self, error: DecodeError) -> DecodeError {
+        error
+    }
+}
+
 #[test]
 fn a_batch_says_the_same() {
     for decoder in decoders() {
         let prompts: Vec<Vec<Token>> = (0..5).map(|i| (0..=i).map(|j| 37 * i + 5 * j + 2).collect()).collect();
-        let mut texts: Vec<Vec<Token>> = vec![];
-        let mut batch = Batch::new(decoder.clone(), prompts.len(), 128);
-        for (slot, prompt) in prompts.iter().enumerate() {
-            texts.push(vec![batch.prefill(slot, prompt, &Greedy, &mut SeededRandom::new(0)).unwrap()]);
-        }
-        for _ in 1..40 {
-            let mut random: Vec<SeededRandom> = texts.iter().map(|_| SeededRandom::new(0)).collect();
-            let mut turns: Vec<Turn<'_>> = vec![];
-            for ((slot, text), random) in texts.iter().enumerate().zip(&mut random) {
-                turns.push(Turn { slot, root: text[text.len() - 1], left: 9, random });
-            }
-            let outcomes = batch.step(&mut turns, Choosing { rule: &Greedy, end_tokens: &[] }).unwrap();
-            drop(turns);
-            texts.iter_mut().zip(outcomes).for_each(|(text, outcome)| text.extend_from_slice(&outcome.tokens));
-        }
-        for (prompt, text) in prompts.iter().zip(texts) {
+        let mut batch = Batch::new(&decoder, prompts.len(), 128, None).unwrap();
+        let mut feed = Each { prompts: prompts.iter().cloned().map(Some).collect(), texts: vec![vec![]; 5] };
+        batch.serve(&Greedy, &mut feed).unwrap();
+        for (prompt, text) in prompts.iter().zip(feed.texts) {
+            assert_eq!(text.len(), 40);
             assert_eq!(text, plainly(&decoder, &Looking, prompt));
         }
     }

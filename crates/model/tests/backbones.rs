@@ -10,7 +10,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::{DecoderTarget, read};
+use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_model::weights::{Checkpoint, Entry};
 use gorgon_runs::tensors::{Source, write_f32};
 use safetensors::{Dtype, SafeTensors};
@@ -35,7 +35,7 @@ fn compute(format: FloatFormat) -> Compute {
     Compute::resolve(device.parse().unwrap(), Some(format)).unwrap()
 }
 
-fn target(dir: &Path, format: FloatFormat, capacity: usize) -> Target {
+fn target(dir: &Path, format: FloatFormat, capacity: usize) -> DecoderTarget {
     let decoder = Decoder::load(dir, &compute(format)).unwrap();
     DecoderTarget::new(Arc::new(decoder), capacity, Hooks::none())
 }

@@ -59,7 +59,13 @@ fn packed_dialogues_have_the_hidden_states_of_the_decoder() {
             let mut cache = decoder.new_cache(dialogue.len());
             cache.reserve(dialogue.len()).unwrap();
             let visible = AttentionMask::Causal { rows: dialogue.len() };
-            let want = read(decoder.forward(&PassPlan::of_tokens(dialogue, &visible), &mut cache, &Hooks::none()).unwrap().hidden.tensor());
+            let want = read(
+                decoder
+                    .forward(&PassPlan::of_tokens(dialogue, &visible), &mut cache, &Hooks::none())
+                    .unwrap()
+                    .hidden
+                    .tensor(),
+            );
             for (a, b) in hidden[at..at + want.len()].iter().zip(&want) {
                 assert!((a - b).abs() < 2e-4, "{a} {b}");
             }

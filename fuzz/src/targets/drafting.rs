@@ -5,6 +5,7 @@ use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::eagle::{EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
 use gorgon_runs::tensors::{self, Source};
 use safetensors::Dtype;
@@ -65,7 +66,7 @@ pub(super) fn sound_heads() -> [(Vec<u8>, Vec<u8>); 2] {
 pub(super) fn load_heads(dir: &Path) {
     let Ok(folder) = HeadsFolder::open(dir) else { return };
     match folder.detected.format.method() {
-        "medusa" => drop(MedusaModel::load(&folder, decoder())),
+        HeadsMethod::Medusa => drop(MedusaModel::load(&folder, decoder())),
         _ => drop(EagleModel::load(&folder, decoder())),
     }
 }

@@ -8,7 +8,10 @@ use gorgon_core::{PooledVec, Token};
 /// A rule that is a function: `(tree, draft, target, random) -> verdict`.
 pub struct Rule<F>(pub F);
 
-impl<F: Fn(&TokenTree, DraftRows<'_>, Rows<'_>, &mut dyn RandomSource) -> Verdict> AcceptanceRule for Rule<F> {
+impl<F> AcceptanceRule for Rule<F>
+where
+    F: Fn(&TokenTree, DraftRows<'_>, Rows<'_>, &mut dyn RandomSource) -> Verdict + Send + Sync,
+{
     fn is_lossless(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use crate::random::{SHAPE, decoder, model};
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TokenTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
-use gorgon_draft::eagle::{EagleDrafter, EagleModel};
+use gorgon_draft::eagle::{EagleDrafter, EagleModel, FeatureLayer};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;

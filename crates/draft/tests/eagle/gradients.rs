@@ -2,7 +2,7 @@
 
 use crate::random::{SHAPE, decoder, model, parameter, tensor, values};
 use burn::tensor::Tensor;
-use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, losses};
+use gorgon_draft::eagle::{Criterion, EagleBatch, EagleConfig, EagleNetwork, EagleShape, FeatureLayer, losses};
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};

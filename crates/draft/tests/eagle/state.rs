@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const TEXT: [Token; 12] = [256, 12, 99, 3, 250, 77, 1, 8, 190, 33, 64, 5];
 
-fn target(decoder: &Arc<Decoder>) -> Target {
+fn target(decoder: &Arc<Decoder>) -> DecoderTarget {
     DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none())
 }
 

@@ -9,7 +9,7 @@ use gorgon_draft::eagle::three::{Base, DraftVocabulary, Layout, export};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::DecoderTarget;
 use half::f16;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -8,7 +8,7 @@ use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel};
 use gorgon_kernels::top_rows::top_rows;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::DecoderTarget;
 use std::sync::Arc;
 
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];

@@ -1,8 +1,8 @@
 //! A drafter that is watched.
 
 use gorgon_core::Token;
-use gorgon_core::tree::{TokenTree, TreeBuilder};
-use gorgon_draft::drafter::{DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use gorgon_core::tree::TokenTree;
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what another drafter proposes.
@@ -24,12 +24,16 @@ impl Drafter for Recorder {
         self.inner.reset();
     }
 
+    fn truncate(&mut self, length: usize) -> bool {
+        self.inner.truncate(length)
+    }
+
     fn observe(&mut self, committed: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.inner.observe(committed)
     }
 
-    fn propose(&mut self, root: Token, builder: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        let proposal = self.inner.propose(root, builder)?;
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let proposal = self.inner.draft(root, context)?;
         self.trees.lock().unwrap().push(proposal.draft.tree().clone());
         Ok(proposal)
     }

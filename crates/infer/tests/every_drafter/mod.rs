@@ -1,0 +1,64 @@
+//! Every kind of drafter, heads with random weights.
+#![allow(dead_code)] // each test uses some of it
+
+#[path = "../../../draft/tests/eagle/random.rs"]
+pub mod eagle;
+#[path = "../../../draft/tests/hydra/random.rs"]
+pub mod hydra;
+#[path = "../../../draft/tests/mtp/random.rs"]
+pub mod mtp;
+#[path = "../random_medusa/mod.rs"]
+pub mod random_medusa;
+
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::{DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
+use gorgon_draft::drafter::Drafter;
+use gorgon_draft::eagle::{EagleDrafter, EagleShape};
+use gorgon_draft::hydra::HydraDrafter;
+use gorgon_draft::medusa::MedusaDrafter;
+use gorgon_draft::mtp::MtpDrafter;
+use gorgon_draft::ngram::NgramDrafter;
+use gorgon_model::decoder::Decoder;
+use std::sync::Arc;
+
+/// Makes a drafter for a sequence.
+pub type Make = Box<dyn Fn() -> Box<dyn Drafter>>;
+
+/// The drafters by name.
+pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, Make)> {
+    let mut all: Vec<(&'static str, Make)> = vec![("ngram", Box::new(|| Box::new(NgramDrafter::new(3))))];
+    for damage in [None, Some(f32::NAN)] {
+        let model = Arc::new(random_medusa::model(decoder, false, damage));
+        all.push(("medusa", Box::new(move || Box::new(MedusaDrafter::sharing(model.clone())))));
+    }
+    // Where one value of the layer is no number, all that it guesses is none.
+    let broken = tempfile::tempdir().unwrap();
+    let shape = EagleShape::of(decoder.config(), true);
+    eagle::write(broken.path(), &shape, |tensors, _| tensors[0].2[5] = f32::NAN);
+    let broken = Arc::new(eagle::load(broken.path(), decoder).unwrap());
+    all.push(("eagle", Box::new(move || Box::new(EagleDrafter::sharing(broken.clone())))));
+    let one = Arc::new(eagle::model(decoder, true));
+    all.push(("eagle", Box::new(move || Box::new(EagleDrafter::sharing(one.clone())))));
+    let three = Arc::new(eagle::model_three(decoder));
+    all.push(("eagle3", Box::new(move || Box::new(EagleDrafter::sharing(three.clone())))));
+    for config in hydra::kinds() {
+        let model = Arc::new(hydra::model(decoder, config));
+        all.push(("hydra", Box::new(move || Box::new(HydraDrafter::sharing(model.clone())))));
+    }
+    let modules = Arc::new(mtp::model(decoder, 3));
+    all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
+    // The target drafts for itself, so that much is accepted.
+    let law = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
+    let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
+    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law)))));
+    all
+}
+
+pub fn builders() -> Vec<Box<dyn TreeBuilder>> {
+    vec![
+        Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
+        Box::new(DynamicTree::new(14, 3, 4).unwrap()),
+    ]
+}
