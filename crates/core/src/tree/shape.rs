@@ -123,7 +123,7 @@ impl TreeShape {
         )
     }
 
-    /// All combinations of the `widths[k]` likeliest guesses at each depth `k`: Medusa's Cartesian product.
+    /// All combinations of the `widths[k]` most likely guesses at each depth `k`: Medusa's Cartesian product.
     ///
     /// # Errors
     /// If a size limit is passed.
@@ -179,8 +179,8 @@ impl TreeShape {
     }
 
     /// The first node, if any, whose next better sibling is missing. Such a shape suits drafters that list their
-    /// likeliest tokens. One that *draws* candidates must not leave out a draw, or the rest no longer follow the law
-    /// that lossless acceptance counts on.
+    /// top-k tokens. One that *samples* candidates must not leave out a sample, or the rest no longer follow the
+    /// distribution that lossless acceptance counts on.
     pub fn first_gap(&self) -> Option<&[usize]> {
         let follows = |index: usize| {
             let path = &self.paths[index];
