@@ -1,8 +1,8 @@
 //! Distributions over the vocabulary: softmax, temperature, top-k, top-p, residuals, entropy.
 //!
-//! A *distribution* is a row of `f64` probabilities `[vocab]`. Everything here is total: rows that come from an untrusted
-//! drafter may hold NaN or infinities, and the worst outcome is a poor distribution, never a panic. Where two tokens are
-//! equally likely the lower id comes first, everywhere.
+//! A *distribution* is a row of `f64` probabilities `[vocab]`. Everything here is total: rows that come from an
+//! untrusted drafter may hold NaN or infinities, and the worst outcome is a poor distribution, never a panic. Where
+//! two tokens are equally likely the lower id comes first, everywhere.
 
 mod transform;
 

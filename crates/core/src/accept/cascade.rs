@@ -53,9 +53,9 @@ impl Deferral {
         }
     }
 
-    /// The distribution aimed at, `π(v) = q(v)·(1-r(v)) + p(v)·η` with `η = Σ_v r(v)·q(v)`, of the **transformed** `target` and
-    /// `draft`. Where `r` is the same for all tokens this is `q` or `p`. Draft mass beyond the target's vocabulary is
-    /// deferred.
+    /// The distribution aimed at, `π(v) = q(v)·(1-r(v)) + p(v)·η` with `η = Σ_v r(v)·q(v)`, of the **transformed**
+    /// `target` and `draft`. Where `r` is the same for all tokens this is `q` or `p`. Draft mass beyond the target's
+    /// vocabulary is deferred.
     ///
     /// # Shapes
     /// `defers [vocab]`, `target [vocab]`, `draft` of any length, to `[vocab]`.
@@ -86,7 +86,7 @@ pub struct Cascade {
     pub deferral: Deferral,
     /// α: how reluctantly to defer.
     pub alpha: f64,
-    /// What target and draft rows go through before they are mixed.
+    /// Applied to target and draft rows before they are mixed.
     pub transform: Transform,
 }
 

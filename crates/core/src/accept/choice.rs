@@ -107,7 +107,7 @@ pub enum ChoiceError {
         given: String,
         /// The parameter as given.
         value: String,
-        /// What it should be.
+        /// The kind of number expected.
         expected: &'static str,
     },
     /// A parameter is out of range.
@@ -119,7 +119,7 @@ pub enum ChoiceError {
         parameter: &'static str,
         /// Its value.
         value: f64,
-        /// What it may be.
+        /// The allowed range.
         allowed: &'static str,
     },
 }
@@ -129,7 +129,7 @@ impl RuleChoice {
     pub const GRAMMAR: &'static str = "auto, greedy, sampling, nucleus, typical[:EPSILON,DELTA], lossy:ALPHA[,BETA], \
         chow:A, diff:A, opt:A, token-v1:A, token-v2:A, token-v3:A, bild:FB,RB, top-beta:B,TAU, k-seq";
 
-    /// What `auto` means under `transform`; every other choice is itself.
+    /// The meaning of `auto` under `transform`; every other choice is itself.
     pub fn resolve(self, transform: &Transform) -> Self {
         match self {
             Self::Auto if transform.is_greedy() => Self::Greedy,

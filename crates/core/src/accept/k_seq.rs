@@ -19,7 +19,7 @@ use crate::{
 /// several sources do so too, as one ρ holds for one `q` only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KSeq {
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 

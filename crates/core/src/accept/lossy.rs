@@ -13,9 +13,10 @@ use crate::{
 /// Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al. 2024, section 2): accept with
 /// `min(1, p(x)/((1-α)q(x)))`, else draw from `norm(max(0, p/β - q))`. Both distributions are transformed first.
 ///
-/// For one draft the output is [`lossy_distribution`](super::lossy_distribution). Several entries of a node are tried in
-/// turn like those of [`Sampling`](super::Sampling), each round with the same α and β against what the rounds before it left; a list's
-/// entry `c` is accepted with `min(1, p(c)/(1-α))`. Where β leaves no residual, the bonus is drawn from `p`.
+/// For one draft the output is [`lossy_distribution`](super::lossy_distribution). Several entries of a node are tried
+/// in turn like those of [`Sampling`](super::Sampling), each round with the same α and β against the residual of the
+/// rounds before it; a list's entry `c` is accepted with `min(1, p(c)/(1-α))`. Where β leaves no residual, the bonus
+/// is drawn from `p`.
 ///
 /// Lossless only at `α = 0, β = 1`. At temperature 0 this form degenerates to greedy acceptance; [`LossyGreedy`] is
 /// the variant meant there.
@@ -25,7 +26,7 @@ pub struct Lossy {
     pub alpha: f64,
     /// β: the weight of the residual.
     pub beta: Beta,
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 

@@ -12,9 +12,9 @@
 //! | [`Bild`]: the rollback of Big Little Decoder | `bild.rs` | no |
 //! | [`TopBeta`]: SpecDec's relaxed verification | `top_beta.rs` | no |
 //!
-//! [`RuleChoice`] names them as configurations do. Every rule is an [`AcceptanceRule`] (`rule.rs`). It reads the target's
-//! output ([`TargetRows`], `output.rs`) and the drafter's distributions ([`DraftRows`], `draft.rs`). Shared parts are in
-//! `walk.rs` (how a tree is walked) and `rounds.rs` (how one node's entries are tried in turn).
+//! [`RuleChoice`] names them as configurations do. Every rule is an [`AcceptanceRule`] (`rule.rs`). It reads the
+//! target's output ([`TargetRows`], `output.rs`) and the drafter's distributions ([`DraftRows`], `draft.rs`). Shared
+//! parts are in `walk.rs` (how a tree is walked) and `rounds.rs` (how one node's entries are tried in turn).
 
 mod bild;
 mod cascade;

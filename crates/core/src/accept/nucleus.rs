@@ -4,16 +4,16 @@ use super::walk::{Move, descend};
 use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};
 
-/// Draws one token at each node of the path from the target's own transformed (temperature, top-p) distribution, follows
-/// the child that equals it, and where none does emits that very token as the bonus.
+/// Draws one token at each node of the path from the target's own transformed (temperature, top-p) distribution,
+/// follows the child that equals it, and where none does emits that very token as the bonus.
 ///
 /// Lossless for that distribution, whatever the drafter does: the drawn tokens never depend on the draft. (Medusa's
 /// reference draws separately per candidate row and redraws the bonus, which favours drafted tokens and is not
-/// lossless.) A draft is accepted with its target probability, so [`Sampling`](super::Sampling) accepts at least as often
-/// when the drafter's distribution is known.
+/// lossless.) A draft is accepted with its target probability, so [`Sampling`](super::Sampling) accepts at least as
+/// often when the drafter's distribution is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nucleus {
-    /// What target rows go through before a token is drawn.
+    /// Applied to target rows before a token is drawn.
     pub transform: Transform,
 }
 

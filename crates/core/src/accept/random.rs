@@ -3,8 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// The source of all randomness in the project. A rule asks questions; an implementation answers from a seed, from given
-/// uniforms, or, in tests, with every possible answer in turn.
+/// The source of all randomness in the project. A rule asks questions; an implementation answers from a seed, from
+/// given uniforms, or, in tests, with every possible answer in turn.
 pub trait RandomSource {
     /// True with probability `probability` (clamped to `[0, 1]`; exactly 0 is never true, exactly 1 always).
     fn flip(&mut self, probability: f64) -> bool;
@@ -12,7 +12,8 @@ pub trait RandomSource {
     fn pick(&mut self, weights: &[f64]) -> usize;
 }
 
-/// A seeded random source: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the stream.
+/// A seeded random source: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the
+/// stream.
 #[derive(Clone, Debug)]
 pub struct SeededRandom {
     generator: ChaCha8Rng,
@@ -48,8 +49,8 @@ impl RandomSource for SeededRandom {
     }
 }
 
-/// A random source of given numbers in `[0, 1)`, used in order: `flip(p)` is true when the next number `u <= p`, as in EAGLE's
-/// reference implementation. Past the end every number is 1.
+/// A random source of given numbers in `[0, 1)`, used in order: `flip(p)` is true when the next number `u <= p`, as in
+/// EAGLE's reference implementation. Past the end every number is 1.
 #[derive(Clone, Debug)]
 pub struct Given {
     uniforms: Vec<f64>,
@@ -102,11 +103,11 @@ fn locate(weights: &[f64], uniform: f64) -> usize {
     last
 }
 
-/// Runs `run` once for every sequence of answers its questions can have, and returns what each run returned with the
+/// Runs `run` once for every sequence of answers its questions can have, and returns the outcome of each run with the
 /// probability of its answers. The probabilities sum to 1, so `run`'s exact output distribution can be read off.
 ///
-/// `run` must be a function of its random source alone. The number of runs is the number of outcomes; answers of probability 0
-/// are left out.
+/// `run` must be a function of its random source alone. The number of runs is the number of outcomes; answers of
+/// probability 0 are left out.
 ///
 /// ```
 /// use gorgon_core::accept::random::enumerate;
@@ -144,7 +145,7 @@ struct Question {
 }
 
 impl Branches {
-    /// The current answer to the next question; `answers` tells what a new question may be answered with.
+    /// The current answer to the next question; `answers` lists the possible answers to a new question.
     fn answer(&mut self, answers: impl FnOnce() -> Vec<(usize, f64)>) -> usize {
         if self.depth == self.questions.len() {
             self.questions.push(Question { answers: answers(), current: 0 });

@@ -76,12 +76,13 @@ impl<'a> Proposals<'a> {
     }
 }
 
-/// Tries the entries of a node in turn and returns the child of the first that is accepted. `target` is the distribution
-/// aimed at. After a rejection it becomes that of the token still to be emitted, so that when every entry is rejected
-/// it is that of the bonus (SpecInfer's multi-round sampling; without replacement: Sequoia; of a list: EAGLE-2).
+/// Tries the entries of a node in turn and returns the child of the first that is accepted. `target` is the
+/// distribution aimed at. After a rejection it becomes that of the token still to be emitted, so that when every entry
+/// is rejected it is that of the bonus (SpecInfer's multi-round sampling; without replacement: Sequoia; of a list:
+/// EAGLE-2).
 ///
-/// An entry whose token its source gives no mass cannot have been drawn from that source, so it is handled like an entry
-/// of a list (its q is a point mass). Whatever such a token is, the output distribution given it is exact.
+/// An entry whose token its source gives no mass cannot have been drawn from that source, so it is handled like an
+/// entry of a list (its q is a point mass). Whatever such a token is, the output distribution given it is exact.
 pub(super) fn first_accepted(
     tree: &TokenTree,
     mut proposals: Proposals<'_>,

@@ -17,7 +17,7 @@ use crate::{Token, dist::Transform, tree::TokenTree};
 /// Lossless at any temperature: the emitted text has exactly the target's transformed distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 

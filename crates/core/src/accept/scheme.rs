@@ -8,8 +8,8 @@ use crate::{
 
 /// How the children of a node were chosen from the drafter's distribution at that node.
 ///
-/// A lossless rule is lossless only if this is the truth. A drafter that chooses among its samples afterwards (say, keeps
-/// the most likely ones) holds a [`SamplingScheme::Deterministic`] list, which is always safe to claim.
+/// A lossless rule is lossless only if this is the truth. A drafter that chooses among its samples afterwards (say,
+/// keeps the most likely ones) holds a [`SamplingScheme::Deterministic`] list, which is always safe to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SamplingScheme {
     /// Independent samples (siblings may repeat a token).
@@ -21,9 +21,9 @@ pub enum SamplingScheme {
 }
 
 impl SamplingScheme {
-    /// The tokens of `count` children of a node whose (transformed) draft distribution is `draft`, in the order in which
-    /// a rule tries them: independent samples, samples without replacement, or the top tokens, lower ids first on ties.
-    /// Without replacement, and from a list, there are fewer where fewer tokens have any mass.
+    /// The tokens of `count` children of a node whose (transformed) draft distribution is `draft`, in the order in
+    /// which a rule tries them: independent samples, samples without replacement, or the top tokens, lower ids first
+    /// on ties. Without replacement, and from a list, there are fewer where fewer tokens have any mass.
     pub fn children(self, draft: &[f64], count: usize, random: &mut dyn RandomSource) -> PooledVec<Token> {
         match self {
             Self::Independent => (0..count).map(|_| random.pick(draft) as Token).collect(),

@@ -27,7 +27,8 @@ pub enum Beta {
 }
 
 impl Beta {
-    /// The value for one pair of distributions. Where nothing balances, nothing is ever rejected, and 1 does as well as any.
+    /// The value for one pair of distributions. Where nothing balances, nothing is ever rejected, and 1 does as well
+    /// as any.
     pub(super) fn value(self, target: &[f64], draft: &[f64], alpha: f64) -> f64 {
         match self {
             Self::Fixed(beta) => beta,
@@ -51,8 +52,8 @@ pub fn lossy_distribution(target: &[f64], draft: &[f64], alpha: f64, beta: f64) 
 }
 
 /// The β at which `π = max{min{q, p/(1-α)}, p/β}` sums to 1, so that [`lossy_distribution`] equals `π` (Narasimhan et
-/// al. 2024, lemma 2). By bisection: the sum falls with β, from at least 1 at `β = 1-α`. `None` where it stays above 1 for every
-/// finite β, which takes a draft that is always accepted.
+/// al. 2024, lemma 2). By bisection: the sum falls with β, from at least 1 at `β = 1-α`. `None` where it stays above 1
+/// for every finite β, which takes a draft that is always accepted.
 ///
 /// # Shapes
 /// `target [vocab]`, `draft` of any length.

@@ -35,8 +35,9 @@ impl Row<'_> {
         index.unwrap_or(0)
     }
 
-    /// Whether the row describes a distribution at all: no NaN; logits below positive infinity with at least one finite;
-    /// probabilities finite and non-negative with a positive sum. A drafter's row that is not valid is not used.
+    /// Whether the row describes a distribution at all: no NaN; logits below positive infinity with at least one
+    /// finite; probabilities finite and non-negative with a positive sum. A drafter's row that is not valid is not
+    /// used.
     pub fn is_valid(&self) -> bool {
         match self {
             Self::Logits(row) => row.iter().all(|&x| x < f32::INFINITY) && row.iter().any(|x| x.is_finite()),
@@ -150,7 +151,7 @@ impl Default for Transform {
     }
 }
 
-/// `norm(p^(1/T))`, which is what temperature does to probabilities.
+/// `norm(p^(1/T))`: temperature applied to probabilities.
 fn tempered(probabilities: &[f64], temperature: f64) -> PooledVec<f64> {
     let Some(best) = argmax(probabilities) else { return point_mass(probabilities.len(), 0) };
     let greatest = probabilities[best];

@@ -39,7 +39,7 @@ pub enum ShapeError {
     NotAPath {
         /// Which entry.
         entry: usize,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
     /// A rank is no whole number from 0 to [`MAX_RANK`].
@@ -236,7 +236,7 @@ fn check_path(entry: usize, path: &[usize]) -> Result<(), ShapeError> {
     }
 }
 
-/// One path, or what is wrong with it.
+/// One path, or its error.
 fn path_from_json(entry: usize, value: &Value) -> Result<RankPath, ShapeError> {
     let Value::Array(ranks) = value else {
         return Err(ShapeError::NotAPath { entry, found: kind(value) });
@@ -251,7 +251,7 @@ fn path_from_json(entry: usize, value: &Value) -> Result<RankPath, ShapeError> {
     ranks.iter().map(rank).collect()
 }
 
-/// What a JSON value is, in words.
+/// The kind of a JSON value, in words.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -128,8 +128,8 @@ proptest! {
         let rows = Rows::Logits { data: &target, vocab: VOCAB };
         for rule in RULES {
             let rule = rule.parse::<RuleChoice>().unwrap().rule(transform);
-            let verdict = rule.accept(&tree, DraftRows::single(Some(rows), scheme), rows.into(), &mut SeededRandom::new(1));
-            let verdict = verdict.unwrap();
+            let draft = DraftRows::single(Some(rows), scheme);
+            let verdict = rule.accept(&tree, draft, rows.into(), &mut SeededRandom::new(1)).unwrap();
             prop_assert!((verdict.bonus as usize) < VOCAB);
         }
     }

@@ -40,8 +40,8 @@ struct Drafted {
     draft: Vec<f64>,
 }
 
-/// Up to three children of every node of the first levels, taken by `scheme`; now and then a token that the row gives no
-/// mass, or a row with NaN in it.
+/// Up to three children of every node of the first levels, taken by `scheme`; now and then a token that the row gives
+/// no mass, or a row with NaN in it.
 fn drafted(seed: u64, scheme: SamplingScheme, transform: Transform) -> Drafted {
     let random = &mut SeededRandom::new(seed);
     let mut tree = TokenTree::root(0);
