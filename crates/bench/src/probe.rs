@@ -9,7 +9,7 @@ use crate::BenchError;
 use crate::calibrate::{Accuracies, Choice};
 use crate::measure::{BenchPrompt, Contest};
 use crate::step_times::StepTime;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{FixedTree, RankPath, TokenTree, TreeShape};
@@ -46,10 +46,10 @@ impl AcceptanceRule for Witness<'_> {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
-        let verdict = self.rule.accept(tree, draft, target, random);
+    ) -> Result<Verdict, TargetError> {
+        let verdict = self.rule.accept(tree, draft, target, random)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // A lone root is the token of a prefill, or a step without drafts.
         seen.steps += usize::from(tree.len() > 1);
@@ -63,7 +63,7 @@ impl AcceptanceRule for Witness<'_> {
                 *seen.parents.entry(path.len()).or_default() += 1;
             }
         }
-        verdict
+        Ok(verdict)
     }
 }
 

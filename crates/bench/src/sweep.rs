@@ -9,7 +9,9 @@ use crate::BenchError;
 use crate::measure::BenchPrompt;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, ChoiceError, DraftRows, RandomSource, Rows, RuleChoice, Verdict};
+use gorgon_core::accept::{
+    AcceptanceRule, ChoiceError, DraftRows, RandomSource, RuleChoice, TargetError, TargetRows, Verdict,
+};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
@@ -186,15 +188,15 @@ impl AcceptanceRule for Watched {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
-        let verdict = self.rule.accept(tree, draft, target, random);
+    ) -> Result<Verdict, TargetError> {
+        let verdict = self.rule.accept(tree, draft, target, random)?;
         let last = verdict.path.last().copied().unwrap_or(0);
         let rejected = usize::from(tree.children(last).next().is_some());
         self.tries.fetch_add(verdict.path.len() - 1 + rejected, Ordering::Relaxed);
         self.rejections.fetch_add(rejected, Ordering::Relaxed);
-        verdict
+        Ok(verdict)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Distributions over the vocabulary: softmax, temperature, top-k, top-p, residuals, entropy.
 //!
-//! A *law* is a row of `f64` probabilities `[vocab]`. Everything here is total: rows that come from an untrusted
-//! drafter may hold NaN or infinities, and the worst that happens is a poor law, never a panic. Where two tokens are
-//! equally likely the lower id comes first, everywhere.
+//! A *distribution* is a row of `f64` probabilities `[vocab]`. Everything here is total: rows that come from an
+//! untrusted drafter may hold NaN or infinities, and the worst outcome is a poor distribution, never a panic. Where
+//! two tokens are equally likely the lower id comes first, everywhere.
 
 mod transform;
 
@@ -99,33 +99,33 @@ pub fn softmax<S: Copy + PartialOrd + Into<f64>>(scores: &[S], temperature: f64)
             ((score - greatest) / temperature).exp()
         }
     };
-    let mut law: PooledVec<f64> = scores.iter().map(weight).collect();
-    normalise(&mut law);
-    law
+    let mut p: PooledVec<f64> = scores.iter().map(weight).collect();
+    normalise(&mut p);
+    p
 }
 
 /// All mass on `index`, over `vocab` tokens.
 pub fn point_mass(vocab: usize, index: usize) -> PooledVec<f64> {
-    let mut law = PooledVec::of(0.0, vocab);
-    if let Some(entry) = law.get_mut(index) {
+    let mut p = PooledVec::of(0.0, vocab);
+    if let Some(entry) = p.get_mut(index) {
         *entry = 1.0;
     }
-    law
+    p
 }
 
 /// The probability of `token`; zero beyond the end of the row, so a drafter's vocabulary may differ from the target's.
-pub fn mass(law: &[f64], token: Token) -> f64 {
-    law.get(token as usize).copied().unwrap_or(0.0)
+pub fn mass(p: &[f64], token: Token) -> f64 {
+    p.get(token as usize).copied().unwrap_or(0.0)
 }
 
 /// Scales `weights` to sum to 1. Returns false, and leaves them alone, when their sum is not positive and finite.
 pub fn normalise(weights: &mut [f64]) -> bool {
     let sum: f64 = weights.iter().sum();
-    let is_law = sum > 0.0 && sum.is_finite();
-    if is_law {
+    let is_distribution = sum > 0.0 && sum.is_finite();
+    if is_distribution {
         weights.iter_mut().for_each(|weight| *weight /= sum);
     }
-    is_law
+    is_distribution
 }
 
 /// The residual `norm(max(0, p - q))` of speculative sampling (Leviathan et al. 2023): what the target `p` wants more
@@ -144,35 +144,35 @@ pub fn overlap(p: &[f64], q: &[f64]) -> f64 {
     p.iter().zip(q).map(|(&p, &q)| p.min(q)).sum()
 }
 
-/// Total variation distance `TV(p, q) = Σ_x max(0, p(x) - q(x))` between two laws; missing entries are 0.
+/// Total variation distance `TV(p, q) = Σ_x max(0, p(x) - q(x))` between two distributions; missing entries are 0.
 pub fn total_variation(p: &[f64], q: &[f64]) -> f64 {
     let q = q.iter().copied().chain(std::iter::repeat(0.0));
     p.iter().zip(q).map(|(&p, q)| (p - q).max(0.0)).sum()
 }
 
 /// Shannon entropy `-Σ p ln p` in nats, with `0 ln 0 = 0`.
-pub fn entropy(law: &[f64]) -> f64 {
-    -law.iter().filter(|&&p| p > 0.0).map(|&p| p * p.ln()).sum::<f64>()
+pub fn entropy(p: &[f64]) -> f64 {
+    -p.iter().filter(|&&p| p > 0.0).map(|&p| p * p.ln()).sum::<f64>()
 }
 
 /// Medusa's entropy `-Σ p ln(p + 1e-5)` in nats (its reference implementation): within about 1e-5·V of [`entropy`],
 /// and slightly below 0 for a point mass.
-pub fn smoothed_entropy(law: &[f64]) -> f64 {
-    -law.iter().map(|&p| p * (p + 1e-5).ln()).sum::<f64>()
+pub fn smoothed_entropy(p: &[f64]) -> f64 {
+    -p.iter().map(|&p| p * (p + 1e-5).ln()).sum::<f64>()
 }
 
 /// The threshold of typical acceptance, `min(ε, δ·exp(-H(p)))` with [`smoothed_entropy`] (Medusa, section 2.3.1).
-pub fn typical_threshold(law: &[f64], epsilon: f64, delta: f64) -> f64 {
-    epsilon.min(delta * (-smoothed_entropy(law)).exp())
+pub fn typical_threshold(p: &[f64], epsilon: f64, delta: f64) -> f64 {
+    epsilon.min(delta * (-smoothed_entropy(p)).exp())
 }
 
-/// The law of one typical draw (Medusa's reference implementation): tokens less likely than [`typical_threshold`] are
-/// removed and the rest renormalised. If that removes everything, the likeliest token stays.
-pub fn typical_filter(law: &[f64], epsilon: f64, delta: f64) -> PooledVec<f64> {
-    let threshold = typical_threshold(law, epsilon, delta);
-    let mut kept: PooledVec<f64> = law.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
+/// The distribution of one typical sample (Medusa's reference implementation): tokens less likely than
+/// [`typical_threshold`] are removed and the rest renormalised. If that removes everything, the top-1 token stays.
+pub fn typical_filter(p: &[f64], epsilon: f64, delta: f64) -> PooledVec<f64> {
+    let threshold = typical_threshold(p, epsilon, delta);
+    let mut kept: PooledVec<f64> = p.iter().map(|&p| if p < threshold { 0.0 } else { p }).collect();
     if !normalise(&mut kept) {
-        return point_mass(law.len(), argmax(law).unwrap_or(0));
+        return point_mass(p.len(), argmax(p).unwrap_or(0));
     }
     kept
 }

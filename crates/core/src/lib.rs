@@ -6,8 +6,8 @@
 //! * a **tree** ([`tree::TokenTree`], grown by a [`tree::TreeBuilder`]) arranges the proposals;
 //! * an **acceptance rule** ([`accept::AcceptanceRule`]) picks one path and a bonus token.
 //!
-//! Nothing here knows tensors, files, clocks or threads (but for [`pooled_vec`] memory), and all chance goes through
-//! [`accept::RandomSource`], so tests can enumerate every outcome and compare output laws exactly.
+//! Nothing here knows tensors, files, clocks or threads (but for [`pooled_vec`] memory). All randomness goes through
+//! [`accept::RandomSource`], so tests can enumerate every outcome and compare output distributions exactly.
 
 pub mod accept;
 pub mod dist;

@@ -34,7 +34,7 @@ pub enum StatsError {
     },
 }
 
-/// A draft length and what it gains.
+/// A draft length and its gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DraftLength {
     /// Drafts per step, `γ`; 0 means that drafting does not pay.

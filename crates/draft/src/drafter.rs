@@ -2,8 +2,7 @@
 
 use crate::trace::Trace;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{DraftRows, RandomSource, Rows, SamplingScheme};
-use gorgon_core::dist::Row;
+use gorgon_core::accept::{DraftRows, DraftSource, RandomSource, Rows, SamplingScheme, TargetRows};
 use gorgon_core::tree::{BuildError, DraftTree, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::decoder::ModelError;
@@ -11,6 +10,7 @@ use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassOutput;
 use gorgon_model::target::Target;
+use smallvec::SmallVec;
 
 /// Why a drafter failed.
 #[derive(Debug, thiserror::Error)]
@@ -88,37 +88,14 @@ pub struct VerifiedTree<'a> {
     pub path: &'a [usize],
     /// The token that follows the committed path: the next root.
     pub next: Token,
-    /// What the target put out at every node.
-    pub target: TargetOutput<'a>,
+    /// The target's output at every node, as far as the drafter asks for it ([`Feedback`]).
+    pub target: Option<TargetRows<'a>>,
 }
 
-/// What the target put out at every node of a tree, as far as anyone asked ([`Feedback`]).
-#[derive(Clone, Copy, Debug)]
-pub enum TargetOutput<'a> {
-    /// Nothing was asked for.
-    Unknown,
-    /// `[nodes]`: the token with the greatest logit, the lowest of equals.
-    Argmax(&'a [Token]),
-    /// `[nodes · V]`, row-major.
-    Logits {
-        /// The logits.
-        data: &'a [f32],
-        /// V.
-        vocab: usize,
-    },
-}
-
-impl TargetOutput<'_> {
+impl VerifiedTree<'_> {
     /// The token with the greatest logit at a node, if it is known.
     pub fn argmax(&self, node: usize) -> Option<Token> {
-        match *self {
-            Self::Unknown => None,
-            Self::Argmax(tokens) => tokens.get(node).copied(),
-            Self::Logits { data, vocab } => {
-                let row = data.get(node * vocab..(node + 1) * vocab)?;
-                Some(Row::Logits(row).argmax() as Token)
-            }
-        }
+        self.target?.argmax(node).ok()
     }
 }
 
@@ -150,12 +127,26 @@ pub struct DraftContext<'a> {
 pub struct Proposal {
     /// The tree.
     pub draft: DraftTree,
-    /// The drafter's distribution at each node, as logits `[nodes · V]`; `None` if it has none.
-    pub rows: Option<PooledVec<f32>>,
-    /// How children were taken from it.
-    pub law: SamplingScheme,
+    /// Where its children come from, by the number that the tree's entries have; a tree without entries has one source.
+    pub sources: SmallVec<[Source; 1]>,
     /// How far a lent target has read the tree's nodes, if verification can go on from there.
     pub resume: Option<Resume>,
+}
+
+/// A source of drafts.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The source's distribution at each node, as logits `[nodes · V]`; `None` if it has none.
+    pub rows: Option<PooledVec<f32>>,
+    /// How children were taken from it.
+    pub scheme: SamplingScheme,
+}
+
+impl Source {
+    fn view(&self, nodes: usize) -> DraftSource<'_> {
+        let rows = self.rows.as_deref().map(|data| Rows::Logits { data, vocab: data.len() / nodes });
+        DraftSource { rows, scheme: self.scheme }
+    }
 }
 
 /// Hidden states that verification goes on with: the target's first layers have read every node of the tree, and their
@@ -177,14 +168,19 @@ impl Proposal {
     /// A tree whose children are a list: most likely tokens, or tokens that come with no distribution. Rules accept
     /// them as they accept any given tokens.
     pub fn list(draft: DraftTree) -> Self {
-        Self { draft, rows: None, law: SamplingScheme::Deterministic, resume: None }
+        Self::drawn(draft, None, SamplingScheme::Deterministic)
     }
 
-    /// For the acceptance rule.
-    pub fn draft_rows(&self) -> DraftRows<'_> {
+    /// A tree whose children were all taken from one source.
+    pub fn drawn(draft: DraftTree, rows: Option<PooledVec<f32>>, scheme: SamplingScheme) -> Self {
+        Self { draft, sources: SmallVec::from_buf([Source { rows, scheme }]), resume: None }
+    }
+
+    /// Hands out what an acceptance rule has to know of the drafts.
+    pub fn with_draft_rows<R>(&self, work: impl FnOnce(DraftRows<'_>) -> R) -> R {
         let nodes = self.draft.tree().len();
-        let rows = self.rows.as_deref().map(|data| Rows::Logits { data, vocab: data.len() / nodes });
-        DraftRows { rows, law: self.law }
+        let sources: SmallVec<[DraftSource<'_>; 1]> = self.sources.iter().map(|source| source.view(nodes)).collect();
+        work(DraftRows::new(&sources, self.draft.entries()))
     }
 }
 

@@ -1,7 +1,8 @@
 //! A target that is a function of the text, for tests of drafters that need no network.
 
-use crate::drafter::{DraftContext, Drafter, TargetOutput, VerifiedPass, VerifiedTree};
+use crate::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
 use gorgon_core::Token;
+use gorgon_core::accept::TargetRows;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{DraftTree, OwnTree};
 use gorgon_model::hidden_states::HiddenStates;
@@ -63,7 +64,7 @@ impl<D: Drafter> Toy<D> {
         }
         let next = argmax[path[path.len() - 1]];
         let read: Vec<Token> = path.iter().map(|&node| nodes.token(node)).collect();
-        let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: TargetOutput::Argmax(&argmax) });
+        let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: Some(TargetRows::Argmax(&argmax)) });
         let pass = VerifiedPass { tokens: &read, output: &nothing(), rows: &path, verified };
         self.drafter.observe(pass).unwrap();
         let emitted: Vec<Token> = read[1..].iter().copied().chain([next]).collect();

@@ -3,10 +3,10 @@
 use crate::error::DecodeError;
 use crate::step::{Part, Parts};
 use crate::timing::StepTimes;
-use gorgon_core::accept::{AcceptanceRule, RandomSource, Rows, Verdict};
+use gorgon_core::accept::{AcceptanceRule, RandomSource, TargetOutput, TargetRows, Verdict};
 use gorgon_core::dist::Row;
 use gorgon_core::{PooledVec, Token};
-use gorgon_draft::drafter::{Drafter, Feedback, Proposal, TargetOutput};
+use gorgon_draft::drafter::{Drafter, Feedback, Proposal};
 use gorgon_kernels::team;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::PassOutput;
@@ -26,11 +26,11 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// What the drafter gets to see.
-    pub fn target(&self) -> TargetOutput<'_> {
+    pub fn target(&self) -> Option<TargetRows<'_>> {
         match &self.target {
-            Known::Nothing => TargetOutput::Unknown,
-            Known::Argmax(tokens) => TargetOutput::Argmax(tokens),
-            Known::Logits { data, vocab } => TargetOutput::Logits { data, vocab: *vocab },
+            Known::Nothing => None,
+            Known::Argmax(tokens) => Some(TargetRows::Argmax(tokens)),
+            Known::Logits { data, vocab } => Some(TargetRows::Logits { data, vocab: *vocab }),
         }
     }
 }
@@ -50,7 +50,7 @@ enum Known {
 impl Known {
     /// As much of a target's output as a rule and the drafters ask for.
     fn read(target: &impl Target, hidden: &HiddenStates, rule: &dyn AcceptanceRule, feedback: Feedback) -> Self {
-        let argmax_is_enough = rule.as_greedy().is_some() && feedback < Feedback::Logits;
+        let argmax_is_enough = rule.needs() == TargetOutput::Argmax && feedback < Feedback::Logits;
         let top = if argmax_is_enough { target.top_tokens(hidden, &PooledVec::of(1, hidden.rows())) } else { None };
         match top {
             Some(top) => Self::Argmax(top.iter().map(|&(token, _)| token).collect()),
@@ -90,7 +90,7 @@ pub(crate) fn judge<T: Target, D: Drafter>(
 ) -> Result<SmallVec<[Judged; 1]>, DecodeError> {
     let feedback = parts.iter().map(|(session, _)| session.needs().feedback).max().unwrap_or_default();
     let vocab = parts[0].0.target().vocab_size();
-    let most = if rule.as_greedy().is_some() { SEARCHED.min(LOGITS / vocab) } else { LOGITS / vocab };
+    let most = if rule.needs() == TargetOutput::Argmax { SEARCHED.min(LOGITS / vocab) } else { LOGITS / vocab };
     let (mut judged, mut first_row) = (SmallVec::new(), 0);
     while judged.len() < proposals.len() {
         let from = judged.len();
@@ -153,7 +153,8 @@ fn accept<T: Target, D: Drafter>(
     Ok(())
 }
 
-/// What a rule decides about a tree whose rows begin at `first`; `None` if logits that it had to read are no numbers.
+/// The decision of a rule about a tree whose rows begin at `first`; `None` if logits that it had to read are no
+/// numbers.
 fn verdict(
     proposal: &Proposal,
     known: &Known,
@@ -162,25 +163,17 @@ fn verdict(
     random: &mut dyn RandomSource,
 ) -> Option<Verdict> {
     let tree = proposal.draft.tree();
-    match known {
-        Known::Nothing => None,
-        Known::Argmax(tokens) => Some(rule.as_greedy()?.accept_argmax(tree, &tokens[first..first + tree.len()])),
+    let target = match known {
+        Known::Nothing => return None,
+        Known::Argmax(tokens) => TargetRows::Argmax(&tokens[first..first + tree.len()]),
         Known::Logits { data, vocab } => {
-            let rows = Rows::Logits { data: &data[first * vocab..(first + tree.len()) * vocab], vocab: *vocab };
-            finite(rule, proposal, rows, random)
+            TargetRows::Logits { data: &data[first * vocab..(first + tree.len()) * vocab], vocab: *vocab }
         }
-    }
-}
-
-/// The verdict, if the logits at every node of its path are numbers. A rule reads no others, so those may be anything.
-fn finite(
-    rule: &dyn AcceptanceRule,
-    proposal: &Proposal,
-    rows: Rows<'_>,
-    random: &mut dyn RandomSource,
-) -> Option<Verdict> {
-    let verdict = rule.accept(proposal.draft.tree(), proposal.draft_rows(), rows, random);
-    let valid = |&node: &usize| rows.row(node).as_ref().is_some_and(Row::is_sound);
+    };
+    let verdict = proposal.with_draft_rows(|draft| rule.accept(tree, draft, target, random)).ok()?;
+    // A rule reads the rows of its path only, so those of other nodes may be anything. Argmaxes are of valid rows.
+    let valid =
+        |&node: &usize| matches!(target, TargetRows::Argmax(_)) || target.row(node).is_ok_and(|row| row.is_valid());
     verdict.path.iter().all(valid).then_some(verdict)
 }
 

@@ -54,7 +54,7 @@ fn threads_interruptions_and_cached_states_change_no_bit() {
     let features = &cached.data().features;
     let positions = cached.positions(&cached.data().rows[0].example);
     let refused = features.states(&cached.data().rows[0], false, 0, &positions).unwrap_err();
-    assert!(refused.to_string().contains("have taps"), "{refused}");
+    assert!(refused.to_string().contains("are of layers"), "{refused}");
 }
 
 /// Each state has a scale of its own, so that large ones do not take the others' bits.

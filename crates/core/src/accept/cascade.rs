@@ -1,8 +1,9 @@
 //! Speculative cascades: speculative sampling towards a mixture of drafter and target.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposals, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{
     PooledVec, Token,
     dist::{Row, Transform, total_variation},
@@ -30,13 +31,13 @@ pub enum Deferral {
 impl Deferral {
     /// The rule `r(v)` for every token.
     ///
-    /// `target` and `draft` are the **unscaled** laws `p` and `q`; only `distance`, which [`Deferral::Opt`] needs, is
-    /// the total variation of the transformed ones.
+    /// `target` and `draft` are the **unscaled** `p` and `q`; only `distance`, which [`Deferral::Opt`] needs, is
+    /// the total variation of the transformed `p` and `q`.
     ///
     /// # Shapes
     /// `target [vocab]`, `draft` of any length, to `[vocab]`.
     pub fn defers(self, alpha: f64, target: &[f64], draft: &[f64], distance: f64) -> PooledVec<bool> {
-        let greatest = |law: &[f64]| law.iter().copied().fold(0.0, f64::max);
+        let greatest = |p: &[f64]| p.iter().copied().fold(0.0, f64::max);
         let (p_max, q_max) = (greatest(target), greatest(draft));
         let everywhere = |defers: bool| PooledVec::of(defers, target.len());
         match self {
@@ -52,9 +53,9 @@ impl Deferral {
         }
     }
 
-    /// The law aimed at, `π(v) = q(v)·(1-r(v)) + p(v)·η` with `η = Σ_v r(v)·q(v)`, of the **transformed** `target` and
-    /// `draft`. Where `r` is the same for all tokens this is `q` or `p`. Draft mass beyond the target's vocabulary is
-    /// deferred.
+    /// The distribution aimed at, `π(v) = q(v)·(1-r(v)) + p(v)·η` with `η = Σ_v r(v)·q(v)`, of the **transformed**
+    /// `target` and `draft`. Where `r` is the same for all tokens this is `q` or `p`. Draft mass beyond the target's
+    /// vocabulary is deferred.
     ///
     /// # Shapes
     /// `defers [vocab]`, `target [vocab]`, `draft` of any length, to `[vocab]`.
@@ -69,25 +70,28 @@ impl Deferral {
 
 /// Speculative cascades (Narasimhan et al. 2024): speculative sampling with `π = T(q, p)` in place of `p`: accept with
 /// `min(1, π/q)`, residual `norm(max(0, π-q))`; a list's child `c` is accepted with `π(c)`, `π` built from the full
-/// `q`. Several children are tried in turn like those of [`Sampling`](super::Sampling).
+/// `q`. Several entries are tried in turn like those of [`Sampling`](super::Sampling).
 ///
-/// The deferral rule sees the unscaled laws; the transform applies to the laws that are mixed. At temperature 0
+/// `π` mixes the target with one drafter. Where a node has entries of several sources, that is the source of the first
+/// entry with a valid row; entries of other sources are accepted towards the same `π` with their own `q`.
+///
+/// The deferral rule sees the unscaled distributions; the transform applies to those that are mixed. At temperature 0
 /// `token-v3` is [`LossyGreedy`](super::LossyGreedy), and `opt` emits what `diff` emits.
 ///
-/// Not lossless: the output law is `π` wherever something was drafted. Where nothing was (the end of a path), or where
-/// the drafter has no sound row, there is nothing to mix and the target's own law is used.
+/// Not lossless: the output distribution is `π` wherever something was drafted. Where nothing was (the end of a path),
+/// or where the drafter has no valid row, there is nothing to mix and the target's own distribution is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cascade {
     /// When to defer to the target.
     pub deferral: Deferral,
     /// α: how reluctantly to defer.
     pub alpha: f64,
-    /// What target and draft rows go through before they are mixed.
+    /// Applied to target and draft rows before they are mixed.
     pub transform: Transform,
 }
 
 impl Cascade {
-    /// `π` for one pair of rows, and the transformed draft law.
+    /// `π` for one pair of rows, and the transformed draft distribution.
     fn aim(&self, target: Row<'_>, draft: Row<'_>) -> (PooledVec<f64>, PooledVec<f64>) {
         let (p, q) = (self.transform.apply(target), self.transform.apply(draft));
         let distance = total_variation(&p, &q);
@@ -110,23 +114,25 @@ impl AcceptanceRule for Cascade {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
+    ) -> Result<Verdict, TargetError> {
         descend(|node| {
-            let row = target.verified(node);
-            let drafted = if tree.children(node).next().is_some() { draft.sound(node) } else { None };
-            let (mut law, proposal) = match drafted {
-                Some(drafted) => {
+            let row = target.row(node)?;
+            let proposals = Proposals::at(draft, node, &self.transform);
+            let mixed = draft.entries_at(tree, node).map(|entry| entry.source);
+            let mixed = mixed.filter_map(|source| Some((source, draft.valid_row(source, node)?))).next();
+            let (mut aim, proposals) = match mixed {
+                Some((source, drafted)) => {
                     let (aim, q) = self.aim(row, drafted);
-                    (aim, Proposal::from_law(draft.law, q))
+                    (aim, proposals.with(source, q))
                 }
-                None => (self.transform.apply(row), Proposal::from_law(draft.law, PooledVec::new())),
+                None => (self.transform.apply(row), proposals),
             };
-            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, random) {
+            Ok(match first_accepted(tree, proposals, &mut aim, Slack::NONE, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(random.pick(&law) as Token),
-            }
+                None => Move::Stop(random.pick(&aim) as Token),
+            })
         })
     }
 }

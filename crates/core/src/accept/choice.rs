@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AcceptanceRule, Beta, Bild, Cascade, Deferral, Greedy, KSeq, Lossy, LossyGreedy, Nucleus, Sampling, TopBeta,
-    Typical,
+    AcceptanceRule, Beta, Bild, Cascade, Deferral, Greedy, KSeq, Lossy, LossyGreedy, Nucleus, Sampling, SamplingScheme,
+    TopBeta, Typical,
 };
 use crate::dist::Transform;
 
@@ -67,6 +67,22 @@ pub enum RuleChoice {
     KSeq,
 }
 
+/// How drafts are to be taken from a drafter's distributions so that they serve a rule best.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DraftScheme {
+    /// How the children of a node are taken, from the distribution under the target's transform.
+    pub scheme: SamplingScheme,
+    /// Whether the rule reads the distributions.
+    pub rows: bool,
+    /// Drafting stops where `max q`, at temperature 1, falls below this: BiLD's fallback policy.
+    pub stop: Option<f64>,
+}
+
+impl DraftScheme {
+    /// The top-k tokens, without distributions.
+    pub const TOP_K: Self = Self { scheme: SamplingScheme::Deterministic, rows: false, stop: None };
+}
+
 /// Why a text names no acceptance rule.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
@@ -91,7 +107,7 @@ pub enum ChoiceError {
         given: String,
         /// The parameter as given.
         value: String,
-        /// What it should be.
+        /// The kind of number expected.
         expected: &'static str,
     },
     /// A parameter is out of range.
@@ -103,7 +119,7 @@ pub enum ChoiceError {
         parameter: &'static str,
         /// Its value.
         value: f64,
-        /// What it may be.
+        /// The allowed range.
         allowed: &'static str,
     },
 }
@@ -113,7 +129,7 @@ impl RuleChoice {
     pub const GRAMMAR: &'static str = "auto, greedy, sampling, nucleus, typical[:EPSILON,DELTA], lossy:ALPHA[,BETA], \
         chow:A, diff:A, opt:A, token-v1:A, token-v2:A, token-v3:A, bild:FB,RB, top-beta:B,TAU, k-seq";
 
-    /// What `auto` means under `transform`; every other choice is itself.
+    /// The meaning of `auto` under `transform`; every other choice is itself.
     pub fn resolve(self, transform: &Transform) -> Self {
         match self {
             Self::Auto if transform.is_greedy() => Self::Greedy,
@@ -122,7 +138,7 @@ impl RuleChoice {
         }
     }
 
-    /// The rule itself. At temperature 0 the rules that emit the target's law emit its greedy text, and so are
+    /// The rule itself. At temperature 0 the rules that emit the target's distribution emit its greedy text, and so are
     /// [`Greedy`], which reads less.
     pub fn rule(self, transform: Transform) -> Box<dyn AcceptanceRule + Send + Sync> {
         match self.resolve(&transform) {
@@ -137,6 +153,25 @@ impl RuleChoice {
             Self::Bild { rollback, .. } => Box::new(Bild { rollback }),
             Self::TopBeta { beta, gap } => Box::new(TopBeta { beta, gap }),
             Self::KSeq => Box::new(KSeq { transform }),
+        }
+    }
+
+    /// How drafts are best taken for the rule. Rules that compare `p` with `q` get samples from the transformed `q`:
+    /// k-SEQ independent ones, the others samples without replacement; at temperature 0 these are the top-k tokens.
+    /// Cascades always mix with the whole `q`. All other rules read the drafted tokens only, which then are the top k.
+    pub fn draft_scheme(self, transform: &Transform) -> DraftScheme {
+        let drawn = |scheme| match transform.is_greedy() {
+            true => DraftScheme::TOP_K,
+            false => DraftScheme { scheme, rows: true, stop: None },
+        };
+        match self.resolve(transform) {
+            Self::Sampling | Self::Lossy { .. } => drawn(SamplingScheme::WithoutReplacement),
+            Self::KSeq => drawn(SamplingScheme::Independent),
+            Self::Cascade { .. } => DraftScheme { rows: true, ..drawn(SamplingScheme::WithoutReplacement) },
+            Self::Bild { fallback, .. } => DraftScheme { stop: Some(fallback), ..DraftScheme::TOP_K },
+            Self::Auto | Self::Greedy | Self::Nucleus | Self::Typical { .. } | Self::TopBeta { .. } => {
+                DraftScheme::TOP_K
+            }
         }
     }
 

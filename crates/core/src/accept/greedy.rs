@@ -1,53 +1,44 @@
 //! Greedy acceptance: the target's argmax and nothing else.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
-use crate::{Token, dist::Row, tree::TokenTree};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetOutput, TargetRows, Verdict};
+use crate::{Token, tree::TokenTree};
 
 /// Follows the child whose token is the target's argmax; the bonus is the argmax at the path's end. The lowest id wins
 /// a tie, on raw rows, whatever the temperature.
 ///
 /// Lossless for greedy decoding: the emitted text is the target's greedy text, token for token, because every accepted
 /// draft and the bonus are argmaxes given the text before them (Stern et al. 2018; Leviathan et al. 2023 at T = 0).
-/// Draft rows and chance are not used.
+/// Draft rows and the random source are not used, and argmax tokens are all that is needed of the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Greedy;
-
-impl Greedy {
-    /// [`AcceptanceRule::accept`] for a target of which nothing but each node's likeliest token is known.
-    ///
-    /// # Shapes
-    /// `top_tokens` has one token per node of `tree`.
-    pub fn accept_argmax(&self, tree: &TokenTree, top_tokens: &[Token]) -> Verdict {
-        along(tree, |node| top_tokens[node])
-    }
-}
-
-/// The path along the target's likeliest tokens.
-fn along(tree: &TokenTree, best: impl Fn(usize) -> Token) -> Verdict {
-    // Siblings may repeat a token; the longest of the equal paths is then the one to take.
-    let path = longest_accepted(tree, |node| {
-        let argmax = best(node);
-        move |token| (token == argmax).then_some(0.0)
-    });
-    let bonus = best(path[path.len() - 1]);
-    Verdict { path, bonus }
-}
 
 impl AcceptanceRule for Greedy {
     fn is_lossless(&self) -> bool {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
-        along(tree, |node| target.verified(node).argmax() as Token)
+    fn needs(&self) -> TargetOutput {
+        TargetOutput::Argmax
     }
 
-    fn as_greedy(&self) -> Option<&Greedy> {
-        Some(self)
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        _: DraftRows<'_>,
+        target: TargetRows<'_>,
+        _: &mut dyn RandomSource,
+    ) -> Result<Verdict, TargetError> {
+        // Siblings may repeat a token; the longest of the equal paths is then the one to take.
+        let path = longest_accepted(tree, |node| {
+            let argmax = target.argmax(node)?;
+            Ok(move |token| (token == argmax).then_some(0.0))
+        })?;
+        let bonus = target.argmax(path[path.len() - 1])?;
+        Ok(Verdict { path, bonus })
     }
 
-    fn next(&self, _: Token, row: Row<'_>, _: &mut dyn RandomSource) -> Token {
-        row.argmax() as Token
+    fn next(&self, _: Token, target: TargetRows<'_>, _: &mut dyn RandomSource) -> Result<Token, TargetError> {
+        target.argmax(0)
     }
 }

@@ -1,23 +1,25 @@
 //! SpecTr's k-SEQ: k independent drafts for one position, tried in turn against one fixed ratio.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposals, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, SamplingScheme, TargetError, TargetRows, Verdict};
 use crate::{
     PooledVec, Token,
     dist::{Transform, mass, normalise},
-    tree::TokenTree,
+    tree::{Entry, TokenTree},
 };
 
-/// k-SEQ (Sun et al. 2023, SpecTr): the k children of a node, drawn independently from `q`, are tried in turn, each
+/// k-SEQ (Sun et al. 2023, SpecTr): the k entries of a node, drawn independently from `q`, are tried in turn, each
 /// accepted with `min(1, p/(ρq))`. With `β = Σ min(q, p/ρ)` and `p_acc = 1-(1-β)^k`, if all fail the bonus is drawn
 /// from `(p - min(q, p/ρ)·p_acc/β)/(1-p_acc)`.
 ///
-/// Lossless for every `ρ >= ρ*`; [`smallest_rho`] gives ρ*, with which the most is accepted. Nodes whose children were
-/// not drawn independently from a sound row fall back to the rounds of [`Sampling`](super::Sampling).
+/// Lossless for every `ρ >= ρ*`; [`smallest_rho`] gives ρ*, with which the most is accepted. Nodes whose entries were
+/// not drawn independently from one valid row fall back to the rounds of [`Sampling`](super::Sampling). Entries of
+/// several sources do so too, as one ρ holds for one `q` only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KSeq {
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 
@@ -30,58 +32,59 @@ impl AcceptanceRule for KSeq {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
+    ) -> Result<Verdict, TargetError> {
         descend(|node| {
-            let mut law = self.transform.apply(target.verified(node));
-            let children: PooledVec<usize> = tree.children(node).collect();
-            let accepted = match self.independent(tree, &children, draft, node) {
-                _ if children.is_empty() => None,
-                Some(q) => try_all(tree, &children, &q, &mut law, random),
+            let mut p = self.transform.apply(target.row(node)?);
+            let entries: PooledVec<Entry> = draft.entries_at(tree, node).collect();
+            let accepted = match self.independent(tree, &entries, draft, node) {
+                Some(q) => try_all(tree, &entries, &q, &mut p, random),
                 None => {
-                    let proposal = Proposal::at(tree, node, draft, &self.transform);
-                    first_accepted(tree, node, proposal, &mut law, Slack::NONE, random)
+                    let proposals = Proposals::at(draft, node, &self.transform);
+                    first_accepted(tree, proposals, &mut p, Slack::NONE, random)
                 }
             };
-            accepted.map_or_else(|| Move::Stop(random.pick(&law) as Token), Move::Follow)
+            Ok(accepted.map_or_else(|| Move::Stop(random.pick(&p) as Token), Move::Follow))
         })
     }
 }
 
 impl KSeq {
-    /// The transformed draft law of `node` if all its children can be independent draws from it.
+    /// The transformed draft distribution of `node` if all its entries can be independent samples of it.
     fn independent(
         &self,
         tree: &TokenTree,
-        children: &[usize],
+        entries: &[Entry],
         draft: DraftRows<'_>,
         node: usize,
     ) -> Option<PooledVec<f64>> {
-        if draft.law != SamplingScheme::Independent || children.is_empty() {
+        let source = entries.first()?.source;
+        let is_one = entries.iter().all(|entry| entry.source == source);
+        if !is_one || draft.scheme(source) != SamplingScheme::Independent {
             return None;
         }
-        let q = self.transform.apply(draft.sound(node)?);
-        children.iter().all(|&child| mass(&q, tree.token(child)) > 0.0).then_some(q)
+        let q = self.transform.apply(draft.valid_row(source, node)?);
+        entries.iter().all(|entry| mass(&q, tree.token(entry.child)) > 0.0).then_some(q)
     }
 }
 
-/// Tries all `children`; if all fail, `target` becomes the law of the bonus.
+/// Tries all `entries`; if all fail, `target` becomes the distribution of the bonus.
 fn try_all(
     tree: &TokenTree,
-    children: &[usize],
+    entries: &[Entry],
     draft: &[f64],
     target: &mut [f64],
     random: &mut dyn RandomSource,
 ) -> Option<usize> {
-    let rho = smallest_rho(target, draft, children.len());
-    for &child in children {
+    let rho = smallest_rho(target, draft, entries.len());
+    for &Entry { child, .. } in entries {
         let token = tree.token(child);
         if random.flip(mass(target, token) / (rho * mass(draft, token))) {
             return Some(child);
         }
     }
-    leave_residual(target, draft, children.len(), rho);
+    leave_residual(target, draft, entries.len(), rho);
     None
 }
 
@@ -115,7 +118,7 @@ fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
 /// it always holds, because `p_acc <= kβ`.
 ///
 /// # Shapes
-/// `target [vocab]`, `draft` of any length; `tries` = k, the number of children.
+/// `target [vocab]`, `draft` of any length; `tries` = k, the number of entries.
 pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
     let ratios = target.iter().zip(draft).filter(|(p, _)| **p > 0.0).map(|(p, q)| q / p);
     let greatest = ratios.fold(0.0, f64::max);

@@ -1,39 +1,22 @@
-//! Speculative sampling with slack: a stated departure from the target's law, for more acceptance.
+//! Speculative sampling with slack: a stated departure from the target's distribution, for more acceptance.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposals, first_accepted};
+use super::slack::{Beta, Slack};
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{
-    PooledVec, Token,
-    dist::{Transform, mass, overlap, residual},
+    Token,
+    dist::{Transform, mass},
     tree::TokenTree,
 };
 
-/// How the residual of lossy sampling weighs the target: `norm(max(0, p/β - q))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Beta {
-    /// This value, at least `1-α`; 1 is the usual choice.
-    Fixed(f64),
-    /// [`balanced_beta`], found anew for every pair of laws.
-    Balanced,
-}
-
-impl Beta {
-    /// The value for one pair of laws. Where nothing balances, nothing is ever rejected, and 1 does as well as any.
-    pub(super) fn value(self, target: &[f64], draft: &[f64], alpha: f64) -> f64 {
-        match self {
-            Self::Fixed(beta) => beta,
-            Self::Balanced => balanced_beta(target, draft, alpha).unwrap_or(1.0),
-        }
-    }
-}
-
 /// Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al. 2024, section 2): accept with
-/// `min(1, p(x)/((1-α)q(x)))`, else draw from `norm(max(0, p/β - q))`. Both laws are transformed first.
+/// `min(1, p(x)/((1-α)q(x)))`, else draw from `norm(max(0, p/β - q))`. Both distributions are transformed first.
 ///
-/// For one draft the output law is [`lossy_law`]. Several children of a node are tried in turn like those of
-/// [`Sampling`](super::Sampling), each round with the same α and β against what the rounds before it left; a list's
-/// entry `c` is accepted with `min(1, p(c)/(1-α))`. Where β leaves no residual, the bonus is drawn from `p`.
+/// For one draft the output is [`lossy_distribution`](super::lossy_distribution). Several entries of a node are tried
+/// in turn like those of [`Sampling`](super::Sampling), each round with the same α and β against the residual of the
+/// rounds before it; a list's entry `c` is accepted with `min(1, p(c)/(1-α))`. Where β leaves no residual, the bonus
+/// is drawn from `p`.
 ///
 /// Lossless only at `α = 0, β = 1`. At temperature 0 this form degenerates to greedy acceptance; [`LossyGreedy`] is
 /// the variant meant there.
@@ -43,7 +26,7 @@ pub struct Lossy {
     pub alpha: f64,
     /// β: the weight of the residual.
     pub beta: Beta,
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 
@@ -56,17 +39,17 @@ impl AcceptanceRule for Lossy {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
+    ) -> Result<Verdict, TargetError> {
         let slack = Slack { alpha: self.alpha, beta: self.beta };
         descend(|node| {
-            let mut law = self.transform.apply(target.verified(node));
-            let proposal = Proposal::at(tree, node, draft, &self.transform);
-            match first_accepted(tree, node, proposal, &mut law, slack, random) {
+            let mut p = self.transform.apply(target.row(node)?);
+            let proposals = Proposals::at(draft, node, &self.transform);
+            Ok(match first_accepted(tree, proposals, &mut p, slack, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(random.pick(&law) as Token),
-            }
+                None => Move::Stop(random.pick(&p) as Token),
+            })
         })
     }
 }
@@ -74,8 +57,8 @@ impl AcceptanceRule for Lossy {
 /// Leviathan et al.'s lossy greedy decoding, the form of [`Lossy`] for temperature 0: a draft `v` is accepted iff
 /// `p(v) >= (1-α)·max p`, with `p` at temperature 1; the bonus is the argmax.
 ///
-/// On a tree the test is put to a node's first child, the drafter's own choice; where that fails, the target's argmax
-/// is emitted, by way of the child that drafted it if there is one. That makes it the same rule as the cascade
+/// On a tree the test is put to a node's first entry, the drafter's own choice. Where that fails, the target's argmax
+/// is emitted, by way of the entry that drafted it if there is one. That makes it the same rule as the cascade
 /// `token-v3` at temperature 0 on trees of top-k children too, not only on chains.
 ///
 /// Not lossless (even at α = 0 an exact tie may go to the drafter).
@@ -90,62 +73,23 @@ impl AcceptanceRule for LossyGreedy {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        draft: DraftRows<'_>,
+        target: TargetRows<'_>,
+        _: &mut dyn RandomSource,
+    ) -> Result<Verdict, TargetError> {
         descend(|node| {
-            let row = target.verified(node);
+            let row = target.row(node)?;
             let best = row.argmax() as Token;
-            let Some(first) = tree.children(node).next() else { return Move::Stop(best) };
-            let law = Transform::IDENTITY.apply(row);
-            if mass(&law, tree.token(first)) >= (1.0 - self.alpha) * mass(&law, best) {
-                return Move::Follow(first);
+            let Some(first) = draft.entries_at(tree, node).next() else { return Ok(Move::Stop(best)) };
+            let p = Transform::IDENTITY.apply(row);
+            if mass(&p, tree.token(first.child)) >= (1.0 - self.alpha) * mass(&p, best) {
+                return Ok(Move::Follow(first.child));
             }
-            let guess = tree.children(node).find(|&child| tree.token(child) == best);
-            guess.map_or(Move::Stop(best), Move::Follow)
+            let guess = draft.entries_at(tree, node).find(|entry| tree.token(entry.child) == best);
+            Ok(guess.map_or(Move::Stop(best), |entry| Move::Follow(entry.child)))
         })
     }
 }
-
-/// The output law of lossy sampling of one draft from `q`:
-/// `min(q, p/(1-α)) + (1 - Σ_v min(q, p/(1-α)))·norm(max(0, p/β - q))`, the residual being `p` where it is empty.
-///
-/// # Shapes
-/// `target [vocab]` and `draft [vocab]` to `[vocab]`.
-pub fn lossy_law(target: &[f64], draft: &[f64], alpha: f64, beta: f64) -> PooledVec<f64> {
-    let loose: PooledVec<f64> = target.iter().map(|p| p / (1.0 - alpha)).collect();
-    let scaled: PooledVec<f64> = target.iter().map(|p| p / beta).collect();
-    let left = residual(&scaled, draft).unwrap_or_else(|| target.into());
-    let rejected = 1.0 - overlap(&loose, draft);
-    let accepted = loose.iter().zip(draft).map(|(p, &q)| p.min(q));
-    accepted.zip(&left).map(|(accepted, left)| accepted + rejected * left).collect()
-}
-
-/// The β at which `π = max{min{q, p/(1-α)}, p/β}` sums to 1, so that [`lossy_law`] equals `π` (Narasimhan et al. 2024,
-/// lemma 2). By bisection: the sum falls with β, from at least 1 at `β = 1-α`. `None` where it stays above 1 for every
-/// finite β, which takes a draft that is always accepted.
-///
-/// # Shapes
-/// `target [vocab]`, `draft` of any length.
-pub fn balanced_beta(target: &[f64], draft: &[f64], alpha: f64) -> Option<f64> {
-    let draft = || draft.iter().copied().chain(std::iter::repeat(0.0));
-    let excess = |beta: f64| {
-        let kept = target.iter().zip(draft()).map(|(&p, q)| q.min(p / (1.0 - alpha)).max(p / beta));
-        kept.sum::<f64>() - 1.0
-    };
-    let (mut low, mut high) = (1.0 - alpha, 2.0);
-    while excess(high) > 0.0 {
-        (low, high) = (high, high * 2.0);
-        if high > 1e12 {
-            return None;
-        }
-    }
-    loop {
-        let middle = low + (high - low) / 2.0;
-        if middle <= low || middle >= high {
-            return Some(high);
-        }
-        if excess(middle) > 0.0 { low = middle } else { high = middle }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,19 +1,19 @@
 //! Sample and match: draw from the target as plain decoding would, and follow the draft that guessed the draw.
 
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};
 
-/// Draws one token at each node of the path from the target's own transformed (temperature, top-p) law, follows the
-/// child that equals it, and where none does emits that very draw as the bonus.
+/// Draws one token at each node of the path from the target's own transformed (temperature, top-p) distribution,
+/// follows the child that equals it, and where none does emits that very token as the bonus.
 ///
-/// Lossless for that law, whatever the drafter does: the draws never depend on the draft. (Medusa's reference draws
-/// separately per candidate row and redraws the bonus, which favours drafted tokens and is not lossless.) A draft is
-/// accepted with its target probability, so [`Sampling`](super::Sampling) accepts at least as often when the drafter's
-/// law is known.
+/// Lossless for that distribution, whatever the drafter does: the drawn tokens never depend on the draft. (Medusa's
+/// reference draws separately per candidate row and redraws the bonus, which favours drafted tokens and is not
+/// lossless.) A draft is accepted with its target probability, so [`Sampling`](super::Sampling) accepts at least as
+/// often when the drafter's distribution is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nucleus {
-    /// What target rows go through before a token is drawn.
+    /// Applied to target rows before a token is drawn.
     pub transform: Transform,
 }
 
@@ -22,11 +22,17 @@ impl AcceptanceRule for Nucleus {
         true
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        _: DraftRows<'_>,
+        target: TargetRows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Result<Verdict, TargetError> {
         descend(|node| {
-            let drawn = random.pick(&self.transform.apply(target.verified(node))) as Token;
+            let drawn = random.pick(&self.transform.apply(target.row(node)?)) as Token;
             let guess = tree.children(node).find(|&child| tree.token(child) == drawn);
-            guess.map_or(Move::Stop(drawn), Move::Follow)
+            Ok(guess.map_or(Move::Stop(drawn), Move::Follow))
         })
     }
 }

@@ -1,22 +1,36 @@
-//! Where chance comes from: a seed, given uniforms, or every outcome in turn.
+//! Random sources: a seed, given uniforms, or every outcome in turn.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::{RandomSource, SamplingScheme};
-use crate::{
-    PooledVec, Token,
-    dist::{normalise, top_indices},
-};
+/// The source of all randomness in the project. A rule asks questions; an implementation answers from a seed, from
+/// given uniforms, or, in tests, with every possible answer in turn.
+pub trait RandomSource: Send {
+    /// True with probability `probability` (clamped to `[0, 1]`; exactly 0 is never true, exactly 1 always).
+    fn flip(&mut self, probability: f64) -> bool;
+    /// An index drawn with probability proportional to `weights` (non-negative, with a positive sum).
+    fn pick(&mut self, weights: &[f64]) -> usize;
+}
 
-/// Seeded chance: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the stream.
+impl<R: RandomSource + ?Sized> RandomSource for &mut R {
+    fn flip(&mut self, probability: f64) -> bool {
+        (**self).flip(probability)
+    }
+
+    fn pick(&mut self, weights: &[f64]) -> usize {
+        (**self).pick(weights)
+    }
+}
+
+/// A seeded random source: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the
+/// stream.
 #[derive(Clone, Debug)]
 pub struct SeededRandom {
     generator: ChaCha8Rng,
 }
 
 impl SeededRandom {
-    /// The draws of `seed`.
+    /// The first sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self::stream(seed, 0)
     }
@@ -45,8 +59,8 @@ impl RandomSource for SeededRandom {
     }
 }
 
-/// Chance from given numbers in `[0, 1)`, used in order: `flip(p)` is true when the next number `u <= p`, as in EAGLE's
-/// reference implementation. Past the end every number is 1.
+/// A random source of given numbers in `[0, 1)`, used in order: `flip(p)` is true when the next number `u <= p`, as in
+/// EAGLE's reference implementation. Past the end every number is 1.
 #[derive(Clone, Debug)]
 pub struct Given {
     uniforms: Vec<f64>,
@@ -54,7 +68,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Draws that use up `uniforms`.
+    /// A source that uses up `uniforms`.
     pub fn new(uniforms: Vec<f64>) -> Self {
         Self { uniforms, asked: 0 }
     }
@@ -99,11 +113,11 @@ fn locate(weights: &[f64], uniform: f64) -> usize {
     last
 }
 
-/// Runs `run` once for every sequence of answers its questions can have, and returns what each run returned with the
-/// probability of its answers. The probabilities sum to 1, so `run`'s exact output law can be read off.
+/// Runs `run` once for every sequence of answers its questions can have, and returns the outcome of each run with the
+/// probability of its answers. The probabilities sum to 1, so `run`'s exact output distribution can be read off.
 ///
-/// `run` must be a function of its draws alone. The number of runs is the number of outcomes; answers of probability 0
-/// are left out.
+/// `run` must be a function of its random source alone. The number of runs is the number of outcomes; answers of
+/// probability 0 are left out.
 ///
 /// ```
 /// use gorgon_core::accept::random::enumerate;
@@ -141,7 +155,7 @@ struct Question {
 }
 
 impl Branches {
-    /// The current answer to the next question; `answers` tells what a new question may be answered with.
+    /// The current answer to the next question; `answers` lists the possible answers to a new question.
     fn answer(&mut self, answers: impl FnOnce() -> Vec<(usize, f64)>) -> usize {
         if self.depth == self.questions.len() {
             self.questions.push(Question { answers: answers(), current: 0 });
@@ -183,30 +197,6 @@ impl RandomSource for Branches {
             0 => 0,
             1 => possible().map(|(index, _)| index).next().unwrap_or(0),
             _ => self.answer(|| possible().map(|(index, weight)| (index, weight / sum)).collect()),
-        }
-    }
-}
-
-impl SamplingScheme {
-    /// The tokens of `count` children of a node whose (transformed) draft law is `draft`, in the order in which a rule
-    /// tries them: independent draws, draws without replacement, or the likeliest tokens, lower ids first on ties.
-    /// Without replacement, and from a list, there are fewer where fewer tokens have any mass.
-    pub fn children(self, draft: &[f64], count: usize, random: &mut dyn RandomSource) -> PooledVec<Token> {
-        match self {
-            Self::Independent => (0..count).map(|_| random.pick(draft) as Token).collect(),
-            Self::WithoutReplacement => {
-                let (mut left, mut tokens) = (PooledVec::from(draft), PooledVec::new());
-                while tokens.len() < count && normalise(&mut left) {
-                    let index = random.pick(&left);
-                    left[index] = 0.0;
-                    tokens.push(index as Token);
-                }
-                tokens
-            }
-            Self::Deterministic => {
-                let top = top_indices(draft, count);
-                top.iter().filter(|&&index| draft[index] > 0.0).map(|&index| index as Token).collect()
-            }
         }
     }
 }

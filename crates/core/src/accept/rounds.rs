@@ -1,90 +1,114 @@
-//! One node's children, tried in turn: the multi-round rejection that speculative sampling, its lossy form and the
+//! One node's entries, tried in turn: the multi-round rejection that speculative sampling, its lossy form and the
 //! cascades share.
 
-use super::{DraftRows, RandomSource, SamplingScheme, lossy::Beta};
+use super::slack::Slack;
+use super::{DraftRows, RandomSource, SamplingScheme};
 use crate::{
     PooledVec, Token,
     dist::{Transform, mass, normalise, residual},
     tree::TokenTree,
 };
 
-/// How far acceptance may stray from the law it aims at: accept with `min(1, p / ((1-α)q))`, residual
-/// `norm(max(0, p/β - q))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Slack {
-    pub alpha: f64,
-    pub beta: Beta,
-}
-
-impl Slack {
-    /// No straying: the output law is exactly the one aimed at.
-    pub const NONE: Self = Self { alpha: 0.0, beta: Beta::Fixed(1.0) };
-}
-
-/// What a node's children were drawn from.
+/// The draft distributions `q_s` at one node, by source. Each is made when the first entry of its source is tried.
 #[derive(Clone, Debug)]
-pub(super) struct Proposal {
-    law: SamplingScheme,
-    /// The transformed draft law, all zero where the children are a list.
-    draft: PooledVec<f64>,
+pub(super) struct Proposals<'a> {
+    draft: DraftRows<'a>,
+    transform: &'a Transform,
+    node: usize,
+    /// The distributions so far, one after the other.
+    data: PooledVec<f64>,
+    /// Where each source's distribution starts and ends; `None` until it is made, empty where its entries are a list.
+    spans: PooledVec<Option<(usize, usize)>>,
 }
 
-impl Proposal {
-    /// The children of `node`. A row that is missing or not sound makes them a list: conditionally on any tokens at
-    /// all, the rejection of a list leaves the output law exactly as it should be.
-    pub fn at(tree: &TokenTree, node: usize, draft: DraftRows<'_>, transform: &Transform) -> Self {
-        let is_drawn = draft.law != SamplingScheme::Deterministic && tree.children(node).next().is_some();
-        let row = if is_drawn { draft.sound(node) } else { None };
-        Self { law: draft.law, draft: row.map_or_else(PooledVec::new, |row| transform.apply(row)) }
+impl<'a> Proposals<'a> {
+    /// The sources at `node`. Where a row is missing or not valid the source's entries are a list: conditionally on any
+    /// tokens at all, the rejection of a list leaves the output distribution exactly as it should be.
+    pub fn at(draft: DraftRows<'a>, node: usize, transform: &'a Transform) -> Self {
+        Self { draft, transform, node, data: PooledVec::new(), spans: PooledVec::of(None, draft.sources().len()) }
     }
 
-    /// Children taken by `law` from the transformed law `draft`.
-    pub fn from_law(law: SamplingScheme, draft: PooledVec<f64>) -> Self {
-        Self { law, draft: if law == SamplingScheme::Deterministic { PooledVec::new() } else { draft } }
+    /// The same where the transformed distribution of `source` is known to be `q`.
+    pub fn with(mut self, source: usize, q: PooledVec<f64>) -> Self {
+        let is_list = self.draft.scheme(source) == SamplingScheme::Deterministic;
+        self.set(source, if is_list { PooledVec::new() } else { q });
+        self
     }
 
-    /// Forgets `token` after its rejection if it cannot be drawn again: `q[c] <- 0; q <- norm(q)`.
-    fn reject(&mut self, token: Token) {
-        if self.law == SamplingScheme::WithoutReplacement {
-            self.draft[token as usize] = 0.0;
+    /// Makes the distribution of `source`, unless it was made before.
+    fn make(&mut self, source: usize) {
+        if self.spans.get(source) != Some(&None) {
+            return;
+        }
+        let is_list = self.draft.scheme(source) == SamplingScheme::Deterministic;
+        let row = if is_list { None } else { self.draft.valid_row(source, self.node) };
+        self.set(source, row.map_or_else(PooledVec::new, |row| self.transform.apply(row)));
+    }
+
+    fn set(&mut self, source: usize, q: PooledVec<f64>) {
+        let start = self.data.len();
+        if start == 0 {
+            self.data = q;
+        } else {
+            self.data.extend_from_slice(&q);
+        }
+        let end = self.data.len();
+        if let Some(span) = self.spans.get_mut(source) {
+            *span = Some((start, end));
+        }
+    }
+
+    /// `q_s`, empty for a list.
+    fn q(&self, source: usize) -> &[f64] {
+        let (start, end) = self.spans.get(source).copied().flatten().unwrap_or_default();
+        &self.data[start..end]
+    }
+
+    /// Forgets `token` after its rejection if its source cannot draw it again: `q[c] <- 0; q <- norm(q)`.
+    fn reject(&mut self, source: usize, token: Token) {
+        if self.draft.scheme(source) == SamplingScheme::WithoutReplacement {
+            let (start, end) = self.spans.get(source).copied().flatten().unwrap_or_default();
+            let q = &mut self.data[start..end];
+            q[token as usize] = 0.0;
             // Once nothing is left all masses are 0, and whatever follows counts as a list.
-            normalise(&mut self.draft);
+            normalise(q);
         }
     }
 }
 
-/// Tries the children of `node` in turn and returns the first that is accepted. `target` is the law aimed at; after a
-/// rejection it becomes the law of what is still to be emitted, so that when every child is rejected it is the law of
-/// the bonus (SpecInfer's multi-round sampling; without replacement: Sequoia; of a list: EAGLE-2).
+/// Tries the entries of a node in turn and returns the child of the first that is accepted. `target` is the
+/// distribution aimed at. After a rejection it becomes that of the token still to be emitted, so that when every entry
+/// is rejected it is that of the bonus (SpecInfer's multi-round sampling; without replacement: Sequoia; of a list:
+/// EAGLE-2).
 ///
-/// A child whose token the draft law gives no mass cannot have been drawn from that law, so it is handled like an entry
-/// of a list (its q is a point mass). Whatever such a token is, the output law given it is exact.
+/// An entry whose token its source gives no mass cannot have been drawn from that source, so it is handled like an
+/// entry of a list (its q is a point mass). Whatever such a token is, the output distribution given it is exact.
 pub(super) fn first_accepted(
     tree: &TokenTree,
-    node: usize,
-    mut proposal: Proposal,
+    mut proposals: Proposals<'_>,
     target: &mut PooledVec<f64>,
     slack: Slack,
     random: &mut dyn RandomSource,
 ) -> Option<usize> {
     let mut listed = PooledVec::new();
-    for child in tree.children(node) {
-        let token = tree.token(child);
-        let drawn_with = mass(&proposal.draft, token);
+    for entry in proposals.draft.entries_at(tree, proposals.node) {
+        proposals.make(entry.source);
+        let token = tree.token(entry.child);
+        let drawn_with = mass(proposals.q(entry.source), token);
         let is_listed = drawn_with <= 0.0;
         if is_listed && listed.contains(&token) {
             continue; // the list's earlier entry has already been rejected
         }
         let q = if is_listed { 1.0 } else { drawn_with };
         if random.flip(mass(target, token) / ((1.0 - slack.alpha) * q)) {
-            return Some(child);
+            return Some(entry.child);
         }
         if is_listed {
             listed.push(token);
             strike(target, token);
         } else {
-            leave_residual(target, &proposal.draft, slack);
-            proposal.reject(token);
+            leave_residual(target, proposals.q(entry.source), slack);
+            proposals.reject(entry.source, token);
         }
     }
     None
@@ -97,14 +121,14 @@ fn strike(target: &mut [f64], token: Token) {
         return; // nothing to strike, and a vocabulary not to renormalise
     }
     let rejected = std::mem::take(&mut target[token as usize]);
-    // A rejected token had less than all of the mass; if rounding says otherwise, the law stays as it was.
+    // A rejected token had less than all of the mass; if rounding says otherwise, the distribution stays as it was.
     if !normalise(target) {
         target[token as usize] = rejected;
     }
 }
 
-/// `p <- norm(max(0, p/β - q))`. With q the same law as p up to rounding nothing is left; that branch has the
-/// probability of a rounding error, and p stays as it was.
+/// `p <- norm(max(0, p/β - q))`. With q equal to p up to rounding nothing is left; that branch has the probability of a
+/// rounding error, and p stays as it was.
 fn leave_residual(target: &mut PooledVec<f64>, draft: &[f64], slack: Slack) {
     let beta = slack.beta.value(target, draft, slack.alpha);
     let left = if beta == 1.0 {

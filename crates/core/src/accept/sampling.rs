@@ -1,22 +1,23 @@
 //! Speculative sampling, on chains and on trees.
 
-use super::rounds::{Proposal, Slack, first_accepted};
+use super::rounds::{Proposals, first_accepted};
+use super::slack::Slack;
 use super::walk::{Move, descend};
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{Token, dist::Transform, tree::TokenTree};
 
 /// Speculative sampling (Leviathan et al. 2023; Chen et al. 2023) in its multi-round form for trees (SpecInfer,
 /// Sequoia, EAGLE).
 ///
-/// At a node with target law `p` and draft law `q` its children are tried in turn, each accepted with
-/// `min(1, p(c)/q(c))`; after a rejection `p <- norm(max(0, p-q))` and, for draws without replacement,
-/// `q[c] <- 0; q <- norm(q)`. For a list `q` is a point mass: accept with `p(c)`, else `p[c] <- 0; p <- norm(p)`. The
-/// bonus is drawn from the last `p`.
+/// At a node with target distribution `p` its [entries](DraftRows) are tried in turn. With `q` the distribution of the
+/// entry's source, it is accepted with `min(1, p(c)/q(c))`. After a rejection `p <- norm(max(0, p-q))` and, for samples
+/// without replacement, `q[c] <- 0; q <- norm(q)`. For a list `q` is a point mass: accept with `p(c)`, else
+/// `p[c] <- 0; p <- norm(p)`. The bonus is drawn from the last `p`.
 ///
-/// Lossless at any temperature: the emitted text has exactly the target's transformed law.
+/// Lossless at any temperature: the emitted text has exactly the target's transformed distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What target and draft rows go through before they are compared.
+    /// Applied to target and draft rows before they are compared.
     pub transform: Transform,
 }
 
@@ -29,16 +30,16 @@ impl AcceptanceRule for Sampling {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
+    ) -> Result<Verdict, TargetError> {
         descend(|node| {
-            let mut law = self.transform.apply(target.verified(node));
-            let proposal = Proposal::at(tree, node, draft, &self.transform);
-            match first_accepted(tree, node, proposal, &mut law, Slack::NONE, random) {
+            let mut p = self.transform.apply(target.row(node)?);
+            let proposals = Proposals::at(draft, node, &self.transform);
+            Ok(match first_accepted(tree, proposals, &mut p, Slack::NONE, random) {
                 Some(child) => Move::Follow(child),
-                None => Move::Stop(random.pick(&law) as Token),
-            }
+                None => Move::Stop(random.pick(&p) as Token),
+            })
         })
     }
 }

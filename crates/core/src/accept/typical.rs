@@ -1,7 +1,7 @@
 //! Medusa's typical acceptance.
 
 use super::walk::longest_accepted;
-use super::{AcceptanceRule, DraftRows, RandomSource, Rows, Verdict};
+use super::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use crate::{
     PooledVec, Token,
     dist::{Row, Transform, mass, typical_threshold},
@@ -24,18 +24,18 @@ pub struct Typical {
     pub transform: Transform,
 }
 
-/// What typical acceptance makes of one target row.
+/// One target row's probabilities and acceptance threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypicalCut {
-    law: PooledVec<f64>,
+    p: PooledVec<f64>,
     threshold: f64,
 }
 
 impl TypicalCut {
     /// The log-probability of `token` if it is accepted here.
     pub fn accepted(&self, token: Token) -> Option<f64> {
-        let p = mass(&self.law, token);
-        (p > self.threshold).then(|| p.ln())
+        let own = mass(&self.p, token);
+        (own > self.threshold).then(|| own.ln())
     }
 }
 
@@ -47,9 +47,9 @@ impl Typical {
 
     /// Judges the drafts that follow the token whose target row this is.
     pub fn cut(&self, row: Row<'_>) -> TypicalCut {
-        let law = self.transform.uncut().apply(row);
-        let threshold = typical_threshold(&law, self.epsilon, self.delta);
-        TypicalCut { law, threshold }
+        let p = self.transform.uncut().apply(row);
+        let threshold = typical_threshold(&p, self.epsilon, self.delta);
+        TypicalCut { p, threshold }
     }
 }
 
@@ -58,12 +58,18 @@ impl AcceptanceRule for Typical {
         false
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        _: DraftRows<'_>,
+        target: TargetRows<'_>,
+        _: &mut dyn RandomSource,
+    ) -> Result<Verdict, TargetError> {
         let path = longest_accepted(tree, |node| {
-            let cut = self.cut(target.verified(node));
-            move |token| cut.accepted(token)
-        });
-        let bonus = target.verified(path[path.len() - 1]).argmax() as Token;
-        Verdict { path, bonus }
+            let cut = self.cut(target.row(node)?);
+            Ok(move |token| cut.accepted(token))
+        })?;
+        let bonus = target.argmax(path[path.len() - 1])?;
+        Ok(Verdict { path, bonus })
     }
 }

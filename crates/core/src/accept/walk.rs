@@ -1,9 +1,9 @@
 //! The two ways to walk a verified tree: node by node, and to the end of the longest accepted path.
 
-use super::Verdict;
+use super::{TargetError, Verdict};
 use crate::{PooledVec, Token, tree::TokenTree};
 
-/// What a rule does at a node it has reached.
+/// A rule's move at a node it has reached.
 pub(super) enum Move {
     /// Accept this child and go there.
     Follow(usize),
@@ -12,16 +12,16 @@ pub(super) enum Move {
 }
 
 /// Walks down from the root, asking `decide` at each node.
-pub(super) fn descend(mut decide: impl FnMut(usize) -> Move) -> Verdict {
+pub(super) fn descend(mut decide: impl FnMut(usize) -> Result<Move, TargetError>) -> Result<Verdict, TargetError> {
     let mut path = PooledVec::of(0, 1);
     let mut node = 0;
     loop {
-        match decide(node) {
+        match decide(node)? {
             Move::Follow(child) => {
                 path.push(child);
                 node = child;
             }
-            Move::Stop(bonus) => return Verdict { path, bonus },
+            Move::Stop(bonus) => return Ok(Verdict { path, bonus }),
         }
     }
 }
@@ -45,8 +45,8 @@ pub fn longest(candidates: impl IntoIterator<Item = (usize, f64)>) -> usize {
 /// log-probability that accepting a token adds to the path's score, or `None` to reject it.
 pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
     tree: &TokenTree,
-    mut judge_at: impl FnMut(usize) -> J,
-) -> PooledVec<usize> {
+    mut judge_at: impl FnMut(usize) -> Result<J, TargetError>,
+) -> Result<PooledVec<usize>, TargetError> {
     // Indexed by node; `None` for a rejected node and for everything below one.
     let mut scores = PooledVec::of(None, tree.len());
     scores[0] = Some(0.0);
@@ -56,14 +56,14 @@ pub(super) fn longest_accepted<J: Fn(Token) -> Option<f64>>(
         if children.peek().is_none() {
             continue;
         }
-        let judge = judge_at(node);
+        let judge = judge_at(node)?;
         for child in children {
             scores[child] = judge(tree.token(child)).map(|gain| score + gain);
         }
     }
     let nodes: PooledVec<usize> = (0..tree.len()).filter(|&node| scores[node].is_some()).collect();
     let candidates = nodes.iter().filter_map(|&node| Some((tree.depths()[node], scores[node]?)));
-    tree.path(nodes[longest(candidates)])
+    Ok(tree.path(nodes[longest(candidates)]))
 }
 
 #[cfg(test)]

@@ -30,9 +30,9 @@ fn softmax_is_stable_and_total() {
     assert_eq!(softmax(&[2.0, 5.0, 5.0], 0.0), [0.0, 1.0, 0.0]);
     assert_eq!(softmax(&[2.0, 5.0, 4.999], 1e-310), [0.0, 1.0, 0.0]);
     assert!(softmax::<f32>(&[], 1.0).is_empty());
-    let law = softmax(&[1.0_f32, 2.0, 3.0], 0.5);
+    let p = softmax(&[1.0_f32, 2.0, 3.0], 0.5);
     let expected = [1.0, 2.0_f64.exp(), 4.0_f64.exp()].map(|w| w / (1.0 + 2.0_f64.exp() + 4.0_f64.exp()));
-    assert!(law.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15));
+    assert!(p.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn residual_is_none_when_exhausted_and_handles_other_lengths() {
 }
 
 #[test]
-fn distances_and_entropies_of_known_laws() {
+fn distances_and_entropies_of_known_distributions() {
     let (p, q) = ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]);
     assert_eq!(total_variation(&p, &q), 0.5);
     assert_eq!(overlap(&p, &q), 0.5);

@@ -1,4 +1,4 @@
-//! Sampling transforms: from a row of scores or probabilities to the law that tokens are drawn from.
+//! Sampling transforms: from a row of logits or probabilities to the distribution that tokens are drawn from.
 
 use super::{argmax, normalise, point_mass, softmax, top_indices};
 use crate::PooledVec;
@@ -6,7 +6,7 @@ use crate::PooledVec;
 /// One node's distribution, as it came from a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Row<'a> {
-    /// Raw scores `[vocab]`; a softmax makes them probabilities.
+    /// Logits `[vocab]`; a softmax makes them probabilities.
     Logits(&'a [f32]),
     /// Probabilities `[vocab]`, normalised on use.
     Probabilities(&'a [f64]),
@@ -26,7 +26,7 @@ impl Row<'_> {
         self.len() == 0
     }
 
-    /// The likeliest token, the lowest id on ties; 0 if the row holds nothing but NaN.
+    /// The most likely token, the lowest id on ties; 0 if the row holds nothing but NaN.
     pub fn argmax(&self) -> usize {
         let index = match self {
             Self::Logits(row) => argmax(row),
@@ -35,9 +35,10 @@ impl Row<'_> {
         index.unwrap_or(0)
     }
 
-    /// Whether the row describes a law at all: no NaN; logits below positive infinity with at least one finite;
-    /// probabilities finite and non-negative with a positive sum. A drafter's row that is not sound is not used.
-    pub fn is_sound(&self) -> bool {
+    /// Whether the row describes a distribution at all: no NaN; logits below positive infinity with at least one
+    /// finite; probabilities finite and non-negative with a positive sum. A drafter's row that is not valid is not
+    /// used.
+    pub fn is_valid(&self) -> bool {
         match self {
             Self::Logits(row) => row.iter().all(|&x| x < f32::INFINITY) && row.iter().any(|x| x.is_finite()),
             Self::Probabilities(row) => {
@@ -63,7 +64,7 @@ pub enum TransformError {
 }
 
 /// Temperature, then top-k, then top-p, each renormalising: `p` and `q` go through the same one before a lossless rule
-/// compares them, and "the target's law" means the law after it.
+/// compares them, and "the target's distribution" means the one after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transform {
     temperature: f64,
@@ -72,13 +73,13 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// The model's own law: temperature 1, nothing cut.
+    /// The model's own distribution: temperature 1, nothing cut.
     pub const IDENTITY: Self = Self { temperature: 1.0, top_k: None, top_p: None };
-    /// All mass on the likeliest token: temperature 0.
+    /// All mass on the top-1 token: temperature 0.
     pub const GREEDY: Self = Self { temperature: 0.0, top_k: None, top_p: None };
 
-    /// A transform that divides logits by `temperature` (0: all mass on the likeliest token), keeps the `top_k`
-    /// likeliest tokens, and of those the fewest likeliest ones whose sum exceeds `top_p` (the token that crosses it
+    /// A transform that divides logits by `temperature` (0: all mass on the top-1 token), keeps the `top_k` most
+    /// likely tokens, and of those the fewest, most likely first, whose sum exceeds `top_p` (the token that crosses it
     /// stays). Among equally likely tokens lower ids are kept first, so exactly `top_k` tokens stay.
     ///
     /// # Errors
@@ -101,12 +102,12 @@ impl Transform {
         self.temperature
     }
 
-    /// How many of the likeliest tokens are kept; `None` for all.
+    /// How many of the most likely tokens are kept; `None` for all.
     pub fn top_k(&self) -> Option<usize> {
         self.top_k
     }
 
-    /// The mass of the likeliest tokens that is kept; `None` for all.
+    /// The mass of the most likely tokens that is kept; `None` for all.
     pub fn top_p(&self) -> Option<f64> {
         self.top_p
     }
@@ -116,12 +117,12 @@ impl Transform {
         Self { temperature: self.temperature, top_k: None, top_p: None }
     }
 
-    /// Whether every law becomes a point mass because the temperature is 0.
+    /// Whether every distribution becomes a point mass because the temperature is 0.
     pub fn is_greedy(&self) -> bool {
         self.temperature == 0.0
     }
 
-    /// The law that `row` becomes. Total: NaN entries get no mass, see [`softmax`].
+    /// The distribution that `row` becomes. Total: NaN entries get no mass, see [`softmax`].
     ///
     /// # Shapes
     /// `row [vocab]` to `[vocab]`. The vocabulary is sorted only as far as top-k and top-p need.
@@ -129,17 +130,17 @@ impl Transform {
         if self.is_greedy() {
             return point_mass(row.len(), row.argmax());
         }
-        let mut law = match row {
+        let mut p = match row {
             Row::Logits(scores) => softmax(scores, self.temperature),
             Row::Probabilities(probabilities) => tempered(probabilities, self.temperature),
         };
-        if let Some(count) = self.top_k.filter(|&count| count < law.len()) {
-            law = keep(&law, &top_indices(&law, count));
+        if let Some(count) = self.top_k.filter(|&count| count < p.len()) {
+            p = keep(&p, &top_indices(&p, count));
         }
         if let Some(top_p) = self.top_p.filter(|&top_p| top_p < 1.0) {
-            law = keep(&law, &nucleus(&law, top_p));
+            p = keep(&p, &nucleus(&p, top_p));
         }
-        law
+        p
     }
 }
 
@@ -150,7 +151,7 @@ impl Default for Transform {
     }
 }
 
-/// `norm(p^(1/T))`, which is what temperature does to probabilities.
+/// `norm(p^(1/T))`: temperature applied to probabilities.
 fn tempered(probabilities: &[f64], temperature: f64) -> PooledVec<f64> {
     let Some(best) = argmax(probabilities) else { return point_mass(probabilities.len(), 0) };
     let greatest = probabilities[best];
@@ -163,40 +164,40 @@ fn tempered(probabilities: &[f64], temperature: f64) -> PooledVec<f64> {
         // Relative to the greatest, so that a low temperature cannot underflow every entry.
         true => (p / greatest).powf(temperature.recip()),
     };
-    let mut law: PooledVec<f64> = probabilities.iter().map(weight).collect();
-    normalise(&mut law);
-    law
+    let mut p: PooledVec<f64> = probabilities.iter().map(weight).collect();
+    normalise(&mut p);
+    p
 }
 
-/// The law restricted to `indices` and renormalised.
-fn keep(law: &[f64], indices: &[usize]) -> PooledVec<f64> {
-    let mut kept = PooledVec::of(0.0, law.len());
+/// The distribution restricted to `indices` and renormalised.
+fn keep(p: &[f64], indices: &[usize]) -> PooledVec<f64> {
+    let mut kept = PooledVec::of(0.0, p.len());
     for &index in indices {
-        kept[index] = law[index];
+        kept[index] = p[index];
     }
     normalise(&mut kept);
     kept
 }
 
-/// The likeliest tokens up to and including the one with which their sum first exceeds `top_p`.
-fn nucleus(law: &[f64], top_p: f64) -> PooledVec<usize> {
+/// The most likely tokens up to and including the one with which their sum first exceeds `top_p`.
+fn nucleus(p: &[f64], top_p: f64) -> PooledVec<usize> {
     // A nucleus is mostly tiny beside the vocabulary: look at a short sorted head first, and at more only if needed.
-    let mut count = 64.min(law.len());
+    let mut count = 64.min(p.len());
     loop {
-        let mut order = top_indices(law, count);
+        let mut order = top_indices(p, count);
         let mut sum = 0.0;
         let crossing = order.iter().position(|&index| {
-            sum += law[index];
+            sum += p[index];
             sum > top_p
         });
         if let Some(last) = crossing {
             order.truncate(last + 1);
             return order;
         }
-        if count == law.len() {
+        if count == p.len() {
             return order;
         }
-        count = (count * 4).min(law.len());
+        count = (count * 4).min(p.len());
     }
 }
 

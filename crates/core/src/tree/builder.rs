@@ -59,7 +59,7 @@ pub trait TreeBuilder: Sync {
         None
     }
 
-    /// What is known of its trees before anything is drafted.
+    /// Properties of its trees that are known before anything is drafted.
     fn kind(&self) -> TreeKind;
 
     /// Builds one tree on `root`, the last emitted token.

@@ -21,9 +21,9 @@ const MAX_TOP_K: usize = MAX_RANK + 1;
 ///    along a path, so what is kept is connected.
 ///
 /// Ties go to the node drafted earlier, and among the children of one node to the lower token id. Nodes keep the order
-/// in which they were drafted: level by level, the children of a more valuable parent first, more likely siblings first.
-/// If fewer nodes exist, the tree is smaller. Candidates must be the drafter's top-k tokens, not samples: the best
-/// of several samples no longer follow the distribution they were drawn from.
+/// in which they were drafted: level by level, the children of a more valuable parent first, more likely siblings
+/// first. If fewer nodes exist, the tree is smaller. Candidates must be the drafter's top-k tokens, not samples: the
+/// best of several samples no longer follow the distribution they were drawn from.
 ///
 /// Values are sums of logarithms in `f64`, so that long paths do not underflow; the reference sums `f32` log-softmaxes,
 /// and may order near-ties differently.

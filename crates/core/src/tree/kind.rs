@@ -1,8 +1,8 @@
-//! What is known of a builder's trees before anything is drafted.
+//! Properties of a builder's trees that are known before anything is drafted.
 
 use super::{DynamicTree, OwnTree, TreeShape};
 
-/// What is known of a builder's trees before anything is drafted.
+/// Properties of a builder's trees that are known before anything is drafted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeKind {
     /// They have this shape, as far as a drafter has candidates for it.

@@ -1,7 +1,7 @@
 //! Token trees: the nodes of one verification pass, and how they are grown.
 //!
-//! A [`TokenTree`] holds tokens. A [`TreeShape`] holds only ranks ("the second guess after the top-1 guess") and becomes
-//! a token tree once a [`CandidateSource`] names the tokens. A [`TreeBuilder`] decides which nodes exist:
+//! A [`TokenTree`] holds tokens. A [`TreeShape`] holds only ranks ("the second guess after the top-1 guess") and
+//! becomes a token tree once a [`CandidateSource`] names the tokens. A [`TreeBuilder`] decides which nodes exist:
 //!
 //! * [`ChainTree`]: one path;
 //! * [`FixedTree`]: a shape known beforehand, be it [published](PublishedTree), [calibrated] on measured accuracies or

@@ -7,10 +7,10 @@ mod grow;
 /// A budget of nodes and depth, written `own:NODES,DEPTH`. A drafter that knows its tree makes a
 /// [`DraftTree`](super::DraftTree) within it; [`TreeKind::Own`](super::TreeKind::Own) says so.
 ///
-/// For a plain [`CandidateSource`](super::CandidateSource) the tree grows best-first: it holds the `nodes - 1` drafts of
-/// the greatest path probability among all paths of at most `depth` drafts that the source names. The source is asked
-/// once per level, for as many candidates as the budget leaves room for below a node of that level. Ties go to the
-/// node drafted earlier: the shallower one, then the one under the more probable parent, then the candidate named
+/// For a plain [`CandidateSource`](super::CandidateSource) the tree grows best-first: it holds the `nodes - 1` drafts
+/// of the greatest path probability among all paths of at most `depth` drafts that the source names. The source is
+/// asked once per level, for as many candidates as the budget leaves room for below a node of that level. Ties go to
+/// the node drafted earlier: the shallower one, then the one under the more probable parent, then the candidate named
 /// earlier. Nodes keep the order in which they were drafted.
 ///
 /// Candidates must be a list, not samples: the best of several samples no longer follow the distribution they were

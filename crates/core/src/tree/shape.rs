@@ -39,7 +39,7 @@ pub enum ShapeError {
     NotAPath {
         /// Which entry.
         entry: usize,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
     /// A rank is no whole number from 0 to [`MAX_RANK`].
@@ -123,7 +123,7 @@ impl TreeShape {
         )
     }
 
-    /// All combinations of the `widths[k]` likeliest guesses at each depth `k`: Medusa's Cartesian product.
+    /// All combinations of the `widths[k]` most likely guesses at each depth `k`: Medusa's Cartesian product.
     ///
     /// # Errors
     /// If a size limit is passed.
@@ -179,8 +179,8 @@ impl TreeShape {
     }
 
     /// The first node, if any, whose next better sibling is missing. Such a shape suits drafters that list their
-    /// likeliest tokens. One that *draws* candidates must not leave out a draw, or the rest no longer follow the law
-    /// that lossless acceptance counts on.
+    /// top-k tokens. One that *samples* candidates must not leave out a sample, or the rest no longer follow the
+    /// distribution that lossless acceptance counts on.
     pub fn first_gap(&self) -> Option<&[usize]> {
         let follows = |index: usize| {
             let path = &self.paths[index];
@@ -236,7 +236,7 @@ fn check_path(entry: usize, path: &[usize]) -> Result<(), ShapeError> {
     }
 }
 
-/// One path, or what is wrong with it.
+/// One path, or its error.
 fn path_from_json(entry: usize, value: &Value) -> Result<RankPath, ShapeError> {
     let Value::Array(ranks) = value else {
         return Err(ShapeError::NotAPath { entry, found: kind(value) });
@@ -251,7 +251,7 @@ fn path_from_json(entry: usize, value: &Value) -> Result<RankPath, ShapeError> {
     ranks.iter().map(rank).collect()
 }
 
-/// What a JSON value is, in words.
+/// The kind of a JSON value, in words.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -141,7 +141,7 @@ impl TokenTree {
         if self.is_probe(node) { NodeKind::Probe } else { NodeKind::Draft }
     }
 
-    /// What the target reads at `node`.
+    /// The input of the target's row at `node`.
     ///
     /// # Panics
     /// If `node` is not a node of this tree.

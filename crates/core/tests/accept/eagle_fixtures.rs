@@ -2,7 +2,7 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::Given;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, Sampling};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Sampling, TargetRows};
 use gorgon_core::dist::{Transform, normalise};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
@@ -10,7 +10,7 @@ use safetensors::SafeTensors;
 use crate::laws::distance;
 use crate::medusa_fixtures::{floats, integers, load};
 
-/// The given uniforms for flips; the law of the bonus is noted and nothing drawn from it.
+/// The given uniforms for flips; the distribution of the bonus is noted and nothing drawn from it.
 struct NotesBonus {
     flips: Given,
     bonus: Vec<f64>,
@@ -63,8 +63,8 @@ fn tree_posterior_sampled() {
         let uniforms: Vec<f64> = case["uniforms"].as_array().unwrap().iter().map(|u| u.as_f64().unwrap()).collect();
         let mut random = NotesBonus { flips: Given::new(uniforms.clone()), bonus: Vec::new() };
         let transform = Transform::new(case["temperature"].as_f64().unwrap(), None, None).unwrap();
-        let target = Rows::Logits { data: &target, vocab };
-        let path = Sampling { transform }.accept(&tree, DraftRows::NONE, target, &mut random).path;
+        let target = TargetRows::Logits { data: &target, vocab };
+        let path = Sampling { transform }.accept(&tree, DraftRows::NONE, target, &mut random).unwrap().path;
 
         assert_eq!(random.flips.asked(), uniforms.len(), "case {id}: uniforms used");
         assert_eq!(path.len() - 1, index("accept_length"), "case {id}");

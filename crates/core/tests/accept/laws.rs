@@ -2,7 +2,7 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::enumerate;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, TargetRows};
 use gorgon_core::dist::{Row, Transform, normalise};
 use gorgon_core::tree::TokenTree;
 
@@ -28,7 +28,7 @@ fn hashed(seed: u64, prefix: &[Token], salt: u64) -> f64 {
 }
 
 /// A law that depends on the whole prefix.
-pub fn random_law(seed: u64, prefix: &[Token], vocab: usize) -> Vec<f64> {
+pub fn random_distribution(seed: u64, prefix: &[Token], vocab: usize) -> Vec<f64> {
     let mut law: Vec<f64> = (0..vocab).map(|token| 0.03 + hashed(seed, prefix, token as u64 + 1).powi(2)).collect();
     assert!(normalise(&mut law));
     law
@@ -73,7 +73,7 @@ pub const DRAFTERS: [Drafter; 7] = [
 pub struct World {
     pub seed: u64,
     pub drafter: Drafter,
-    pub law: SamplingScheme,
+    pub scheme: SamplingScheme,
     pub shape: &'static [usize],
     pub transform: Transform,
 }
@@ -81,7 +81,7 @@ pub struct World {
 impl World {
     /// The target's raw law after `prefix`.
     pub fn target(&self, prefix: &[Token]) -> Vec<f64> {
-        let mut law = random_law(self.seed, prefix, VOCAB);
+        let mut law = random_distribution(self.seed, prefix, VOCAB);
         if matches!(self.drafter, Drafter::Sparse | Drafter::Disjoint) {
             law[hole(self.seed, prefix)] = 0.0;
             assert!(normalise(&mut law));
@@ -91,7 +91,7 @@ impl World {
 
     /// The row the drafter declares after `prefix`.
     pub fn draft(&self, prefix: &[Token]) -> Vec<f64> {
-        let mut law = random_law(self.seed + 1000, prefix, VOCAB);
+        let mut law = random_distribution(self.seed + 1000, prefix, VOCAB);
         match self.drafter {
             Drafter::Random | Drafter::Absent => {}
             Drafter::Broken => law[hole(self.seed + 1000, prefix)] = f64::NAN,
@@ -116,7 +116,7 @@ impl World {
     /// The law that children after `prefix` are drawn from.
     fn source(&self, prefix: &[Token]) -> Vec<f64> {
         if matches!(self.drafter, Drafter::Broken | Drafter::Absent) {
-            return random_law(self.seed + 2000, prefix, VOCAB);
+            return random_distribution(self.seed + 2000, prefix, VOCAB);
         }
         // At temperature 0 a rule must not care where tokens come from, so they are drawn as if it were 1.
         let transform = if self.transform.is_greedy() { Transform::IDENTITY } else { self.transform };
@@ -199,8 +199,9 @@ impl Step<'_> {
         }
         let rows = Rows::Probabilities { data: &draft, vocab: VOCAB };
         let rows = (self.world.drafter != Drafter::Absent).then_some(rows);
-        let draft = DraftRows { rows, law: self.world.law };
-        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab: VOCAB }, random);
+        let draft = DraftRows::single(rows, self.world.scheme);
+        let verdict = rule.accept(&tree, draft, TargetRows::Probabilities { data: &target, vocab: VOCAB }, random);
+        let verdict = verdict.unwrap();
         assert_eq!(verdict.path, tree.path(verdict.path[verdict.path.len() - 1]), "the path must start at the root");
         verdict.path[1..].iter().map(|&node| tree.token(node)).chain([verdict.bonus]).collect()
     }
@@ -235,11 +236,11 @@ impl Step<'_> {
             Drafter::Straying => {
                 let strays: Vec<bool> = (0..count).map(|_| random.flip(0.25)).collect();
                 let drawn = strays.iter().filter(|stray| !**stray).count();
-                let mut drawn = self.world.law.children(source, drawn, random).into_vec().into_iter();
+                let mut drawn = self.world.scheme.children(source, drawn, random).into_vec().into_iter();
                 let stray = source.iter().position(|&p| p == 0.0).map(|token| token as Token);
                 strays.into_iter().filter_map(|is_stray| if is_stray { stray } else { drawn.next() }).collect()
             }
-            _ => self.world.law.children(source, count, random).into_vec(),
+            _ => self.world.scheme.children(source, count, random).into_vec(),
         }
     }
 }

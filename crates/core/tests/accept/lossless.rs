@@ -8,21 +8,21 @@ use crate::laws::{DRAFTERS, Drafter, SHAPES, World, distance, plain};
 /// A rule for a transform.
 pub type Make = dyn Fn(Transform) -> Box<dyn AcceptanceRule>;
 
-pub const ALL_LAWS: [SamplingScheme; 3] =
+pub const ALL_SCHEMES: [SamplingScheme; 3] =
     [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic];
 
 /// How many tokens the joint law covers: the drafts of the deepest shape and a token more.
 const HORIZON: usize = 4;
 
-/// All worlds in which children are taken by one of `laws`.
-pub fn worlds(laws: &[SamplingScheme]) -> Vec<World> {
+/// All worlds in which children are taken by one of `schemes`.
+pub fn worlds(schemes: &[SamplingScheme]) -> Vec<World> {
     let sharper = Transform::new(0.6, None, None).unwrap();
     let cut = Transform::new(1.2, Some(2), Some(0.9)).unwrap();
     let mut worlds = Vec::new();
     for (index, &shape) in SHAPES.iter().enumerate() {
         for drafter in DRAFTERS {
-            for &law in laws {
-                let world = |transform| World { seed: 11 + index as u64, drafter, law, shape, transform };
+            for &scheme in schemes {
+                let world = |transform| World { seed: 11 + index as u64, drafter, scheme, shape, transform };
                 worlds.push(world(Transform::IDENTITY));
                 if drafter == Drafter::Random && shape.len() > 1 {
                     worlds.extend([world(sharper), world(cut)]);
@@ -46,14 +46,14 @@ pub fn first_failure(make: &Make, worlds: &[World]) -> Option<String> {
 #[test]
 fn sampling_emits_the_targets_law() {
     let make = |transform| Box::new(Sampling { transform }) as Box<dyn AcceptanceRule>;
-    assert_eq!(first_failure(&make, &worlds(&ALL_LAWS)), None);
+    assert_eq!(first_failure(&make, &worlds(&ALL_SCHEMES)), None);
 }
 
 #[test]
 fn k_seq_emits_the_targets_law() {
     let make = |transform| Box::new(KSeq { transform }) as Box<dyn AcceptanceRule>;
-    // Other laws of children are not k-SEQ's, and fall back to the rounds of sampling.
-    assert_eq!(first_failure(&make, &worlds(&ALL_LAWS)), None);
+    // Other schemes are not k-SEQ's, and fall back to the rounds of sampling.
+    assert_eq!(first_failure(&make, &worlds(&ALL_SCHEMES)), None);
 }
 
 #[test]

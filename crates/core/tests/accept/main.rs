@@ -1,14 +1,17 @@
-//! Acceptance rules: exact output laws by enumeration, reference fixtures, planted bugs, untrusted drafters.
+//! Acceptance rules: exact output distributions by enumeration, reference fixtures, planted bugs, untrusted drafters.
 
 mod eagle_fixtures;
+mod entries;
 mod laws;
 mod lossless;
 mod medusa_fixtures;
 mod mixing;
 mod paths;
 mod planted;
+mod reference;
 mod robustness;
 mod sampling_fixtures;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod single;
 mod wrong;

@@ -4,7 +4,7 @@ use std::fs;
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, Nucleus, Rows, Typical, longest};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, Nucleus, TargetRows, Typical, longest};
 use gorgon_core::dist::{Row, Transform, typical_filter};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
@@ -62,8 +62,8 @@ impl Candidates {
     fn is_tree(&self) -> bool {
         (0..self.tokens.len()).all(|a| {
             (0..a).all(|b| {
-                let mut feature_tokens = self.tokens[a].iter().zip(&self.tokens[b]);
-                let shared = feature_tokens.by_ref().take_while(|(a, b)| a == b).count();
+                let mut pairs = self.tokens[a].iter().zip(&self.tokens[b]);
+                let shared = pairs.by_ref().take_while(|(a, b)| a == b).count();
                 shared > 0 && self.logits[a][..shared] == self.logits[b][..shared]
             })
         })
@@ -92,8 +92,8 @@ impl Candidates {
     /// (best candidate, accepted drafts) of `rule` on the tree of all rows.
     fn on_tree(&self, rule: &dyn AcceptanceRule) -> (usize, usize) {
         let (tree, target, nodes) = self.merge(0..self.tokens.len());
-        let target = Rows::Logits { data: &target, vocab: self.vocab };
-        let path = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).path;
+        let target = TargetRows::Logits { data: &target, vocab: self.vocab };
+        let path = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).unwrap().path;
         let best = nodes.iter().position(|row| row.starts_with(&path)).unwrap();
         (best, path.len() - 1)
     }
@@ -103,8 +103,9 @@ impl Candidates {
         let mut candidates = Vec::new();
         for row in 0..self.tokens.len() {
             let (tree, target, _) = self.merge(row..row + 1);
-            let target = Rows::Logits { data: &target, vocab: self.vocab };
-            let accepted = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).path.len() - 1;
+            let target = TargetRows::Logits { data: &target, vocab: self.vocab };
+            let accepted =
+                rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).unwrap().path.len() - 1;
             let drafts = self.logits[row].iter().zip(&self.tokens[row][1..]).take(accepted);
             candidates.push((accepted, drafts.map(|(logits, &token)| score(logits, token)).sum()));
         }
@@ -153,16 +154,16 @@ fn one_token_distributions() {
         let (_, logits) = floats(&tensors, &format!("{id}.logits"));
         let (_, expected) = floats(&tensors, &format!("{id}.probs"));
         let temperature = number("temperature");
-        let law = match case["kind"].as_str().unwrap() {
+        let p = match case["kind"].as_str().unwrap() {
             "nucleus" => Transform::new(temperature, None, Some(number("top_p"))).unwrap().apply(Row::Logits(&logits)),
             "typical" => {
-                let law = Transform::new(temperature, None, None).unwrap().apply(Row::Logits(&logits));
-                typical_filter(&law, number("posterior_threshold"), number("posterior_alpha"))
+                let p = Transform::new(temperature, None, None).unwrap().apply(Row::Logits(&logits));
+                typical_filter(&p, number("posterior_threshold"), number("posterior_alpha"))
             }
             other => panic!("unknown kind {other}"),
         };
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
-        assert!(distance(&law, &expected) < 1e-5, "case {id}");
-        assert_eq!(law.iter().filter(|&&p| p > 0.0).count() as u64, case["kept"].as_u64().unwrap(), "case {id}");
+        assert!(distance(&p, &expected) < 1e-5, "case {id}");
+        assert_eq!(p.iter().filter(|&&p| p > 0.0).count() as u64, case["kept"].as_u64().unwrap(), "case {id}");
     }
 }

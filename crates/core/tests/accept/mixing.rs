@@ -2,13 +2,13 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::{
-    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, Greedy, Lossy, LossyGreedy, Rows, SamplingScheme, Verdict,
-    balanced_beta, lossy_law, random::SeededRandom,
+    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, Greedy, Lossy, LossyGreedy, Rows, SamplingScheme, TargetRows,
+    Verdict, balanced_beta, lossy_distribution, random::SeededRandom,
 };
 use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::TokenTree;
 
-use crate::laws::{Drafter, SHAPES, World, distance, plain, random_law};
+use crate::laws::{Drafter, SHAPES, World, distance, plain, random_distribution};
 
 const DEFERRALS: [Deferral; 6] =
     [Deferral::Chow, Deferral::Diff, Deferral::Opt, Deferral::TokenV1, Deferral::TokenV2, Deferral::TokenV3];
@@ -39,15 +39,15 @@ fn stated_mixture(deferral: Deferral, alpha: f64, world: &World, prefix: &[Token
     (0..q.len()).map(|v| p[v] * deferred + if defers(v) { 0.0 } else { q[v] }).collect()
 }
 
-/// Worlds whose drafter has sound rows; with a horizon up to which every position is drafted on every path.
-fn drafted_worlds(law: SamplingScheme) -> Vec<(World, usize)> {
+/// Worlds whose drafter has valid rows; with a horizon up to which every position is drafted on every path.
+fn drafted_worlds(scheme: SamplingScheme) -> Vec<(World, usize)> {
     let shapes: [(&[usize], usize); 3] = [(SHAPES[1], 3), (SHAPES[2], 1), (&[0, 0, 0, 1, 1, 2], 2)];
     let mut worlds = Vec::new();
     for (row, transform) in transforms().into_iter().enumerate() {
         for (column, drafter) in [Drafter::Random, Drafter::Sparse, Drafter::Disjoint].into_iter().enumerate() {
             // A Latin square, so that every pair of choices occurs.
             let (shape, horizon) = shapes[(row + column) % 3];
-            worlds.push((World { seed: (40 + row) as u64, drafter, law, shape, transform }, horizon));
+            worlds.push((World { seed: (40 + row) as u64, drafter, scheme, shape, transform }, horizon));
         }
     }
     worlds
@@ -58,8 +58,8 @@ pub type MakeCascade = dyn Fn(Transform, f64) -> Box<dyn AcceptanceRule>;
 
 /// The first world in which a rule that should be the cascade of `deferral` does not emit its mixture.
 pub fn cascade_failure(deferral: Deferral, make: &MakeCascade) -> Option<String> {
-    for law in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
-        for (world, horizon) in drafted_worlds(law) {
+    for scheme in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
+        for (world, horizon) in drafted_worlds(scheme) {
             for alpha in [0.1, 0.4] {
                 let aim = |prefix: &[Token]| stated_mixture(deferral, alpha, &world, prefix);
                 let rule = make(world.transform, alpha);
@@ -103,9 +103,9 @@ fn planted_deferral_bugs_are_noticed() {
 
 /// The first chain on which a rule that should be the cascade `token-v2` does not emit its mixture.
 pub fn token_v2_failure(make: &MakeCascade) -> Option<String> {
-    for law in [SamplingScheme::Independent, SamplingScheme::Deterministic] {
+    for scheme in [SamplingScheme::Independent, SamplingScheme::Deterministic] {
         for (transform, alpha) in transforms().into_iter().flat_map(|t| [(t, 0.15), (t, 0.3), (t, 0.5)]) {
-            let world = World { seed: 5, drafter: Drafter::Random, law, shape: &[0, 0, 1], transform };
+            let world = World { seed: 5, drafter: Drafter::Random, scheme, shape: &[0, 0, 1], transform };
             let aim = |prefix: &[Token]| stated_mixture(Deferral::TokenV2, alpha, &world, prefix);
             let error = distance(&world.emitted(&*make(transform, alpha), 2, &aim), &plain(2, &aim));
             if error > 1e-12 {
@@ -126,10 +126,10 @@ pub type MakeLossy = dyn Fn(Transform, f64, f64) -> Box<dyn AcceptanceRule>;
 
 /// The first chain on which a rule that should be lossy sampling does not emit the stated law.
 pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
-    for law in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
+    for scheme in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
         for (transform, drafter) in transforms().into_iter().flat_map(|t| [(t, Drafter::Random), (t, Drafter::Sparse)])
         {
-            let world = World { seed: 60, drafter, law, shape: &[0, 0, 1], transform };
+            let world = World { seed: 60, drafter, scheme, shape: &[0, 0, 1], transform };
             for (alpha, beta) in [(0.0, 1.0), (0.3, 1.0), (0.3, 0.8), (0.6, 1.3), (0.9, 0.2)] {
                 let aim = |prefix: &[Token]| stated_lossy(&world, alpha, beta, prefix);
                 let error = distance(&world.emitted(&*make(transform, alpha, beta), 2, &aim), &plain(2, &aim));
@@ -146,7 +146,7 @@ pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
 fn stated_lossy(world: &World, alpha: f64, beta: f64, prefix: &[Token]) -> Vec<f64> {
     let p = world.wanted(prefix);
     let mut q = world.transform.apply(Row::Probabilities(&world.draft(prefix)));
-    if world.law == SamplingScheme::Deterministic {
+    if world.scheme == SamplingScheme::Deterministic {
         let best = Row::Probabilities(&q).argmax();
         q = (0..q.len()).map(|v| if v == best { 1.0 } else { 0.0 }).collect();
     }
@@ -168,13 +168,13 @@ fn lossy_sampling_emits_the_stated_law() {
 #[test]
 fn balanced_lossy_sampling_emits_the_balanced_law() {
     for seed in 0..8 {
-        let (law, transform) = (SamplingScheme::Independent, Transform::IDENTITY);
-        let world = World { seed, drafter: Drafter::Random, law, shape: &[0, 0], transform };
+        let (scheme, transform) = (SamplingScheme::Independent, Transform::IDENTITY);
+        let world = World { seed, drafter: Drafter::Random, scheme, shape: &[0, 0], transform };
         let aim = |prefix: &[Token]| {
             let (p, q) = (world.target(prefix), world.draft(prefix));
             let beta = balanced_beta(&p, &q, 0.3).unwrap();
             let law: Vec<f64> = p.iter().zip(&q).map(|(p, &q)| q.min(p / 0.7).max(p / beta)).collect();
-            assert!(distance(&law, &lossy_law(&p, &q, 0.3, beta)) < 1e-12);
+            assert!(distance(&law, &lossy_distribution(&p, &q, 0.3, beta)) < 1e-12);
             law
         };
         let rule = Lossy { alpha: 0.3, beta: Beta::Balanced, transform };
@@ -197,7 +197,7 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
     const VOCAB: usize = 6;
     let mut tree = TokenTree::root(0);
     let mut prefixes: Vec<Vec<Token>> = vec![Vec::new()];
-    let draft = |prefix: &[Token]| random_law(seed * 2 + 1, prefix, VOCAB);
+    let draft = |prefix: &[Token]| random_distribution(seed * 2 + 1, prefix, VOCAB);
     for node in 0..13 {
         let width = if seed.is_multiple_of(2) { 3 } else { 1 };
         let prefix = prefixes[node].clone();
@@ -207,11 +207,10 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
         }
     }
     let rows = |law: &dyn Fn(&[Token]) -> Vec<f64>| prefixes.iter().flat_map(|p| law(p)).collect::<Vec<f64>>();
-    let (p, q) = (rows(&|prefix| random_law(seed * 2, prefix, VOCAB)), rows(&draft));
-    let draft = Rows::Probabilities { data: &q, vocab: VOCAB };
-    let draft = DraftRows { rows: Some(draft), law: SamplingScheme::Deterministic };
-    let target = Rows::Probabilities { data: &p, vocab: VOCAB };
-    let verdict = rule.accept(&tree, draft, target, &mut SeededRandom::new(seed));
+    let (p, q) = (rows(&|prefix| random_distribution(seed * 2, prefix, VOCAB)), rows(&draft));
+    let draft = DraftRows::single(Some(Rows::Probabilities { data: &q, vocab: VOCAB }), SamplingScheme::Deterministic);
+    let target = TargetRows::Probabilities { data: &p, vocab: VOCAB };
+    let verdict = rule.accept(&tree, draft, target, &mut SeededRandom::new(seed)).unwrap();
     (tree, verdict)
 }
 
@@ -260,8 +259,9 @@ fn lossy_greedy_accepts_from_its_threshold_on() {
     // p(v) = 0.35 beside max p = 0.5: accepted iff 1-α <= 0.7.
     let tree = TokenTree::from_parts(vec![0, 1], vec![0, 0]).unwrap();
     let p = [0.15, 0.35, 0.5, 0.2, 0.3, 0.5];
-    let target = Rows::Probabilities { data: &p, vocab: 3 };
-    let verdict = |alpha| LossyGreedy { alpha }.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0));
+    let target = TargetRows::Probabilities { data: &p, vocab: 3 };
+    let verdict =
+        |alpha| LossyGreedy { alpha }.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(0)).unwrap();
     assert_eq!(verdict(0.29), Verdict { path: vec![0].into(), bonus: 2 });
     assert_eq!(verdict(0.31), Verdict { path: vec![0, 1].into(), bonus: 2 });
 }

@@ -2,11 +2,13 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, Bild, DraftRows, Greedy, RandomSource, Rows, TopBeta, Typical, Verdict};
+use gorgon_core::accept::{
+    AcceptanceRule, Bild, DraftRows, Greedy, RandomSource, TargetRows, TopBeta, Typical, Verdict,
+};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TokenTree;
 
-use crate::laws::random_law;
+use crate::laws::random_distribution;
 use crate::wrong::Rule;
 
 const VOCAB: usize = 7;
@@ -19,12 +21,12 @@ fn random_tree(seed: u64) -> (TokenTree, Vec<f64>) {
     for _ in 1..14 {
         let parent = (random.uniform() * tree.len() as f64) as usize;
         let prefix = prefixes[parent].clone();
-        let likely = random_law(seed, &prefix, VOCAB).iter().map(|p| p * p).collect::<Vec<f64>>();
+        let likely = random_distribution(seed, &prefix, VOCAB).iter().map(|p| p * p).collect::<Vec<f64>>();
         let token = random.pick(&likely) as Token;
         tree.push(parent, token);
         prefixes.push([&prefix[..], &[token]].concat());
     }
-    let rows = prefixes.iter().flat_map(|prefix| random_law(seed, prefix, VOCAB)).collect();
+    let rows = prefixes.iter().flat_map(|prefix| random_distribution(seed, prefix, VOCAB)).collect();
     (tree, rows)
 }
 
@@ -60,8 +62,8 @@ fn first_failure(
     let mut accepted = 0;
     let failure = (0..300).find_map(|seed| {
         let (tree, rows) = random_tree(seed);
-        let target = Rows::Probabilities { data: &rows, vocab: VOCAB };
-        let verdict = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(seed));
+        let target = TargetRows::Probabilities { data: &rows, vocab: VOCAB };
+        let verdict = rule.accept(&tree, DraftRows::NONE, target, &mut SeededRandom::new(seed)).unwrap();
         accepted += verdict.path.len() - 1;
         (verdict != by_definition(&tree, &rows, accepts, scored)).then_some((seed, verdict))
     });
@@ -154,30 +156,31 @@ fn planted_threshold_bugs_are_noticed() {
 #[test]
 fn planted_path_bugs_are_noticed() {
     let is_near = |row: &[f64], token: usize| -row[token].ln() <= 1.5;
-    let accepts = move |rows: Rows<'_>, parent: usize, token: Token| {
+    let accepts = move |rows: TargetRows<'_>, parent: usize, token: Token| {
         let gorgon_core::dist::Row::Probabilities(row) = rows.row(parent).unwrap() else { unreachable!() };
         is_near(row, token as usize)
     };
-    let verdict = |tree: &TokenTree, target: Rows<'_>, node: usize| {
+    let verdict = |tree: &TokenTree, target: TargetRows<'_>, node: usize| {
         let bonus = target.row(node).unwrap().argmax() as Token;
         Verdict { path: tree.path(node), bonus }
     };
     // Takes the deepest accepted node, whether or not its ancestors were accepted.
     let skips_ancestors =
-        Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
+        Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, _: &mut dyn RandomSource| {
             let is_accepted = |node: &usize| tree.parent(*node).is_none_or(|p| accepts(target, p, tree.token(*node)));
             let deepest = (0..tree.len()).rev().filter(is_accepted).max_by_key(|&node| tree.depths()[node]).unwrap();
             verdict(tree, target, deepest)
         });
     assert!(first_failure(&skips_ancestors, &is_near, true).is_some());
     // Follows the first accepted child instead of the longest accepted path.
-    let first_child = Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
-        let mut node = 0;
-        while let Some(child) = tree.children(node).find(|&child| accepts(target, node, tree.token(child))) {
-            node = child;
-        }
-        verdict(tree, target, node)
-    });
+    let first_child =
+        Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, _: &mut dyn RandomSource| {
+            let mut node = 0;
+            while let Some(child) = tree.children(node).find(|&child| accepts(target, node, tree.token(child))) {
+                node = child;
+            }
+            verdict(tree, target, node)
+        });
     assert!(first_failure(&first_child, &is_near, true).is_some());
     // Lets the first of the longest paths win instead of the likeliest.
     assert!(first_failure(&Bild { rollback: 1.5 }, &is_near, false).is_some());

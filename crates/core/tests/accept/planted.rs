@@ -4,14 +4,14 @@ use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 use crate::laws::{Drafter, World};
-use crate::lossless::{ALL_LAWS, Make, first_failure, greedy_worlds, worlds};
+use crate::lossless::{ALL_SCHEMES, Make, first_failure, greedy_worlds, worlds};
 use crate::mixing;
 use crate::wrong::{self, CascadeBug, SamplingBug};
 
 #[test]
 fn sampling_bugs_change_the_law() {
     let make = |bug| move |transform| wrong::sampling(transform, bug);
-    assert_eq!(first_failure(&make(SamplingBug::None), &worlds(&ALL_LAWS)), None, "the control has no bug");
+    assert_eq!(first_failure(&make(SamplingBug::None), &worlds(&ALL_SCHEMES)), None, "the control has no bug");
     for bug in [
         SamplingBug::BonusFromTarget,
         SamplingBug::UnnormalisedResidual,
@@ -24,13 +24,13 @@ fn sampling_bugs_change_the_law() {
         SamplingBug::AcceptsStrays,
         SamplingBug::TrustsBrokenRows,
     ] {
-        // Of the three laws of children, the one that shows the bug suffices; all are in the check.
-        let laws: &[SamplingScheme] = match bug {
+        // Of the three schemes, the one that shows the bug suffices; all are in the check.
+        let schemes: &[SamplingScheme] = match bug {
             SamplingBug::KeepsRejectedDraft | SamplingBug::UnnormalisedDraft => &[SamplingScheme::WithoutReplacement],
             SamplingBug::KeepsListedToken | SamplingBug::ListAsDraw => &[SamplingScheme::Deterministic],
             _ => &[SamplingScheme::Independent],
         };
-        let failure = first_failure(&make(bug), &worlds(laws));
+        let failure = first_failure(&make(bug), &worlds(schemes));
         assert!(failure.is_some(), "{bug:?} went unnoticed");
     }
 }

@@ -2,7 +2,7 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{DraftRows, Rows, RuleChoice, SamplingScheme, Verdict};
+use gorgon_core::accept::{DraftRows, DraftSource, Entry, Rows, RuleChoice, SamplingScheme, TargetRows, Verdict};
 use gorgon_core::dist::{Transform, argmax};
 use gorgon_core::tree::TokenTree;
 use proptest::prelude::*;
@@ -50,7 +50,12 @@ fn tree() -> impl Strategy<Value = TokenTree> {
     })
 }
 
-fn law() -> impl Strategy<Value = SamplingScheme> {
+/// An entry of any child and source, existing or not.
+fn entry() -> impl Strategy<Value = Entry> {
+    (0_usize..12, 0_usize..4).prop_map(|(child, source)| Entry { child, source })
+}
+
+fn scheme() -> impl Strategy<Value = SamplingScheme> {
     prop_oneof![
         Just(SamplingScheme::Independent),
         Just(SamplingScheme::WithoutReplacement),
@@ -82,7 +87,9 @@ proptest! {
         target in prop::collection::vec(-5.0_f32..5.0, 10 * VOCAB),
         draft in prop::collection::vec(score(), 0..12 * VOCAB),
         draft_vocab in 0..VOCAB + 3,
-        law in law(),
+        scheme in scheme(),
+        other in scheme(),
+        entries in prop::option::of(prop::collection::vec(entry(), 0..12)),
         transform in transform(),
         seed in any::<u64>(),
     ) {
@@ -92,9 +99,14 @@ proptest! {
         for rows in [None, Some(rows), Some(weights)] {
             for rule in RULES {
                 let choice: RuleChoice = rule.parse().unwrap();
-                let target_rows = Rows::Logits { data: &target, vocab: VOCAB };
+                let target_rows = TargetRows::Logits { data: &target, vocab: VOCAB };
                 let random = &mut SeededRandom::new(seed);
-                let verdict = choice.rule(transform).accept(&tree, DraftRows { rows, law }, target_rows, random);
+                let sources = [DraftSource { rows, scheme }, DraftSource { rows: Some(weights), scheme: other }];
+                let draft = match &entries {
+                    Some(entries) => DraftRows::new(&sources, Some(entries)),
+                    None => DraftRows::single(rows, scheme),
+                };
+                let verdict = choice.rule(transform).accept(&tree, draft, target_rows, random).unwrap();
                 prop_assert_eq!(&verdict.path, &tree.path(verdict.path[verdict.path.len() - 1]));
                 prop_assert!((verdict.bonus as usize) < VOCAB);
                 prop_assert!(verdict.path[1..].iter().all(|&node| (tree.token(node) as usize) < VOCAB));
@@ -110,13 +122,14 @@ proptest! {
     fn broken_targets_do_not_panic_either(
         tree in tree(),
         target in prop::collection::vec(score(), 10 * VOCAB),
-        law in law(),
+        scheme in scheme(),
         transform in transform(),
     ) {
-        let target = Rows::Logits { data: &target, vocab: VOCAB };
+        let rows = Rows::Logits { data: &target, vocab: VOCAB };
         for rule in RULES {
             let rule = rule.parse::<RuleChoice>().unwrap().rule(transform);
-            let verdict = rule.accept(&tree, DraftRows { rows: Some(target), law }, target, &mut SeededRandom::new(1));
+            let draft = DraftRows::single(Some(rows), scheme);
+            let verdict = rule.accept(&tree, draft, rows.into(), &mut SeededRandom::new(1)).unwrap();
             prop_assert!((verdict.bonus as usize) < VOCAB);
         }
     }

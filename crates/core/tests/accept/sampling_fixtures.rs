@@ -5,7 +5,7 @@ use std::fs;
 use gorgon_core::accept::random::enumerate;
 use gorgon_core::accept::{
     AcceptanceRule, Beta, Cascade, Deferral, DraftRows, KSeq, Lossy, RandomSource, Rows, Sampling, SamplingScheme,
-    balanced_beta, lossy_law,
+    TargetRows, balanced_beta, lossy_distribution,
 };
 use gorgon_core::dist::{Transform, normalise, overlap, residual, total_variation};
 use gorgon_core::tree::TokenTree;
@@ -31,7 +31,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Draws that branch on flips but only note the law of the last pick, which is the bonus.
+/// A random source that branches on flips but only notes the weights of the last pick, which is the bonus.
 struct NotesBonus<'a> {
     random: &'a mut dyn RandomSource,
     bonus: Vec<f64>,
@@ -51,7 +51,7 @@ impl RandomSource for NotesBonus<'_> {
 
 /// What a rule does at one position with `k` drafts.
 struct Position {
-    /// The law of the emitted token.
+    /// The distribution of the emitted token.
     output: Vec<f64>,
     /// Probability that a token is emitted because it was drafted and accepted.
     accepted: Vec<f64>,
@@ -59,19 +59,20 @@ struct Position {
     by_round: Vec<f64>,
 }
 
-fn position(rule: &dyn AcceptanceRule, p: &[f64], q: &[f64], law: SamplingScheme, k: usize) -> Position {
+fn position(rule: &dyn AcceptanceRule, p: &[f64], q: &[f64], scheme: SamplingScheme, k: usize) -> Position {
     let (vocab, nodes) = (p.len(), k + 1);
     let (target, draft) = (p.repeat(nodes), q.repeat(nodes));
     let mut result = Position { output: vec![0.0; vocab], accepted: vec![0.0; vocab], by_round: vec![0.0; k] };
     let runs = enumerate(|random| {
-        let tokens = law.children(q, k, random);
+        let tokens = scheme.children(q, k, random);
         let mut tree = TokenTree::root(0);
         for &token in &tokens {
             tree.push(0, token);
         }
-        let draft = DraftRows { rows: Some(Rows::Probabilities { data: &draft, vocab }), law };
+        let draft = DraftRows::single(Some(Rows::Probabilities { data: &draft, vocab }), scheme);
         let mut random = NotesBonus { random, bonus: Vec::new() };
-        let verdict = rule.accept(&tree, draft, Rows::Probabilities { data: &target, vocab }, &mut random);
+        let verdict =
+            rule.accept(&tree, draft, TargetRows::Probabilities { data: &target, vocab }, &mut random).unwrap();
         (tokens, verdict.path.get(1).copied(), random.bonus)
     });
     for (probability, (tokens, child, bonus)) in runs {
@@ -173,7 +174,11 @@ fn lossy() {
             let expected = &case[kind];
             let (alpha, beta) = (number(&expected["alpha"]), number(&expected["beta"]));
             let output = numbers(&expected["output_distribution"]);
-            assert!(distance(&lossy_law(&p, &q, alpha, beta), &output) < TOLERANCE, "{kind} of {}", case["id"]);
+            assert!(
+                distance(&lossy_distribution(&p, &q, alpha, beta), &output) < TOLERANCE,
+                "{kind} of {}",
+                case["id"]
+            );
             let mut weighings = vec![Beta::Fixed(beta)];
             if kind == "lossy_balanced" && expected["beta_is_balanced"] == true {
                 assert!((balanced_beta(&p, &q, alpha).unwrap() - beta).abs() < TOLERANCE * beta);

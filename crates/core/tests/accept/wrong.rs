@@ -1,6 +1,8 @@
 //! Acceptance rules with one bug each, written apart from the rules they imitate.
 
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, Verdict};
+use gorgon_core::accept::{
+    AcceptanceRule, DraftRows, RandomSource, Rows, SamplingScheme, TargetError, TargetRows, Verdict,
+};
 use gorgon_core::dist::{Row, Transform, argmax, mass, normalise, overlap, residual};
 use gorgon_core::tree::TokenTree;
 use gorgon_core::{PooledVec, Token};
@@ -10,7 +12,7 @@ pub struct Rule<F>(pub F);
 
 impl<F> AcceptanceRule for Rule<F>
 where
-    F: Fn(&TokenTree, DraftRows<'_>, Rows<'_>, &mut dyn RandomSource) -> Verdict + Send + Sync,
+    F: Fn(&TokenTree, DraftRows<'_>, TargetRows<'_>, &mut dyn RandomSource) -> Verdict + Send + Sync,
 {
     fn is_lossless(&self) -> bool {
         true
@@ -20,10 +22,10 @@ where
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
-        self.0(tree, draft, target, random)
+    ) -> Result<Verdict, TargetError> {
+        Ok(self.0(tree, draft, target, random))
     }
 }
 
@@ -38,8 +40,13 @@ pub fn walk(mut decide: impl FnMut(usize) -> Result<usize, usize>) -> Verdict {
     }
 }
 
-pub fn row<'a>(rows: Rows<'a>, node: usize) -> Row<'a> {
-    rows.row(node).expect("a row for every node")
+pub fn row<'a>(target: TargetRows<'a>, node: usize) -> Row<'a> {
+    target.row(node).expect("a row for every node")
+}
+
+/// The rows of the only source.
+fn rows<'a>(draft: DraftRows<'a>) -> Option<Rows<'a>> {
+    draft.sources()[0].rows
 }
 
 /// What can be wrong with multi-round sampling.
@@ -71,17 +78,19 @@ pub enum SamplingBug {
 
 /// Multi-round sampling with `bug`.
 pub fn sampling(transform: Transform, bug: SamplingBug) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
-        walk(|node| {
-            let mut round = Round::at(node, draft, target, transform, bug);
-            for child in tree.children(node) {
-                if round.accepts(tree.token(child), random) {
-                    return Ok(child);
+    Box::new(Rule(
+        move |tree: &TokenTree, draft: DraftRows<'_>, target: TargetRows<'_>, random: &mut dyn RandomSource| {
+            walk(|node| {
+                let mut round = Round::at(node, draft, target, transform, bug);
+                for child in tree.children(node) {
+                    if round.accepts(tree.token(child), random) {
+                        return Ok(child);
+                    }
                 }
-            }
-            Err(random.pick(if bug == SamplingBug::BonusFromTarget { &round.original } else { &round.p }))
-        })
-    }))
+                Err(random.pick(if bug == SamplingBug::BonusFromTarget { &round.original } else { &round.p }))
+            })
+        },
+    ))
 }
 
 /// One node of [`sampling`].
@@ -94,16 +103,16 @@ struct Round {
 }
 
 impl Round {
-    fn at(node: usize, draft: DraftRows<'_>, target: Rows<'_>, transform: Transform, bug: SamplingBug) -> Self {
+    fn at(node: usize, draft: DraftRows<'_>, target: TargetRows<'_>, transform: Transform, bug: SamplingBug) -> Self {
         let p = transform.apply(row(target, node));
-        let is_list = draft.law == SamplingScheme::Deterministic && bug != SamplingBug::ListAsDraw;
-        let is_usable = |row: &Row<'_>| row.is_sound() || bug == SamplingBug::TrustsBrokenRows;
-        let drafted = draft.rows.filter(|_| !is_list).and_then(|rows| rows.row(node)).filter(is_usable);
+        let is_list = draft.scheme(0) == SamplingScheme::Deterministic && bug != SamplingBug::ListAsDraw;
+        let is_usable = |row: &Row<'_>| row.is_valid() || bug == SamplingBug::TrustsBrokenRows;
+        let drafted = rows(draft).filter(|_| !is_list).and_then(|rows| rows.row(node)).filter(is_usable);
         let q = drafted.map(|row| match bug {
             SamplingBug::UntransformedDraft => Transform::IDENTITY.apply(row),
             _ => transform.apply(row),
         });
-        let without_replacement = draft.law == SamplingScheme::WithoutReplacement;
+        let without_replacement = draft.scheme(0) == SamplingScheme::WithoutReplacement;
         Self { original: p.clone(), p, q, without_replacement, bug }
     }
 
@@ -147,30 +156,32 @@ impl Round {
 
 /// k-SEQ with `rho` of its own: `None` is the largest, k, which is valid.
 pub fn k_seq(transform: Transform, rho: Option<f64>) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
-        walk(|node| {
-            let p = transform.apply(row(target, node));
-            let children: Vec<usize> = tree.children(node).collect();
-            let Some(rows) = draft.rows.filter(|_| !children.is_empty()) else { return Err(random.pick(&p)) };
-            let q = transform.apply(row(rows, node));
-            let rho = rho.unwrap_or(children.len() as f64);
-            let ratio = |child: &usize| mass(&p, tree.token(*child)) / (rho * mass(&q, tree.token(*child)));
-            if let Some(child) = children.iter().find(|child| random.flip(ratio(child))) {
-                return Ok(*child);
-            }
-            let scaled: Vec<f64> = p.iter().map(|p| p / rho).collect();
-            let beta = overlap(&scaled, &q);
-            let gain = (1.0 - (1.0 - beta).powi(children.len() as i32)) / beta;
-            let left = p.iter().zip(&scaled).zip(&q).map(|((p, s), q)| (p - s.min(*q) * gain).max(0.0));
-            let left: Vec<f64> = left.collect();
-            Err(random.pick(if left.iter().sum::<f64>() > 0.0 { &left } else { &p }))
-        })
-    }))
+    Box::new(Rule(
+        move |tree: &TokenTree, draft: DraftRows<'_>, target: TargetRows<'_>, random: &mut dyn RandomSource| {
+            walk(|node| {
+                let p = transform.apply(row(target, node));
+                let children: Vec<usize> = tree.children(node).collect();
+                let Some(drafted) = rows(draft).filter(|_| !children.is_empty()) else { return Err(random.pick(&p)) };
+                let q = transform.apply(drafted.row(node).expect("a row for every node"));
+                let rho = rho.unwrap_or(children.len() as f64);
+                let ratio = |child: &usize| mass(&p, tree.token(*child)) / (rho * mass(&q, tree.token(*child)));
+                if let Some(child) = children.iter().find(|child| random.flip(ratio(child))) {
+                    return Ok(*child);
+                }
+                let scaled: Vec<f64> = p.iter().map(|p| p / rho).collect();
+                let beta = overlap(&scaled, &q);
+                let gain = (1.0 - (1.0 - beta).powi(children.len() as i32)) / beta;
+                let left = p.iter().zip(&scaled).zip(&q).map(|((p, s), q)| (p - s.min(*q) * gain).max(0.0));
+                let left: Vec<f64> = left.collect();
+                Err(random.pick(if left.iter().sum::<f64>() > 0.0 { &left } else { &p }))
+            })
+        },
+    ))
 }
 
 /// Sample and match that draws the bonus anew where no child equals the first draw.
 pub fn redrawing_nucleus(transform: Transform) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
+    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
             let drawn = random.pick(&p) as Token;
@@ -181,7 +192,7 @@ pub fn redrawing_nucleus(transform: Transform) -> Box<dyn AcceptanceRule> {
 
 /// Sample and match as Medusa's reference does it: a separate draw for every child.
 pub fn nucleus_per_child(transform: Transform) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
+    Box::new(Rule(move |tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, random: &mut dyn RandomSource| {
         walk(|node| {
             let p = transform.apply(row(target, node));
             let matched = tree.children(node).find(|&child| tree.token(child) == random.pick(&p) as Token);
@@ -192,14 +203,14 @@ pub fn nucleus_per_child(transform: Transform) -> Box<dyn AcceptanceRule> {
 
 /// Greedy acceptance that follows the first child, whatever it is.
 pub fn first_child_greedy() -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
+    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, _: &mut dyn RandomSource| {
         walk(|node| tree.children(node).next().ok_or_else(|| row(target, node).argmax()))
     }))
 }
 
 /// Greedy acceptance whose bonus is the argmax at the root instead of the path's end.
 pub fn stale_bonus_greedy() -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, _: &mut dyn RandomSource| {
+    Box::new(Rule(|tree: &TokenTree, _: DraftRows<'_>, target: TargetRows<'_>, _: &mut dyn RandomSource| {
         walk(|node| {
             let best = row(target, node).argmax();
             let guess = tree.children(node).find(|&child| tree.token(child) as usize == best);
@@ -227,38 +238,40 @@ pub enum CascadeBug {
 
 /// The cascade `token-v2` with `bug`, for nodes with one child.
 pub fn cascade(transform: Transform, alpha: f64, bug: CascadeBug) -> Box<dyn AcceptanceRule> {
-    Box::new(Rule(move |tree: &TokenTree, draft: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource| {
-        walk(|node| {
-            let p = transform.apply(row(target, node));
-            let Some(child) = tree.children(node).next() else { return Err(random.pick(&p)) };
-            let Some(drafted) = draft.rows.and_then(|rows| rows.row(node)) else { return Err(random.pick(&p)) };
-            let q = transform.apply(drafted);
-            let seen = if bug == CascadeBug::ScaledRule { transform } else { Transform::IDENTITY };
-            let mixed = if bug == CascadeBug::UnscaledMixture { Transform::IDENTITY } else { transform };
-            let aim = token_v2(
-                &seen.apply(row(target, node)),
-                &mixed.apply(row(target, node)),
-                &mixed.apply(drafted),
-                alpha,
-                bug,
-            );
-            let token = tree.token(child);
-            let is_list = draft.law == SamplingScheme::Deterministic;
-            let chance = match is_list {
-                true if bug == CascadeBug::ListAcceptsTarget => mass(&p, token),
-                true => mass(&aim, token),
-                false => mass(&aim, token) / mass(&q, token),
-            };
-            if random.flip(chance) {
-                return Ok(child);
-            }
-            let mut point = vec![0.0; q.len()];
-            point[token as usize] = 1.0;
-            let aimed = if bug == CascadeBug::ResidualOfTarget { &p } else { &aim };
-            let left = residual(aimed, if is_list { &point } else { &q });
-            Err(random.pick(left.as_deref().unwrap_or(&aim)))
-        })
-    }))
+    Box::new(Rule(
+        move |tree: &TokenTree, draft: DraftRows<'_>, target: TargetRows<'_>, random: &mut dyn RandomSource| {
+            walk(|node| {
+                let p = transform.apply(row(target, node));
+                let Some(child) = tree.children(node).next() else { return Err(random.pick(&p)) };
+                let Some(drafted) = rows(draft).and_then(|rows| rows.row(node)) else { return Err(random.pick(&p)) };
+                let q = transform.apply(drafted);
+                let seen = if bug == CascadeBug::ScaledRule { transform } else { Transform::IDENTITY };
+                let mixed = if bug == CascadeBug::UnscaledMixture { Transform::IDENTITY } else { transform };
+                let aim = token_v2(
+                    &seen.apply(row(target, node)),
+                    &mixed.apply(row(target, node)),
+                    &mixed.apply(drafted),
+                    alpha,
+                    bug,
+                );
+                let token = tree.token(child);
+                let is_list = draft.scheme(0) == SamplingScheme::Deterministic;
+                let chance = match is_list {
+                    true if bug == CascadeBug::ListAcceptsTarget => mass(&p, token),
+                    true => mass(&aim, token),
+                    false => mass(&aim, token) / mass(&q, token),
+                };
+                if random.flip(chance) {
+                    return Ok(child);
+                }
+                let mut point = vec![0.0; q.len()];
+                point[token as usize] = 1.0;
+                let aimed = if bug == CascadeBug::ResidualOfTarget { &p } else { &aim };
+                let left = residual(aimed, if is_list { &point } else { &q });
+                Err(random.pick(left.as_deref().unwrap_or(&aim)))
+            })
+        },
+    ))
 }
 
 /// `π` of `token-v2`, the rule seeing `seen` and the mixture made of `p` and `q`.

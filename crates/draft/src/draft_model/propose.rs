@@ -152,8 +152,8 @@ impl Drafter for DraftModelDrafter {
         let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let sampling = self.sampling;
         // A tree that keeps the best of its candidates keeps no draws.
-        let law = if tree.takes_in_order() { sampling.children } else { SamplingScheme::Deterministic };
-        let children = match law {
+        let scheme = if tree.takes_in_order() { sampling.children } else { SamplingScheme::Deterministic };
+        let children = match scheme {
             SamplingScheme::Deterministic => Children::MostLikely { stop: sampling.stop },
             scheme => Children::Drawn { scheme, transform: sampling.transform, random: &mut **random },
         };
@@ -161,7 +161,7 @@ impl Drafter for DraftModelDrafter {
         let draft = tree.build(root, &mut levels).map(|draft| (levels.distributions(&draft), draft));
         self.cache.roll_back();
         let (rows, draft) = draft?;
-        Ok(Proposal { rows, law, ..Proposal::list(draft) })
+        Ok(Proposal::drawn(draft, rows, scheme))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How drafts are taken from a draft model's distributions.
 
-use gorgon_core::accept::{RuleChoice, SamplingScheme};
+use gorgon_core::accept::{DraftScheme, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 /// How a draft model's distributions become drafts, and whether the acceptance rule gets to see them.
@@ -26,22 +26,8 @@ impl DraftSampling {
     /// Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which then are the
     /// likeliest.
     pub fn of(rule: RuleChoice, transform: Transform) -> Self {
-        let top_tokens = Self { transform, ..Self::LIKELIEST };
-        let drawn = |children| match transform.is_greedy() {
-            true => top_tokens,
-            false => Self { children, rows: true, ..top_tokens },
-        };
-        match rule.resolve(&transform) {
-            RuleChoice::Sampling | RuleChoice::Lossy { .. } => drawn(SamplingScheme::WithoutReplacement),
-            RuleChoice::KSeq => drawn(SamplingScheme::Independent),
-            RuleChoice::Cascade { .. } => Self { rows: true, ..drawn(SamplingScheme::WithoutReplacement) },
-            rule @ RuleChoice::Bild { .. } => Self { stop: rule.fallback(), ..top_tokens },
-            RuleChoice::Auto
-            | RuleChoice::Greedy
-            | RuleChoice::Nucleus
-            | RuleChoice::Typical { .. }
-            | RuleChoice::TopBeta { .. } => top_tokens,
-        }
+        let DraftScheme { scheme, rows, stop } = rule.draft_scheme(&transform);
+        Self { transform, children: scheme, rows, stop }
     }
 }
 

@@ -70,7 +70,7 @@ impl JacobiDrafter {
         // The guess is a chain: its rejected part hangs below the last accepted node.
         let rejected = std::iter::successors(below(&accepted), below);
         self.guess.clear();
-        self.guess.extend(rejected.map_while(|node| verified.target.argmax(node)));
+        self.guess.extend(rejected.map_while(|node| verified.argmax(node)));
     }
 }
 

@@ -39,7 +39,11 @@ fn decoder(broken: bool) -> Arc<Decoder> {
     Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap())
 }
 
-fn sessions<D: Drafter>(decoder: &Arc<Decoder>, count: usize, drafter: impl Fn() -> D) -> Vec<Session<DecoderTarget, D>> {
+fn sessions<D: Drafter>(
+    decoder: &Arc<Decoder>,
+    count: usize,
+    drafter: impl Fn() -> D,
+) -> Vec<Session<DecoderTarget, D>> {
     let target = || DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     (0..count).map(|_| Session::new(target(), drafter())).collect()
 }

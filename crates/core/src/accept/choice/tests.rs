@@ -80,3 +80,26 @@ fn names_resolve_by_temperature() {
     }
     assert!(is_lossless("lossy:0", warm) && !is_lossless("lossy:0,1.5", warm));
 }
+
+#[test]
+fn drafts_are_taken_as_the_rule_compares_them() {
+    let scheme = |rule: &str, temperature: f64| {
+        let transform = Transform::new(temperature, None, None).unwrap();
+        rule.parse::<RuleChoice>().unwrap().draft_scheme(&transform)
+    };
+    let drawn = |scheme| DraftScheme { scheme, rows: true, stop: None };
+    for rule in ["auto", "sampling", "lossy:0.1"] {
+        assert_eq!(scheme(rule, 0.7), drawn(SamplingScheme::WithoutReplacement), "{rule}");
+        assert_eq!(scheme(rule, 0.0), DraftScheme::TOP_K, "{rule}");
+    }
+    assert_eq!(scheme("k-seq", 1.0), drawn(SamplingScheme::Independent));
+    assert_eq!(scheme("k-seq", 0.0), DraftScheme::TOP_K);
+    assert_eq!(scheme("chow:0.1", 1.0), drawn(SamplingScheme::WithoutReplacement));
+    assert_eq!(scheme("chow:0.1", 0.0), drawn(SamplingScheme::Deterministic));
+    for rule in ["greedy", "nucleus", "typical", "top-beta:2,1"] {
+        assert_eq!(scheme(rule, 0.7), DraftScheme::TOP_K, "{rule}");
+    }
+    for temperature in [0.0, 0.7] {
+        assert_eq!(scheme("bild:0.4,2", temperature), DraftScheme { stop: Some(0.4), ..DraftScheme::TOP_K });
+    }
+}

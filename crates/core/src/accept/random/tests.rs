@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn seeded_draws_are_pinned() {
+fn seeded_numbers_are_pinned() {
     let mut random = SeededRandom::new(0);
     let first: Vec<f64> = (0..3).map(|_| random.uniform()).collect();
     assert_eq!(first, PINNED);
@@ -43,18 +43,4 @@ fn enumeration_visits_everything_once() {
     let outcomes: Vec<_> = runs.iter().map(|(_, outcome)| *outcome).collect();
     assert_eq!(outcomes, [(0, true, false), (0, false, false), (2, true, false), (2, false, false)]);
     assert!(runs.iter().all(|(probability, _)| *probability == 0.25));
-}
-
-#[test]
-fn children_follow_their_law() {
-    let draft = [0.5, 0.0, 0.25, 0.25];
-    assert_eq!(SamplingScheme::Deterministic.children(&draft, 4, &mut SeededRandom::new(0)), [0, 2, 3]);
-    let feature_tokens = enumerate(|random| SamplingScheme::WithoutReplacement.children(&draft, 2, random));
-    let law_of =
-        |tokens: &[Token]| feature_tokens.iter().filter(|(_, pair)| pair == tokens).map(|(p, _)| p).sum::<f64>();
-    assert_eq!(law_of(&[0, 2]), 0.25);
-    assert_eq!(law_of(&[2, 0]), 0.25 * (0.5 / 0.75));
-    assert_eq!(law_of(&[0, 0]), 0.0);
-    assert_eq!(SamplingScheme::WithoutReplacement.children(&draft, 9, &mut SeededRandom::new(0)).len(), 3);
-    assert_eq!(enumerate(|random| SamplingScheme::Independent.children(&draft, 2, random)).len(), 9);
 }

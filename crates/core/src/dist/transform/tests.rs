@@ -43,20 +43,20 @@ fn ties_keep_lower_ids() {
 #[test]
 fn a_wide_nucleus_is_found_beyond_the_first_head() {
     let flat = vec![1.0; 1024];
-    let law = Transform::new(1.0, None, Some(0.875)).unwrap().apply(Row::Probabilities(&flat));
-    assert_eq!(law.iter().filter(|&&p| p > 0.0).count(), 897);
+    let p = Transform::new(1.0, None, Some(0.875)).unwrap().apply(Row::Probabilities(&flat));
+    assert_eq!(p.iter().filter(|&&p| p > 0.0).count(), 897);
 }
 
 #[test]
-fn unsound_rows_are_told_apart_and_never_panic() {
-    assert!(Row::Logits(&[0.0, f32::NEG_INFINITY]).is_sound());
+fn invalid_rows_are_told_apart_and_never_panic() {
+    assert!(Row::Logits(&[0.0, f32::NEG_INFINITY]).is_valid());
     for row in [&[f32::NAN, 0.0][..], &[f32::INFINITY, 0.0], &[f32::NEG_INFINITY], &[]] {
-        assert!(!Row::Logits(row).is_sound());
+        assert!(!Row::Logits(row).is_valid());
         assert_eq!(Transform::IDENTITY.apply(Row::Logits(row)).len(), row.len());
     }
-    assert!(Row::Probabilities(&[0.0, 2.0]).is_sound());
+    assert!(Row::Probabilities(&[0.0, 2.0]).is_valid());
     for row in [&[f64::NAN, 1.0][..], &[-0.1, 1.1], &[0.0, 0.0], &[f64::INFINITY, 0.0], &[]] {
-        assert!(!Row::Probabilities(row).is_sound());
+        assert!(!Row::Probabilities(row).is_valid());
         assert_eq!(Transform::IDENTITY.apply(Row::Probabilities(row)).len(), row.len());
     }
 }
