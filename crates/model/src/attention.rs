@@ -2,16 +2,18 @@
 
 use crate::cache::{LayerKv, Place};
 use crate::config::ModelConfig;
+use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
 use crate::rope::RopeTable;
 use crate::weights::WeightsError;
-use crate::workspace::part;
 use burn::tensor::Tensor;
+use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
 use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassTable};
 use gorgon_kernels::{Isa, rope, team};
+use smallvec::SmallVec;
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
@@ -73,40 +75,36 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// `x [1, rows, ..]` with the padding that a pass has.
-pub(crate) fn pad(x: Tensor<3>, pass: &Pass<'_>) -> Tensor<3> {
-    let [batch, rows, d] = x.dims();
-    match pass.rows() - rows {
-        0 => x,
-        missing => {
-            let zeros = Tensor::zeros([batch, missing, d], (&x.device(), x.dtype()));
-            Tensor::cat(vec![x, zeros], 1)
+/// Rows of one pass with the padding that it has; on the CPU there is none.
+///
+/// # Shapes
+/// `x [rows, width]`, result `[padded rows, width]`.
+pub(crate) fn pad(x: HiddenStates, pass: &Pass<'_>) -> HiddenStates {
+    match x {
+        HiddenStates::Device(x) if x.dims()[1] < pass.rows() => {
+            let [batch, rows, width] = x.dims();
+            let zeros = Tensor::zeros([batch, pass.rows() - rows, width], (&x.device(), x.dtype()));
+            HiddenStates::Device(Tensor::cat(vec![x, zeros], 1))
         }
+        x => x,
     }
 }
 
 /// The rows of all passes without their padding.
-pub(crate) fn unpad(x: Tensor<3>, passes: &[Pass<'_>]) -> Tensor<3> {
+///
+/// # Shapes
+/// `x [padded rows, width]`, result `[rows, width]`.
+pub(crate) fn unpad(x: HiddenStates, passes: &[Pass<'_>]) -> HiddenStates {
     if passes.iter().all(|pass| pass.rows() == pass.wanted()) {
         return x;
     }
     let mut start = 0;
-    let mut parts: Vec<Tensor<3>> = vec![];
-    for pass in passes {
-        parts.push(x.clone().narrow(1, start, pass.wanted()));
+    let rows_of = |pass: &Pass<'_>| {
+        let rows = x.narrow(start, pass.wanted());
         start += pass.rows();
-    }
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
-    }
-}
-
-/// Where attention on the CPU writes what it needs itself.
-pub(crate) struct AttentionSpace<'a> {
-    pub wide: &'a mut Vec<f32>,
-    pub narrow: &'a mut Vec<f32>,
-    pub rotated: &'a mut Vec<f32>,
+        rows
+    };
+    HiddenStates::concat(&passes.iter().map(rows_of).collect::<Vec<_>>())
 }
 
 /// One sequence's rows on the CPU.
@@ -164,47 +162,47 @@ impl Attention {
         self.qkv.bytes() + self.o.bytes()
     }
 
-    /// Attention of the rows in flight, sequence after sequence, on a GPU; their keys and values are written to the
-    /// caches.
+    /// Attention of the uncommitted rows, sequence after sequence. Their keys and values are written to the caches.
     ///
     /// # Shapes
-    /// `x [1, rows, d]` with the rows of all passes, result the same.
-    pub fn forward(&self, x: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        let qkv = self.qkv.forward(x);
-        let mut start = 0;
-        let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
-            let part = qkv.clone().narrow(1, start, pass.rows());
-            start += pass.rows();
-            self.mix_on_device(&part, pass, kv)
-        });
-        let mut parts: Vec<Tensor<3>> = parts.collect();
-        let mixed = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
+    /// `x [rows, width]` with the rows of all passes, result `[rows, d]`.
+    pub fn forward(&self, x: &HiddenStates, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
+        let mixed = match self.qkv.forward(x) {
+            HiddenStates::Host { values: qkv, .. } => self.mix_on_host(&qkv, passes, kvs),
+            HiddenStates::Device(qkv) => self.mix_on_device(&qkv, passes, kvs),
+        };
         self.o.forward(&mixed)
     }
 
-    /// The same on the CPU.
+    /// The mixed values of all sequences on the CPU.
     ///
     /// # Shapes
-    /// `x [rows, width]`, `out [rows, d]`.
-    pub fn rows(
-        &self,
-        x: &[f32],
-        passes: &[Pass<'_>],
-        kvs: &mut [&mut LayerKv],
-        space: AttentionSpace<'_>,
-        out: &mut [f32],
-    ) {
-        let rows: usize = passes.iter().map(Pass::rows).sum();
+    /// `qkv [rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
+    fn mix_on_host(&self, qkv: &[f32], passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
         let (q_width, kv_width) = (self.spec.heads * self.spec.head_dim, self.spec.kv_heads * self.spec.head_dim);
-        let qkv = part(space.wide, rows * (q_width + 2 * kv_width));
-        self.qkv.rows(x, qkv);
-        let mixed = part(space.narrow, rows * q_width);
-        let rotated = part(space.rotated, rows * q_width + passes.len() * kv_width);
+        let rows = qkv.len() / (q_width + 2 * kv_width);
+        let mut out = PooledVec::unset(rows * q_width);
+        let mut rotated = PooledVec::unset(rows * q_width + passes.len() * kv_width);
         match (passes, kvs) {
-            ([pass], [kv]) => self.mix_sequence(Sequence { pass, kv, qkv, rotated, out: mixed }),
-            (passes, kvs) => self.mix_sequences(passes, kvs, qkv, rotated, mixed),
+            ([pass], [kv]) => self.mix_sequence(Sequence { pass, kv, qkv, rotated: &mut rotated, out: &mut out }),
+            (passes, kvs) => self.mix_sequences(passes, kvs, qkv, &mut rotated, &mut out),
         }
-        self.o.rows(mixed, out);
+        HiddenStates::Host { values: out, width: q_width }
+    }
+
+    /// The mixed values of all sequences on a GPU.
+    ///
+    /// # Shapes
+    /// `qkv [1, rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
+    fn mix_on_device(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
+        let mut start = 0;
+        let mut mixed: SmallVec<[HiddenStates; 1]> = SmallVec::new();
+        for (pass, kv) in passes.iter().zip(kvs) {
+            let rows = qkv.clone().narrow(1, start, pass.rows());
+            start += pass.rows();
+            mixed.push(HiddenStates::Device(self.mix_sequence_on_device(&rows, pass, kv)));
+        }
+        HiddenStates::concat(&mixed)
     }
 
     /// Several sequences' rows, side by side.
@@ -268,7 +266,7 @@ impl Attention {
     }
 
     /// One sequence's rows, padding included.
-    fn mix_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+    fn mix_sequence_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
         let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };

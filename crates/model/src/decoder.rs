@@ -4,7 +4,7 @@ use crate::attention::{Pass, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv, Place};
 use crate::config::{ConfigError, ModelConfig};
 use crate::device::{Compute, Int8};
-use crate::hidden_states::HiddenStates;
+use crate::hidden_states::{HiddenStates, read};
 use crate::hooks::Hooks;
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
@@ -12,13 +12,11 @@ use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::pass::{Inputs, PassOutput, PassPlan};
-use crate::target::read;
 use crate::weights::{Checkpoint, WeightsError};
-use crate::workspace::{Workspace, part};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::PassTable;
-use gorgon_kernels::{Isa, activation, norm};
+use gorgon_kernels::{Isa, activation};
 use smallvec::SmallVec;
 use std::path::Path;
 
@@ -202,88 +200,39 @@ impl Decoder {
         if tokens.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
-        let (mut passes, mut caches) = (vec![], vec![]);
+        let (mut passes, mut caches) = (SmallVec::<[Pass<'_>; 1]>::new(), Caches::new());
         for Rows { plan, cache } in batch {
             let Inputs::Tokens(tokens) = plan.inputs else { continue };
             let sizes = (cache.len(), cache.capacity());
             let (layers, place) = cache.parts();
             passes.push(Pass::new(&self.config, place, plan.mask, tokens, sizes));
-            caches.push(layers.iter_mut());
+            caches.push(layers);
         }
-        if self.compute.is_host() {
-            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, hooks, space)));
-        }
-        let output = self.run(self.embedding.select(table_tokens(&passes)), &passes, caches, hooks);
-        let unpad = |states: HiddenStates| HiddenStates::Device(unpad(states.into_tensor(), &passes));
-        let hooks = output.hooks.into_iter().map(unpad).collect();
-        Ok(PassOutput { hidden: unpad(output.hidden), hooks, stream: None })
-    }
-
-    /// All layers on the tokens of all passes, on the CPU.
-    fn run_on_host(
-        &self,
-        tokens: &[Token],
-        passes: &[Pass<'_>],
-        caches: &mut [std::slice::IterMut<'_, LayerKv>],
-        hooks: &Hooks,
-        space: &mut Workspace,
-    ) -> PassOutput {
-        let (d, eps) = (self.config.hidden_size, self.config.norm_eps);
-        let mut kept = std::mem::take(&mut space.stream);
-        let x = part(&mut kept, tokens.len() * d);
-        self.embedding.copy_rows(tokens, x);
-        let mut hooked = empty_hooks(hooks);
-        let mut tap = |entering: usize, x: &[f32]| {
-            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(HiddenStates::Host { values: x.iter().copied().collect(), width: d });
-            }
+        let x = match self.compute.is_host() {
+            true => self.embedding.look_up(&tokens, self.compute.device()),
+            false => HiddenStates::Device(self.embedding.select(table_tokens(&passes))),
         };
-        for (i, layer) in self.layers.iter().enumerate() {
-            tap(i, x);
-            match &mut *caches {
-                [alone] => {
-                    let Some(kv) = alone.next() else { continue };
-                    layer.forward_rows(None, x, eps, passes, &mut [kv], space);
-                }
-                many => {
-                    let mut kvs: Vec<&mut LayerKv> = many.iter_mut().filter_map(Iterator::next).collect();
-                    layer.forward_rows(None, x, eps, passes, &mut kvs, space);
-                }
-            }
-        }
-        tap(self.layers.len(), x);
-        let mut values = PooledVec::unset(x.len());
-        self.final_norm.rows(x, eps, &mut values);
-        space.stream = kept;
-        PassOutput {
-            hidden: HiddenStates::Host { values, width: d },
-            hooks: hooked.into_iter().flatten().collect(),
-            stream: None,
-        }
+        let output = self.run(x, &passes, &mut caches, hooks);
+        let hooks = output.hooks.into_iter().map(|states| unpad(states, &passes)).collect();
+        Ok(PassOutput { hidden: unpad(output.hidden, &passes), hooks, stream: None })
     }
 
-    /// All layers on a residual stream of all passes' rows, padding included, elsewhere.
-    fn run(
-        &self,
-        mut x: Tensor<3>,
-        passes: &[Pass<'_>],
-        mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
-        hooks: &Hooks,
-    ) -> PassOutput {
+    /// All layers on a residual stream of all passes' rows, padding included.
+    fn run(&self, mut x: HiddenStates, passes: &[Pass<'_>], caches: &mut Caches<'_>, hooks: &Hooks) -> PassOutput {
         let eps = self.config.norm_eps;
-        let mut hooked = empty_hooks(hooks);
-        let mut tap = |entering: usize, x: &Tensor<3>| {
+        let mut hooked: SmallVec<[Option<HiddenStates>; 4]> = hooks.layers().iter().map(|_| None).collect();
+        let mut hook = |entering: usize, x: &HiddenStates| {
             for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(HiddenStates::Device(x.clone()));
+                *slot = Some(x.clone());
             }
         };
         for (i, layer) in self.layers.iter().enumerate() {
-            tap(i, &x);
-            let mut kvs: Vec<&mut LayerKv> = caches.iter_mut().filter_map(Iterator::next).collect();
-            x = layer.forward(x, eps, passes, &mut kvs);
+            hook(i, &x);
+            let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
+            x = layer.forward(None, x, eps, passes, &mut kvs);
         }
-        tap(self.layers.len(), &x);
-        let hidden = HiddenStates::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
+        hook(self.layers.len(), &x);
+        let hidden = self.final_norm.forward(&x, eps);
         PassOutput { hidden, hooks: hooked.into_iter().flatten().collect(), stream: None }
     }
 
@@ -302,8 +251,8 @@ impl Decoder {
     ) -> Result<PassOutput, ModelError> {
         let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved.into()) };
         let passes = [Pass::Device { pass_table: pass_table.clone(), angles }];
-        let x = self.embedding.select(pass_table.tokens());
-        Ok(self.run(x, &passes, vec![layers.iter_mut()], hooks))
+        let x = HiddenStates::Device(self.embedding.select(pass_table.tokens()));
+        Ok(self.run(x, &passes, &mut Caches::from_buf([layers]), hooks))
     }
 
     /// The logits of hidden states, after any final soft cap.
@@ -311,7 +260,7 @@ impl Decoder {
     /// # Shapes
     /// `hidden [1, rows, d]` after the final norm, result `[1, rows, V]`.
     pub fn logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.lm_head.forward(hidden))
+        self.capped(self.lm_head.forward_tensor(hidden))
     }
 
     /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::top_tokens`].
@@ -367,7 +316,7 @@ impl Decoder {
     /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the
     /// reading. No output depends on a draft's logits as far as a lossless rule verifies it.
     pub fn draft_logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward(hidden))
+        self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward_tensor(hidden))
     }
 
     fn capped(&self, logits: Tensor<3>) -> Tensor<3> {
@@ -378,10 +327,8 @@ impl Decoder {
     }
 }
 
-/// A place for each of the states that are asked for.
-fn empty_hooks(hooks: &Hooks) -> SmallVec<[Option<HiddenStates>; 4]> {
-    hooks.layers().iter().map(|_| None).collect()
-}
+/// The layers of each sequence's cache.
+type Caches<'a> = SmallVec<[&'a mut [LayerKv]; 1]>;
 
 /// The tokens of all passes on a device, padding included.
 fn table_tokens(passes: &[Pass<'_>]) -> Tensor<1, Int> {

@@ -37,11 +37,11 @@ struct Bias {
 }
 
 impl Linear {
-    /// The layer applied to every row.
+    /// The layer applied to every row of a tensor.
     ///
     /// # Shapes
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.
-    pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
+    pub fn forward_tensor(&self, x: &Tensor<3>) -> Tensor<3> {
         match &self.weight {
             Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref().map(|bias| &bias.tensor)),
             Weight::Dense(weight) => {
@@ -54,18 +54,18 @@ impl Linear {
         }
     }
 
-    /// The layer applied to states.
+    /// The layer applied to every row.
     ///
     /// # Shapes
-    /// `x` of width `in`, result of width `out`.
-    pub fn of(&self, x: &HiddenStates) -> HiddenStates {
+    /// `x [rows, in]`, result `[rows, out]`.
+    pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
         match x {
             HiddenStates::Host { values: x, width } => {
                 let mut values = PooledVec::unset(x.len() / width * self.width());
                 self.rows(x, &mut values);
                 HiddenStates::Host { values, width: self.width() }
             }
-            HiddenStates::Device(x) => HiddenStates::Device(self.forward(x)),
+            HiddenStates::Device(x) => HiddenStates::Device(self.forward_tensor(x)),
         }
     }
 

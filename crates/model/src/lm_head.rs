@@ -71,15 +71,6 @@ impl LmHead {
         self.prefilter().is_some_and(|prefilter| prefilter.greatest(Isa::detect(), hidden, counts, found))
     }
 
-    /// The likeliest token of one row; as [`Self::top_tokens`]. `found` is room to work in.
-    ///
-    /// # Shapes
-    /// `hidden [d]`.
-    pub(crate) fn best(&self, hidden: &[f32], found: &mut Vec<(Token, f32)>) -> Option<Token> {
-        let told = self.top_tokens_of(hidden, &[1], found);
-        found.first().filter(|_| told).map(|&(token, _)| token)
-    }
-
     /// Whether there is a copy that finds likeliest tokens; it is made if there is none yet. There never is one
     /// elsewhere than on the CPU, on a processor without products of bytes (AVX-512 VNNI), of weights in 8 bits, with a
     /// bias or a soft cap, of few weights, and where there is no room for it ([`allow_copies`]).

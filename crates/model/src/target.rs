@@ -5,12 +5,12 @@ use crate::decoder::{Decoder, ModelError, Rows};
 use crate::hidden_states::HiddenStates;
 use crate::hooks::Hooks;
 use crate::pass::{PassOutput, PassPlan};
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::{Int, Tensor};
 use gorgon_core::{PooledVec, Token, tree::TokenTree};
-use gorgon_kernels::host;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use crate::hidden_states::{read, reads};
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
 pub const PREFILL_CHUNK: usize = 256;
@@ -165,8 +165,8 @@ impl DecoderTarget {
             hooks.iter_mut().zip(output.hooks).for_each(|(all, tap)| all.push(tap));
         }
         Ok(PassOutput {
-            hidden: HiddenStates::join(&hidden),
-            hooks: hooks.iter().map(|parts| HiddenStates::join(parts)).collect(),
+            hidden: HiddenStates::concat(&hidden),
+            hooks: hooks.iter().map(|parts| HiddenStates::concat(parts)).collect(),
             stream: None,
         })
     }
@@ -297,26 +297,9 @@ fn open(cache: &mut KvCache, plan: &PassPlan<'_>) -> Result<(), ModelError> {
     if resumes {
         return Ok(());
     }
-    Ok(if plan.mask.first() == 0 {
-        cache.reserve(plan.mask.rows())?
-    } else {
-        cache.extend_reservation(plan.mask.rows())?
-    })
-}
-
-/// Reads from devices other than the CPU so far.
-static READS: AtomicU64 = AtomicU64::new(0);
-
-/// How often [`read`] has read from a device other than the CPU in this process.
-pub fn reads() -> u64 {
-    READS.load(Ordering::Relaxed)
-}
-
-/// A tensor's values in `f32` on the host, row-major.
-pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    if !host::is_host(&tensor.device()) {
-        READS.fetch_add(1, Ordering::Relaxed);
+    match plan.mask.first() {
+        0 => cache.reserve(plan.mask.rows())?,
+        _ => cache.extend_reservation(plan.mask.rows())?,
     }
-    let data = tensor.cast(DType::F32).into_data();
-    data.try_into_vec().expect("the tensor was cast to f32")
+    Ok(())
 }

@@ -10,7 +10,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::{Target, read};
+use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_model::weights::{Checkpoint, Entry};
 use gorgon_runs::tensors::{Source, write_f32};
 use safetensors::{Dtype, SafeTensors};
@@ -35,9 +35,9 @@ fn compute(format: FloatFormat) -> Compute {
     Compute::resolve(device.parse().unwrap(), Some(format)).unwrap()
 }
 
-fn target(dir: &Path, format: FloatFormat, capacity: usize) -> Target {
+fn target(dir: &Path, format: FloatFormat, capacity: usize) -> DecoderTarget {
     let decoder = Decoder::load(dir, &compute(format)).unwrap();
-    Target::new(Arc::new(decoder), capacity, Hooks::none())
+    DecoderTarget::new(Arc::new(decoder), capacity, Hooks::none())
 }
 
 fn floats(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
@@ -91,7 +91,7 @@ fn hidden_states_logits_and_greedy_continuations() {
             let want = ids(&expected, &format!("{case}.greedy"));
             let mut got = vec![argmax(last_row(&logits, vocab))];
             while got.len() < want.len() {
-                let output = target.verify(&TokenTree::root(*got.last().unwrap())).unwrap();
+                let output = target.verify_tree(&TokenTree::root(*got.last().unwrap())).unwrap();
                 target.commit(&[0]).unwrap();
                 got.push(argmax(&target.logits(&output.hidden)));
             }
@@ -111,11 +111,11 @@ fn tree(nodes: usize, vocab: usize) -> TokenTree {
 }
 
 /// The logits at the end of a node's path, decoded one token at a time.
-fn decode_path(target: &mut Target, tree: &TokenTree, node: usize) -> Vec<f32> {
+fn decode_path(target: &mut DecoderTarget, tree: &TokenTree, node: usize) -> Vec<f32> {
     let start = target.len();
     let mut logits = vec![];
     for &ancestor in &tree.path(node) {
-        let output = target.verify(&TokenTree::root(tree.token(ancestor))).unwrap();
+        let output = target.verify_tree(&TokenTree::root(tree.token(ancestor))).unwrap();
         target.commit(&[0]).unwrap();
         logits = target.logits(&output.hidden).to_vec();
     }
@@ -138,7 +138,7 @@ fn check_trees(name: &str, dir: &Path) {
     };
     for compute in computes {
         let format = compute.precision();
-        let mut target = Target::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Hooks::none());
+        let mut target = DecoderTarget::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Hooks::none());
         let vocab = target.decoder().config().vocab_size;
         let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % vocab as u32).collect();
         target.prefill(&prompt).unwrap();
@@ -151,7 +151,7 @@ fn check_trees(name: &str, dir: &Path) {
         for nodes in sizes {
             let tree = tree(nodes, vocab);
             assert_eq!(tree.tokens(), &largest.tokens()[..nodes]);
-            let output = target.verify(&tree).unwrap();
+            let output = target.verify_tree(&tree).unwrap();
             let logits = target.logits(&output.hidden);
             target.commit(&[]).unwrap();
             for (node, row) in logits.chunks_exact(vocab).enumerate() {
@@ -202,9 +202,9 @@ fn committed_paths_continue_like_plain_decoding() {
             let path = tree.path(node);
             target.reset();
             target.prefill(&prompt).unwrap();
-            target.verify(&tree).unwrap();
+            target.verify_tree(&tree).unwrap();
             target.commit(&path).unwrap();
-            let after = target.verify(&TokenTree::root(9)).unwrap();
+            let after = target.verify_tree(&TokenTree::root(9)).unwrap();
             let after = target.logits(&after.hidden);
 
             let mut plain = prompt.clone();
@@ -249,7 +249,7 @@ fn storage_does_not_change_results() {
         let logits = |dir: &Path| {
             let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
             let bytes = decoder.bytes_per_step();
-            let mut target = Target::new(decoder, 64, Hooks::none());
+            let mut target = DecoderTarget::new(decoder, 64, Hooks::none());
             let output = target.prefill(&[1, 2, 3, 250]).unwrap();
             (target.logits(&output.hidden), bytes)
         };
@@ -274,7 +274,7 @@ fn eight_bits_for_drafts_leave_the_logits_alone() {
     shape.write(dir.path(), FloatFormat::F32, 3).unwrap();
     let load = |int8| Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32).with_int8(int8).unwrap()).unwrap();
     let logits = |int8| {
-        let mut target = Target::new(Arc::new(load(int8)), 64, Hooks::none());
+        let mut target = DecoderTarget::new(Arc::new(load(int8)), 64, Hooks::none());
         let output = target.prefill(&[1, 2, 3, 250]).unwrap();
         let drafts = read(target.decoder().draft_logits(&output.hidden.tensor()));
         (target.logits(&output.hidden).to_vec(), drafts, target.decoder().bytes_per_step())
@@ -299,11 +299,11 @@ fn chunked_prefill_and_taps() {
     let layers = decoder.config().layers;
     let hooks = Hooks::new(vec![layers, 0, 2], layers).unwrap();
     let prompt: Vec<u32> = (0..300).map(|i| (i * 31 + 7) % 512).collect();
-    let mut whole = Target::new(decoder.clone(), 512, hooks.clone());
+    let mut whole = DecoderTarget::new(decoder.clone(), 512, hooks.clone());
     let output = whole.prefill(&prompt).unwrap();
     assert_eq!(output.hidden.tensor().dims(), [1, 300, 64]);
     assert_eq!(output.hooks.iter().map(|tap| (tap.rows(), tap.width())).collect::<Vec<_>>(), [(300, 64); 3]);
-    let mut parts = Target::new(decoder, 512, hooks);
+    let mut parts = DecoderTarget::new(decoder, 512, hooks);
     let mut rows = vec![];
     let mut hooked = vec![vec![]; 3];
     for part in [&prompt[..1], &prompt[1..40], &prompt[40..300]] {
@@ -330,7 +330,7 @@ fn a_trained_model_tells_a_story() {
     for _ in 0..length {
         let next = argmax(&logits);
         story.push(next);
-        let output = target.verify(&TokenTree::root(next)).unwrap();
+        let output = target.verify_tree(&TokenTree::root(next)).unwrap();
         target.commit(&[0]).unwrap();
         logits = target.logits(&output.hidden);
     }

@@ -9,7 +9,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::Target;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ fn ids(table: Tensor<1, Int>) -> Vec<i32> {
 /// The CPU's greedy text, one token per pass.
 fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
     let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
-    let mut target = Target::new(decoder, SLOTS, Hooks::none());
+    let mut target = DecoderTarget::new(decoder, SLOTS, Hooks::none());
     let greatest = |row: &[f32]| row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
     let output = target.prefill(prompt).unwrap();
     let logits = target.logits(&output.hidden);
     let mut text = vec![greatest(&logits[logits.len() - SHAPE.vocab_size..]) as i32];
     while text.len() < TOKENS {
-        let output = target.verify(&TokenTree::root(text[text.len() - 1] as u32)).unwrap();
+        let output = target.verify_tree(&TokenTree::root(text[text.len() - 1] as u32)).unwrap();
         target.commit(&[0]).unwrap();
         text.push(greatest(&target.logits(&output.hidden)) as i32);
     }
@@ -53,9 +53,9 @@ fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
 /// state.
 fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
     let device = decoder.compute().device();
-    let target = RefCell::new(Target::new(decoder.clone(), SLOTS, Hooks::none()));
+    let target = RefCell::new(DecoderTarget::new(decoder.clone(), SLOTS, Hooks::none()));
     let output = target.borrow_mut().prefill(prompt).unwrap();
-    let logits = decoder.logits(&output.hidden.part(prompt.len() - 1, 1).tensor());
+    let logits = decoder.logits(&output.hidden.narrow(prompt.len() - 1, 1).tensor());
     let mut text = ids(greedy_step::argmax_rows(&logits));
     let tree = TreeTable::new(parents, ranks, device);
     let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();

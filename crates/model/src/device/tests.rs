@@ -19,13 +19,13 @@ fn names_are_parsed_and_wrong_ones_refused() {
 #[test]
 fn products_in_bf16_take_their_weights_with_them() {
     let compute = Compute::cpu(FloatFormat::F32);
-    assert_eq!(compute.clone().with_products(Products::F32).unwrap().feature_tokens(), None);
+    assert_eq!(compute.clone().with_products(Products::F32).unwrap().pairs(), None);
     let eight = compute.clone().with_int8(Int8::All).unwrap().with_products(Products::Bf16);
     assert!(eight.unwrap_err().to_string().contains("--int8 all"));
     match compute.with_products(Products::Bf16) {
         Ok(compute) => {
             assert_eq!((compute.format(), compute.precision()), (FloatFormat::Bf16, "bf16-products"));
-            assert_eq!(compute.feature_tokens(), Some(WeightDtype::Bf16Pairs));
+            assert_eq!(compute.pairs(), Some(WeightDtype::Bf16Pairs));
         }
         Err(error) => assert!(error.to_string().contains("no products of bf16"), "{error}"),
     }
