@@ -1,6 +1,6 @@
 //! Self-attention over the cache.
 
-use crate::cache::{LayerKv, Place};
+use crate::cache::{CacheError, CacheView, LayerKv};
 use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
@@ -11,66 +11,66 @@ use crate::weights::WeightsError;
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassTable};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassRows, PassTable};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
 
-/// The geometry of one forward pass over a sequence's rows, shared by all layers.
+/// One sequence's rows in a forward pass, as all layers read them.
 #[expect(clippy::large_enum_variant, reason = "one per sequence and pass")]
 pub(crate) enum Pass<'a> {
     /// On the CPU.
-    Host {
-        /// Committed rows.
-        prefix: usize,
-        visible: &'a AttentionMask,
-        rope: &'a RopeTable,
-    },
-    /// Elsewhere: rows are padded, and what is seen is in a table on the device.
-    Device { pass_table: PassTable, angles: &'a Tensor<3> },
+    Host { rows: PassRows<'a>, rope: &'a RopeTable },
+    /// Elsewhere: rows are padded, and the mask is in a table on the device.
+    Device { pass_table: PassTable, angles: Tensor<3> },
 }
 
 impl<'a> Pass<'a> {
-    /// The pass over the rows in flight of a cache, whose tokens are `tokens`, or none if nobody will ask for them.
-    pub fn new(
-        config: &ModelConfig,
-        place: Place<'a>,
-        visible: &'a AttentionMask,
-        tokens: &[u32],
-        (prefix, capacity): (usize, usize),
-    ) -> Self {
-        let angles = match place {
-            Place::Host(rope) => return Self::Host { prefix, visible, rope },
-            Place::Device(angles) => angles,
-        };
-        let slots = (prefix + visible.uncommitted()).next_multiple_of(SLOT_BUCKET).min(capacity);
-        let pass_table = PassTable::new(tokens, visible, prefix, slots, &config.distinct_windows(), &angles.device());
+    /// The pass over uncommitted rows of a cache. `tokens` are the rows' tokens, or none where nothing reads them.
+    pub fn new(config: &ModelConfig, view: &CacheView<'a>, mask: &'a AttentionMask, tokens: &[u32]) -> Self {
+        let rows = PassRows { prefix: view.prefix, mask, positions: view.positions };
+        let Some(angles) = view.angles else { return Self::Host { rows, rope: view.rope.table() } };
+        let device = angles.device();
+        let positions = 1 + (0..mask.rows()).map(|row| rows.position(row)).max().unwrap_or(0);
+        let angles =
+            if positions <= angles.dims()[0] { angles.clone() } else { view.rope.on_device(positions, &device) };
+        let slots = rows.slots().next_multiple_of(SLOT_BUCKET).min(view.capacity);
+        let pass_table = PassTable::of(tokens, &rows, slots, &config.distinct_windows(), &device);
         Self::Device { pass_table, angles }
     }
 
+    /// The pass over a table of rows that may have been written on a GPU.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn of_table(pass_table: &PassTable, view: &CacheView<'a>) -> Result<Self, CacheError> {
+        let angles = view.angles.ok_or(CacheError::Host)?.clone();
+        Ok(Self::Device { pass_table: pass_table.clone(), angles })
+    }
+
     /// Rows of the residual stream, padding included.
+    pub fn padded_rows(&self) -> usize {
+        match self {
+            Self::Host { rows, .. } => rows.mask.rows(),
+            Self::Device { pass_table, .. } => pass_table.padded_rows(),
+        }
+    }
+
+    /// Rows without padding.
     pub fn rows(&self) -> usize {
         match self {
-            Self::Host { visible, .. } => visible.rows(),
-            Self::Device { pass_table, .. } => pass_table.padded_rows(),
+            Self::Host { rows, .. } => rows.mask.rows(),
+            Self::Device { pass_table, .. } => pass_table.rows(),
         }
     }
 
     /// Rows times slots that they may see, on the CPU.
     fn pairs(&self) -> usize {
         match self {
-            Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.uncommitted()),
+            Self::Host { rows, .. } => rows.mask.rows() * rows.slots(),
             Self::Device { .. } => 0,
-        }
-    }
-
-    /// Rows without padding.
-    pub fn wanted(&self) -> usize {
-        match self {
-            Self::Host { visible, .. } => visible.rows(),
-            Self::Device { pass_table, .. } => pass_table.rows(),
         }
     }
 }
@@ -81,9 +81,9 @@ impl<'a> Pass<'a> {
 /// `x [rows, width]`, result `[padded rows, width]`.
 pub(crate) fn pad(x: HiddenStates, pass: &Pass<'_>) -> HiddenStates {
     match x {
-        HiddenStates::Device(x) if x.dims()[1] < pass.rows() => {
+        HiddenStates::Device(x) if x.dims()[1] < pass.padded_rows() => {
             let [batch, rows, width] = x.dims();
-            let zeros = Tensor::zeros([batch, pass.rows() - rows, width], (&x.device(), x.dtype()));
+            let zeros = Tensor::zeros([batch, pass.padded_rows() - rows, width], (&x.device(), x.dtype()));
             HiddenStates::Device(Tensor::cat(vec![x, zeros], 1))
         }
         x => x,
@@ -95,13 +95,13 @@ pub(crate) fn pad(x: HiddenStates, pass: &Pass<'_>) -> HiddenStates {
 /// # Shapes
 /// `x [padded rows, width]`, result `[rows, width]`.
 pub(crate) fn unpad(x: HiddenStates, passes: &[Pass<'_>]) -> HiddenStates {
-    if passes.iter().all(|pass| pass.rows() == pass.wanted()) {
+    if passes.iter().all(|pass| pass.rows() == pass.padded_rows()) {
         return x;
     }
     let mut start = 0;
     let rows_of = |pass: &Pass<'_>| {
-        let rows = x.narrow(start, pass.wanted());
-        start += pass.rows();
+        let rows = x.narrow(start, pass.rows());
+        start += pass.padded_rows();
         rows
     };
     HiddenStates::concat(&passes.iter().map(rows_of).collect::<Vec<_>>())
@@ -198,8 +198,8 @@ impl Attention {
         let mut start = 0;
         let mut mixed: SmallVec<[HiddenStates; 1]> = SmallVec::new();
         for (pass, kv) in passes.iter().zip(kvs) {
-            let rows = qkv.clone().narrow(1, start, pass.rows());
-            start += pass.rows();
+            let rows = qkv.clone().narrow(1, start, pass.padded_rows());
+            start += pass.padded_rows();
             mixed.push(HiddenStates::Device(self.mix_sequence_on_device(&rows, pass, kv)));
         }
         HiddenStates::concat(&mixed)
@@ -235,14 +235,14 @@ impl Attention {
 
     fn mix_sequence(&self, sequence: Sequence<'_>) {
         let Sequence { pass, kv, qkv, rotated, out } = sequence;
-        let (Pass::Host { prefix, visible, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
+        let (Pass::Host { rows, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let (spec, isa) = (&self.spec, Isa::detect());
         let d = spec.head_dim;
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
         let (queries, keys) = rotated.split_at_mut(out.len());
-        let first = prefix + visible.first();
+        let first = rows.prefix + rows.mask.first();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -257,12 +257,12 @@ impl Attention {
                     keys.copy_from_slice(k);
                 }
             }
-            let (cos, sin) = table.at(prefix + visible.count(row) - 1);
+            let (cos, sin) = table.at(rows.position(row));
             rope::rotate_heads(isa, query, d, cos, sin);
             rope::rotate_heads(isa, keys, d, cos, sin);
             kv.write(first + row, keys, v);
         }
-        tree_attention::attend_rows(isa, spec, queries, kv, *prefix, visible, out);
+        tree_attention::attend_rows(isa, spec, queries, kv, rows, out);
     }
 
     /// One sequence's rows, padding included.

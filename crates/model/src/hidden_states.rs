@@ -4,7 +4,6 @@ use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::{Isa, host, norm};
 use std::ops::Add;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a
 /// tensor would allocate.
@@ -190,19 +189,8 @@ impl From<Tensor<3>> for HiddenStates {
 
 /// A tensor's values in `f32` on the host, row-major: a read from a device.
 pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    if !host::is_host(&tensor.device()) {
-        READS.fetch_add(1, Ordering::Relaxed);
-    }
     let data = tensor.cast(DType::F32).into_data();
     data.try_into_vec().expect("the tensor was cast to f32")
-}
-
-/// Reads from devices other than the CPU so far.
-static READS: AtomicU64 = AtomicU64::new(0);
-
-/// How often [`read`] has read from a device other than the CPU in this process.
-pub fn reads() -> u64 {
-    READS.load(Ordering::Relaxed)
 }
 
 /// Some rows of `states [1, rows, d]`, in a given order.

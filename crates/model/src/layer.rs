@@ -1,7 +1,7 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
 use crate::attention::{Attention, Pass, pad, unpad};
-use crate::cache::{CacheError, KvCache, LayerKv, Place};
+use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::feed_forward::FeedForward;
@@ -9,9 +9,12 @@ use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
 use crate::norm::Norm;
+use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Layer {
@@ -98,9 +101,16 @@ pub struct DraftDecoderLayer {
     config: ModelConfig,
     compute: Compute,
     layer: Layer,
+    /// Shared by all of its caches.
+    rope: Arc<Rope>,
 }
 
 impl DraftDecoderLayer {
+    fn new(config: ModelConfig, compute: &Compute, layer: Layer) -> Self {
+        let rope = Rope::new(&config.rope);
+        Self { config, compute: compute.clone(), layer, rope }
+    }
+
     /// Loads a whole layer; `prefix` is what its tensors' names start with, the last dot included.
     ///
     /// # Errors
@@ -113,7 +123,7 @@ impl DraftDecoderLayer {
     ) -> Result<Self, WeightsError> {
         let names = LayerNames::with_prefix(&config, prefix);
         let layer = Layer::load(&Loader { checkpoint, compute }, &config, &names, 0)?;
-        Ok(Self { config, compute: compute.clone(), layer })
+        Ok(Self::new(config, compute, layer))
     }
 
     /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names
@@ -129,17 +139,12 @@ impl DraftDecoderLayer {
     ) -> Result<Self, WeightsError> {
         let names = LayerNames::with_prefix(&config, prefix);
         let layer = Layer::without_input_norm(&Loader { checkpoint, compute }, &config, &names, 0)?;
-        Ok(Self { config, compute: compute.clone(), layer })
+        Ok(Self::new(config, compute, layer))
     }
 
-    /// A cache that has room for `capacity` rows and can be given more.
+    /// A cache with memory for `capacity` rows; it grows where more are reserved.
     pub fn new_cache(&self, capacity: usize) -> KvCache {
-        KvCache::new(&self.config, &self.compute, capacity)
-    }
-
-    /// Makes room in a cache of this layer.
-    pub fn grow(&self, cache: &mut KvCache, rows: usize) {
-        cache.grow(rows, &self.config);
+        KvCache::new(&self.config, &self.compute, &self.rope, usize::MAX, capacity)
     }
 
     /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for. `read` is what the
@@ -157,15 +162,18 @@ impl DraftDecoderLayer {
         mask: &AttentionMask,
         cache: &mut KvCache,
     ) -> Result<HiddenStates, CacheError> {
-        if cache.reserved() != Some(mask.uncommitted()) || mask.rows() != x.rows() {
-            return Err(CacheError::NotReserved);
+        let rows = mask.uncommitted();
+        match cache.reserved() {
+            Some(reserved) if rows == reserved && mask.rows() == x.rows() => {}
+            Some(reserved) => return Err(CacheError::Rows { rows, reserved }),
+            None => return Err(CacheError::NotReserved),
         }
-        let sizes = (cache.len(), cache.capacity());
-        let ([kv], place) = cache.parts() else { return Err(CacheError::NotReserved) };
-        let pass = [Pass::new(&self.config, place, mask, &[], sizes)];
-        let padded = read.filter(|_| pass[0].rows() > x.rows()).map(|read| pad(read.clone(), &pass[0]));
+        let (layers, view) = cache.parts();
+        let pass = [Pass::new(&self.config, &view, mask, &[])];
+        let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
+        let padded = read.filter(|_| pass[0].padded_rows() > x.rows()).map(|read| pad(read.clone(), &pass[0]));
         let (read, x) = (padded.as_ref().or(read), pad(x, &pass[0]));
-        let y = self.layer.forward(read, x, self.config.norm_eps, &pass, &mut [kv]);
+        let y = self.layer.forward(read, x, self.config.norm_eps, &pass, &mut kvs);
         Ok(unpad(y, &pass))
     }
 
@@ -185,11 +193,12 @@ impl DraftDecoderLayer {
         pass_table: &PassTable,
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, CacheError> {
-        let ([kv], Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
-        let pass = [Pass::Device { pass_table: pass_table.clone(), angles }];
+        let (layers, view) = cache.parts();
+        let pass = [Pass::of_table(pass_table, &view)?];
+        let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
         let read = read.map(|read| HiddenStates::Device(read.clone()));
         let x = HiddenStates::Device(x);
-        Ok(self.layer.forward(read.as_ref(), x, self.config.norm_eps, &pass, &mut [kv]).into_tensor())
+        Ok(self.layer.forward(read.as_ref(), x, self.config.norm_eps, &pass, &mut kvs).into_tensor())
     }
 
     /// Its config: sizes, rotary embedding, epsilon.
