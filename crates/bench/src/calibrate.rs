@@ -91,7 +91,7 @@ pub fn accuracies(
         // The state at the last prompt token is the first that heads are read at.
         for t in prompt.saturating_sub(1)..ids.len().saturating_sub(2) {
             let reach = heads.min(ids.len() - t - 2);
-            let logits = model.logits(&output.hidden.part(t, 1), reach);
+            let logits = model.logits(&output.hidden.narrow(t, 1), reach);
             positions += 1;
             let rank = |(head, row): (usize, &[f32])| {
                 let right = ids[t + head + 2] as usize;

@@ -106,7 +106,7 @@ fn laws(
     target.reset();
     let context = [prompt, &answer[..answer.len() - 1]].concat();
     let output = target.prefill(&context)?;
-    let logits = target.logits(&output.hidden.part(prompt.len() - 1, answer.len()));
+    let logits = target.logits(&output.hidden.narrow(prompt.len() - 1, answer.len()));
     Ok(logits
         .chunks_exact(logits.len() / answer.len())
         .map(|row| transform.apply(Row::Logits(row)).into_vec())

@@ -107,7 +107,7 @@ impl<'a> VerifiedPass<'a> {
 
     /// The state after the final norm at the last committed token.
     pub fn last_hidden(&self) -> Option<HiddenStates> {
-        self.rows.last().map(|&row| self.output.hidden.part(row, 1))
+        self.rows.last().map(|&row| self.output.hidden.narrow(row, 1))
     }
 }
 
@@ -197,9 +197,10 @@ pub trait Drafter: Send {
     /// Forgets the sequence.
     fn reset(&mut self);
 
-    /// Forgets committed tokens from `length` on. False if it cannot: it is reset then, and reads the text again.
-    fn truncate(&mut self, length: usize) -> bool {
-        length == 0
+    /// Forgets committed tokens from `length` on, where there are more than that. False if it cannot: it is reset then,
+    /// and reads the text again.
+    fn truncate(&mut self, _length: usize) -> bool {
+        false
     }
 
     /// Tokens were committed: a chunk of the prompt, or a step's root and accepted drafts.

@@ -123,7 +123,7 @@ impl FeatureTokenCache {
         if self.states.is_empty() {
             return Ok(None);
         }
-        let states = HiddenStates::join(&self.states);
+        let states = HiddenStates::concat(&self.states);
         let waiting = self.next.len();
         let tokens: PooledVec<Token> = self.next.iter().copied().chain([root]).collect();
         let (mut left, mut at_root) = (waiting, None);
@@ -134,7 +134,7 @@ impl FeatureTokenCache {
                 at_root = Some(row(&guessed, committed));
             }
             if committed > 0 {
-                tell(&tokens[..committed], guessed.part(0, committed));
+                tell(&tokens[..committed], guessed.narrow(0, committed));
             }
         })?;
         let rooted = at_root.map(|guessed| Rooted { root, state: row(&states, waiting), guessed });
@@ -151,7 +151,7 @@ impl FeatureTokenCache {
     ) -> Result<(), ModelError> {
         let waiting = self.next.len();
         if waiting > 0 {
-            let states = HiddenStates::join(&self.states);
+            let states = HiddenStates::concat(&self.states);
             read_feature_tokens(read, &mut self.cache, &self.next, &states, tell)?;
             self.take_note(None);
             self.states.push(row(&states, waiting));
@@ -184,7 +184,7 @@ pub(crate) fn read_feature_tokens(
 ) -> Result<(), ModelError> {
     let before = cache.len();
     for (i, chunk) in tokens.chunks(PREFILL_CHUNK).enumerate() {
-        let part = states.part(i * PREFILL_CHUNK, chunk.len());
+        let part = states.narrow(i * PREFILL_CHUNK, chunk.len());
         let guessed = read(chunk, &part, &AttentionMask::Causal { rows: chunk.len() }, cache).and_then(|guessed| {
             cache.commit(&(0..chunk.len()).collect::<PooledVec<_>>())?;
             Ok(guessed)
@@ -207,7 +207,7 @@ const MANY: usize = 64;
 /// One of some states.
 pub(crate) fn row(states: &HiddenStates, row: usize) -> HiddenStates {
     match states.rows() {
-        rows if rows < MANY => states.part(row, 1),
+        rows if rows < MANY => states.narrow(row, 1),
         _ => states.select(&[row]),
     }
 }

@@ -24,6 +24,7 @@ pub mod parameter;
 mod published;
 pub mod pytorch;
 mod refill;
+mod residual;
 pub mod settings;
 #[cfg(test)]
 mod toy;

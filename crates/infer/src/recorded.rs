@@ -117,7 +117,7 @@ impl Recorded {
         tree: &DynamicTree,
         guided: bool,
     ) -> Result<Self, DecodeError> {
-        on_gpu(&target)?;
+        let target = prepared(target, tree.max_nodes())?;
         let device = target.decoder().compute().device().clone();
         if tree.max_nodes() == 1 {
             return Ok(Self::over(shared(target), Drafts::None, TreeTable::with_room(1, 1, &device), alone(1), false));
@@ -142,7 +142,7 @@ impl Recorded {
         shape: &TreeShape,
         guided: bool,
     ) -> Result<Self, DecodeError> {
-        on_gpu(&target)?;
+        let target = prepared(target, shape.len())?;
         let depth = heads.as_ref().map_or(usize::MAX, MedusaModel::heads);
         let (parents, ranks) = cut(shape, depth);
         let paths = paths(&parents);
@@ -185,11 +185,6 @@ impl Recorded {
         }
     }
 
-    /// Rows that a target has to have room for behind the tokens of a sequence, where trees have so many nodes.
-    pub fn room(nodes: usize) -> usize {
-        PassTable::padded(nodes)
-    }
-
     /// Whether every device takes steps over trees of so many nodes.
     pub fn takes(nodes: usize) -> bool {
         nodes <= greedy_step::MOST_NODES
@@ -228,8 +223,8 @@ impl Recorded {
         let mut target = buffers.target.borrow_mut();
         target.reset();
         let output = target.prefill(prompt)?;
-        let hidden = output.hidden.part(prompt.len() - 1, 1);
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&hidden.tensor()));
+        let hidden = output.hidden.narrow(prompt.len() - 1, 1);
+        let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&hidden.tensor()));
         let first = token(read(argmax).first(), prompt.len())?;
         let mut tokens = vec![0; buffers.tree.nodes()];
         tokens[0] = first;
@@ -317,9 +312,9 @@ impl Buffers {
     fn step(&self, pass_table: &PassTable) -> Tensor<1, Int> {
         let mut target = self.target.borrow_mut();
         let output = target.verify_table(pass_table).expect("a recorded step's target is on a GPU");
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits(&output.hidden.tensor()));
+        let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&output.hidden.tensor()));
         greedy_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
-        target.keep(self.outcome.table());
+        target.compact(self.outcome.table());
         let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, pass_table);
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
@@ -362,13 +357,15 @@ fn alone(nodes: usize) -> AttentionMask {
     AttentionMask::from_paths(paths.iter().map(|path| &path[..]))
 }
 
-/// Fails if there is nothing to record.
-fn on_gpu(target: &DecoderTarget) -> Result<(), DecodeError> {
+/// A target with room for its whole context and what a step over a tree of so many nodes writes behind it: a cache must
+/// not move once a step is recorded. Fails if there is nothing to record.
+fn prepared(mut target: DecoderTarget, nodes: usize) -> Result<DecoderTarget, DecodeError> {
     let compute = target.decoder().compute();
-    match compute.is_host() {
-        true => Err(DecodeError::NotRecorded { device: compute.choice().to_string() }),
-        false => Ok(()),
+    if compute.is_host() {
+        return Err(DecodeError::NotRecorded { device: compute.choice().to_string() });
     }
+    target.reserve(target.context() + 2 * PassTable::padded(nodes));
+    Ok(target)
 }
 
 /// The bucket that `slots` slots fall into.

@@ -124,7 +124,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
             let rows: PooledVec<usize> = (0..chunk.len()).collect();
             let observed = self.drafter.observe(VerifiedPass::prompt(chunk, &output, &rows));
             self.keep(chunk, observed)?;
-            last = Ok(output.hidden.part(chunk.len() - 1, 1));
+            last = Ok(output.hidden.narrow(chunk.len() - 1, 1));
         }
         Ok(Read { states: last?, read: unread })
     }

@@ -99,7 +99,7 @@ pub(crate) fn judge<T: Target, D: Drafter>(
             let target = parts[from].0.target();
             match rows == output.hidden.rows() {
                 true => Known::read(target, &output.hidden, rule, feedback),
-                false => Known::read(target, &output.hidden.part(first_row, rows), rule, feedback),
+                false => Known::read(target, &output.hidden.narrow(first_row, rows), rule, feedback),
             }
         });
         let some = &mut parts[from..from + taken];

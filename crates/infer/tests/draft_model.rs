@@ -182,7 +182,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
             let path = path.iter().map(|&on| tree.token(on));
             let context: Vec<Token> = text[..at].iter().copied().chain(path).collect();
             let mut alone = DecoderTarget::new(model.clone(), 100, Hooks::none());
-            let hidden = alone.prefill(&context).unwrap().hidden.part(context.len() - 1, 1);
+            let hidden = alone.prefill(&context).unwrap().hidden.narrow(context.len() - 1, 1);
             assert_eq!(alone.logits(&hidden), rows[node * 300..(node + 1) * 300], "node {node} after {at}");
         }
     }

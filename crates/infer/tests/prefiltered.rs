@@ -124,8 +124,8 @@ fn drafted(
 #[test]
 fn what_a_copy_takes_is_known_before_it_is_made() {
     for decoder in decoders() {
-        let bytes = lm_head::copy_bytes_of(decoder.config(), decoder.compute());
-        let made = decoder.lm_head().has_copy().then(|| decoder.lm_head().bytes_for_top_tokens());
+        let bytes = lm_head::prefilter_bytes_of(decoder.config(), decoder.compute());
+        let made = decoder.lm_head().has_prefilter().then(|| decoder.lm_head().bytes_for_top_tokens());
         assert_eq!(bytes, made.unwrap_or(0) as u64, "{:?}", decoder.compute().precision());
     }
 }

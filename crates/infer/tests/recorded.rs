@@ -80,7 +80,7 @@ fn recorded_steps_give_the_cpus_text() {
     let long: Vec<u32> = (0..495).map(|i| (i * 37 + 5) % 300).collect();
     let prompts: [(&[u32], usize); 3] = [(&[256, 72, 105], 1), (&[256], 0), (&long, 1)];
     for drafted in [false, true] {
-        let target = DecoderTarget::with_trees(decoder.clone(), 640, 16, Hooks::none());
+        let target = DecoderTarget::new(decoder.clone(), 640, Hooks::none());
         let folder = HeadsFolder::open(heads.path()).unwrap();
         let model_heads = drafted.then(|| MedusaModel::load(&folder, decoder.clone()).unwrap());
         let shape = if drafted { shape.clone() } else { TreeShape::new(vec![]).unwrap() };
@@ -144,7 +144,7 @@ fn an_oracle_decides_what_is_accepted() {
     let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [0, 0, 0]]").unwrap();
     let folder = HeadsFolder::open(heads.path()).unwrap();
     let model_heads = MedusaModel::load(&folder, decoder.clone()).unwrap();
-    let target = DecoderTarget::with_trees(decoder.clone(), 640, 16, Hooks::none());
+    let target = DecoderTarget::new(decoder.clone(), 640, Hooks::none());
     let mut recorded = Recorded::guided(target, model_heads, &shape).unwrap();
     let prompt = [256, 72, 105];
     let plain = plain(model.path(), &prompt);

@@ -136,7 +136,7 @@ impl Pair {
     fn recorded(&self, tree: &DynamicTree, guided: bool) -> Recorded {
         let layer = loaded(&self.layer, &self.there);
         let hooks = layer.needs().hooks;
-        let target = DecoderTarget::with_trees(self.there.clone(), 640, 2 * tree.max_nodes() + 16, hooks);
+        let target = DecoderTarget::new(self.there.clone(), 640, hooks);
         Recorded::eagle(target, layer, tree, guided).unwrap()
     }
 
@@ -168,7 +168,7 @@ impl Pair {
         let verified = Arc::new(Mutex::new(vec![]));
         let mut drafter = Recorder { inner: told, trees: verified.clone() };
         let hooks = drafter.needs().hooks;
-        let mut target = DecoderTarget::with_trees(decoder.clone(), 640, tree.max_nodes(), hooks);
+        let mut target = DecoderTarget::new(decoder.clone(), 640, hooks);
         let random = &mut SeededRandom::new(0);
         let generation = Session::new(&mut target, &mut drafter)
             .generate(Method { tree: tree, rule: &Greedy }, Request::new(prompt, &limits(), random), &mut |_| {
@@ -325,11 +325,11 @@ fn what_cannot_be_grown_there_is_refused() {
     let Some((pair, _folders)) = Pair::random(ONE) else { return };
     for (nodes, depth, top_k) in [(60, 9, 16), (300, 5, 10), (5, 0, 301)] {
         let tree = DynamicTree::new(nodes, depth, top_k).unwrap();
-        let target = DecoderTarget::with_trees(pair.there.clone(), 64, 64, Hooks::none());
+        let target = DecoderTarget::new(pair.there.clone(), 64, Hooks::none());
         let refused = Recorded::eagle(target, loaded(&pair.layer, &pair.there), &tree, false);
         assert!(matches!(refused, Err(DecodeError::Growth(_))), "{tree:?}");
     }
-    let target = DecoderTarget::with_trees(pair.here.clone(), 64, 64, Hooks::none());
+    let target = DecoderTarget::new(pair.here.clone(), 64, Hooks::none());
     let refused = Recorded::eagle(target, loaded(&pair.layer, &pair.here), &DynamicTree::new(8, 2, 2).unwrap(), false);
     assert!(matches!(refused, Err(DecodeError::NotRecorded { .. })));
 }

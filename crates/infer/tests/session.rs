@@ -356,7 +356,7 @@ impl Drafter for AtOnce {
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         if !self.tokens.is_empty() {
-            let hidden = HiddenStates::join(&std::mem::take(&mut self.hidden));
+            let hidden = HiddenStates::concat(&std::mem::take(&mut self.hidden));
             let output = PassOutput { hidden, hooks: Default::default(), stream: None };
             let tokens = std::mem::take(&mut self.tokens);
             let rows: Vec<usize> = (0..tokens.len()).collect();

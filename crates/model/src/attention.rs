@@ -1,112 +1,110 @@
 //! Self-attention over the cache.
 
-use crate::cache::{LayerKv, Place};
+use crate::cache::{CacheError, CacheView, LayerKv};
 use crate::config::ModelConfig;
+use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
 use crate::rope::RopeTable;
 use crate::weights::WeightsError;
-use crate::workspace::part;
 use burn::tensor::Tensor;
+use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassTable};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassRows, PassTable};
 use gorgon_kernels::{Isa, rope, team};
+use smallvec::SmallVec;
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
 
-/// The geometry of one forward pass over a sequence's rows, shared by all layers.
+/// One sequence's rows in a forward pass, as all layers read them.
 #[expect(clippy::large_enum_variant, reason = "one per sequence and pass")]
 pub(crate) enum Pass<'a> {
     /// On the CPU.
-    Host {
-        /// Committed rows.
-        prefix: usize,
-        visible: &'a AttentionMask,
-        rope: &'a RopeTable,
-    },
-    /// Elsewhere: rows are padded, and what is seen is in a table on the device.
-    Device { pass_table: PassTable, angles: &'a Tensor<3> },
+    Host { rows: PassRows<'a>, rope: &'a RopeTable },
+    /// Elsewhere: rows are padded, and the mask is in a table on the device.
+    Device { pass_table: PassTable, angles: Tensor<3> },
 }
 
 impl<'a> Pass<'a> {
-    /// The pass over the rows in flight of a cache, whose tokens are `tokens`, or none if nobody will ask for them.
-    pub fn new(
-        config: &ModelConfig,
-        place: Place<'a>,
-        visible: &'a AttentionMask,
-        tokens: &[u32],
-        (prefix, capacity): (usize, usize),
-    ) -> Self {
-        let angles = match place {
-            Place::Host(rope) => return Self::Host { prefix, visible, rope },
-            Place::Device(angles) => angles,
-        };
-        let slots = (prefix + visible.uncommitted()).next_multiple_of(SLOT_BUCKET).min(capacity);
-        let pass_table = PassTable::new(tokens, visible, prefix, slots, &config.distinct_windows(), &angles.device());
+    /// The pass over uncommitted rows of a cache. `tokens` are the rows' tokens, or none where nothing reads them.
+    pub fn new(config: &ModelConfig, view: &CacheView<'a>, mask: &'a AttentionMask, tokens: &[u32]) -> Self {
+        let rows = PassRows { prefix: view.prefix, mask, positions: view.positions };
+        let Some(angles) = view.angles else { return Self::Host { rows, rope: view.rope.table() } };
+        let device = angles.device();
+        let positions = 1 + (0..mask.rows()).map(|row| rows.position(row)).max().unwrap_or(0);
+        let angles =
+            if positions <= angles.dims()[0] { angles.clone() } else { view.rope.on_device(positions, &device) };
+        let slots = rows.slots().next_multiple_of(SLOT_BUCKET).min(view.capacity);
+        let pass_table = PassTable::of(tokens, &rows, slots, &config.distinct_windows(), &device);
         Self::Device { pass_table, angles }
     }
 
+    /// The pass over a table of rows that may have been written on a GPU.
+    ///
+    /// # Errors
+    /// When the cache is on the CPU.
+    pub fn of_table(pass_table: &PassTable, view: &CacheView<'a>) -> Result<Self, CacheError> {
+        let angles = view.angles.ok_or(CacheError::Host)?.clone();
+        Ok(Self::Device { pass_table: pass_table.clone(), angles })
+    }
+
     /// Rows of the residual stream, padding included.
+    pub fn padded_rows(&self) -> usize {
+        match self {
+            Self::Host { rows, .. } => rows.mask.rows(),
+            Self::Device { pass_table, .. } => pass_table.padded_rows(),
+        }
+    }
+
+    /// Rows without padding.
     pub fn rows(&self) -> usize {
         match self {
-            Self::Host { visible, .. } => visible.rows(),
-            Self::Device { pass_table, .. } => pass_table.padded_rows(),
+            Self::Host { rows, .. } => rows.mask.rows(),
+            Self::Device { pass_table, .. } => pass_table.rows(),
         }
     }
 
     /// Rows times slots that they may see, on the CPU.
     fn pairs(&self) -> usize {
         match self {
-            Self::Host { prefix, visible, .. } => visible.rows() * (prefix + visible.uncommitted()),
+            Self::Host { rows, .. } => rows.mask.rows() * rows.slots(),
             Self::Device { .. } => 0,
-        }
-    }
-
-    /// Rows without padding.
-    pub fn wanted(&self) -> usize {
-        match self {
-            Self::Host { visible, .. } => visible.rows(),
-            Self::Device { pass_table, .. } => pass_table.rows(),
         }
     }
 }
 
-/// `x [1, rows, ..]` with the padding that a pass has.
-pub(crate) fn pad(x: Tensor<3>, pass: &Pass<'_>) -> Tensor<3> {
-    let [batch, rows, d] = x.dims();
-    match pass.rows() - rows {
-        0 => x,
-        missing => {
-            let zeros = Tensor::zeros([batch, missing, d], (&x.device(), x.dtype()));
-            Tensor::cat(vec![x, zeros], 1)
+/// Rows of one pass with the padding that it has; on the CPU there is none.
+///
+/// # Shapes
+/// `x [rows, width]`, result `[padded rows, width]`.
+pub(crate) fn pad(x: HiddenStates, pass: &Pass<'_>) -> HiddenStates {
+    match x {
+        HiddenStates::Device(x) if x.dims()[1] < pass.padded_rows() => {
+            let [batch, rows, width] = x.dims();
+            let zeros = Tensor::zeros([batch, pass.padded_rows() - rows, width], (&x.device(), x.dtype()));
+            HiddenStates::Device(Tensor::cat(vec![x, zeros], 1))
         }
+        x => x,
     }
 }
 
 /// The rows of all passes without their padding.
-pub(crate) fn unpad(x: Tensor<3>, passes: &[Pass<'_>]) -> Tensor<3> {
-    if passes.iter().all(|pass| pass.rows() == pass.wanted()) {
+///
+/// # Shapes
+/// `x [padded rows, width]`, result `[rows, width]`.
+pub(crate) fn unpad(x: HiddenStates, passes: &[Pass<'_>]) -> HiddenStates {
+    if passes.iter().all(|pass| pass.rows() == pass.padded_rows()) {
         return x;
     }
     let mut start = 0;
-    let mut parts: Vec<Tensor<3>> = vec![];
-    for pass in passes {
-        parts.push(x.clone().narrow(1, start, pass.wanted()));
-        start += pass.rows();
-    }
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
-    }
-}
-
-/// Where attention on the CPU writes what it needs itself.
-pub(crate) struct AttentionSpace<'a> {
-    pub wide: &'a mut Vec<f32>,
-    pub narrow: &'a mut Vec<f32>,
-    pub rotated: &'a mut Vec<f32>,
+    let rows_of = |pass: &Pass<'_>| {
+        let rows = x.narrow(start, pass.rows());
+        start += pass.padded_rows();
+        rows
+    };
+    HiddenStates::concat(&passes.iter().map(rows_of).collect::<Vec<_>>())
 }
 
 /// One sequence's rows on the CPU.
@@ -164,47 +162,47 @@ impl Attention {
         self.qkv.bytes() + self.o.bytes()
     }
 
-    /// Attention of the rows in flight, sequence after sequence, on a GPU; their keys and values are written to the
-    /// caches.
+    /// Attention of the uncommitted rows, sequence after sequence. Their keys and values are written to the caches.
     ///
     /// # Shapes
-    /// `x [1, rows, d]` with the rows of all passes, result the same.
-    pub fn forward(&self, x: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        let qkv = self.qkv.forward(x);
-        let mut start = 0;
-        let parts = passes.iter().zip(kvs).map(|(pass, kv)| {
-            let part = qkv.clone().narrow(1, start, pass.rows());
-            start += pass.rows();
-            self.mix_on_device(&part, pass, kv)
-        });
-        let mut parts: Vec<Tensor<3>> = parts.collect();
-        let mixed = if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) };
+    /// `x [rows, width]` with the rows of all passes, result `[rows, d]`.
+    pub fn forward(&self, x: &HiddenStates, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
+        let mixed = match self.qkv.forward(x) {
+            HiddenStates::Host { values: qkv, .. } => self.mix_on_host(&qkv, passes, kvs),
+            HiddenStates::Device(qkv) => self.mix_on_device(&qkv, passes, kvs),
+        };
         self.o.forward(&mixed)
     }
 
-    /// The same on the CPU.
+    /// The mixed values of all sequences on the CPU.
     ///
     /// # Shapes
-    /// `x [rows, width]`, `out [rows, d]`.
-    pub fn rows(
-        &self,
-        x: &[f32],
-        passes: &[Pass<'_>],
-        kvs: &mut [&mut LayerKv],
-        space: AttentionSpace<'_>,
-        out: &mut [f32],
-    ) {
-        let rows: usize = passes.iter().map(Pass::rows).sum();
+    /// `qkv [rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
+    fn mix_on_host(&self, qkv: &[f32], passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
         let (q_width, kv_width) = (self.spec.heads * self.spec.head_dim, self.spec.kv_heads * self.spec.head_dim);
-        let qkv = part(space.wide, rows * (q_width + 2 * kv_width));
-        self.qkv.rows(x, qkv);
-        let mixed = part(space.narrow, rows * q_width);
-        let rotated = part(space.rotated, rows * q_width + passes.len() * kv_width);
+        let rows = qkv.len() / (q_width + 2 * kv_width);
+        let mut out = PooledVec::unset(rows * q_width);
+        let mut rotated = PooledVec::unset(rows * q_width + passes.len() * kv_width);
         match (passes, kvs) {
-            ([pass], [kv]) => self.mix_sequence(Sequence { pass, kv, qkv, rotated, out: mixed }),
-            (passes, kvs) => self.mix_sequences(passes, kvs, qkv, rotated, mixed),
+            ([pass], [kv]) => self.mix_sequence(Sequence { pass, kv, qkv, rotated: &mut rotated, out: &mut out }),
+            (passes, kvs) => self.mix_sequences(passes, kvs, qkv, &mut rotated, &mut out),
         }
-        self.o.rows(mixed, out);
+        HiddenStates::Host { values: out, width: q_width }
+    }
+
+    /// The mixed values of all sequences on a GPU.
+    ///
+    /// # Shapes
+    /// `qkv [1, rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
+    fn mix_on_device(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
+        let mut start = 0;
+        let mut mixed: SmallVec<[HiddenStates; 1]> = SmallVec::new();
+        for (pass, kv) in passes.iter().zip(kvs) {
+            let rows = qkv.clone().narrow(1, start, pass.padded_rows());
+            start += pass.padded_rows();
+            mixed.push(HiddenStates::Device(self.mix_sequence_on_device(&rows, pass, kv)));
+        }
+        HiddenStates::concat(&mixed)
     }
 
     /// Several sequences' rows, side by side.
@@ -237,14 +235,14 @@ impl Attention {
 
     fn mix_sequence(&self, sequence: Sequence<'_>) {
         let Sequence { pass, kv, qkv, rotated, out } = sequence;
-        let (Pass::Host { prefix, visible, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
+        let (Pass::Host { rows, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let (spec, isa) = (&self.spec, Isa::detect());
         let d = spec.head_dim;
         let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
         let (queries, keys) = rotated.split_at_mut(out.len());
-        let first = prefix + visible.first();
+        let first = rows.prefix + rows.mask.first();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -259,16 +257,16 @@ impl Attention {
                     keys.copy_from_slice(k);
                 }
             }
-            let (cos, sin) = table.at(prefix + visible.count(row) - 1);
+            let (cos, sin) = table.at(rows.position(row));
             rope::rotate_heads(isa, query, d, cos, sin);
             rope::rotate_heads(isa, keys, d, cos, sin);
             kv.write(first + row, keys, v);
         }
-        tree_attention::attend_rows(isa, spec, queries, kv, *prefix, visible, out);
+        tree_attention::attend_rows(isa, spec, queries, kv, rows, out);
     }
 
     /// One sequence's rows, padding included.
-    fn mix_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+    fn mix_sequence_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
         let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };

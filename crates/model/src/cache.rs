@@ -1,44 +1,26 @@
-//! The key/value cache: allocated once, written in place, guarded.
+//! The key/value cache: it grows in steps, is written in place, and guards its rows.
 //!
-//! A forward pass writes the rows in flight into the slots after the committed ones. They count only once they are
-//! committed: [`KvCache::reserve`] opens the room, [`KvCache::commit`] keeps one path of it and
-//! [`KvCache::roll_back`] none. A pass without a reservation, or a second reservation, is an error.
+//! A forward pass writes its rows into the slots after the committed ones. They count only once they are committed:
+//! [`KvCache::reserve`] opens slots for them, [`KvCache::commit`] keeps one path of them and [`KvCache::roll_back`]
+//! none. A pass without a reservation, or a second reservation, is an error.
+
+mod error;
+mod uncommitted;
 
 use crate::config::ModelConfig;
 use crate::device::Compute;
-use crate::rope::RopeTable;
+use crate::rope::Rope;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_kernels::cache_rows;
-use gorgon_kernels::tree_attention::HostKv;
+use gorgon_kernels::tree_attention::{AttentionMask, HostKv};
+use std::ops::Range;
+use std::sync::Arc;
+use uncommitted::Uncommitted;
 
-/// Why the cache refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CacheError {
-    /// No room.
-    #[error("{committed} tokens and {asked} more do not fit a context of {capacity} tokens")]
-    Full {
-        /// Committed rows.
-        committed: usize,
-        /// Rows asked for.
-        asked: usize,
-        /// Rows in all.
-        capacity: usize,
-    },
-    /// A reservation is still open.
-    #[error("{0} rows are reserved and neither committed nor rolled back")]
-    Reserved(usize),
-    /// A commit without a reservation.
-    #[error("no rows are reserved")]
-    NotReserved,
-    /// A path that is no strictly increasing list of reserved rows.
-    #[error("path {path:?} is no increasing list of rows below {reserved}")]
-    Path {
-        /// The path.
-        path: Vec<usize>,
-        /// Reserved rows.
-        reserved: usize,
-    },
-}
+pub use error::CacheError;
+
+/// Rows that memory is allocated in multiples of.
+const STEP: usize = 16;
 
 /// One layer's keys and values.
 #[derive(Clone, Debug)]
@@ -49,63 +31,88 @@ pub(crate) enum LayerKv {
     Device { cache: Tensor<4>, layer: usize },
 }
 
-/// What a cache has on a device other than the CPU, made once and written in place.
+/// A cache's tensors on a device other than the CPU.
 #[derive(Debug)]
 struct OnDevice {
     /// All layers, `[2 · layers, kv_heads, capacity, head_dim]`: keys of layer `l` at `2 l`, values at `2 l + 1`.
     rows: Tensor<4>,
-    /// Cosines and sines of every position, `[capacity, 2, rotary_dim / 2]`.
+    /// Cosines and sines of every position there is room for, and maybe of more: `[positions, 2, rotary_dim / 2]`.
     angles: Tensor<3>,
 }
 
-/// Where the angles of positions are found.
-pub(crate) enum Place<'a> {
-    /// On the CPU.
-    Host(&'a RopeTable),
-    /// Elsewhere.
-    Device(&'a Tensor<3>),
+/// A cache as a pass reads it.
+pub(crate) struct CacheView<'a> {
+    /// Committed rows.
+    pub prefix: usize,
+    /// Rows there is memory for.
+    pub capacity: usize,
+    /// The rotary embedding.
+    pub rope: &'a Rope,
+    /// Its angles on a device other than the CPU.
+    pub angles: Option<&'a Tensor<3>>,
+    /// Positions of the uncommitted rows, where passes gave some.
+    pub positions: Option<&'a [usize]>,
 }
 
 /// Keys and values of all layers for one sequence.
 #[derive(Debug)]
 pub struct KvCache {
-    pub(crate) layers: Vec<LayerKv>,
-    /// Angles of every position there is room for.
-    rope: RopeTable,
+    layers: Vec<LayerKv>,
+    /// Layers, key/value heads, size of a head.
+    shape: [usize; 3],
+    rope: Arc<Rope>,
     on_device: Option<OnDevice>,
+    /// Tokens that can be committed.
+    context: usize,
+    /// Where doubling ends.
+    longest: usize,
     capacity: usize,
     committed: usize,
     reserved: Option<usize>,
+    uncommitted: Uncommitted,
     compute: Compute,
 }
 
 impl KvCache {
-    /// Room for `capacity` positions.
-    pub fn new(config: &ModelConfig, compute: &Compute, capacity: usize) -> Self {
-        let rope = RopeTable::new(&config.rope, capacity);
-        let on_device = (!compute.is_host()).then(|| OnDevice::new(config, compute, capacity, &rope));
-        let layer = |layer| match &on_device {
-            None => LayerKv::Host(HostKv::new(config.kv_heads, capacity, config.head_dim)),
-            Some(on_device) => LayerKv::Device { cache: on_device.rows.clone(), layer },
+    /// A cache in which `context` tokens can be committed, with memory for `rows` rows.
+    pub(crate) fn new(config: &ModelConfig, compute: &Compute, rope: &Arc<Rope>, context: usize, rows: usize) -> Self {
+        let on_host = || LayerKv::Host(HostKv::new(config.kv_heads, 0, config.head_dim));
+        let host_layers = if compute.is_host() { config.layers } else { 0 };
+        let mut cache = Self {
+            layers: (0..host_layers).map(|_| on_host()).collect(),
+            shape: [config.layers, config.kv_heads, config.head_dim],
+            rope: rope.clone(),
+            on_device: None,
+            context,
+            longest: config.max_positions,
+            capacity: 0,
+            committed: 0,
+            reserved: None,
+            uncommitted: Uncommitted::default(),
+            compute: compute.clone(),
         };
-        let layers = (0..config.layers).map(layer).collect();
-        Self { layers, rope, on_device, capacity, committed: 0, reserved: None, compute: compute.clone() }
+        cache.allocate(rows);
+        cache
     }
 
-    /// The layers, and where positions' angles are found.
-    pub(crate) fn parts(&mut self) -> (&mut [LayerKv], Place<'_>) {
-        let place = match &self.on_device {
-            None => Place::Host(&self.rope),
-            Some(on_device) => Place::Device(&on_device.angles),
+    /// The layers, and the rest as a pass reads it.
+    pub(crate) fn parts(&mut self) -> (&mut [LayerKv], CacheView<'_>) {
+        let view = CacheView {
+            prefix: self.committed,
+            capacity: self.capacity,
+            rope: &self.rope,
+            angles: self.on_device.as_ref().map(|on_device| &on_device.angles),
+            positions: self.uncommitted.positions(),
         };
-        (&mut self.layers, place)
+        (&mut self.layers, view)
     }
 
-    /// Bytes that a cache of `capacity` positions takes, its table of angles included.
-    pub fn bytes(config: &ModelConfig, compute: &Compute, capacity: usize) -> u128 {
+    /// Bytes of a cache with memory for `rows` rows, and of the angles of as many positions, which the caches of a
+    /// decoder share.
+    pub fn bytes(config: &ModelConfig, compute: &Compute, rows: usize) -> u128 {
         let size = if compute.is_host() { 4 } else { compute.format().bytes() } as u128;
         let row = 2 * (config.layers * config.kv_heads) as u128 * config.head_dim as u128 * size;
-        (row + 4 * config.rope.rotary_dim as u128) * capacity as u128
+        (row + 4 * config.rope.rotary_dim as u128) * rows.next_multiple_of(STEP) as u128
     }
 
     /// Committed rows.
@@ -118,84 +125,148 @@ impl KvCache {
         self.committed == 0
     }
 
-    /// Rows in all.
+    /// Tokens that can be committed.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Rows there is memory for. It grows where more are reserved.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Rows in flight, if there are any.
+    /// Uncommitted rows, if there are any.
     pub fn reserved(&self) -> Option<usize> {
         self.reserved
     }
 
-    /// Opens room for `rows` rows in flight.
+    /// Opens `rows` rows after the committed ones. They may reach beyond the context.
     ///
     /// # Errors
-    /// When rows are already in flight or the cache is full.
+    /// When there are uncommitted rows.
     pub fn reserve(&mut self, rows: usize) -> Result<(), CacheError> {
         if let Some(open) = self.reserved {
             return Err(CacheError::Reserved(open));
         }
-        if self.committed + rows > self.capacity {
-            let (committed, capacity) = (self.committed, self.capacity);
-            return Err(CacheError::Full { committed, asked: rows, capacity });
-        }
-        self.reserved = Some(rows);
+        self.open(rows);
         Ok(())
     }
 
-    /// Opens room for `rows` more rows in flight, beside those that are.
-    ///
-    /// # Errors
-    /// When the cache is full.
-    pub fn extend_reservation(&mut self, rows: usize) -> Result<(), CacheError> {
-        let open = self.reserved.take().unwrap_or(0);
-        let widened = self.reserve(open + rows);
-        if widened.is_err() {
-            self.reserved = Some(open).filter(|&open| open > 0);
-        }
-        widened
+    /// Opens `rows` more rows after the uncommitted ones, if there are any.
+    pub fn extend_reservation(&mut self, rows: usize) {
+        self.open(self.reserved.unwrap_or(0) + rows);
     }
 
-    /// Makes room for `rows` more rows: a cache that is too small for them is replaced by one of at least twice its
-    /// size, committed rows and rows in flight included. `config` is the one it was made for.
-    pub fn grow(&mut self, rows: usize, config: &ModelConfig) {
+    /// Opens `open` rows in all. A cache that is too small for them doubles, but not beyond the context. Past the
+    /// context there is room for as many rows as are open, so that a tree at its end does not move it at every step.
+    fn open(&mut self, open: usize) {
+        let (needed, limit) = (self.committed + open, self.context.min(self.longest));
+        if needed > self.capacity {
+            let ahead = if needed <= limit { (2 * self.capacity).min(limit) } else { limit + open };
+            self.allocate(needed.max(ahead));
+        }
+        self.reserved = Some(open);
+    }
+
+    /// Goes back to a number of reserved rows after a pass that failed.
+    pub(crate) fn restore(&mut self, reserved: Option<usize>) {
+        self.reserved = reserved;
+        self.uncommitted.truncate(reserved.unwrap_or(0));
+    }
+
+    /// Makes room for `rows` rows beyond those that are committed or reserved: exactly so many, so that nothing is
+    /// copied until they are used up. Without it a cache grows when rows are reserved.
+    pub fn grow(&mut self, rows: usize) {
         let needed = self.committed + self.reserved.unwrap_or(0) + rows;
-        if needed <= self.capacity {
-            return;
+        if needed > self.capacity {
+            self.allocate(needed);
         }
-        let mut grown = Self::new(config, &self.compute, needed.max(2 * self.capacity));
-        if let (Some(to), Some(from)) = (&mut grown.on_device, &self.on_device) {
-            *to = to.filled_from(from, &mut grown.layers);
-        }
-        for (to, from) in grown.layers.iter_mut().zip(&self.layers) {
-            if let (LayerKv::Host(to), LayerKv::Host(from)) = (to, from) {
-                *to = from.grown(grown.capacity);
+    }
+
+    /// Makes room for `capacity` rows. On the CPU layers are moved one by one, so that two copies of one layer are the
+    /// most there ever are. Elsewhere all layers are one tensor, which a larger one replaces.
+    fn allocate(&mut self, capacity: usize) {
+        let capacity = capacity.next_multiple_of(STEP);
+        if self.compute.is_host() {
+            self.rope.table().reserve(capacity);
+            for layer in &mut self.layers {
+                if let LayerKv::Host(kv) = layer {
+                    kv.grow(capacity);
+                }
             }
+            self.capacity = capacity;
+        } else {
+            self.allocate_on_device(capacity.max(STEP));
         }
-        (grown.committed, grown.reserved) = (self.committed, self.reserved);
-        *self = grown;
+    }
+
+    fn allocate_on_device(&mut self, capacity: usize) {
+        let ([layers, kv_heads, head_dim], device) = (self.shape, self.compute.device());
+        let shape = |slots: usize| [2 * layers, kv_heads, slots, head_dim];
+        // Made flat: a device may pad the rows of other tensors, and kernels count on none being padded.
+        let zeros = |slots: usize| {
+            let size = shape(slots).iter().product::<usize>();
+            Tensor::<1>::zeros([size], (device, self.compute.format().tensor())).reshape(shape(slots))
+        };
+        let rows = match &self.on_device {
+            None => zeros(capacity),
+            Some(held) => Tensor::cat(vec![held.rows.clone(), zeros(capacity - self.capacity)], 2)
+                .reshape([shape(capacity).iter().product::<usize>()])
+                .reshape(shape(capacity)),
+        };
+        let angles = self.rope.on_device(capacity, device);
+        self.layers = (0..layers).map(|layer| LayerKv::Device { cache: rows.clone(), layer }).collect();
+        self.on_device = Some(OnDevice { rows, angles });
+        self.capacity = capacity;
+    }
+
+    /// Fails unless the rows of a pass are reserved: the last ones for a pass that begins at the first layer, any that
+    /// have run the layers before for one that resumes. Rows that it sees must have run its layers too.
+    pub(crate) fn check(&self, mask: &AttentionMask, layers: &Range<usize>) -> Result<(), CacheError> {
+        let (rows, reserved) = (mask.uncommitted(), self.reserved.ok_or(CacheError::NotReserved)?);
+        let fits = if layers.start == 0 { rows == reserved } else { rows <= reserved };
+        if !fits {
+            return Err(CacheError::Rows { rows, reserved });
+        }
+        self.uncommitted.check_pass(mask, layers)
+    }
+
+    /// Takes note of the rows of a pass: their positions, and the layers that run on them.
+    pub(crate) fn begin(&mut self, mask: &AttentionMask, positions: Option<&[usize]>, layers: &Range<usize>) {
+        self.uncommitted.begin(mask, positions, layers);
     }
 
     /// Keeps the rows of `path` (row numbers within the reservation, increasing), gathered to be contiguous, and drops
     /// the others.
     ///
     /// # Errors
-    /// When nothing is in flight or the path is none of its.
+    /// When nothing is uncommitted, the path is no list of uncommitted rows, or its tokens do not fit the context.
+    /// Nothing changes then.
     pub fn commit(&mut self, path: &[usize]) -> Result<(), CacheError> {
         let reserved = self.reserved.ok_or(CacheError::NotReserved)?;
         let increasing = path.windows(2).all(|pair| pair[0] < pair[1]);
         if !increasing || path.last().is_some_and(|&last| last >= reserved) {
             return Err(CacheError::Path { path: path.into(), reserved });
         }
+        self.check_context(path.len())?;
+        self.uncommitted.check_path(path, self.layers.len())?;
         // The part of the path that already lies in place needs no copy: for a chain, all of it.
         let in_place = path.iter().enumerate().take_while(|&(i, &row)| i == row).count();
         if in_place < path.len() {
             self.gather(path, in_place);
         }
         self.committed += path.len();
-        self.reserved = None;
+        self.roll_back();
         Ok(())
+    }
+
+    /// Fails unless so many more tokens can be committed.
+    pub(crate) fn check_context(&self, requested: usize) -> Result<(), CacheError> {
+        let (committed, context) = (self.committed, self.context);
+        match context - committed < requested {
+            true => Err(CacheError::Full { committed, requested, context }),
+            false => Ok(()),
+        }
     }
 
     fn gather(&mut self, path: &[usize], in_place: usize) {
@@ -205,7 +276,7 @@ impl KvCache {
             table.extend(path.iter().map(|&row| row as i32));
             let size = table.len();
             let table = Tensor::from_data(TensorData::new(table, [size]), self.compute.device());
-            return self.keep(&table);
+            return self.compact(&table);
         }
         for layer in &mut self.layers {
             if let LayerKv::Host(kv) = layer {
@@ -216,61 +287,35 @@ impl KvCache {
         }
     }
 
-    /// Moves rows of a path on a GPU together, in every layer at once; the path is one of a pass that made its own
+    /// Moves the rows of a path on a GPU together, in every layer at once; the path is one of a pass that made its own
     /// table.
-    pub(crate) fn keep(&self, path: &Tensor<1, Int>) {
+    pub(crate) fn compact(&self, path: &Tensor<1, Int>) {
         if let Some(on_device) = &self.on_device {
             cache_rows::gather(&on_device.rows, path);
         }
     }
 
-    /// Takes note of the number of committed rows, of which some were committed on a GPU.
+    /// Sets the number of committed rows after commits on a GPU.
     pub(crate) fn set_len(&mut self, committed: usize) -> Result<(), CacheError> {
-        if committed > self.capacity {
-            let asked = committed - self.committed;
-            return Err(CacheError::Full { committed: self.committed, asked, capacity: self.capacity });
+        let context = self.context.min(self.capacity);
+        if committed > context {
+            let requested = committed - self.committed;
+            return Err(CacheError::Full { committed: self.committed, requested, context });
         }
-        (self.committed, self.reserved) = (committed, None);
+        self.committed = committed;
+        self.roll_back();
         Ok(())
     }
 
-    /// Drops the rows in flight, if there are any.
+    /// Drops the uncommitted rows, if there are any.
     pub fn roll_back(&mut self) {
-        self.reserved = None;
+        self.restore(None);
     }
 
-    /// Drops committed rows from `length` on, and the rows in flight.
+    /// Drops committed rows from `length` on, and the uncommitted rows.
     pub fn truncate(&mut self, length: usize) {
-        self.reserved = None;
+        self.roll_back();
         self.committed = self.committed.min(length);
-    }
-}
-
-impl OnDevice {
-    fn new(config: &ModelConfig, compute: &Compute, capacity: usize, rope: &RopeTable) -> Self {
-        let (device, shape) = (compute.device(), [2 * config.layers, config.kv_heads, capacity, config.head_dim]);
-        // Made flat: a device may pad the rows of other tensors, and kernels count on none being padded.
-        let size = shape.iter().product::<usize>();
-        let rows = Tensor::<1>::zeros([size], (device, compute.format().tensor())).reshape(shape);
-        let angles: Vec<f32> = (0..capacity).flat_map(|p| [rope.at(p).0, rope.at(p).1]).flatten().copied().collect();
-        let size = angles.len();
-        let angles = Tensor::<1>::from_data(TensorData::new(angles, [size]), device);
-        Self { rows, angles: angles.reshape([capacity, 2, rope.half()]) }
-    }
-
-    /// The same with the rows of a smaller cache in front; `layers` are this one's.
-    fn filled_from(&self, from: &Self, layers: &mut [LayerKv]) -> Self {
-        let shape = self.rows.dims();
-        let held = from.rows.dims()[2];
-        let rest = self.rows.clone().narrow(2, held, shape[2] - held);
-        let rows =
-            Tensor::cat(vec![from.rows.clone(), rest], 2).reshape([shape.iter().product::<usize>()]).reshape(shape);
-        for layer in layers {
-            if let LayerKv::Device { cache, .. } = layer {
-                *cache = rows.clone();
-            }
-        }
-        Self { rows, angles: self.angles.clone() }
     }
 }
 

@@ -1,51 +1,29 @@
 //! The one decoder, for every supported architecture.
 
-use crate::attention::{Pass, unpad};
-use crate::cache::{CacheError, KvCache, LayerKv, Place};
-use crate::config::{ConfigError, ModelConfig};
+use crate::attention::{Pass, pad, unpad};
+use crate::cache::{KvCache, LayerKv};
+use crate::config::ModelConfig;
 use crate::device::{Compute, Int8};
-use crate::hidden_states::HiddenStates;
+use crate::hidden_states::{HiddenStates, read};
 use crate::hooks::Hooks;
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
-use crate::pass::{Inputs, PassOutput, PassPlan};
-use crate::target::read;
-use crate::weights::{Checkpoint, WeightsError};
-use crate::workspace::{Workspace, part};
+use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError};
+use crate::rope::Rope;
+use crate::weights::Checkpoint;
 use burn::tensor::{Int, Tensor};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::PassTable;
-use gorgon_kernels::{Isa, activation, norm};
+use gorgon_kernels::{Isa, activation};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
-/// Why a model cannot be loaded or run.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    /// The config.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The weights.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    /// The cache.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// A token that the model does not have.
-    #[error("token {token} is outside the vocabulary of {vocab_size}")]
-    Token {
-        /// The offending token.
-        token: Token,
-        /// Size of the vocabulary.
-        vocab_size: usize,
-    },
-    /// Nothing to run on.
-    #[error("the prompt is empty: at least one token is needed")]
-    EmptyPrompt,
-}
+pub use crate::error::ModelError;
 
 /// One sequence's part in a forward pass.
 #[derive(Debug)]
@@ -67,6 +45,8 @@ pub struct Decoder {
     lm_head: LmHead,
     /// In 8 bits, if drafts are made with that.
     draft_head: Option<Linear>,
+    /// Shared by all caches.
+    rope: Arc<Rope>,
 }
 
 impl Decoder {
@@ -100,14 +80,19 @@ impl Decoder {
         let layers = (0..config.layers)
             .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
             .collect::<Result<_, _>>()?;
-        // A soft cap makes ties of what a screen tells apart.
-        let lm_head = if config.final_soft_cap.is_some() { LmHead::whole(lm_head) } else { LmHead::new(lm_head) };
+        // A soft cap makes ties of logits that a prefilter tells apart.
+        let lm_head = if config.final_soft_cap.is_some() {
+            LmHead::unfiltered(lm_head, compute)
+        } else {
+            LmHead::new(lm_head, compute)
+        };
         let final_norm = Norm::load(&loader, layout::FINAL_NORM, config.norm_plus_one)?;
         let draft_head = match compute.int8() {
             Int8::Drafts => lm_head.in_eight_bits().map_err(|error| loader.wrong("lm_head", error))?,
             Int8::Off | Int8::All => None,
         };
-        Ok(Self { config, compute: compute.clone(), embedding, layers, final_norm, lm_head, draft_head })
+        let (rope, compute) = (Rope::new(&config.rope), compute.clone());
+        Ok(Self { config, compute, embedding, layers, final_norm, lm_head, draft_head, rope })
     }
 
     /// The config.
@@ -125,14 +110,15 @@ impl Decoder {
         self.lm_head.bytes() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
-    /// The same of a greedy step, which wants nothing but the likeliest token ([`Self::top_tokens`]).
+    /// Bytes of weights that one greedy step reads, which needs nothing but the argmax ([`Self::top_tokens`]).
     pub fn bytes_per_greedy_step(&self) -> usize {
         self.lm_head.bytes_for_top_tokens() + self.layers.iter().map(Layer::bytes).sum::<usize>()
     }
 
-    /// A cache for one sequence of at most `capacity` tokens.
-    pub fn new_cache(&self, capacity: usize) -> KvCache {
-        KvCache::new(&self.config, &self.compute, capacity.min(self.config.max_positions))
+    /// A cache for one sequence of at most `context` tokens. It grows as tokens come, and never beyond what the model's
+    /// positions and uncommitted rows need.
+    pub fn new_cache(&self, context: usize) -> KvCache {
+        KvCache::new(&self.config, &self.compute, &self.rope, context.min(self.config.max_positions), 0)
     }
 
     /// The embeddings of tokens, as the first layer reads them.
@@ -144,7 +130,7 @@ impl Decoder {
         Ok(self.embedding.look_up(tokens, self.compute.device()))
     }
 
-    /// The same for tokens that are on a GPU already; all of them are within the vocabulary.
+    /// The embeddings of tokens that are on a GPU; all of them are within the vocabulary.
     ///
     /// # Shapes
     /// `ids [tokens]`, result `[1, tokens, d]`.
@@ -170,20 +156,9 @@ impl Decoder {
     /// One forward pass over the uncommitted rows of one sequence, for which `cache` has room.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary or the rows are not the ones there is room for.
+    /// As of [`Self::forward_batch`].
     pub fn forward(&self, plan: &PassPlan<'_>, cache: &mut KvCache, hooks: &Hooks) -> Result<PassOutput, ModelError> {
         self.forward_batch(&mut [Rows { plan: plan.clone(), cache }], hooks)
-    }
-
-    /// Fails unless a cache has room reserved for these rows.
-    fn check_rows<'a>(&self, rows: &'a Rows<'_>) -> Result<&'a [Token], ModelError> {
-        let Inputs::Tokens(tokens) = rows.plan.inputs else { return Err(CacheError::NotReserved.into()) };
-        self.check_tokens(tokens)?;
-        let mask = rows.plan.mask;
-        if rows.cache.reserved() != Some(mask.uncommitted()) || mask.rows() != tokens.len() {
-            return Err(CacheError::NotReserved.into());
-        }
-        Ok(tokens)
     }
 
     /// One forward pass over rows of several sequences, each with its own cache. On the CPU a sequence's results do not
@@ -193,101 +168,107 @@ impl Decoder {
     /// The output has the rows of all sequences, one after another.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary, rows are not the ones there is room for, or there are none.
+    /// When a plan contradicts itself, the model, its cache or the other plans, a token is outside the vocabulary, or
+    /// there are no rows. Caches do not change then.
     pub fn forward_batch(&self, batch: &mut [Rows<'_>], hooks: &Hooks) -> Result<PassOutput, ModelError> {
-        let mut tokens = PooledVec::new();
-        for rows in batch.iter() {
-            tokens.extend_from_slice(self.check_rows(rows)?);
-        }
-        if tokens.is_empty() {
-            return Err(ModelError::EmptyPrompt);
-        }
-        let (mut passes, mut caches) = (vec![], vec![]);
+        let layers = self.check_batch(batch, hooks)?;
+        let mut passes = SmallVec::<[Pass<'_>; 1]>::new();
+        let mut streams = SmallVec::<[HiddenStates; 1]>::new();
+        let mut caches = Caches::new();
         for Rows { plan, cache } in batch {
-            let Inputs::Tokens(tokens) = plan.inputs else { continue };
-            let sizes = (cache.len(), cache.capacity());
-            let (layers, place) = cache.parts();
-            passes.push(Pass::new(&self.config, place, plan.mask, tokens, sizes));
-            caches.push(layers.iter_mut());
+            cache.begin(plan.mask, plan.positions, &layers);
+            let (kvs, view) = cache.parts();
+            let pass = Pass::new(&self.config, &view, plan.mask, plan.inputs.tokens());
+            streams.push(self.enter(&plan.inputs, &pass));
+            passes.push(pass);
+            caches.push(kvs);
         }
-        if self.compute.is_host() {
-            return Ok(Workspace::lend(|space| self.run_on_host(&tokens, &passes, &mut caches, hooks, space)));
-        }
-        let output = self.run(self.embedding.select(table_tokens(&passes)), &passes, caches, hooks);
-        let unpad = |states: HiddenStates| HiddenStates::Device(unpad(states.into_tensor(), &passes));
-        let hooks = output.hooks.into_iter().map(unpad).collect();
-        Ok(PassOutput { hidden: unpad(output.hidden), hooks, stream: None })
+        let alone = if streams.len() == 1 { streams.pop() } else { None };
+        let x = alone.unwrap_or_else(|| HiddenStates::concat(&streams));
+        let output = self.run(x, &passes, &mut caches, layers, hooks);
+        Ok(PassOutput {
+            hidden: unpad(output.hidden, &passes),
+            hooks: output.hooks.into_iter().map(|states| unpad(states, &passes)).collect(),
+            stream: output.stream.map(|stream| unpad(stream, &passes)),
+        })
     }
 
-    /// All layers on the tokens of all passes, on the CPU.
-    fn run_on_host(
-        &self,
-        tokens: &[Token],
-        passes: &[Pass<'_>],
-        caches: &mut [std::slice::IterMut<'_, LayerKv>],
-        hooks: &Hooks,
-        space: &mut Workspace,
-    ) -> PassOutput {
-        let (d, eps) = (self.config.hidden_size, self.config.norm_eps);
-        let mut kept = std::mem::take(&mut space.stream);
-        let x = part(&mut kept, tokens.len() * d);
-        self.embedding.copy_rows(tokens, x);
-        let mut hooked = empty_hooks(hooks);
-        let mut tap = |entering: usize, x: &[f32]| {
-            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(HiddenStates::Host { values: x.iter().copied().collect(), width: d });
-            }
+    /// The layers of a batch, if all of its plans can be run as they are.
+    fn check_batch(&self, batch: &[Rows<'_>], hooks: &Hooks) -> Result<Range<usize>, ModelError> {
+        let bounds = Bounds {
+            layers: self.config.layers,
+            hidden_size: self.config.hidden_size,
+            max_positions: self.config.max_positions,
+            is_host: self.compute.is_host(),
         };
-        for (i, layer) in self.layers.iter().enumerate() {
-            tap(i, x);
-            match &mut *caches {
-                [alone] => {
-                    let Some(kv) = alone.next() else { continue };
-                    layer.forward_rows(None, x, eps, passes, &mut [kv], space);
+        let mut all: Option<Range<usize>> = None;
+        for Rows { plan, cache } in batch {
+            if plan.inputs.rows() == 0 {
+                return Err(ModelError::EmptyPrompt);
+            }
+            self.check_tokens(plan.inputs.tokens())?;
+            if let Inputs::Rows { rows, .. } = plan.inputs {
+                rows.iter().try_for_each(|row| {
+                    if let Input::Token(token) = row { self.check_tokens(&[*token]) } else { Ok(()) }
+                })?;
+            }
+            let layers = plan.check(&bounds)?;
+            cache.check(plan.mask, &layers)?;
+            match &all {
+                Some(first) if *first != layers => {
+                    return Err(PlanError::Together { first: first.clone(), other: layers }.into());
                 }
-                many => {
-                    let mut kvs: Vec<&mut LayerKv> = many.iter_mut().filter_map(Iterator::next).collect();
-                    layer.forward_rows(None, x, eps, passes, &mut kvs, space);
-                }
+                _ => all = Some(layers),
             }
         }
-        tap(self.layers.len(), x);
-        let mut values = PooledVec::unset(x.len());
-        self.final_norm.rows(x, eps, &mut values);
-        space.stream = kept;
-        PassOutput {
-            hidden: HiddenStates::Host { values, width: d },
-            hooks: hooked.into_iter().flatten().collect(),
-            stream: None,
+        let Range { start, end } = all.clone().ok_or(ModelError::EmptyPrompt)?;
+        match hooks.layers().iter().find(|&&hook| hook < start || hook > end) {
+            Some(&hook) => Err(PlanError::Hook { hook, start, end }.into()),
+            None => Ok(start..end),
         }
     }
 
-    /// All layers on a residual stream of all passes' rows, padding included, elsewhere.
+    /// The residual stream in front of a pass's first layer, with the pass's padding.
+    fn enter(&self, inputs: &Inputs<'_>, pass: &Pass<'_>) -> HiddenStates {
+        let device = self.compute.device();
+        match (*inputs, pass) {
+            (Inputs::Tokens(_), Pass::Device { pass_table, .. }) => {
+                HiddenStates::Device(self.embedding.select(pass_table.tokens()))
+            }
+            (Inputs::Tokens(tokens), Pass::Host { .. }) => self.embedding.look_up(tokens, device),
+            (Inputs::Rows { rows, table }, _) => pad(self.embedding.look_up_rows(rows, table, device), pass),
+            (Inputs::States(states), _) => pad(states.clone(), pass),
+        }
+    }
+
+    /// Some layers on a residual stream of all passes' rows, padding included.
     fn run(
         &self,
-        mut x: Tensor<3>,
+        mut x: HiddenStates,
         passes: &[Pass<'_>],
-        mut caches: Vec<std::slice::IterMut<'_, LayerKv>>,
+        caches: &mut Caches<'_>,
+        layers: Range<usize>,
         hooks: &Hooks,
     ) -> PassOutput {
         let eps = self.config.norm_eps;
-        let mut hooked = empty_hooks(hooks);
-        let mut tap = |entering: usize, x: &Tensor<3>| {
-            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entering) {
-                *slot = Some(HiddenStates::Device(x.clone()));
+        let mut hooked: SmallVec<[Option<HiddenStates>; 4]> = hooks.layers().iter().map(|_| None).collect();
+        let mut hook = |entered: usize, x: &HiddenStates| {
+            for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entered) {
+                *slot = Some(x.clone());
             }
         };
-        for (i, layer) in self.layers.iter().enumerate() {
-            tap(i, &x);
-            let mut kvs: Vec<&mut LayerKv> = caches.iter_mut().filter_map(Iterator::next).collect();
-            x = layer.forward(x, eps, passes, &mut kvs);
+        for i in layers.clone() {
+            hook(i, &x);
+            let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
+            x = self.layers[i].forward(None, x, eps, passes, &mut kvs);
         }
-        tap(self.layers.len(), &x);
-        let hidden = HiddenStates::Device(norm::rms_norm(&x, self.final_norm.weight(), eps));
-        PassOutput { hidden, hooks: hooked.into_iter().flatten().collect(), stream: None }
+        hook(layers.end, &x);
+        let hidden = self.final_norm.forward(&x, eps);
+        let stream = (layers.end < self.layers.len()).then_some(x);
+        PassOutput { hidden, hooks: hooked.into_iter().flatten().collect(), stream }
     }
 
-    /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read.
+    /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is uploaded or read.
     ///
     /// # Shapes
     /// The output has a row for each of the table's, padding included.
@@ -300,21 +281,28 @@ impl Decoder {
         cache: &mut KvCache,
         hooks: &Hooks,
     ) -> Result<PassOutput, ModelError> {
-        let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved.into()) };
-        let passes = [Pass::Device { pass_table: pass_table.clone(), angles }];
-        let x = self.embedding.select(pass_table.tokens());
-        Ok(self.run(x, &passes, vec![layers.iter_mut()], hooks))
+        let (kvs, view) = cache.parts();
+        let passes = [Pass::of_table(pass_table, &view)?];
+        let x = HiddenStates::Device(self.embedding.select(pass_table.tokens()));
+        Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), 0..self.layers.len(), hooks))
     }
 
-    /// The logits of hidden states, after any final soft cap.
+    /// Logits of hidden states, after any final soft cap, where the hidden states are.
     ///
     /// # Shapes
     /// `hidden [1, rows, d]` after the final norm, result `[1, rows, V]`.
-    pub fn logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.lm_head.forward(hidden))
+    pub fn logits_tensor(&self, hidden: &Tensor<3>) -> Tensor<3> {
+        self.capped(self.lm_head.forward_tensor(hidden))
     }
 
-    /// The `counts[i]` likeliest tokens of each row, exactly, without computing all logits; see [`LmHead::top_tokens`].
+    /// Logits for drafts, otherwise as [`Self::logits_tensor`]. Under [`Int8::Drafts`] they come from weights in 8 bits,
+    /// which are a quarter to half of the reading. A lossless rule verifies drafts, so no output depends on them.
+    pub fn draft_logits_tensor(&self, hidden: &Tensor<3>) -> Tensor<3> {
+        self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward_tensor(hidden))
+    }
+
+    /// The `counts[i]` tokens with the greatest logits of each row, exactly, without computing all logits; see
+    /// [`LmHead::top_tokens`].
     ///
     /// # Shapes
     /// `hidden` after the final norm, `counts [rows]`.
@@ -327,47 +315,32 @@ impl Decoder {
         &self.lm_head
     }
 
-    /// The logits of hidden states as rows on the host: a step's one read from a device.
+    /// Logits of hidden states as rows on the host: a step's one read from a device.
     ///
     /// # Shapes
     /// Result `[rows, V]`, row-major.
-    pub fn scores(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        match hidden {
-            HiddenStates::Host { values, .. } => self.scores_by(&self.lm_head, values),
-            HiddenStates::Device(hidden) => read(self.logits(hidden)).into(),
-        }
+    pub fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
+        self.logits_by(&self.lm_head, hidden)
     }
 
-    /// The same for drafts ([`Self::draft_logits`]).
+    /// Logits for drafts ([`Self::draft_logits_tensor`]) as rows on the host.
     ///
     /// # Shapes
     /// `states` as the LM head reads them, result `[rows, V]`, row-major.
-    pub fn draft_scores(&self, states: &HiddenStates) -> PooledVec<f32> {
-        match states {
-            HiddenStates::Host { values, .. } => {
-                self.scores_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), values)
+    pub fn draft_logits(&self, states: &HiddenStates) -> PooledVec<f32> {
+        self.logits_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), states)
+    }
+
+    fn logits_by(&self, lm_head: &Linear, states: &HiddenStates) -> PooledVec<f32> {
+        match lm_head.forward(states) {
+            HiddenStates::Host { values: mut logits, .. } => {
+                if let Some(cap) = self.config.final_soft_cap {
+                    activation::soft_cap_rows(Isa::detect(), &mut logits, cap);
+                }
+                logits
             }
-            HiddenStates::Device(states) => read(self.draft_logits(states)).into(),
+            HiddenStates::Device(logits) => read(self.capped(logits)).into(),
         }
-    }
-
-    fn scores_by(&self, lm_head: &Linear, states: &[f32]) -> PooledVec<f32> {
-        let mut logits = PooledVec::unset(states.len() / self.config.hidden_size * lm_head.width());
-        lm_head.rows(states, &mut logits);
-        self.cap_rows(&mut logits);
-        logits
-    }
-
-    fn cap_rows(&self, logits: &mut [f32]) {
-        if let Some(cap) = self.config.final_soft_cap {
-            activation::soft_cap_rows(Isa::detect(), logits, cap);
-        }
-    }
-
-    /// As [`Self::logits`], for drafts: from weights in 8 bits under [`Int8::Drafts`], a quarter to half of the
-    /// reading. No output depends on a draft's logits as far as a lossless rule verifies it.
-    pub fn draft_logits(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward(hidden))
     }
 
     fn capped(&self, logits: Tensor<3>) -> Tensor<3> {
@@ -378,17 +351,5 @@ impl Decoder {
     }
 }
 
-/// A place for each of the states that are asked for.
-fn empty_hooks(hooks: &Hooks) -> SmallVec<[Option<HiddenStates>; 4]> {
-    hooks.layers().iter().map(|_| None).collect()
-}
-
-/// The tokens of all passes on a device, padding included.
-fn table_tokens(passes: &[Pass<'_>]) -> Tensor<1, Int> {
-    let tokens = |pass: &Pass<'_>| match pass {
-        Pass::Device { pass_table, .. } => Some(pass_table.tokens()),
-        Pass::Host { .. } => None,
-    };
-    let mut all: Vec<Tensor<1, Int>> = passes.iter().filter_map(tokens).collect();
-    if all.len() == 1 { all.remove(0) } else { Tensor::cat(all, 0) }
-}
+/// The layers of each sequence's cache.
+type Caches<'a> = SmallVec<[&'a mut [LayerKv]; 1]>;

@@ -1,8 +1,10 @@
 //! Where a model runs and in which number format.
 
+use crate::prefilter_budget::Int8PrefilterBudget;
 use burn::tensor::{DType, Device};
 use gorgon_kernels::few_row_matmul::WeightDtype;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// What `--device` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +216,7 @@ pub struct Compute {
     format: FloatFormat,
     int8: Int8,
     products: Products,
+    prefilters: Arc<Int8PrefilterBudget>,
 }
 
 impl Compute {
@@ -234,7 +237,8 @@ impl Compute {
             DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
         };
         let format = format.unwrap_or(default);
-        let compute = Self { device, choice, format, int8: Int8::Off, products: Products::F32 };
+        let compute =
+            Self { device, choice, format, int8: Int8::Off, products: Products::F32, prefilters: Arc::default() };
         if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
             return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
         }
@@ -244,7 +248,7 @@ impl Compute {
     /// The CPU.
     pub fn cpu(format: FloatFormat) -> Self {
         let (device, choice) = (Device::flex(), DeviceChoice::Cpu);
-        Self { device, choice, format, int8: Int8::Off, products: Products::F32 }
+        Self { device, choice, format, int8: Int8::Off, products: Products::F32, prefilters: Arc::default() }
     }
 
     /// The burn device.
@@ -309,6 +313,11 @@ impl Compute {
     pub fn for_draft_model(&self) -> Self {
         let int8 = if self.int8 == Int8::Drafts { Int8::All } else { self.int8 };
         Self { int8, ..self.clone() }
+    }
+
+    /// The memory that the int8 prefilters of LM heads may take; all clones share it.
+    pub fn prefilter_budget(&self) -> &Arc<Int8PrefilterBudget> {
+        &self.prefilters
     }
 
     /// Which weights are stored in 8 bits.

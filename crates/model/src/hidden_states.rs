@@ -1,9 +1,9 @@
 //! Hidden states that a pass hands out.
 
-use crate::target::read;
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{DType, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
-use gorgon_kernels::host;
+use gorgon_kernels::{Isa, host, norm};
+use std::ops::Add;
 
 /// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a
 /// tensor would allocate.
@@ -73,7 +73,7 @@ impl HiddenStates {
     ///
     /// # Panics
     /// If there are fewer.
-    pub fn part(&self, first: usize, rows: usize) -> Self {
+    pub fn narrow(&self, first: usize, rows: usize) -> Self {
         match self {
             Self::Host { values, width } => {
                 let mut part = PooledVec::new();
@@ -126,7 +126,7 @@ impl HiddenStates {
     }
 
     /// The rows of all of these, one after another; there is at least one, and they are in one place.
-    pub fn join(parts: &[Self]) -> Self {
+    pub fn concat(parts: &[Self]) -> Self {
         match parts {
             [alone] => alone.clone(),
             [Self::Host { width, .. }, ..] => {
@@ -161,6 +161,21 @@ impl HiddenStates {
     }
 }
 
+impl Add for HiddenStates {
+    type Output = Self;
+
+    /// The sum, in the left side's memory on the CPU. Both sides have the same shape and are in one place.
+    fn add(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Host { mut values, width }, Self::Host { values: other, .. }) => {
+                norm::add_rows(Isa::detect(), &mut values, &other);
+                Self::Host { values, width }
+            }
+            (x, y) => Self::Device(x.into_tensor() + y.into_tensor()),
+        }
+    }
+}
+
 impl From<Tensor<3>> for HiddenStates {
     /// A tensor `[1, rows, d]`, copied if it is on the CPU.
     fn from(states: Tensor<3>) -> Self {
@@ -170,6 +185,12 @@ impl From<Tensor<3>> for HiddenStates {
             None => Self::Device(states),
         }
     }
+}
+
+/// A tensor's values in `f32` on the host, row-major: a read from a device.
+pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    let data = tensor.cast(DType::F32).into_data();
+    data.try_into_vec().expect("the tensor was cast to f32")
 }
 
 /// Some rows of `states [1, rows, d]`, in a given order.

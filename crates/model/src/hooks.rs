@@ -1,4 +1,4 @@
-//! Taps: hidden states that drafters ask for.
+//! Hidden-state hooks: hidden states that drafters request.
 
 /// Which hidden states a forward pass hands out beside the final-norm state.
 ///
@@ -7,29 +7,29 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks(Vec<usize>);
 
-/// A tap beyond the last layer.
+/// A hook beyond the last layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tap {tap} of a model with {layers} layers; taps go from 0 to {layers}")]
+#[error("hook {hook} of a model with {layers} layers; hooks go from 0 to {layers}")]
 pub struct HookError {
-    /// The offending tap.
-    pub tap: usize,
+    /// The offending hook.
+    pub hook: usize,
     /// Layers of the model.
     pub layers: usize,
 }
 
 impl Hooks {
-    /// No taps.
+    /// No hooks.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// These taps, in this order.
+    /// These hooks, in this order.
     ///
     /// # Errors
     /// When one lies beyond the last layer.
     pub fn new(hooks: Vec<usize>, layers: usize) -> Result<Self, HookError> {
-        match hooks.iter().find(|&&tap| tap > layers) {
-            Some(&tap) => Err(HookError { tap, layers }),
+        match hooks.iter().find(|&&hook| hook > layers) {
+            Some(&hook) => Err(HookError { hook, layers }),
             None => Ok(Self(hooks)),
         }
     }

@@ -1,19 +1,20 @@
 //! One decoder layer: attention and feed-forward network, each on a residual stream; inside the decoder, or alone.
 
-use crate::attention::{Attention, AttentionSpace, Pass, pad, unpad};
-use crate::cache::{CacheError, KvCache, LayerKv, Place};
+use crate::attention::{Attention, Pass, pad, unpad};
+use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::Compute;
+use crate::feed_forward::FeedForward;
 use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
-use crate::mlp::{FeedForward, MlpSpace};
 use crate::norm::Norm;
+use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
-use crate::workspace::{Workspace, part};
 use burn::tensor::Tensor;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
-use gorgon_kernels::{Isa, norm};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Layer {
@@ -57,69 +58,31 @@ impl Layer {
         })
     }
 
-    /// On a GPU.
+    /// The layer applied to a residual stream. `read` is what the attention reads where that is not the (normed)
+    /// stream.
     ///
     /// # Shapes
-    /// `x [1, rows, d]` with the rows of all passes, result the same.
-    pub fn forward(&self, x: Tensor<3>, eps: f32, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> Tensor<3> {
-        match &self.input_norm {
-            Some(norm) => self.forward_reading(&norm::rms_norm(&x, norm.weight(), eps), x, eps, passes, kvs),
-            None => self.forward_reading(&x.clone(), x, eps, passes, kvs),
-        }
-    }
-
-    /// The same where the attention reads something else than the residual stream, of any width.
-    ///
-    /// # Shapes
-    /// `read [1, rows, width]`, `x [1, rows, d]`, result as `x`.
-    pub fn forward_reading(
+    /// `x [rows, d]` with the rows of all passes, `read [rows, width]`, result as `x`.
+    pub fn forward(
         &self,
-        read: &Tensor<3>,
-        x: Tensor<3>,
+        read: Option<&HiddenStates>,
+        x: HiddenStates,
         eps: f32,
         passes: &[Pass<'_>],
         kvs: &mut [&mut LayerKv],
-    ) -> Tensor<3> {
-        let post = |y: Tensor<3>, norm: &Option<Norm>| match norm {
-            Some(norm) => norm::rms_norm(&y, norm.weight(), eps),
+    ) -> HiddenStates {
+        let attended = match (read, &self.input_norm) {
+            (Some(read), _) => self.attention.forward(read, passes, kvs),
+            (None, Some(norm)) => self.attention.forward(&norm.forward(&x, eps), passes, kvs),
+            (None, None) => self.attention.forward(&x, passes, kvs),
+        };
+        let post = |y: HiddenStates, norm: &Option<Norm>| match norm {
+            Some(norm) => norm.forward(&y, eps),
             None => y,
         };
-        let attended = post(self.attention.forward(read, passes, kvs), &self.post_attention_norm);
-        let (x, normed) = norm::add_rms_norm(x, attended, self.pre_mlp_norm.weight(), eps);
-        let fed = self.feed_forward.forward(&normed);
-        x + post(fed, &self.post_mlp_norm)
-    }
-
-    /// On the CPU, in place. `read` is what the attention reads, if that is not the (normed) residual stream.
-    ///
-    /// # Shapes
-    /// `read [rows, width]`, `x [rows, d]` with the rows of all passes.
-    pub fn forward_rows(
-        &self,
-        read: Option<&[f32]>,
-        x: &mut [f32],
-        eps: f32,
-        passes: &[Pass<'_>],
-        kvs: &mut [&mut LayerKv],
-        space: &mut Workspace,
-    ) {
-        let Workspace { normed, wide, narrow, rotated, out, .. } = space;
-        let (normed, out) = (part(normed, x.len()), part(out, x.len()));
-        let read = match (read, &self.input_norm) {
-            (Some(read), _) => read,
-            (None, Some(norm)) => {
-                norm.rows(x, eps, normed);
-                &*normed
-            }
-            (None, None) => x,
-        };
-        let attention = AttentionSpace { wide: &mut *wide, narrow: &mut *narrow, rotated };
-        self.attention.rows(read, passes, kvs, attention, out);
-        add(x, out, self.post_attention_norm.as_ref(), eps, normed);
-        self.pre_mlp_norm.rows(x, eps, normed);
-        let rows = passes.iter().map(Pass::rows).sum();
-        self.feed_forward.rows(normed, rows, MlpSpace { wide, narrow }, out);
-        add(x, out, self.post_mlp_norm.as_ref(), eps, normed);
+        let attended = post(attended, &self.post_attention_norm);
+        let (x, normed) = self.pre_mlp_norm.add_forward(x, attended, eps);
+        x + post(self.feed_forward.forward(&normed), &self.post_mlp_norm)
     }
 
     /// Bytes of the weights.
@@ -132,26 +95,22 @@ fn norm_of(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<Norm
     Norm::load(loader, name, config.norm_plus_one)
 }
 
-/// `x ← x + y`, with `y` normed first if there is a norm; that goes by way of `space`.
-fn add(x: &mut [f32], y: &[f32], norm: Option<&Norm>, eps: f32, space: &mut [f32]) {
-    match norm {
-        Some(norm) => {
-            norm.rows(y, eps, space);
-            norm::add_rows(Isa::detect(), x, space);
-        }
-        None => norm::add_rows(Isa::detect(), x, y),
-    }
-}
-
 /// A layer outside the decoder, with a cache of its own: what drafters of one layer are made of.
 #[derive(Debug)]
 pub struct DraftDecoderLayer {
     config: ModelConfig,
     compute: Compute,
     layer: Layer,
+    /// Shared by all of its caches.
+    rope: Arc<Rope>,
 }
 
 impl DraftDecoderLayer {
+    fn new(config: ModelConfig, compute: &Compute, layer: Layer) -> Self {
+        let rope = Rope::new(&config.rope);
+        Self { config, compute: compute.clone(), layer, rope }
+    }
+
     /// Loads a whole layer; `prefix` is what its tensors' names start with, the last dot included.
     ///
     /// # Errors
@@ -164,7 +123,7 @@ impl DraftDecoderLayer {
     ) -> Result<Self, WeightsError> {
         let names = LayerNames::with_prefix(&config, prefix);
         let layer = Layer::load(&Loader { checkpoint, compute }, &config, &names, 0)?;
-        Ok(Self { config, compute: compute.clone(), layer })
+        Ok(Self::new(config, compute, layer))
     }
 
     /// Loads a layer without a norm in front of its attention, as EAGLE has it; `prefix` is what its tensors' names
@@ -180,24 +139,19 @@ impl DraftDecoderLayer {
     ) -> Result<Self, WeightsError> {
         let names = LayerNames::with_prefix(&config, prefix);
         let layer = Layer::without_input_norm(&Loader { checkpoint, compute }, &config, &names, 0)?;
-        Ok(Self { config, compute: compute.clone(), layer })
+        Ok(Self::new(config, compute, layer))
     }
 
-    /// A cache that has room for `capacity` rows and can be given more.
+    /// A cache with memory for `capacity` rows; it grows where more are reserved.
     pub fn new_cache(&self, capacity: usize) -> KvCache {
-        KvCache::new(&self.config, &self.compute, capacity)
-    }
-
-    /// Makes room in a cache of this layer.
-    pub fn grow(&self, cache: &mut KvCache, rows: usize) {
-        cache.grow(rows, &self.config);
+        KvCache::new(&self.config, &self.compute, &self.rope, usize::MAX, capacity)
     }
 
     /// One pass over rows of the residual stream, the last ones that `cache` has room reserved for. `read` is what the
     /// attention reads where that is not the residual stream, as wide as its projections are.
     ///
     /// # Shapes
-    /// `read` as many rows as `x`; result as `x`.
+    /// `x [rows, d]`, `read [rows, width]`, result as `x`.
     ///
     /// # Errors
     /// When the rows are not the reserved ones.
@@ -205,31 +159,22 @@ impl DraftDecoderLayer {
         &self,
         read: Option<&HiddenStates>,
         x: HiddenStates,
-        visible: &AttentionMask,
+        mask: &AttentionMask,
         cache: &mut KvCache,
     ) -> Result<HiddenStates, CacheError> {
-        if cache.reserved() != Some(visible.uncommitted()) || visible.rows() != x.rows() {
-            return Err(CacheError::NotReserved);
+        let rows = mask.uncommitted();
+        match cache.reserved() {
+            Some(reserved) if rows == reserved && mask.rows() == x.rows() => {}
+            Some(reserved) => return Err(CacheError::Rows { rows, reserved }),
+            None => return Err(CacheError::NotReserved),
         }
-        let sizes = (cache.len(), cache.capacity());
-        let ([kv], place) = cache.parts() else { return Err(CacheError::NotReserved) };
-        let pass = [Pass::new(&self.config, place, visible, &[], sizes)];
-        let (eps, kvs) = (self.config.norm_eps, &mut [kv]);
-        Ok(match x {
-            HiddenStates::Host { mut values, width } => {
-                let read = read.and_then(HiddenStates::on_host);
-                Workspace::lend(|space| self.layer.forward_rows(read, &mut values, eps, &pass, kvs, space));
-                HiddenStates::Host { values, width }
-            }
-            HiddenStates::Device(x) => {
-                let x = pad(x, &pass[0]);
-                let y = match read {
-                    Some(read) => self.layer.forward_reading(&pad(read.tensor(), &pass[0]), x, eps, &pass, kvs),
-                    None => self.layer.forward(x, eps, &pass, kvs),
-                };
-                HiddenStates::Device(unpad(y, &pass))
-            }
-        })
+        let (layers, view) = cache.parts();
+        let pass = [Pass::new(&self.config, &view, mask, &[])];
+        let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
+        let padded = read.filter(|_| pass[0].padded_rows() > x.rows()).map(|read| pad(read.clone(), &pass[0]));
+        let (read, x) = (padded.as_ref().or(read), pad(x, &pass[0]));
+        let y = self.layer.forward(read, x, self.config.norm_eps, &pass, &mut kvs);
+        Ok(unpad(y, &pass))
     }
 
     /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the
@@ -248,13 +193,12 @@ impl DraftDecoderLayer {
         pass_table: &PassTable,
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, CacheError> {
-        let (layers, Place::Device(angles)) = cache.parts() else { return Err(CacheError::NotReserved) };
-        let passes = [Pass::Device { pass_table: pass_table.clone(), angles }];
-        let (eps, mut kvs) = (self.config.norm_eps, layers.iter_mut().collect::<Vec<_>>());
-        Ok(match read {
-            Some(read) => self.layer.forward_reading(read, x, eps, &passes, &mut kvs),
-            None => self.layer.forward(x, eps, &passes, &mut kvs),
-        })
+        let (layers, view) = cache.parts();
+        let pass = [Pass::of_table(pass_table, &view)?];
+        let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
+        let read = read.map(|read| HiddenStates::Device(read.clone()));
+        let x = HiddenStates::Device(x);
+        Ok(self.layer.forward(read.as_ref(), x, self.config.norm_eps, &pass, &mut kvs).into_tensor())
     }
 
     /// Its config: sizes, rotary embedding, epsilon.

@@ -164,3 +164,16 @@ impl Listing {
         }
     }
 }
+
+impl ModelConfig {
+    /// Number of parameters of the checkpoint, tied embeddings counted once.
+    pub fn parameters(&self) -> u128 {
+        let product = |shape: &[usize]| shape.iter().map(|&n| n as u128).product::<u128>();
+        // All layers are alike, so one is enough: a config may name thousands.
+        let one = Self { layers: 1, ..self.clone() };
+        let none = Self { layers: 0, ..self.clone() };
+        let count = |c: &Self| tensors(c).iter().map(|t| product(&t.shape)).sum::<u128>();
+        let (one, none) = (count(&one), count(&none));
+        none + (one - none) * self.layers as u128
+    }
+}

@@ -1,11 +1,13 @@
-//! The backbone: one config-driven decoder that loads Hugging Face checkpoints, hands out taps and verifies token trees
-//! against a cache that is allocated once.
+//! The backbone: one config-driven decoder that loads Hugging Face checkpoints, yields hidden states of hooked layers and
+//! verifies token trees against a cache.
 
 mod attention;
 pub mod cache;
 pub mod config;
 pub mod decoder;
 pub mod device;
+pub mod error;
+mod feed_forward;
 pub mod hidden_states;
 pub mod hooks;
 pub mod layer;
@@ -16,9 +18,10 @@ mod mlp;
 mod moe;
 pub mod norm;
 pub mod pass;
+pub mod prefilter_budget;
 pub mod random;
 pub mod rope;
 pub mod target;
 pub mod tuning;
+mod weight_rows;
 pub mod weights;
-mod workspace;

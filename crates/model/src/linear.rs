@@ -1,15 +1,14 @@
 //! Frozen linear layers and where their weights come from.
 
-use crate::device::{Compute, FloatFormat, Int8};
-use crate::hidden_states::HiddenStates;
+use crate::device::{Compute, Int8};
+use crate::hidden_states::{HiddenStates, select_rows};
+use crate::pass::Input;
+use crate::weight_rows::WeightRows;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
-use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
-use rayon::prelude::*;
-use safetensors::Dtype;
-use std::ops::Range;
+use gorgon_kernels::few_row_matmul::{self, PackError, Packed, WeightDtype};
 use std::sync::Arc;
 
 /// A weight matrix in the layout its device reads fastest.
@@ -37,11 +36,11 @@ struct Bias {
 }
 
 impl Linear {
-    /// The layer applied to every row.
+    /// The layer applied to every row of a tensor.
     ///
     /// # Shapes
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.
-    pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
+    pub fn forward_tensor(&self, x: &Tensor<3>) -> Tensor<3> {
         match &self.weight {
             Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref().map(|bias| &bias.tensor)),
             Weight::Dense(weight) => {
@@ -54,18 +53,18 @@ impl Linear {
         }
     }
 
-    /// The layer applied to states.
+    /// The layer applied to every row.
     ///
     /// # Shapes
-    /// `x` of width `in`, result of width `out`.
-    pub fn of(&self, x: &HiddenStates) -> HiddenStates {
+    /// `x [rows, in]`, result `[rows, out]`.
+    pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
         match x {
             HiddenStates::Host { values: x, width } => {
                 let mut values = PooledVec::unset(x.len() / width * self.width());
                 self.rows(x, &mut values);
                 HiddenStates::Host { values, width: self.width() }
             }
-            HiddenStates::Device(x) => HiddenStates::Device(self.forward(x)),
+            HiddenStates::Device(x) => HiddenStates::Device(self.forward_tensor(x)),
         }
     }
 
@@ -168,7 +167,41 @@ impl Embedding {
         }
     }
 
-    /// The same on the CPU.
+    /// Embeddings of tokens, and rows of `table`, which are not scaled.
+    ///
+    /// # Shapes
+    /// `table [embeddings, d]`, result `[rows, d]`.
+    ///
+    /// # Panics
+    /// If a token or an embedding is outside its table; callers check them.
+    pub(crate) fn look_up_rows(&self, rows: &[Input], table: &HiddenStates, device: &Device) -> HiddenStates {
+        let token = |input: &Input| if let Input::Token(token) = input { *token } else { 0 };
+        match table {
+            HiddenStates::Host { values: table, width } => {
+                let mut values = PooledVec::unset(rows.len() * width);
+                for (input, row) in rows.iter().zip(values.chunks_exact_mut(*width)) {
+                    match *input {
+                        Input::Token(token) => self.copy_rows(&[token], row),
+                        Input::Embedding(embedding) => row.copy_from_slice(&table[embedding * width..][..*width]),
+                    }
+                }
+                HiddenStates::Host { values, width: *width }
+            }
+            HiddenStates::Device(table) => {
+                let tokens: Vec<u32> = rows.iter().map(token).collect();
+                let tokens = self.look_up(&tokens, device).into_tensor();
+                let both = Tensor::cat(vec![tokens.clone(), table.clone().cast(tokens.dtype())], 1);
+                let place = |(row, input): (usize, &Input)| match *input {
+                    Input::Token(_) => row,
+                    Input::Embedding(embedding) => rows.len() + embedding,
+                };
+                let order: Vec<usize> = rows.iter().enumerate().map(place).collect();
+                HiddenStates::Device(select_rows(&both, &order))
+            }
+        }
+    }
+
+    /// The embeddings of tokens on the CPU.
     ///
     /// # Shapes
     /// `out [tokens, d]`.
@@ -238,7 +271,7 @@ impl Loader<'_> {
     /// # Errors
     /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn weight(&self, names: &[String]) -> Result<Weight, WeightsError> {
-        let rows = Rows::new(self.checkpoint, names);
+        let rows = WeightRows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
             let storage = match self.compute.int8() {
@@ -294,108 +327,5 @@ impl Loader<'_> {
             data = data.convert_dtype(self.compute.format().tensor());
         }
         Tensor::from_data(data, self.compute.device())
-    }
-}
-
-/// Rows of one or more tensors of equal width, one after the other.
-struct Rows<'a> {
-    checkpoint: &'a Checkpoint,
-    parts: Vec<(&'a str, usize)>,
-    d_in: usize,
-}
-
-impl<'a> Rows<'a> {
-    fn new(checkpoint: &'a Checkpoint, names: &'a [String]) -> Self {
-        let shape = |name: &str| checkpoint.entries().get(name).map_or(&[0, 0][..], |entry| entry.shape.as_slice());
-        let parts = names.iter().map(|name| (name.as_str(), shape(name)[0])).collect();
-        let d_in = names.first().map_or(0, |name| shape(name).get(1).copied().unwrap_or(0));
-        Self { checkpoint, parts, d_in }
-    }
-
-    fn height(&self) -> usize {
-        self.parts.iter().map(|(_, rows)| rows).sum()
-    }
-
-    /// How the CPU stores these rows. Products are in `f32` whatever the storage, and widening 16 bits to 32 is exact,
-    /// so asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and
-    /// traffic.
-    fn storage(&self, format: FloatFormat) -> WeightDtype {
-        match format {
-            FloatFormat::F32 => self.stored_bits().unwrap_or(WeightDtype::F32),
-            FloatFormat::F16 => WeightDtype::F16,
-            FloatFormat::Bf16 => WeightDtype::Bf16,
-        }
-    }
-
-    /// Hands each part's share of `rows` to `read`, with its name and element range.
-    fn for_parts<S>(
-        &self,
-        rows: Range<usize>,
-        mut out: &mut [S],
-        read: impl Fn(&str, Range<usize>, &mut [S]) -> Result<(), WeightsError>,
-    ) -> Result<(), String> {
-        let mut first = 0;
-        for &(name, height) in &self.parts {
-            let from = rows.start.max(first);
-            let to = rows.end.min(first + height);
-            if from < to {
-                let (head, rest) = out.split_at_mut((to - from) * self.d_in);
-                let range = (from - first) * self.d_in..(to - first) * self.d_in;
-                read(name, range, head).map_err(|error| error.to_string())?;
-                out = rest;
-            }
-            first += height;
-        }
-        Ok(())
-    }
-
-    /// All rows in a storage format, read and converted in parallel.
-    fn dense(&self, format: FloatFormat) -> Result<Vec<u8>, String> {
-        const ROWS: usize = 64;
-        let row_bytes = self.d_in * format.bytes();
-        let mut bytes = vec![0u8; self.height() * row_bytes];
-        bytes.par_chunks_mut(ROWS * row_bytes).enumerate().try_for_each_init(
-            || vec![0f32; ROWS * self.d_in],
-            |values, (block, bytes)| {
-                let rows = bytes.len() / row_bytes;
-                let values = &mut values[..rows * self.d_in];
-                self.read_rows(block * ROWS..block * ROWS + rows, values)?;
-                for (value, bytes) in values.iter().zip(bytes.chunks_exact_mut(format.bytes())) {
-                    match format {
-                        FloatFormat::F32 => bytes.copy_from_slice(&value.to_le_bytes()),
-                        FloatFormat::F16 => bytes.copy_from_slice(&half::f16::from_f32(*value).to_le_bytes()),
-                        FloatFormat::Bf16 => bytes.copy_from_slice(&half::bf16::from_f32(*value).to_le_bytes()),
-                    }
-                }
-                Ok::<(), String>(())
-            },
-        )?;
-        Ok(bytes)
-    }
-
-    fn error(&self, error: PackError) -> WeightsError {
-        let tensor = self.parts.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" + ");
-        WeightsError::Tensor { path: self.checkpoint.dir().into(), tensor, reason: error.to_string() }
-    }
-}
-
-impl RowSource for Rows<'_> {
-    fn read_rows(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), String> {
-        self.for_parts(rows, out, |name, range, out| self.checkpoint.read(name, range, out))
-    }
-
-    fn stored_bits(&self) -> Option<WeightDtype> {
-        let dtype = |name: &str| self.checkpoint.entries().get(name).map(|entry| entry.dtype);
-        let first = dtype(self.parts.first()?.0)?;
-        let alike = self.parts.iter().all(|(name, _)| dtype(name) == Some(first));
-        match first {
-            Dtype::F16 if alike => Some(WeightDtype::F16),
-            Dtype::BF16 if alike => Some(WeightDtype::Bf16),
-            _ => None,
-        }
-    }
-
-    fn read_bits(&self, rows: Range<usize>, out: &mut [u16]) -> Result<(), String> {
-        self.for_parts(rows, out, |name, range, out| self.checkpoint.read_bits(name, range, out))
     }
 }

@@ -1,14 +1,12 @@
-//! The feed-forward network: gated, dense or a sparse mixture of experts.
+//! The gated feed-forward network.
 
 use crate::config::ModelConfig;
-use crate::layout::{LayerNames, MlpNames};
+use crate::hidden_states::HiddenStates;
+use crate::layout::MlpNames;
 use crate::linear::{Linear, Loader};
-use crate::moe::Mixture;
 use crate::weights::WeightsError;
-use crate::workspace::part;
-use burn::tensor::Tensor;
+use gorgon_core::PooledVec;
 use gorgon_kernels::activation::{self, Activation};
-use gorgon_kernels::host;
 
 /// `down(act(gate(x)) · up(x))`.
 #[derive(Debug)]
@@ -27,76 +25,32 @@ impl Mlp {
         })
     }
 
-    /// # Shapes
-    /// `x [batch, rows, d]`, result the same.
-    pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
-        self.down.forward(&activation::gate(self.activation, &self.gate_up.forward(x)))
-    }
-
-    /// On the CPU.
+    /// The network applied to every row.
     ///
     /// # Shapes
-    /// `x [rows, d]`, `out` the same.
-    fn rows(&self, x: &[f32], rows: usize, space: MlpSpace<'_>, out: &mut [f32]) {
-        let width = self.gate_up.width();
-        let (up, gated) = (part(space.wide, rows * width), part(space.narrow, rows * width / 2));
-        self.gate_up.rows(x, up);
-        activation::gate_on_team(self.activation, up, width / 2, gated);
-        self.down.rows(gated, out);
+    /// `x [rows, d]`, result the same.
+    pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
+        let gated = self.gate(self.gate_up.forward(x));
+        self.down.forward(&gated)
     }
 
+    /// `act(gate) · up`.
+    ///
+    /// # Shapes
+    /// `gate_up [rows, 2 · f]`, result `[rows, f]`.
+    fn gate(&self, gate_up: HiddenStates) -> HiddenStates {
+        match gate_up {
+            HiddenStates::Host { values: gate_up, width } => {
+                let mut values = PooledVec::unset(gate_up.len() / 2);
+                activation::gate_on_team(self.activation, &gate_up, width / 2, &mut values);
+                HiddenStates::Host { values, width: width / 2 }
+            }
+            HiddenStates::Device(gate_up) => HiddenStates::Device(activation::gate(self.activation, &gate_up)),
+        }
+    }
+
+    /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         self.gate_up.bytes() + self.down.bytes()
-    }
-}
-
-/// Where a feed-forward network on the CPU writes what it needs itself.
-pub(crate) struct MlpSpace<'a> {
-    pub wide: &'a mut Vec<f32>,
-    pub narrow: &'a mut Vec<f32>,
-}
-
-/// What stands after a layer's attention.
-#[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
-#[derive(Debug)]
-pub(crate) enum FeedForward {
-    Dense(Mlp),
-    Mixture(Mixture),
-}
-
-impl FeedForward {
-    pub fn load(loader: &Loader<'_>, config: &ModelConfig, names: &LayerNames) -> Result<Self, WeightsError> {
-        match config.experts {
-            Some(experts) => Mixture::load(loader, config, names, experts).map(Self::Mixture),
-            None => Mlp::load(loader, config, &names.mlps[0]).map(Self::Dense),
-        }
-    }
-
-    pub fn forward(&self, x: &Tensor<3>) -> Tensor<3> {
-        match self {
-            Self::Dense(mlp) => mlp.forward(x),
-            Self::Mixture(mixture) => mixture.forward(x),
-        }
-    }
-
-    /// On the CPU.
-    ///
-    /// # Shapes
-    /// `x [rows, d]`, `out` the same.
-    pub fn rows(&self, x: &[f32], rows: usize, space: MlpSpace<'_>, out: &mut [f32]) {
-        match self {
-            Self::Dense(mlp) => mlp.rows(x, rows, space, out),
-            Self::Mixture(mixture) => {
-                let y = mixture.forward(&host::tensor(x.to_vec(), [1, rows, x.len() / rows]));
-                out.copy_from_slice(host::read(&y).expect("a mixture's output lives where its input does").as_slice());
-            }
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Dense(mlp) => mlp.bytes(),
-            Self::Mixture(mixture) => mixture.bytes(),
-        }
     }
 }

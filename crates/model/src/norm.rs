@@ -11,7 +11,7 @@ use gorgon_kernels::{Isa, host, norm};
 #[derive(Debug)]
 pub struct Norm {
     weight: Tensor<1>,
-    /// The same on the CPU; empty elsewhere.
+    /// The weights on the CPU; empty elsewhere.
     values: Vec<f32>,
 }
 
@@ -29,8 +29,11 @@ impl Norm {
         Self { weight, values }
     }
 
-    /// Of states.
-    pub fn of(&self, x: &HiddenStates, eps: f32) -> HiddenStates {
+    /// The norm of every row.
+    ///
+    /// # Shapes
+    /// `x [rows, d]`, result the same.
+    pub fn forward(&self, x: &HiddenStates, eps: f32) -> HiddenStates {
         match x {
             HiddenStates::Host { values: x, width } => {
                 let mut values = PooledVec::unset(x.len());
@@ -41,7 +44,25 @@ impl Norm {
         }
     }
 
-    /// Of rows on the CPU.
+    /// `x + y` and the norm of that sum: one launch on a GPU, in place of `x` on the CPU.
+    ///
+    /// # Shapes
+    /// `x [rows, d]`, `y` and both results the same.
+    pub(crate) fn add_forward(&self, x: HiddenStates, y: HiddenStates, eps: f32) -> (HiddenStates, HiddenStates) {
+        match (x, y) {
+            (HiddenStates::Device(x), HiddenStates::Device(y)) => {
+                let (sum, normed) = norm::add_rms_norm(x, y, &self.weight, eps);
+                (HiddenStates::Device(sum), HiddenStates::Device(normed))
+            }
+            (x, y) => {
+                let sum = x + y;
+                let normed = self.forward(&sum, eps);
+                (sum, normed)
+            }
+        }
+    }
+
+    /// The norm of rows on the CPU.
     ///
     /// # Shapes
     /// `x [rows, d]`, `y` the same.

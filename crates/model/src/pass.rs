@@ -1,24 +1,31 @@
 //! One forward pass as data: what is read, which rows see each other, and which layers run.
 
+mod check;
+
 use crate::hidden_states::HiddenStates;
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::AttentionMask;
 use smallvec::SmallVec;
 use std::ops::Range;
 
+pub(crate) use check::Bounds;
+pub use check::PlanError;
+
 /// What the rows of a pass hold when they enter its first layer.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// Embeddings of tokens.
     Tokens(&'a [Token]),
-    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding).
+    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding). The table's rows
+    /// enter the first layer as they are: a model's factor on its embeddings is not applied to them.
     Rows {
         /// One per row of the pass.
         rows: &'a [Input],
         /// `[embeddings, d]`.
         table: &'a HiddenStates,
     },
-    /// Hidden states `[rows, d]` that an earlier pass left in front of the first layer.
+    /// Hidden states `[rows, d]` in front of the pass's first layer: the stream that an earlier pass left there
+    /// ([`PassOutput::stream`]), or embeddings from elsewhere.
     States(&'a HiddenStates),
 }
 
@@ -44,7 +51,8 @@ pub struct PassPlan<'a> {
     /// Positions of the rows, counted from the first position after the committed rows. `None`: one less than the
     /// number of uncommitted rows that a row sees, which is a node's depth in a tree.
     pub positions: Option<&'a [usize]>,
-    /// The layers that run, all of them where it is `None`.
+    /// The layers that run, all of them where it is `None`. A pass that starts after layer 0 resumes: its rows are
+    /// uncommitted rows of the cache that have run the layers before, and it writes keys and values of its layers only.
     pub layers: Option<Range<usize>>,
 }
 
@@ -56,6 +64,14 @@ impl<'a> PassPlan<'a> {
 }
 
 impl Inputs<'_> {
+    /// The tokens of the rows, where all rows are tokens.
+    pub(crate) fn tokens(&self) -> &[Token] {
+        match self {
+            Self::Tokens(tokens) => tokens,
+            Self::Rows { .. } | Self::States(_) => &[],
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         match self {
@@ -75,7 +91,7 @@ pub struct PassOutput {
     /// Hidden states after the final norm, one row per row of the pass: the LM head reads these. In a pass that ends
     /// before the last layer they are what an early exit reads.
     pub hidden: HiddenStates,
-    /// The hooked states, one row per row of the pass, in the order in which they were asked for.
+    /// The hooked states, one row per row of the pass, in the order in which they were requested.
     pub hooks: HookedStates,
     /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass goes on
     /// with it ([`Inputs::States`]).

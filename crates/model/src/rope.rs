@@ -1,5 +1,9 @@
 //! Rotary position embedding: frequencies, their scaling, and the table of cosines and sines.
 
+use burn::tensor::{Device, Tensor, TensorData};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 /// How rotary frequencies are stretched for contexts longer than the pretraining's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
@@ -109,42 +113,107 @@ impl RopeConfig {
     }
 }
 
-/// Cosines and sines of every position of a context.
-#[derive(Clone, Debug)]
+/// Positions whose angles are computed together.
+const CHUNK: usize = 256;
+
+/// The angles of [`CHUNK`] positions: for each position its cosines, then its sines.
+type Chunk = OnceLock<Box<[f32]>>;
+
+/// Cosines and sines of positions, computed when they are first read. Reads take no lock.
+#[derive(Debug)]
 pub struct RopeTable {
-    cos: Vec<f32>,
-    sin: Vec<f32>,
-    half: usize,
+    frequencies: Vec<f32>,
+    attention: f32,
+    /// Bucket `b` has the chunks `2^b - 1 .. 2^(b + 1) - 1`, so a table has no last position.
+    buckets: [OnceLock<Box<[Chunk]>>; 32],
 }
 
 impl RopeTable {
-    /// The table for positions `0..positions`. Angles are `f32` products, as checkpoints were trained with.
-    pub fn new(config: &RopeConfig, positions: usize) -> Self {
+    /// An empty table. Angles are products in `f32`, as checkpoints were trained with.
+    pub fn new(config: &RopeConfig) -> Self {
         let (frequencies, attention) = (config.frequencies(), config.attention());
-        let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| p as f32 * f));
-        let (sin, cos) = angles.map(f32::sin_cos).map(|(sin, cos)| (sin * attention, cos * attention)).unzip();
-        Self { cos, sin, half: frequencies.len() }
+        Self { frequencies, attention, buckets: [const { OnceLock::new() }; 32] }
     }
 
     /// Number of angles per position, `r / 2`.
     pub fn half(&self) -> usize {
-        self.half
-    }
-
-    /// Number of positions.
-    pub fn positions(&self) -> usize {
-        self.cos.len() / self.half
-    }
-
-    /// All cosines and all sines, position by position.
-    pub fn into_parts(self) -> (Vec<f32>, Vec<f32>) {
-        (self.cos, self.sin)
+        self.frequencies.len()
     }
 
     /// Cosines and sines of one position.
     pub fn at(&self, position: usize) -> (&[f32], &[f32]) {
-        let range = position * self.half..(position + 1) * self.half;
-        (&self.cos[range.clone()], &self.sin[range])
+        let half = self.half();
+        self.chunk(position / CHUNK)[position % CHUNK * 2 * half..][..2 * half].split_at(half)
+    }
+
+    /// Computes the angles of positions `0..positions`.
+    pub fn reserve(&self, positions: usize) {
+        (0..positions.div_ceil(CHUNK)).for_each(|chunk| {
+            self.chunk(chunk);
+        });
+    }
+
+    /// All cosines and all sines of positions `0..positions`.
+    ///
+    /// # Shapes
+    /// `[positions, r / 2]` each.
+    pub fn values(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
+        let (cos, sin): (Vec<&[f32]>, Vec<&[f32]>) = (0..positions).map(|position| self.at(position)).unzip();
+        (cos.concat(), sin.concat())
+    }
+
+    fn chunk(&self, chunk: usize) -> &[f32] {
+        let bucket = (chunk + 1).ilog2();
+        let size = 1usize << bucket;
+        let chunks = self.buckets[bucket as usize].get_or_init(|| (0..size).map(|_| OnceLock::new()).collect());
+        chunks[chunk + 1 - size].get_or_init(|| self.angles(chunk * CHUNK..(chunk + 1) * CHUNK))
+    }
+
+    fn angles(&self, positions: Range<usize>) -> Box<[f32]> {
+        let mut values = Vec::with_capacity(positions.len() * 2 * self.half());
+        for position in positions {
+            let angles = self.frequencies.iter().map(|f| position as f32 * f);
+            values.extend(angles.clone().map(|angle| angle.cos() * self.attention));
+            values.extend(angles.map(|angle| angle.sin() * self.attention));
+        }
+        values.into()
+    }
+}
+
+/// The rotary embedding of one decoder: one table of angles, shared by all caches.
+#[derive(Debug)]
+pub(crate) struct Rope {
+    table: RopeTable,
+    /// The first positions' angles on a device other than the CPU.
+    on_device: Mutex<Option<Tensor<3>>>,
+}
+
+impl Rope {
+    /// A rotary embedding whose angles are computed when they are needed.
+    pub fn new(config: &RopeConfig) -> Arc<Self> {
+        Arc::new(Self { table: RopeTable::new(config), on_device: Mutex::new(None) })
+    }
+
+    /// The angles on the CPU.
+    pub fn table(&self) -> &RopeTable {
+        &self.table
+    }
+
+    /// The angles of at least the first `positions` positions on `device`, which is always the same one. The tensor is
+    /// shared; one that is too short is replaced, and those who hold it keep it.
+    ///
+    /// # Shapes
+    /// Result `[positions or more, 2, r / 2]`: cosines, then sines.
+    pub fn on_device(&self, positions: usize, device: &Device) -> Tensor<3> {
+        let mut shared = self.on_device.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(angles) = shared.as_ref().filter(|angles| angles.dims()[0] >= positions) {
+            return angles.clone();
+        }
+        let (positions, half) = (positions.next_multiple_of(CHUNK), self.table.half());
+        let values: Vec<f32> = (0..positions / CHUNK).flat_map(|chunk| self.table.chunk(chunk)).copied().collect();
+        let size = values.len();
+        let angles = Tensor::<1>::from_data(TensorData::new(values, [size]), device).reshape([positions, 2, half]);
+        shared.insert(angles).clone()
     }
 }
 

@@ -1,16 +1,17 @@
 //! The target: a decoder with one sequence's cache, seen by the decode loop.
 
 use crate::cache::{CacheError, KvCache};
-use crate::decoder::{Decoder, ModelError, Rows};
+use crate::decoder::{Decoder, Rows};
+use crate::error::ModelError;
 use crate::hidden_states::HiddenStates;
 use crate::hooks::Hooks;
-use crate::pass::{PassOutput, PassPlan};
-use burn::tensor::{DType, Int, Tensor};
+use crate::pass::{PassOutput, PassPlan, PlanError};
+use burn::tensor::{Int, Tensor};
 use gorgon_core::{PooledVec, Token, tree::TokenTree};
-use gorgon_kernels::host;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use crate::hidden_states::read;
 
 /// Prompt tokens per forward pass: bounds the memory of a long prompt.
 pub const PREFILL_CHUNK: usize = 256;
@@ -28,7 +29,7 @@ pub trait Target: Send {
         self.len() == 0
     }
 
-    /// Tokens that can be committed in all: the model's context, or less if that was asked for.
+    /// Tokens that can be committed in all: the model's context, or less if that was requested.
     fn context(&self) -> usize;
 
     /// Layers of the model.
@@ -62,8 +63,8 @@ pub trait Target: Send {
     /// The output has one row per row of the plan.
     ///
     /// # Errors
-    /// When rows do not fit, the plan contradicts itself or a token is outside the vocabulary. Rows of a plan that
-    /// begins at the first uncommitted row are rolled back then.
+    /// When the plan contradicts itself, the model or the uncommitted rows, or a token is outside the vocabulary. The
+    /// uncommitted rows are then those before the call.
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError>;
 
     /// The same for several sequences of one model, in one pass.
@@ -169,24 +170,21 @@ pub struct DecoderTarget {
     decoder: Arc<Decoder>,
     cache: KvCache,
     hooks: Hooks,
-    /// Tokens that can be committed.
-    context: usize,
 }
 
 impl DecoderTarget {
-    /// A target for one sequence of at most `capacity` tokens, drafts in flight included.
-    pub fn new(decoder: Arc<Decoder>, capacity: usize, hooks: Hooks) -> Self {
-        let context = capacity.min(decoder.config().max_positions);
-        let cache = decoder.new_cache(capacity);
-        Self { decoder, cache, hooks, context }
+    /// A target for one sequence of at most `context` tokens, and of no more than the model has positions. Uncommitted
+    /// rows may reach beyond it. Memory grows with the sequence; see [`Self::reserve`].
+    pub fn new(decoder: Arc<Decoder>, context: usize, hooks: Hooks) -> Self {
+        let cache = decoder.new_cache(context);
+        Self { decoder, cache, hooks }
     }
 
-    /// A target for one sequence of at most `tokens` tokens and trees of at most `nodes` nodes. Trees may reach beyond
-    /// the model's context: their tokens there are never kept.
-    pub fn with_trees(decoder: Arc<Decoder>, tokens: usize, nodes: usize, hooks: Hooks) -> Self {
-        let context = tokens.min(decoder.config().max_positions);
-        let cache = KvCache::new(decoder.config(), decoder.compute(), context + nodes);
-        Self { decoder, cache, hooks, context }
+    /// Makes room for `rows` more rows at once, uncommitted ones included: a prompt, the new tokens and a tree. Nothing
+    /// is copied until they are used up. A step that is recorded on a GPU needs its rows reserved first, because a
+    /// cache that grows is a new one.
+    pub fn reserve(&mut self, rows: usize) {
+        self.cache.grow(rows);
     }
 
     /// The decoder.
@@ -194,7 +192,7 @@ impl DecoderTarget {
         &self.decoder
     }
 
-    /// Tokens that fit in all.
+    /// Rows that there is memory for; more is allocated when it is needed.
     pub fn capacity(&self) -> usize {
         self.cache.capacity()
     }
@@ -204,7 +202,8 @@ impl DecoderTarget {
         self.cache.truncate(0);
     }
 
-    /// Runs `tokens` after the committed ones, in chunks, and commits them.
+    /// Reads tokens after the committed ones in chunks of [`PREFILL_CHUNK`], commits them, and joins the outputs. Long
+    /// prompts of which the last rows are enough are read with [`Target::extend`], chunk by chunk.
     ///
     /// # Shapes
     /// The output has one row per token.
@@ -212,27 +211,26 @@ impl DecoderTarget {
     /// # Errors
     /// When there are no tokens, they do not fit, or one is outside the vocabulary; nothing is committed then.
     pub fn prefill(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
-        if tokens.is_empty() {
-            return Err(ModelError::EmptyPrompt);
-        }
+        // All of them are checked first, so that a prompt that does not fit changes nothing.
         self.decoder.check_tokens(tokens)?;
-        // Asked for as a whole first, so that a prompt that does not fit changes nothing.
-        self.cache.reserve(tokens.len())?;
-        self.cache.roll_back();
+        self.cache.check_context(tokens.len())?;
+        if let Some(open) = self.cache.reserved() {
+            return Err(CacheError::Reserved(open).into());
+        }
+        self.reserve(tokens.len());
         let mut hidden = vec![];
         let mut hooks: Vec<Vec<HiddenStates>> = vec![vec![]; self.hooks.layers().len()];
         for chunk in tokens.chunks(PREFILL_CHUNK) {
-            self.cache.reserve(chunk.len())?;
-            let mask = AttentionMask::Causal { rows: chunk.len() };
-            let output = self.decoder.forward(&PassPlan::of_tokens(chunk, &mask), &mut self.cache, &self.hooks)?;
-            let rows: Vec<usize> = (0..chunk.len()).collect();
-            self.cache.commit(&rows)?;
+            let output = self.extend(chunk)?;
             hidden.push(output.hidden);
-            hooks.iter_mut().zip(output.hooks).for_each(|(all, tap)| all.push(tap));
+            hooks.iter_mut().zip(output.hooks).for_each(|(all, states)| all.push(states));
+        }
+        if hidden.is_empty() {
+            return Err(ModelError::EmptyPrompt);
         }
         Ok(PassOutput {
-            hidden: HiddenStates::join(&hidden),
-            hooks: hooks.iter().map(|parts| HiddenStates::join(parts)).collect(),
+            hidden: HiddenStates::concat(&hidden),
+            hooks: hooks.iter().map(|parts| HiddenStates::concat(parts)).collect(),
             stream: None,
         })
     }
@@ -249,8 +247,8 @@ impl DecoderTarget {
         self.verify(&PassPlan::of_tokens(tree.tokens(), &mask))
     }
 
-    /// One forward pass over a table of rows on a GPU; nothing is sent up or read. What it keeps is decided there too:
-    /// [`Self::keep`] moves the rows, [`Self::set_len`] is told how many there are.
+    /// One forward pass over a table of rows on a GPU; nothing is uploaded or read. The accepted path is decided there
+    /// too: [`Self::compact`] moves its rows, and [`Self::set_len`] sets the number of tokens.
     ///
     /// # Shapes
     /// The output has a row for each of the table's, padding included.
@@ -265,11 +263,11 @@ impl DecoderTarget {
     ///
     /// # Shapes
     /// `path` as [`gorgon_kernels::cache_rows::gather`] takes it.
-    pub fn keep(&self, path: &Tensor<1, Int>) {
-        self.cache.keep(path);
+    pub fn compact(&self, path: &Tensor<1, Int>) {
+        self.cache.compact(path);
     }
 
-    /// Takes note of the number of committed tokens after steps whose rows were kept on a GPU.
+    /// Sets the number of committed tokens after steps whose rows were committed on a GPU.
     ///
     /// # Errors
     /// When there are more than fit.
@@ -284,7 +282,7 @@ impl Target for DecoderTarget {
     }
 
     fn context(&self) -> usize {
-        self.context
+        self.cache.context()
     }
 
     fn layers(&self) -> usize {
@@ -301,11 +299,7 @@ impl Target for DecoderTarget {
 
     fn check(&self, tokens: &[Token]) -> Result<(), ModelError> {
         self.decoder.check_tokens(tokens)?;
-        if self.cache.len() + tokens.len() > self.context {
-            let (committed, asked, capacity) = (self.cache.len(), tokens.len(), self.context);
-            return Err(CacheError::Full { committed, asked, capacity }.into());
-        }
-        Ok(())
+        Ok(self.cache.check_context(tokens.len())?)
     }
 
     fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
@@ -316,25 +310,36 @@ impl Target for DecoderTarget {
     }
 
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
-        open(&mut self.cache, plan)?;
-        let output = self.decoder.forward(plan, &mut self.cache, &self.hooks);
-        if output.is_err() && plan.mask.first() == 0 {
-            self.cache.roll_back();
+        let before = self.cache.reserved();
+        let output =
+            open(&mut self.cache, plan).and_then(|()| self.decoder.forward(plan, &mut self.cache, &self.hooks));
+        if output.is_err() {
+            self.cache.restore(before);
         }
         output
     }
 
     fn verify_together(group: &mut [(&mut Self, PassPlan<'_>)]) -> Result<PassOutput, ModelError> {
-        let Some((first, _)) = group.first() else { return Err(ModelError::EmptyPrompt) };
-        let (decoder, hooks) = (first.decoder.clone(), first.hooks.clone());
-        let mut opened = Ok(());
-        for (target, plan) in group.iter_mut() {
-            opened = opened.and_then(|()| open(&mut target.cache, plan));
-        }
-        let output = opened.and_then(|()| {
-            let mut batch: Vec<Rows<'_>> =
-                group.iter_mut().map(|(target, plan)| Rows { plan: plan.clone(), cache: &mut target.cache }).collect();
-            decoder.forward_batch(&mut batch, &hooks)
+        let (decoder, hooks) = match group {
+            [] => return Err(ModelError::EmptyPrompt),
+            [(target, plan)] => {
+                let output = target.verify(plan);
+                if output.is_err() {
+                    target.roll_back();
+                }
+                return output;
+            }
+            [(first, _), ..] => (first.decoder.clone(), first.hooks.clone()),
+        };
+        let alike =
+            |(target, _): &(&mut Self, PassPlan<'_>)| Arc::ptr_eq(&target.decoder, &decoder) && target.hooks == hooks;
+        let output = match group.iter().position(|member| !alike(member)) {
+            Some(other) => Err(PlanError::Group(other).into()),
+            None => group.iter_mut().try_for_each(|(target, plan)| open(&mut target.cache, plan)),
+        };
+        let output = output.and_then(|()| {
+            let rows = group.iter_mut().map(|(target, plan)| Rows { plan: plan.clone(), cache: &mut target.cache });
+            decoder.forward_batch(&mut rows.collect::<Vec<_>>(), &hooks)
         });
         if output.is_err() {
             group.iter_mut().for_each(|(target, _)| target.roll_back());
@@ -355,7 +360,7 @@ impl Target for DecoderTarget {
     }
 
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        self.decoder.scores(hidden)
+        self.decoder.logits(hidden)
     }
 
     fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
@@ -363,32 +368,15 @@ impl Target for DecoderTarget {
     }
 }
 
-/// Opens room for the rows of a plan. A pass that starts behind the first layer finds its rows open.
+/// Opens room for the rows of a plan. A pass that starts after the first layer finds its rows open.
 fn open(cache: &mut KvCache, plan: &PassPlan<'_>) -> Result<(), ModelError> {
     let resumes = plan.layers.as_ref().is_some_and(|layers| layers.start > 0);
     if resumes {
         return Ok(());
     }
-    Ok(if plan.mask.first() == 0 {
-        cache.reserve(plan.mask.rows())?
-    } else {
-        cache.extend_reservation(plan.mask.rows())?
-    })
-}
-
-/// Reads from devices other than the CPU so far.
-static READS: AtomicU64 = AtomicU64::new(0);
-
-/// How often [`read`] has read from a device other than the CPU in this process.
-pub fn reads() -> u64 {
-    READS.load(Ordering::Relaxed)
-}
-
-/// A tensor's values in `f32` on the host, row-major.
-pub fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    if !host::is_host(&tensor.device()) {
-        READS.fetch_add(1, Ordering::Relaxed);
+    match plan.mask.first() {
+        0 => cache.reserve(plan.mask.rows())?,
+        _ => cache.extend_reservation(plan.mask.rows()),
     }
-    let data = tensor.cast(DType::F32).into_data();
-    data.try_into_vec().expect("the tensor was cast to f32")
+    Ok(())
 }

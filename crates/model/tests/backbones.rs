@@ -276,7 +276,7 @@ fn eight_bits_for_drafts_leave_the_logits_alone() {
     let logits = |int8| {
         let mut target = DecoderTarget::new(Arc::new(load(int8)), 64, Hooks::none());
         let output = target.prefill(&[1, 2, 3, 250]).unwrap();
-        let drafts = read(target.decoder().draft_logits(&output.hidden.tensor()));
+        let drafts = read(target.decoder().draft_logits_tensor(&output.hidden.tensor()));
         (target.logits(&output.hidden).to_vec(), drafts, target.decoder().bytes_per_step())
     };
     let ((plain, same, bytes), (concat_columns, drafts, _), (all, all_drafts, few)) =

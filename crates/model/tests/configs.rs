@@ -123,7 +123,7 @@ fn yarn_is_that_of_transformers() {
             assert!((found - want).abs() < 2e-6 * want, "{found} and {want}, truncated: {truncate}");
         }
     }
-    let table = RopeTable::new(&config(yarn(4.0, yarn_attention(4.0, 1.0), true)), 3);
+    let table = RopeTable::new(&config(yarn(4.0, yarn_attention(4.0, 1.0), true)));
     let length = table.at(2).0[0].hypot(table.at(2).1[0]);
     assert!((length - 1.138_629_4).abs() < 1e-6, "{length}");
     assert_eq!(yarn_attention(1.0, 1.0), 1.0);

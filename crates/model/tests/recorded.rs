@@ -53,29 +53,29 @@ fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
 /// state.
 fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
     let device = decoder.compute().device();
-    let target = RefCell::new(DecoderTarget::new(decoder.clone(), SLOTS, Hooks::none()));
+    let target = RefCell::new(reserved(decoder));
     let output = target.borrow_mut().prefill(prompt).unwrap();
-    let logits = decoder.logits(&output.hidden.part(prompt.len() - 1, 1).tensor());
+    let logits = decoder.logits_tensor(&output.hidden.narrow(prompt.len() - 1, 1).tensor());
     let mut text = ids(greedy_step::argmax_rows(&logits));
     let tree = TreeTable::new(parents, ranks, device);
     let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();
-    let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+    let mask = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
     let mut tokens = vec![7; parents.len()];
     tokens[0] = text[0] as u32;
-    let pass_table = PassTable::new(&tokens, &visible, prompt.len(), SLOTS, &[None], device);
+    let pass_table = PassTable::new(&tokens, &mask, prompt.len(), SLOTS, &[None], device);
     let outcome = Outcome::new(&tree, device);
     let kept = Tensor::<1, Int>::zeros(pass_table.table().dims(), device);
     greedy_step::overwrite(&kept, pass_table.table());
     let mut graph = capture(device, || {
         let output = target.borrow_mut().verify_table(&pass_table).unwrap();
         greedy_step::accept(
-            &greedy_step::argmax_rows(&decoder.logits(&output.hidden.tensor())),
+            &greedy_step::argmax_rows(&decoder.logits_tensor(&output.hidden.tensor())),
             &tree,
             &pass_table,
             &outcome,
         );
-        target.borrow().keep(outcome.table());
-        let state = decoder.logits(&output.hidden.tensor().select(1, outcome.last()));
+        target.borrow().compact(outcome.table());
+        let state = decoder.logits_tensor(&output.hidden.tensor().select(1, outcome.last()));
         let guesses = greedy_step::top_rows(&state, 2);
         greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &pass_table);
         outcome.table().clone()
@@ -93,6 +93,13 @@ fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[
     }
     text.truncate(TOKENS);
     text
+}
+
+/// A target whose cache does not move while a step is recorded.
+fn reserved(decoder: &Arc<Decoder>) -> DecoderTarget {
+    let mut target = DecoderTarget::new(decoder.clone(), SLOTS, Hooks::none());
+    target.reserve(SLOTS);
+    target
 }
 
 fn path(parents: &[usize], mut node: usize) -> Vec<usize> {

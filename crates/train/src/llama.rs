@@ -74,7 +74,7 @@ impl Llama {
             vocab_size: c.vocab_size,
             max_positions: c.max_positions,
         };
-        let angles = Arc::new(RopeTable::new(&c.rope, longest).into_parts());
+        let angles = Arc::new(RopeTable::new(&c.rope).values(longest));
         Ok(Self { shape, angles, norm_eps: c.norm_eps, tied: c.tied_embeddings, device })
     }
 

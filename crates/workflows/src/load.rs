@@ -11,7 +11,6 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
-use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +80,7 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     let left = check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = settings.console.bar(BarStyle::Spinner, &format!("loading {}", dir.display()), 0);
     // Draft heads, and what else is loaded later, want memory too.
-    lm_head::allow_copies(u64::try_from(left / 4).unwrap_or(u64::MAX));
+    compute.prefilter_budget().set(u64::try_from(left / 4).unwrap_or(u64::MAX));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
     drop(spinner);
     settings.console.detail(format!(

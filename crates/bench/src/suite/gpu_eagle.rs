@@ -20,7 +20,7 @@ pub(super) fn kind(options: &GpuOptions, decoder: &Arc<Decoder>) -> Result<Kind,
     let tree = DynamicTree::new(TREE.0, TREE.1, TREE.2).map_err(|error| failed(&error))?;
     let layer = EagleModel::drawn(decoder.clone()).map_err(|error| failed(&error))?;
     let nodes = tree.max_nodes();
-    let recorded = Recorded::eagle(target(options, decoder, nodes), Box::new(layer), &tree, true)?;
+    let recorded = Recorded::eagle(target(options, decoder), Box::new(layer), &tree, true)?;
     Ok(Kind::of("EAGLE step with an oracle".into(), nodes, recorded, &RATES))
 }
 

@@ -58,7 +58,7 @@ impl Kind {
         heads: Option<(MedusaModel, bool)>,
         shape: &TreeShape,
     ) -> Result<Self, BenchError> {
-        let target = target(options, decoder, shape.len());
+        let target = target(options, decoder);
         let recorded = match heads {
             Some((heads, true)) => Recorded::guided(target, heads, shape)?,
             heads => Recorded::new(target, heads.map(|(heads, _)| heads), shape)?,
@@ -108,9 +108,9 @@ impl Kind {
     }
 }
 
-/// A sequence with room for what recording a step writes past its end.
-pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>, nodes: usize) -> DecoderTarget {
-    DecoderTarget::with_trees(decoder.clone(), options.context + options.tokens, 2 * nodes + 16, Hooks::none())
+/// A sequence for a prompt and its new tokens.
+pub(super) fn target(options: &GpuOptions, decoder: &Arc<Decoder>) -> DecoderTarget {
+    DecoderTarget::new(decoder.clone(), options.context + options.tokens, Hooks::none())
 }
 
 /// Adds what was counted in the steps of `whose`.

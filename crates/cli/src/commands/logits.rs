@@ -49,7 +49,7 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let (rows, width) = (output.hidden.rows(), output.hidden.width());
     let logits = target.logits(&output.hidden);
     let vocab = logits.len() / rows;
-    if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_sound()) {
+    if let Some(row) = logits.chunks_exact(vocab).position(|row| !Row::Logits(row).is_valid()) {
         return Err(Failure::run(format!("the model's logits at position {row} are not finite; nothing was written")));
     }
     let hidden = read(output.hidden.tensor());

@@ -111,7 +111,7 @@ impl DraftModel {
 
     /// An empty cache with room for `capacity` tokens; it can be given more.
     pub(super) fn new_cache(&self, capacity: usize) -> KvCache {
-        KvCache::new(self.decoder.config(), self.decoder.compute(), capacity)
+        self.decoder.new_cache(capacity)
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
@@ -126,7 +126,7 @@ impl DraftModel {
     /// # Shapes
     /// Result `[rows · vocab_size]`, row-major.
     pub(super) fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        let logits = self.decoder.scores(hidden);
+        let logits = self.decoder.logits(hidden);
         let own = self.decoder.config().vocab_size;
         if own == self.vocab_size {
             return logits;

@@ -64,7 +64,7 @@ impl DraftModelDrafter {
             let mask = AttentionMask::Causal { rows: chunk.len() };
             let output = decoder.forward(&PassPlan::of_tokens(chunk, &mask), &mut self.cache, &Hooks::none())?;
             self.cache.commit(&(0..chunk.len()).collect::<PooledVec<_>>())?;
-            last = Some(output.hidden.part(chunk.len() - 1, 1));
+            last = Some(output.hidden.narrow(chunk.len() - 1, 1));
         }
         Ok(last)
     }
@@ -181,7 +181,7 @@ impl LevelNetwork for ModelOverTree<'_> {
             return Ok(Some(self.root.clone()));
         }
         let (mask, tokens) = (self.rows.add(tree, nodes), tokens_of(tree, nodes));
-        self.cache.extend_reservation(nodes.len())?;
+        self.cache.extend_reservation(nodes.len());
         let plan = PassPlan::of_tokens(&tokens, &mask);
         Ok(Some(self.model.decoder().forward(&plan, self.cache, &Hooks::none())?.hidden))
     }

@@ -79,7 +79,7 @@ impl EagleModel {
 
     /// `W [E(x); f] + b`.
     fn input(&self, embedded: HiddenStates, features: HiddenStates) -> HiddenStates {
-        self.fc.of(&HiddenStates::concat_columns(&[embedded, features]))
+        self.fc.forward(&HiddenStates::concat_columns(&[embedded, features]))
     }
 }
 
@@ -101,13 +101,12 @@ impl FeatureLayer for EagleModel {
         cache: &mut KvCache,
     ) -> Result<HiddenStates, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
-        self.layer.grow(cache, tokens.len());
-        cache.extend_reservation(tokens.len())?;
+        cache.extend_reservation(tokens.len());
         Ok(self.layer.forward(None, self.input(embedded, states.clone()), visible, cache)?)
     }
 
     fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.decoder.draft_scores(states)
+        self.decoder.draft_logits(states)
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -136,7 +135,7 @@ impl DeviceLayer for EagleModel {
     }
 
     fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
-        self.decoder.draft_logits(states)
+        self.decoder.draft_logits_tensor(states)
     }
 
     fn layer(&self) -> &DraftDecoderLayer {

@@ -3,10 +3,8 @@
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HeadsFormat, HydraSpec, LmHeads};
 use crate::layer::LayerShape;
+use crate::residual::plus_silu;
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::Isa;
-use gorgon_kernels::activation::{silu, silu_rows};
-use gorgon_kernels::norm::add_rows;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::{Decoder, ModelError};
@@ -59,30 +57,19 @@ impl Head {
         let residual = facts.grounded.then(|| linear(naming.residual(head))).transpose()?;
         let rest = (1..facts.blocks).map(|block| linear(naming.block(head, block))).collect::<Result<_, _>>()?;
         let own = facts.lm_heads == LmHeads::PerHead;
-        let lm_head = own.then(|| linear(naming.lm_head(head)).map(LmHead::new)).transpose()?;
+        let lm_head =
+            own.then(|| linear(naming.lm_head(head)).map(|linear| LmHead::new(linear, loader.compute))).transpose()?;
         Ok(Self { first: linear(naming.block(head, 0))?, residual, rest, lm_head })
     }
 
     /// The state that the LM head reads.
     fn of(&self, z: &HiddenStates) -> HiddenStates {
-        let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.of(z));
-        let first = plus_silu(around, self.first.of(z));
+        let around = self.residual.as_ref().map_or_else(|| z.clone(), |residual| residual.forward(z));
+        let first = plus_silu(around, self.first.forward(z));
         self.rest.iter().fold(first, |h, block| {
-            let inner = block.of(&h);
+            let inner = block.forward(&h);
             plus_silu(h, inner)
         })
-    }
-}
-
-/// `x + silu(y)`.
-fn plus_silu(x: HiddenStates, y: HiddenStates) -> HiddenStates {
-    match (x, y) {
-        (HiddenStates::Host { values: mut x, width }, HiddenStates::Host { values: mut y, .. }) => {
-            silu_rows(Isa::detect(), &mut y);
-            add_rows(Isa::detect(), &mut x, &y);
-            HiddenStates::Host { values: x, width }
-        }
-        (x, y) => HiddenStates::Device(x.into_tensor() + silu(y.into_tensor())),
     }
 }
 
@@ -158,18 +145,17 @@ impl HydraModel {
     /// When the cache is in another use.
     pub fn state(&self, hidden: &HiddenStates, cache: Option<&mut KvCache>) -> Result<HiddenStates, ModelError> {
         let rows = hidden.rows();
-        let mut last = hidden.part(rows - 1, 1);
+        let mut last = hidden.narrow(rows - 1, 1);
         let (Some(prefix), Some(cache)) = (&self.prefix, cache) else { return Ok(last) };
         for first in (0..rows).step_by(PREFILL_CHUNK) {
             let n = PREFILL_CHUNK.min(rows - first);
-            prefix.layer.grow(cache, n);
             cache.reserve(n)?;
             let visible = AttentionMask::Causal { rows: n };
-            let output = prefix.layer.forward(None, hidden.part(first, n), &visible, cache)?;
+            let output = prefix.layer.forward(None, hidden.narrow(first, n), &visible, cache)?;
             cache.commit(&(0..n).collect::<PooledVec<_>>())?;
-            last = output.part(n - 1, 1);
+            last = output.narrow(n - 1, 1);
         }
-        Ok(prefix.norm.of(&last, prefix.eps))
+        Ok(prefix.norm.forward(&last, prefix.eps))
     }
 
     /// Logits of head `head` (from 0) after some paths of `head + 1` tokens each, the root first.
@@ -216,8 +202,8 @@ impl HydraModel {
     /// Result `[rows · V]`, row-major.
     pub fn project(&self, head: usize, states: &HiddenStates) -> PooledVec<f32> {
         match &self.heads[head].lm_head {
-            Some(lm_head) => lm_head.of(states).into_values(),
-            None => self.decoder.draft_scores(states),
+            Some(lm_head) => lm_head.forward(states).into_values(),
+            None => self.decoder.draft_logits(states),
         }
     }
 }

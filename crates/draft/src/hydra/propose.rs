@@ -49,7 +49,7 @@ impl HydraDrafter {
     /// What heads read at the last committed token; `None` before the first.
     fn catch_up(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         if !self.waiting.is_empty() {
-            let hidden = HiddenStates::join(&self.waiting);
+            let hidden = HiddenStates::concat(&self.waiting);
             self.waiting.clear();
             self.state = Some(self.model.state(&hidden, self.cache.as_mut())?);
         }

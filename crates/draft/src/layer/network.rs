@@ -79,9 +79,7 @@ impl LayerNetwork {
 
 /// Cosines and sines of every position.
 fn angles(rope: &RopeConfig, longest: usize) -> Arc<(Vec<f32>, Vec<f32>)> {
-    let table = RopeTable::new(rope, longest);
-    let (cos, sin): (Vec<&[f32]>, Vec<&[f32]>) = (0..longest).map(|position| table.at(position)).unzip();
-    Arc::new((cos.concat(), sin.concat()))
+    Arc::new(RopeTable::new(rope).values(longest))
 }
 
 /// `x · Wᵀ` with `W [out, into]` flat.

@@ -2,16 +2,16 @@
 
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HeadsFormat, LmHeads};
+use crate::residual::plus_silu;
 use burn::tensor::Tensor;
 use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::Isa;
-use gorgon_kernels::activation::{silu, silu_rows};
+use gorgon_kernels::activation::silu;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::linear::{Linear, Loader, Weight};
 use gorgon_model::lm_head::LmHead;
-use gorgon_model::target::read;
 use gorgon_model::weights::WeightsError;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Heads on a device, beside their backbone.
@@ -74,7 +74,9 @@ impl MedusaModel {
                 let heads = (0..facts.heads).map(|head| projection(facts.naming.lm_head(head, facts.blocks)));
                 Projection::PerHead(heads.collect::<Result<_, WeightsError>>()?)
             }
-            LmHeads::Shared { tensor } => Projection::Shared(Box::new(LmHead::new(projection(tensor.clone())?))),
+            LmHeads::Shared { tensor } => {
+                Projection::Shared(Box::new(LmHead::new(projection(tensor.clone())?, &compute)))
+            }
             LmHeads::Target => Projection::Backbone,
         };
         Ok(Self { decoder, first, blocks, lm_heads, format: folder.detected.format })
@@ -116,37 +118,14 @@ impl MedusaModel {
     /// # Shapes
     /// `hidden [1, d]`, result `[heads · V]`, head by head.
     pub fn logits(&self, hidden: &HiddenStates, heads: usize) -> PooledVec<f32> {
-        let Some(hidden) = hidden.on_host() else { return self.project(self.states(&hidden.tensor(), heads)).into() };
-        let (states, width) = (self.states_on_host(hidden, heads), hidden.len());
-        if states.is_empty() {
+        if heads.min(self.heads()) == 0 {
             return PooledVec::new();
         }
-        let lm_heads: &[Linear] = match &self.lm_heads {
-            Projection::Backbone => return self.decoder.draft_scores(&HiddenStates::Host { values: states, width }),
-            Projection::Shared(lm_head) => std::slice::from_ref(lm_head),
-            Projection::PerHead(lm_heads) => &lm_heads[..heads.min(lm_heads.len())],
-        };
-        let mut logits = PooledVec::unset(states.len() / width * self.vocab_size());
-        let (rows, outputs) = (states.len() / lm_heads.len(), logits.len() / lm_heads.len());
-        let each = states.chunks_exact(rows).zip(logits.chunks_exact_mut(outputs)).zip(lm_heads);
-        each.for_each(|((states, logits), lm_head)| lm_head.rows(states, logits));
-        logits
+        self.project(&self.states(hidden, heads)).into_values()
     }
 
-    /// The same where they were computed.
-    ///
-    /// # Shapes
-    /// `hidden [1, 1, d]`, result `[1, heads, V]`.
-    pub fn head_logits(&self, hidden: &Tensor<3>, heads: usize) -> Tensor<3> {
-        match &self.lm_heads {
-            Projection::Backbone => self.decoder.draft_logits(&self.rows(hidden, heads)),
-            Projection::Shared(lm_head) => lm_head.forward(&self.rows(hidden, heads)),
-            Projection::PerHead(_) => self.projected(self.states(hidden, heads)),
-        }
-    }
-
-    /// The `counts[k]` likeliest tokens of each head `k` with their logits, head by head, if they can be told without
-    /// all logits; see [`LmHead::top_tokens`].
+    /// The `counts[k]` tokens with the greatest logits of each head `k`, head by head, if they can be found without all
+    /// logits; see [`LmHead::top_tokens`].
     ///
     /// # Shapes
     /// `hidden [1, d]`.
@@ -157,73 +136,57 @@ impl MedusaModel {
             Projection::PerHead(_) => return None,
         };
         // Asked first, since states would be computed for nothing.
-        let hidden = hidden.on_host().filter(|_| lm_head.has_copy())?;
-        let mut found = PooledVec::new();
-        lm_head.top_tokens_of(&self.states_on_host(hidden, counts.len()), counts, &mut found).then_some(found)
-    }
-
-    /// [`Self::states`] on the CPU, as rows.
-    ///
-    /// # Shapes
-    /// `hidden [d]`, result `[heads, d]`.
-    fn states_on_host(&self, hidden: &[f32], heads: usize) -> PooledVec<f32> {
-        let (mut states, mut inner) = (PooledVec::new(), PooledVec::unset(hidden.len()));
-        for blocks in &self.blocks[..heads.min(self.blocks.len())] {
-            states.extend_from_slice(hidden);
-            let start = states.len() - hidden.len();
-            for block in blocks {
-                let state = &mut states[start..];
-                block.rows(state, &mut inner);
-                silu_rows(Isa::detect(), &mut inner);
-                state.iter_mut().zip(&inner).for_each(|(sum, value)| *sum += value);
-            }
+        if !lm_head.has_prefilter() {
+            return None;
         }
-        states
+        lm_head.top_tokens(&self.states(hidden, counts.len()), counts)
     }
 
-    /// What the first `heads` heads' LM heads read, head by head.
+    /// The states that the first `heads` heads' LM heads read: `h + silu(W h + b)`, block after block.
     ///
     /// # Shapes
-    /// `hidden [1, 1, d]`, each result the same.
-    pub fn states(&self, hidden: &Tensor<3>, heads: usize) -> Vec<Tensor<3>> {
+    /// `hidden [1, d]`, result `[heads, d]`; at least one head.
+    pub fn states(&self, hidden: &HiddenStates, heads: usize) -> HiddenStates {
         let heads = heads.min(self.blocks.len());
-        let after =
-            |h: Tensor<3>, blocks: &Vec<Linear>| blocks.iter().fold(h, |h, block| h.clone() + silu(block.forward(&h)));
-        match self.first_states(hidden) {
-            None => self.blocks[..heads].iter().map(|blocks| after(hidden.clone(), blocks)).collect(),
-            Some(first) => (0..heads).map(|k| after(first.clone().narrow(1, k, 1), &self.blocks[k])).collect(),
+        let first = self.first_states(hidden);
+        if let Some(all) = first.as_ref().filter(|_| self.blocks.iter().all(Vec::is_empty)) {
+            return all.narrow(0, heads);
         }
+        let state = |head: usize| {
+            let begun = first.as_ref().map_or_else(|| hidden.clone(), |all| all.narrow(head, 1));
+            self.blocks[head].iter().fold(begun, |h, block| {
+                let inner = block.forward(&h);
+                plus_silu(h, inner)
+            })
+        };
+        HiddenStates::concat(&(0..heads).map(state).collect::<SmallVec<[_; 4]>>())
     }
 
-    /// What all heads' first blocks make of a state, where they are one product: `[1, heads, d]`.
-    fn first_states(&self, hidden: &Tensor<3>) -> Option<Tensor<3>> {
-        let [_, _, d] = hidden.dims();
-        let inner = silu(self.first.as_ref()?.forward(hidden)).reshape([1, self.blocks.len(), d]);
-        Some(hidden.clone() + inner)
+    /// The output of all heads' first blocks, where they are one matrix: `[heads, d]`.
+    fn first_states(&self, hidden: &HiddenStates) -> Option<HiddenStates> {
+        let inner = self.first.as_ref()?.forward(hidden).into_tensor();
+        let (hidden, d) = (hidden.tensor(), hidden.width());
+        Some(HiddenStates::Device(hidden + silu(inner).reshape([1, self.blocks.len(), d])))
     }
 
-    /// The states of the first `heads` heads as rows.
-    fn rows(&self, hidden: &Tensor<3>, heads: usize) -> Tensor<3> {
-        match self.first_states(hidden).filter(|_| self.blocks.iter().all(Vec::is_empty)) {
-            Some(all) => all.narrow(1, 0, heads.min(self.blocks.len())),
-            None => Tensor::cat(self.states(hidden, heads), 1),
-        }
-    }
-
-    /// Logits of the first heads' states.
+    /// Logits of the first heads' states, left where they were computed.
     ///
     /// # Shapes
-    /// `states [1, 1, d]` each, result `[heads · V]`, head by head.
-    pub fn project(&self, states: Vec<Tensor<3>>) -> Vec<f32> {
-        read(self.projected(states))
-    }
-
-    fn projected(&self, states: Vec<Tensor<3>>) -> Tensor<3> {
-        match &self.lm_heads {
-            Projection::Backbone => self.decoder.draft_logits(&Tensor::cat(states, 1)),
-            Projection::Shared(lm_head) => lm_head.forward(&Tensor::cat(states, 1)),
-            Projection::PerHead(lm_heads) => {
-                Tensor::cat(states.iter().zip(lm_heads).map(|(state, lm_head)| lm_head.forward(state)).collect(), 1)
+    /// `states [heads, d]`, result `[heads, V]`.
+    pub fn project(&self, states: &HiddenStates) -> HiddenStates {
+        match (&self.lm_heads, states) {
+            (Projection::Backbone, HiddenStates::Host { .. }) => {
+                HiddenStates::Host { values: self.decoder.draft_logits(states), width: self.vocab_size() }
+            }
+            (Projection::Backbone, HiddenStates::Device(states)) => {
+                HiddenStates::Device(self.decoder.draft_logits_tensor(states))
+            }
+            (Projection::Shared(lm_head), states) => lm_head.forward(states),
+            (Projection::PerHead(lm_heads), states) => {
+                let rows = (0..states.rows()).zip(lm_heads);
+                let logits: SmallVec<[_; 4]> =
+                    rows.map(|(row, lm_head)| lm_head.forward(&states.narrow(row, 1))).collect();
+                HiddenStates::concat(&logits)
             }
         }
     }

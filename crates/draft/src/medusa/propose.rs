@@ -8,7 +8,6 @@ use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
 use gorgon_model::hidden_states::HiddenStates;
-use gorgon_model::target::read;
 use std::sync::Arc;
 
 /// Drafts with the state at the last committed token: head `k` names the tokens of depth `k`, whatever their parents
@@ -74,12 +73,13 @@ impl Drafter for MedusaDrafter {
     }
 
     fn trace(&mut self, _: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
-        let Some(hidden) = self.hidden.as_ref().map(HiddenStates::tensor) else { return Ok(None) };
-        let states = self.model.states(&hidden, drafts.len() + 1);
-        let logits = self.model.project(states.clone());
-        let rows = states.into_iter().zip(logits.chunks_exact(self.model.vocab_size()));
-        let guesses = rows.map(|(state, row)| Guess { state: read(state), logits: row.to_vec() }).collect();
-        Ok(Some(Trace { input: read(hidden), guesses }))
+        let Some(hidden) = &self.hidden else { return Ok(None) };
+        let states = self.model.states(hidden, drafts.len() + 1);
+        let (d, logits) = (states.width(), self.model.project(&states).into_values());
+        let states = states.into_values();
+        let rows = states.chunks_exact(d).zip(logits.chunks_exact(self.model.vocab_size()));
+        let guesses = rows.map(|(state, row)| Guess { state: state.to_vec(), logits: row.to_vec() }).collect();
+        Ok(Some(Trace { input: hidden.clone().into_values().into_vec(), guesses }))
     }
 }
 

@@ -110,11 +110,10 @@ impl MtpModel {
     ) -> Result<HiddenStates, ModelError> {
         let Module { of_embedding, of_state, projection, layer, last_norm } = &self.modules[module];
         let embedded = self.decoder.embed(tokens)?;
-        layer.grow(cache, tokens.len());
-        cache.extend_reservation(tokens.len())?;
-        let read = [of_embedding.of(&embedded, self.eps), of_state.of(states, self.eps)];
-        let x = projection.of(&HiddenStates::concat_columns(&read));
-        Ok(last_norm.of(&layer.forward(None, x, visible, cache)?, self.eps))
+        cache.extend_reservation(tokens.len());
+        let read = [of_embedding.forward(&embedded, self.eps), of_state.forward(states, self.eps)];
+        let x = projection.forward(&HiddenStates::concat_columns(&read));
+        Ok(last_norm.forward(&layer.forward(None, x, visible, cache)?, self.eps))
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
@@ -127,6 +126,6 @@ impl MtpModel {
     /// # Shapes
     /// Result `[rows · V]`, row-major.
     pub fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.decoder.draft_scores(states)
+        self.decoder.draft_logits(states)
     }
 }

@@ -30,7 +30,7 @@ fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: u
     let after: Vec<Token> = PROMPT[1..].iter().copied().chain([ROOT]).collect();
     let mut guessed = None;
     for (i, &token) in after.iter().enumerate() {
-        guessed = Some(step(token, hidden.part(i, 1)));
+        guessed = Some(step(token, hidden.narrow(i, 1)));
     }
     for &token in path {
         guessed = Some(step(token, guessed.unwrap()));

@@ -152,14 +152,14 @@ fn guessed_features_are_the_references() {
             for parts in [vec![rows.len()], vec![5, 1, rows.len() - 6]] {
                 let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
                 for n in parts {
-                    let part = features.part(at, n);
+                    let part = features.narrow(at, n);
                     let visible = AttentionMask::Causal { rows: n };
                     let output = model.forward(&tokens[at..at + n], &part, &visible, &mut cache).unwrap();
                     cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
                     if name == "forward" && at + n == rows.len() {
                         let vocab = model.vocab_size();
                         let (_, want) = fixture.floats("forward.predicted_logits_last");
-                        let last = output.part(n - 1, 1);
+                        let last = output.narrow(n - 1, 1);
                         close(&model.logits(&last), &want[b * vocab..][..vocab], "logits");
                     }
                     found.extend_from_slice(&output.into_values());

@@ -68,12 +68,12 @@ fn rows(values: &[f32], rows: usize) -> HiddenStates {
 fn pass(model: &Eagle3Model, tokens: &[Token], states: &HiddenStates, parts: &[usize]) -> HiddenStates {
     let (mut cache, mut at, mut found) = (model.new_cache(3), 0, vec![]);
     for &n in parts {
-        let part = states.part(at, n);
+        let part = states.narrow(at, n);
         found.push(model.forward(&tokens[at..at + n], &part, &AttentionMask::Causal { rows: n }, &mut cache).unwrap());
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
         at += n;
     }
-    HiddenStates::join(&found)
+    HiddenStates::concat(&found)
 }
 
 #[test]

@@ -142,9 +142,9 @@ fn the_unrolled_network_is_the_drafting_one() {
     for t in 0..feature_tokens {
         let mut cache = model.new_cache(4);
         let visible = AttentionMask::Causal { rows: t + 1 };
-        let all = model.forward(&tokens[..=t], &fused.part(0, t + 1), &visible, &mut cache).unwrap();
+        let all = model.forward(&tokens[..=t], &fused.narrow(0, t + 1), &visible, &mut cache).unwrap();
         cache.commit(&(0..=t).collect::<Vec<_>>()).unwrap();
-        let mut state = all.part(t, 1);
+        let mut state = all.narrow(t, 1);
         for (step, row) in unrolled.iter().enumerate() {
             if step > 0 {
                 let path: Vec<usize> = (0..step).collect();

@@ -102,14 +102,14 @@ fn the_fitted_heads_are_the_decoding_ones() {
     let embedded = |j: usize| decoder.embed(&text[j + 1..][..n]).unwrap().into_tensor().reshape([n, d]);
     let labels = |k: usize| HeadLabels { rows: (0..n as u32).collect(), tokens: text[k + 2..][..n].to_vec() };
     let batch = HeadBatch {
-        states: hidden.part(0, n).into_tensor().reshape([n, d]),
+        states: hidden.narrow(0, n).into_tensor().reshape([n, d]),
         following: (0..3).map(embedded).collect(),
         segments: std::iter::once(0..n).collect(),
         labels: (0..3).map(labels).collect(),
     };
     // The LM head's rows, read off unit vectors.
     let unit = Tensor::<2>::eye(d, &Device::flex()).unsqueeze();
-    let lm_head = Table::from(tensor(read(decoder.logits(&unit)), [d, vocab]).transpose());
+    let lm_head = Table::from(tensor(read(decoder.logits_tensor(&unit)), [d, vocab]).transpose());
     for config in kinds() {
         let shape = shape(&decoder, config);
         let weights: Vec<Tensor<1>> = shape.parameters().iter().map(|p| flat(values(p))).collect();
@@ -117,7 +117,7 @@ fn the_fitted_heads_are_the_decoding_ones() {
         let model = model(&decoder, config);
         let mut cache = model.new_cache();
         for t in 0..n {
-            let state = model.state(&hidden.part(t, 1), cache.as_mut()).unwrap();
+            let state = model.state(&hidden.narrow(t, 1), cache.as_mut()).unwrap();
             for (k, output) in outputs.iter().enumerate() {
                 let logits = model.logits(&state, k, &text[t + 1..=t + k + 1]).unwrap();
                 let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();

@@ -41,7 +41,7 @@ fn children(
         let (cache, tokens) = (cache.insert(model.new_cache(module)), &text[module + 1..][..n]);
         states = model.forward(module, tokens, &states, &AttentionMask::Causal { rows: n }, cache).unwrap();
         cache.commit(&(0..n).collect::<Vec<_>>()).unwrap();
-        guess = Some(states.part(n - 1, 1));
+        guess = Some(states.narrow(n - 1, 1));
     }
     for &token in path.iter().skip(last) {
         let (cache, visible) = (cache.as_mut().unwrap(), AttentionMask::Causal { rows: 1 });

@@ -97,7 +97,7 @@ fn the_fitted_modules_are_the_decoding_ones() {
     };
     // The LM head's rows, read off unit vectors.
     let unit = Tensor::<2>::eye(d, &Device::flex()).unsqueeze();
-    let lm_head = Table::from(tensor(read(decoder.logits(&unit)), [d, vocab]).transpose());
+    let lm_head = Table::from(tensor(read(decoder.logits_tensor(&unit)), [d, vocab]).transpose());
     let shape = shape(&decoder, depths);
     let weights: Vec<Tensor<1>> = shape.parameters().iter().enumerate().map(|(i, p)| flat(values(i, p))).collect();
     let (outputs, _) = MtpHeads::new(shape, 40, 64).losses(&weights, &lm_head, &batch, None);

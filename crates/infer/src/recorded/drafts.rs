@@ -1,7 +1,7 @@
 //! What drafts in recorded steps, and what an oracle says in its place.
 
 use crate::error::DecodeError;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeShape;
@@ -9,6 +9,7 @@ use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::PassOutput;
 use gorgon_model::target::DecoderTarget;
 use std::cell::RefCell;
@@ -39,7 +40,7 @@ impl Drafts {
             }
             return Ok(());
         }
-        self.fill(&output.hidden.part(emitted.len() - 1, 1).tensor(), tree, pass_table);
+        self.fill(&output.hidden.narrow(emitted.len() - 1, 1), tree, pass_table);
         Ok(())
     }
 
@@ -56,14 +57,16 @@ impl Drafts {
             let guessed = layer.catch_up(output, outcome, pass_table.slots())?;
             return Ok(layer.draft(guessed, tree, pass_table)?);
         }
-        self.fill(&output.hidden.tensor().select(1, outcome.last()), tree, pass_table);
+        let last = HiddenStates::Device(output.hidden.tensor().select(1, outcome.last()));
+        self.fill(&last, tree, pass_table);
         Ok(())
     }
 
     /// Heads' tokens, from the state at the last committed token.
-    fn fill(&self, hidden: &Tensor<3>, tree: &TreeTable, pass_table: &PassTable) {
+    fn fill(&self, hidden: &HiddenStates, tree: &TreeTable, pass_table: &PassTable) {
         if let Self::Medusa { heads, width } = self {
-            let guesses = greedy_step::top_rows(&heads.head_logits(hidden, tree.longest() - 1), *width);
+            let guesses =
+                greedy_step::top_rows(&heads.project(&heads.states(hidden, tree.longest() - 1)).into_tensor(), *width);
             greedy_step::fill(&guesses, tree, pass_table);
         }
     }

@@ -3,10 +3,11 @@
 use super::{AttentionSpec, PassTable};
 use burn::tensor::Tensor;
 
-/// Attention of the rows in flight over what they see of a cache, read where it lies: grouped queries, a sliding
+/// Attention of the uncommitted rows over the slots of a cache that they see, read in place: grouped queries, a sliding
 /// window, a soft cap, sums in `f32` whatever the storage.
 ///
-/// # Shapes `q [1, R, heads · head_dim]` with the padded rows of `pass_table`;
+/// # Shapes
+/// `q [1, R, heads · head_dim]` with the padded rows of `pass_table`;
 /// `cache [2 · layers, kv_heads, capacity, head_dim]` with the keys of layer `l` at `2 l` and its values at `2 l + 1`,
 /// in the format of `q`; result as `q`.
 ///

@@ -5,9 +5,9 @@ use crate::device::tests::{device, tensor, value, values_of};
 use crate::tree_attention::kernel::tests::{cases, paths};
 
 /// A cache of two layers, of which the second one is read.
-fn check(spec: &AttentionSpec, prefix: usize, visible: &AttentionMask, slots: usize) {
+fn check(spec: &AttentionSpec, prefix: usize, mask: &AttentionMask, slots: usize) {
     let Some(device) = device() else { return };
-    let (rows, d, uncommitted) = (visible.rows(), spec.head_dim, visible.uncommitted());
+    let (rows, d, uncommitted) = (mask.rows(), spec.head_dim, mask.uncommitted());
     let capacity = prefix + uncommitted + 3;
     let planes = 4 * spec.kv_heads;
     let cache: Vec<f32> = (0..planes * capacity * d).map(|i| value(i * 5 + 3)).collect();
@@ -15,10 +15,10 @@ fn check(spec: &AttentionSpec, prefix: usize, visible: &AttentionMask, slots: us
     let q: Vec<f32> = (0..padded * spec.heads * d).map(|i| value(i * 3 + 1)).collect();
     let at = |plane: usize, slot: usize| &cache[(plane * capacity + slot) * d..][..d];
     let (keys, values) = (|h, s| at(2 * spec.kv_heads + h, s), |h, s| at(3 * spec.kv_heads + h, s));
-    let want = reference::attend(spec, &q[..rows * spec.heads * d], prefix, visible, keys, values);
+    let want = reference::attend(spec, &q[..rows * spec.heads * d], &PassRows::new(prefix, mask), keys, values);
     let windows = [None, Some(7), spec.window];
     let windows = if spec.window.is_none() { &windows[..2] } else { &windows[..] };
-    let pass_table = PassTable::new(&vec![0; rows], visible, prefix, slots.max(prefix + uncommitted), windows, &device);
+    let pass_table = PassTable::new(&vec![0; rows], mask, prefix, slots.max(prefix + uncommitted), windows, &device);
     let q = tensor(q, [1, padded, spec.heads * d], &device);
     let cache = tensor(cache.clone(), [4, spec.kv_heads, capacity, d], &device);
     let got = values_of(attend_cached(spec, &q, &cache, 1, &pass_table));
@@ -52,7 +52,7 @@ fn splits_beyond_the_context_change_nothing() {
 }
 
 #[test]
-fn later_levels_see_earlier_rows_in_flight() {
+fn later_levels_see_earlier_uncommitted_rows() {
     let paths = paths();
     for spec in cases() {
         check(&spec, 13, &AttentionMask::after(3, paths[3..6].iter().map(Vec::as_slice)), 0);

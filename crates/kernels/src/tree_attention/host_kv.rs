@@ -12,6 +12,7 @@ pub(super) const SLOTS: usize = lanes::LANES;
 pub struct HostKv {
     keys: Lines,
     values: Lines,
+    kv_heads: usize,
     capacity: usize,
     head_dim: usize,
 }
@@ -63,7 +64,7 @@ impl HostKv {
     pub fn new(kv_heads: usize, capacity: usize, head_dim: usize) -> Self {
         let capacity = capacity.next_multiple_of(SLOTS);
         let size = kv_heads * capacity * head_dim;
-        Self { keys: Lines::zeros(size), values: Lines::zeros(size), capacity, head_dim }
+        Self { keys: Lines::zeros(size), values: Lines::zeros(size), kv_heads, capacity, head_dim }
     }
 
     /// Where a slot's value begins.
@@ -112,17 +113,19 @@ impl HostKv {
         }
     }
 
-    /// The same contents with room for `capacity` positions, which is no less than now.
-    pub fn grown(&self, capacity: usize) -> Self {
-        let kv_heads = self.keys.len() / (self.capacity * self.head_dim).max(1);
-        let mut grown = Self::new(kv_heads, capacity, self.head_dim);
+    /// Makes room for `capacity` positions; their contents stay.
+    pub fn grow(&mut self, capacity: usize) {
+        if capacity <= self.capacity {
+            return;
+        }
+        let mut grown = Self::new(self.kv_heads, capacity, self.head_dim);
         // Both layouts are one run per head, in the order of slots.
         let (old, new) = (self.at(1, 0), grown.at(1, 0));
-        for head in 0..kv_heads {
+        for head in 0..self.kv_heads {
             grown.keys[head * new..][..old].copy_from_slice(&self.keys[head * old..][..old]);
             grown.values[head * new..][..old].copy_from_slice(&self.values[head * old..][..old]);
         }
-        grown
+        *self = grown;
     }
 
     /// Copies slot `from` over slot `to` in every head.
@@ -130,7 +133,7 @@ impl HostKv {
         if from == to {
             return;
         }
-        for head in 0..self.keys.len() / (self.capacity * self.head_dim) {
+        for head in 0..self.kv_heads {
             let (value, to_value) = (self.at(head, from), self.at(head, to));
             self.values.copy_within(value..value + self.head_dim, to_value);
             let (key, to_key) = (self.key_at(head, from), self.key_at(head, to));

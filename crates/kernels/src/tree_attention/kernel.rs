@@ -1,7 +1,7 @@
 //! The CPU kernel: the cache is read in place, blocks of keys are shared by the rows and heads that see them.
 
 use super::host_kv::{HostKv, SLOTS};
-use super::{AttentionMask, AttentionSpec};
+use super::{AttentionSpec, PassRows};
 use crate::isa::per_isa;
 use crate::{Isa, lanes};
 use std::cell::RefCell;
@@ -13,34 +13,23 @@ const WEIGHT: usize = 6;
 /// Keys per block: 64 keys of 64 dimensions fill a third of a first-level cache.
 const KEY_BLOCK: usize = 64;
 
-/// Attention of the rows of a pass; keys and values of all rows in flight already lie in the slots from `prefix` on.
+/// Attention of the rows of a pass. Keys and values of all uncommitted rows already lie in the slots after the prefix.
 ///
 /// # Shapes
 /// `q [rows, heads · head_dim]`, `out` the same.
 ///
 /// # Panics
 /// If a length does not fit.
-pub fn attend(
-    isa: Isa,
-    spec: &AttentionSpec,
-    q: &[f32],
-    kv: &HostKv,
-    prefix: usize,
-    visible: &AttentionMask,
-    out: &mut [f32],
-) {
-    let rows = visible.rows();
+pub fn attend(isa: Isa, spec: &AttentionSpec, q: &[f32], kv: &HostKv, pass: &PassRows<'_>, out: &mut [f32]) {
+    let rows = pass.mask.rows();
     let width = spec.heads * spec.head_dim;
-    assert!(
-        q.len() == rows * width && out.len() == q.len() && prefix + visible.uncommitted() <= kv.capacity(),
-        "attention shapes"
-    );
+    assert!(q.len() == rows * width && out.len() == q.len() && pass.slots() <= kv.capacity(), "attention shapes");
     let blocks = rows.div_ceil(ROW_BLOCK);
     let out = Heads { out: out.as_mut_ptr() };
     let task = |index: usize| {
         let (kv_head, block) = (index / blocks, index % blocks);
         let range = block * ROW_BLOCK..((block + 1) * ROW_BLOCK).min(rows);
-        let part = Part { isa, spec, q, kv, kv_head, prefix, visible };
+        let part = Part { isa, spec, q, kv, kv_head, pass };
         SCRATCH.with_borrow_mut(|scratch| {
             attend_part(isa, &part, range.clone(), scratch);
             let span = spec.heads / spec.kv_heads * spec.head_dim;
@@ -55,7 +44,7 @@ pub fn attend(
     };
     let tasks = spec.kv_heads * blocks;
     // A score costs its share of a softmax beside two multiply-adds per dimension.
-    crate::team::run(tasks, WEIGHT * rows * width * (prefix + visible.uncommitted()), task);
+    crate::team::run(tasks, WEIGHT * rows * width * pass.slots(), task);
 }
 
 /// The output, written by one task per (key/value head, block of rows).
@@ -74,43 +63,40 @@ impl Heads {
     }
 }
 
-/// What one task looks at.
+/// What one task reads.
 struct Part<'a> {
     isa: Isa,
     spec: &'a AttentionSpec,
     q: &'a [f32],
     kv: &'a HostKv,
     kv_head: usize,
-    prefix: usize,
-    visible: &'a AttentionMask,
+    pass: &'a PassRows<'a>,
 }
 
 impl Part<'_> {
     /// Room for the weights of one (row, head).
     fn stride(&self) -> usize {
-        self.prefix + self.visible.uncommitted()
+        self.pass.slots()
     }
 
-    /// What `row` sees, in the order of positions: prefix slots `first..prefix`, then the rows in flight from the
-    /// `skip`-th on.
+    /// What `row` sees, in the order of positions.
     #[inline(always)]
     fn view(&self, row: usize) -> View {
-        let count = self.visible.count(row);
-        let start = (self.prefix + count).saturating_sub(self.spec.window.unwrap_or(usize::MAX));
-        let first = start.min(self.prefix);
-        let skip = start - first;
-        View { first, in_prefix: self.prefix - first, skip, length: self.prefix + count - start }
+        let seen = self.pass.view(row, self.spec.window);
+        let in_prefix = self.pass.prefix - seen.first;
+        let length = in_prefix + self.pass.mask.count(row) - seen.skip;
+        View { first: seen.first, in_prefix, skip: seen.skip, length }
     }
 }
 
+/// The slots that a row sees: prefix slots `first..prefix`, then the mask's entries from the `skip`-th on.
 struct View {
-    /// The first prefix slot seen.
     first: usize,
-    /// How many prefix slots are seen.
+    /// Number of prefix slots that are seen.
     in_prefix: usize,
-    /// How many of the rows in flight on the path are out of the window.
+    /// Number of the mask's entries that are out of the window.
     skip: usize,
-    /// How many slots are seen in all.
+    /// Number of slots that are seen in all.
     length: usize,
 }
 
@@ -232,9 +218,9 @@ fn weigh(part: &Part<'_>, first_row: usize, views: &[View], scores: &[f32], weig
             let scores = &scores[(i * group + head) * slots..][..slots];
             let weights = &mut weights[(i * group + head) * stride..][..view.length];
             let (prefix, uncommitted) = weights.split_at_mut(view.in_prefix);
-            prefix.copy_from_slice(&scores[view.first - first..part.prefix - first]);
+            prefix.copy_from_slice(&scores[view.first - first..part.pass.prefix - first]);
             for (index, weight) in uncommitted.iter_mut().enumerate() {
-                *weight = scores[part.prefix - first + part.visible.nth(first_row + i, index + view.skip)];
+                *weight = scores[part.pass.prefix - first + part.pass.mask.nth(first_row + i, index + view.skip)];
             }
             softmax(weights, part.spec);
         }
@@ -246,8 +232,8 @@ fn weigh(part: &Part<'_>, first_row: usize, views: &[View], scores: &[f32], weig
 fn gather(part: &Part<'_>, first_row: usize, views: &[View], weights: &[f32], out: &mut [f32]) {
     let (d, group, stride) = (part.spec.head_dim, part.spec.heads / part.spec.kv_heads, part.stride());
     let values = part.kv.values_of(part.kv_head);
-    for block in (0..part.prefix).step_by(KEY_BLOCK) {
-        let end = (block + KEY_BLOCK).min(part.prefix);
+    for block in (0..part.pass.prefix).step_by(KEY_BLOCK) {
+        let end = (block + KEY_BLOCK).min(part.pass.prefix);
         for (i, view) in views.iter().enumerate() {
             let from = block.max(view.first);
             if from >= end {
@@ -264,7 +250,7 @@ fn gather(part: &Part<'_>, first_row: usize, views: &[View], weights: &[f32], ou
             let weights = &weights[(i * group + head) * stride..][..view.length];
             let out = &mut out[(i * group + head) * d..][..d];
             for (index, weight) in weights[view.in_prefix..].iter().enumerate() {
-                let slot = part.prefix + part.visible.nth(first_row + i, index + view.skip);
+                let slot = part.pass.prefix + part.pass.mask.nth(first_row + i, index + view.skip);
                 add_run(std::slice::from_ref(weight), &values[slot * d..(slot + 1) * d], out);
             }
         }

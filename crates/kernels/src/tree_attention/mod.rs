@@ -1,7 +1,7 @@
 //! Attention of a few new rows over a cached prefix and over each other.
 //!
-//! Row `i` of a forward pass sees the whole prefix and, of the rows in flight, its ancestors and itself. In a prefill
-//! chunk or a chain these are all rows before it; in a token tree they are the path from the root.
+//! Row `i` of a forward pass sees all committed rows and some of the uncommitted ones. In a prefill chunk or a chain
+//! these are itself and all rows before it. In a token tree they are the path from the root.
 
 mod cached;
 #[cfg(feature = "gpu")]
@@ -10,12 +10,14 @@ mod cube;
 mod device_tests;
 mod host_kv;
 pub(crate) mod kernel;
+mod pass_rows;
 mod pass_table;
 pub mod reference;
 
 pub use cached::attend_cached;
 pub use host_kv::HostKv;
 pub use kernel::attend as attend_rows;
+pub use pass_rows::{PassRows, RowView};
 pub use pass_table::PassTable;
 
 use gorgon_core::PooledVec;
@@ -37,7 +39,7 @@ pub struct AttentionSpec {
     pub window: Option<usize>,
 }
 
-/// Which of the rows in flight each of them sees.
+/// Which uncommitted rows each row of a pass sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttentionMask {
     /// Row `i` sees rows `0..=i`: a prompt or a chain.
@@ -45,10 +47,9 @@ pub enum AttentionMask {
         /// Number of rows.
         rows: usize,
     },
-    /// Row `i` sees the listed rows, in the order of their positions, itself last: a token tree, or a level of one.
+    /// Row `i` sees the listed rows, in the order of their positions: a token tree, a level of one, or a block.
     Paths {
-        /// Rows in flight that earlier passes wrote: row `i` of this pass is row `first + i` in flight, and lists count
-        /// so.
+        /// Uncommitted rows of earlier passes: row `i` of this pass is uncommitted row `first + i`, and lists count so.
         first: usize,
         /// All lists, one after the other.
         nodes: PooledVec<u32>,
@@ -58,13 +59,13 @@ pub enum AttentionMask {
 }
 
 impl AttentionMask {
-    /// Visibility from one root-to-node path per row.
+    /// The mask of one root-to-node path per row.
     pub fn from_paths(paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
         Self::after(0, paths)
     }
 
-    /// Visibility of the rows of a further pass over a tree of which `first` rows are in flight already: one path per
-    /// row, itself last.
+    /// The mask of a further pass over a tree of which `first` rows are uncommitted already: one path per row, itself
+    /// last.
     pub fn after(first: usize, paths: impl IntoIterator<Item = impl AsRef<[usize]>>) -> Self {
         let (mut nodes, mut starts) = (PooledVec::new(), PooledVec::of(0, 1));
         for path in paths {
@@ -74,11 +75,10 @@ impl AttentionMask {
         AttentionMask::Paths { first, nodes, starts }
     }
 
-    /// The visibility in a tree, whose root sees itself and whose other nodes see what their parents see and
-    /// themselves.
+    /// The mask of a tree: a node sees itself and the nodes that its parent sees.
     ///
     /// # Shapes
-    /// `parents [nodes]`, each less than its node; the root's is not looked at.
+    /// `parents [nodes]`, each less than its node; the root's is not read.
     pub fn in_tree(parents: &[usize]) -> Self {
         let (mut nodes, mut starts) = (PooledVec::<u32>::new(), PooledVec::of(0, 1));
         for (node, &parent) in parents.iter().enumerate() {
@@ -100,7 +100,7 @@ impl AttentionMask {
         }
     }
 
-    /// Number of rows that earlier passes left in flight: the place of this pass's first row among all of them.
+    /// Number of uncommitted rows of earlier passes: this pass's first row comes after them.
     pub fn first(&self) -> usize {
         match self {
             AttentionMask::Causal { .. } => 0,
@@ -108,12 +108,12 @@ impl AttentionMask {
         }
     }
 
-    /// Number of rows in flight once this pass is done.
+    /// Number of uncommitted rows once this pass is done.
     pub fn uncommitted(&self) -> usize {
         self.first() + self.rows()
     }
 
-    /// How many rows in flight row `row` sees, itself included: one more than its depth.
+    /// Number of uncommitted rows that row `row` sees, itself included. In a tree it is one more than its depth.
     pub fn count(&self, row: usize) -> usize {
         match self {
             AttentionMask::Causal { .. } => row + 1,

@@ -1,7 +1,6 @@
-//! What a pass over rows in flight needs to know on a GPU: one table of integers, sent up in one piece or written
-//! there.
+//! The rows of a pass on a GPU: one table of integers, uploaded in one piece or written there.
 
-use super::AttentionMask;
+use super::{AttentionMask, PassRows};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 /// Where the tokens begin.
@@ -14,8 +13,8 @@ const SIZES: [usize; 6] = [1, 8, 16, 32, 64, 128];
 ///
 /// The table is `[prefix, first, rows, 0 | tokens[R] | positions[R] | a section per distinct window]` with `R` rows
 /// after padding; a section is `[least start | starts[R] | bits[R · W]]`: row `i` sees the committed slots from
-/// `starts[i]` on, and row `j` in flight if bit `j` of its `W` words is set. Rows beyond `rows` are padding: they write
-/// nothing to a cache, and what they yield means nothing.
+/// `starts[i]` on, and uncommitted row `j` if bit `j` of its `W` words is set. Rows beyond `rows` are padding: they
+/// write nothing to a cache, and their results are not used.
 #[derive(Clone, Debug)]
 pub struct PassTable {
     table: Tensor<1, Int>,
@@ -36,15 +35,21 @@ impl PassTable {
     /// distinct. `slots` bounds the slots that will ever be read with it.
     pub fn new(
         tokens: &[u32],
-        visible: &AttentionMask,
+        mask: &AttentionMask,
         prefix: usize,
         slots: usize,
         windows: &[Option<usize>],
         device: &Device,
     ) -> Self {
-        let (rows, padded) = (visible.rows(), Self::padded(visible.rows()));
-        let words = (visible.first() + padded).div_ceil(32);
-        let values = table(tokens, visible, prefix, windows);
+        Self::of(tokens, &PassRows::new(prefix, mask), slots, windows, device)
+    }
+
+    /// The table of a pass over rows with positions of their own; otherwise as [`Self::new`]. Without tokens, the
+    /// table's are zero.
+    pub fn of(tokens: &[u32], pass: &PassRows<'_>, slots: usize, windows: &[Option<usize>], device: &Device) -> Self {
+        let (rows, padded) = (pass.mask.rows(), Self::padded(pass.mask.rows()));
+        let words = (pass.mask.first() + padded).div_ceil(32);
+        let values = table(tokens, pass, windows);
         let size = values.len();
         let table = Tensor::from_data(TensorData::new(values, [size]), device);
         Self { table, rows, padded, words, windows: windows.into(), slots }
@@ -115,25 +120,26 @@ fn section_size(padded: usize, words: usize) -> usize {
 }
 
 /// The table's values.
-fn table(tokens: &[u32], visible: &AttentionMask, prefix: usize, windows: &[Option<usize>]) -> Vec<i32> {
-    let (rows, padded) = (visible.rows(), PassTable::padded(visible.rows()));
-    let words = (visible.first() + padded).div_ceil(32);
-    let mut table = vec![prefix as i32, visible.first() as i32, rows as i32, 0];
+fn table(tokens: &[u32], pass: &PassRows<'_>, windows: &[Option<usize>]) -> Vec<i32> {
+    let PassRows { prefix, mask, .. } = *pass;
+    let (rows, padded) = (mask.rows(), PassTable::padded(mask.rows()));
+    let words = (mask.first() + padded).div_ceil(32);
+    let mut table = vec![prefix as i32, mask.first() as i32, rows as i32, 0];
     table.extend(tokens.iter().map(|&token| token as i32));
     table.resize(TOKENS + padded, 0);
-    table.extend((0..rows).map(|row| (prefix + visible.count(row) - 1) as i32));
+    table.extend((0..rows).map(|row| pass.position(row) as i32));
     table.resize(TOKENS + 2 * padded, prefix as i32);
-    for window in windows {
-        let start = |row| (prefix + visible.count(row)).saturating_sub(window.unwrap_or(usize::MAX));
+    for &window in windows {
+        let start = |row| pass.view(row, window).first as i32;
         let first = table.len();
-        table.push((0..rows).map(start).min().unwrap_or(0).min(prefix) as i32);
-        table.extend((0..rows).map(|row| start(row).min(prefix) as i32));
+        table.push((0..rows).map(start).min().unwrap_or(0));
+        table.extend((0..rows).map(start));
         table.resize(first + 1 + padded, prefix as i32);
         let bits = table.len();
         table.resize(first + section_size(padded, words), 0);
         for row in 0..rows {
-            for index in start(row).saturating_sub(prefix)..visible.count(row) {
-                let seen = visible.nth(row, index);
+            for index in pass.view(row, window).skip..mask.count(row) {
+                let seen = mask.nth(row, index);
                 table[bits + row * words + seen / 32] |= 1 << (seen % 32);
             }
         }

@@ -1,27 +1,28 @@
 //! The definition of tree attention.
 
-use super::{AttentionMask, AttentionSpec};
+use super::{AttentionSpec, PassRows};
 
 /// Attention in double precision, one row and one head at a time.
 ///
 /// # Shapes
-/// `q [rows, heads · head_dim]`; `key(kv_head, slot)` and `value(kv_head, slot)` give `head_dim` values; rows in flight
-/// lie in slots `prefix..prefix + rows`. Result as `q`.
+/// `q [rows, heads · head_dim]`; `key(kv_head, slot)` and `value(kv_head, slot)` give `head_dim` values; uncommitted
+/// rows lie in the slots after the prefix. Result as `q`.
 pub fn attend<'a>(
     spec: &AttentionSpec,
     q: &[f32],
-    prefix: usize,
-    visible: &AttentionMask,
+    pass: &PassRows<'_>,
     key: impl Fn(usize, usize) -> &'a [f32],
     value: impl Fn(usize, usize) -> &'a [f32],
 ) -> Vec<f64> {
     let (d, group) = (spec.head_dim, spec.heads / spec.kv_heads);
     let mut out = vec![0f64; q.len()];
-    for row in 0..visible.rows() {
-        let mut slots: Vec<usize> = (0..prefix).collect();
-        slots.extend((0..visible.count(row)).map(|i| prefix + visible.nth(row, i)));
-        let window = spec.window.unwrap_or(usize::MAX).min(slots.len());
-        let slots = &slots[slots.len() - window..];
+    let PassRows { prefix, mask, positions } = *pass;
+    for row in 0..mask.rows() {
+        let position = |index: usize| prefix + positions.map_or(index, |positions| positions[mask.nth(row, index)]);
+        let mine = prefix + positions.map_or(mask.count(row) - 1, |positions| positions[mask.first() + row]);
+        let near = |position: usize| spec.window.is_none_or(|window| position + window > mine);
+        let mut slots: Vec<usize> = (0..prefix).filter(|&slot| near(slot)).collect();
+        slots.extend((0..mask.count(row)).filter(|&i| near(position(i))).map(|i| prefix + mask.nth(row, i)));
         for head in 0..spec.heads {
             let at = (row * spec.heads + head) * d;
             let score = |slot: &usize| {

@@ -18,7 +18,6 @@ use gorgon_data::render::Example;
 use gorgon_data::shard::{self, Row};
 use gorgon_infer::batch::Drafts;
 use gorgon_model::device::Compute;
-use gorgon_model::lm_head;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -155,7 +154,7 @@ impl Job {
         let (watch, pool) = (Watch::start(), Pool::of(&compute));
         let decoder = load::decoder(&self.dir, self.capacity(), settings)?;
         // As planned; loading alone does not know of the other conversations.
-        lm_head::allow_copies(room.copies);
+        decoder.compute().prefilter_budget().set(room.copies);
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
         let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());

@@ -204,8 +204,8 @@ impl Drafting {
         let own = heads.and_then(HeadsFolder::shared_lm_head);
         let models = greedy || (heads.is_some() && own.is_none());
         [
-            if models { lm_head::copy_bytes_of(model, compute) } else { 0 },
-            own.map_or(0, |(inputs, outputs)| lm_head::copy_bytes(inputs, outputs, compute)),
+            if models { lm_head::prefilter_bytes_of(model, compute) } else { 0 },
+            own.map_or(0, |(inputs, outputs)| lm_head::prefilter_bytes(inputs, outputs, compute)),
         ]
     }
 

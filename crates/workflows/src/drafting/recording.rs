@@ -52,8 +52,7 @@ pub fn steps(
     let Some(kind) = kind(drafting).filter(|_| Recorded::takes(nodes) && !drafting.stops_on(&device)) else {
         return Ok(None);
     };
-    let room = Recorded::room(nodes);
-    let target = |hooks| DecoderTarget::with_trees(decoder.clone(), tokens, room, hooks);
+    let target = |hooks| DecoderTarget::new(decoder.clone(), tokens, hooks);
     let made = match kind {
         Kind::Nothing => {
             let root = TreeShape::new(vec![]).map_err(Failure::input)?;

@@ -71,11 +71,11 @@ impl Fusion {
     /// `W N([N(l); N(m); N(h)])`, as far as there are norms.
     fn of(&self, hooks: &[HiddenStates]) -> HiddenStates {
         let normed: HookedStates =
-            hooks.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.of(tap, self.eps)).collect();
+            hooks.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.forward(tap, self.eps)).collect();
         let read = HiddenStates::concat_columns(if normed.is_empty() { hooks } else { &normed });
         match &self.input_norm {
-            Some(norm) => self.fc.of(&norm.of(&read, self.eps)),
-            None => self.fc.of(&read),
+            Some(norm) => self.fc.forward(&norm.forward(&read, self.eps)),
+            None => self.fc.forward(&read),
         }
     }
 }
@@ -99,7 +99,7 @@ impl Eagle3Model {
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let norm = |name: String| Norm::load(&loader, &name, false);
         let lm_head = match facts.draft_vocab_size {
-            Some(_) => Some(LmHead::new(loader.linear(&["lm_head".to_owned()], false)?)),
+            Some(_) => Some(LmHead::new(loader.linear(&["lm_head".to_owned()], false)?, &compute)),
             None => None,
         };
         Ok(Self {
@@ -147,17 +147,17 @@ impl Eagle3Model {
     pub fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
         let read = self.read_by_lm_head(states);
         match &self.lm_head {
-            Some(own) => own.of(&read).into_values(),
-            None => self.decoder.draft_scores(&read),
+            Some(own) => own.forward(&read).into_values(),
+            None => self.decoder.draft_logits(&read),
         }
     }
 
     /// What the attention reads, `[norm(E(x)); norm(g)]`, and what the residual stream starts from, `g`.
     fn inputs(&self, embedded: &HiddenStates, states: &HiddenStates) -> (HiddenStates, HiddenStates) {
         let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
-        let normed = on_state.of(states, eps);
+        let normed = on_state.forward(states, eps);
         let x = if self.norm_before_residual { normed.clone() } else { states.clone() };
-        (HiddenStates::concat_columns(&[on_embedding.of(embedded, eps), normed]), x)
+        (HiddenStates::concat_columns(&[on_embedding.forward(embedded, eps), normed]), x)
     }
 
     /// What is handed on: EAGLE-3.1 norms outputs.
@@ -176,7 +176,7 @@ impl Eagle3Model {
     }
 
     fn normed(&self, states: &HiddenStates) -> HiddenStates {
-        self.norm.of(states, self.layer.config().norm_eps)
+        self.norm.forward(states, self.layer.config().norm_eps)
     }
 }
 
@@ -202,8 +202,7 @@ impl FeatureLayer for Eagle3Model {
         cache: &mut KvCache,
     ) -> Result<HiddenStates, ModelError> {
         let embedded = embedded(&self.decoder, self.embedding.as_ref(), tokens)?;
-        self.layer.grow(cache, tokens.len());
-        cache.extend_reservation(tokens.len())?;
+        cache.extend_reservation(tokens.len());
         let (reads, x) = self.inputs(&embedded, states);
         Ok(self.handed_on(self.layer.forward(Some(&reads), x, visible, cache)?))
     }
@@ -219,7 +218,8 @@ impl FeatureLayer for Eagle3Model {
     fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         let lm_head = self.lm_head.as_ref().unwrap_or(self.decoder.lm_head());
         // Asked first, since states would be normed for nothing.
-        let mut found = lm_head.has_copy().then(|| lm_head.top_tokens(&self.read_by_lm_head(states), widths))??;
+        let mut found =
+            lm_head.has_prefilter().then(|| lm_head.top_tokens(&self.read_by_lm_head(states), widths))??;
         found.iter_mut().for_each(|(id, _)| *id = self.vocabulary.tokens()[*id as usize]);
         Some(found)
     }
@@ -247,8 +247,8 @@ impl DeviceLayer for Eagle3Model {
     fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
         let normed = self.read_by_lm_head(&HiddenStates::Device(states.clone())).into_tensor();
         match &self.lm_head {
-            Some(own) => own.forward(&normed),
-            None => self.decoder.draft_logits(&normed),
+            Some(own) => own.forward_tensor(&normed),
+            None => self.decoder.draft_logits_tensor(&normed),
         }
     }
 

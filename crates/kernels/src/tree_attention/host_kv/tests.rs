@@ -10,12 +10,23 @@ fn values(slot: usize, width: usize) -> Vec<f32> {
 fn a_grown_cache_has_the_same_contents() {
     let (mut kv, width) = (HostKv::new(2, 20, 6), 12);
     (0..20).for_each(|slot| kv.write(slot, &values(slot, width), &values(slot + 50, width)));
-    let mut grown = kv.grown(50);
+    let mut grown = kv.clone();
+    grown.grow(50);
     grown.write(49, &values(7, width), &values(8, width));
     for (head, slot) in (0..2).flat_map(|head| (0..20).map(move |slot| (head, slot))) {
         assert_eq!((grown.key(head, slot), grown.value(head, slot)), (kv.key(head, slot), kv.value(head, slot)));
     }
     assert!(grown.capacity() >= 50 && grown.key(1, 49) == values(7, width)[6..]);
+}
+
+#[test]
+fn a_cache_grows_from_nothing() {
+    let mut kv = HostKv::new(2, 0, 6);
+    kv.grow(3);
+    kv.write(2, &values(1, 12), &values(2, 12));
+    assert_eq!((kv.value(1, 2), kv.capacity()), (&values(2, 12)[6..], 16));
+    kv.grow(1);
+    assert_eq!(kv.capacity(), 16);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The kernel against the reference, and trees against plain decoding.
 
 use super::*;
+use crate::tree_attention::AttentionMask;
 use crate::tree_attention::reference;
 
 fn value(i: usize) -> f32 {
@@ -52,18 +53,24 @@ fn equals_the_reference() {
         for prefix in [0, 1, 3, 70, 130] {
             let paths = paths();
             let tree = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
-            for visible in [tree, AttentionMask::Causal { rows: 20 }] {
-                let rows = visible.rows();
+            for mask in [tree, AttentionMask::Causal { rows: 20 }] {
+                let rows = mask.rows();
                 let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
                 (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
                 let q: Vec<f32> = (0..rows * spec.heads * spec.head_dim).map(|i| value(i * 3 + 1)).collect();
                 let of_head = |h| (0..prefix + rows).map(|slot| kv.key(h, slot)).collect();
                 let keys: Vec<Vec<Vec<f32>>> = (0..spec.kv_heads).map(of_head).collect();
-                let want = reference::attend(&spec, &q, prefix, &visible, |h, s| &keys[h][s], |h, s| kv.value(h, s));
+                let want = reference::attend(
+                    &spec,
+                    &q,
+                    &PassRows::new(prefix, &mask),
+                    |h, s| &keys[h][s],
+                    |h, s| kv.value(h, s),
+                );
                 let mut first: Option<Vec<f32>> = None;
                 for isa in Isa::available() {
                     let mut out = vec![0f32; q.len()];
-                    attend(isa, &spec, &q, &kv, prefix, &visible, &mut out);
+                    attend(isa, &spec, &q, &kv, &PassRows::new(prefix, &mask), &mut out);
                     for (a, b) in out.iter().zip(&want) {
                         assert!((f64::from(*a) - b).abs() < 3e-6, "{a} against {b}: {spec:?} prefix {prefix}");
                     }
@@ -87,8 +94,8 @@ fn a_tree_node_equals_plain_decoding_of_its_path_bit_for_bit() {
             (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
             let q: Vec<f32> = (0..rows).flat_map(query).collect();
             let mut tree = vec![0f32; q.len()];
-            let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
-            attend(Isa::detect(), &spec, &q, &kv, prefix, &visible, &mut tree);
+            let mask = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+            attend(Isa::detect(), &spec, &q, &kv, &PassRows::new(prefix, &mask), &mut tree);
             for (node, path) in paths.iter().enumerate() {
                 let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
                 (0..prefix).for_each(|slot| write(&mut kv, &spec, slot, slot));
@@ -98,7 +105,7 @@ fn a_tree_node_equals_plain_decoding_of_its_path_bit_for_bit() {
                 let q: Vec<f32> = query(node).collect();
                 let mut alone = vec![0f32; width];
                 let one = AttentionMask::Causal { rows: 1 };
-                attend(Isa::detect(), &spec, &q, &kv, prefix + path.len() - 1, &one, &mut alone);
+                attend(Isa::detect(), &spec, &q, &kv, &PassRows::new(prefix + path.len() - 1, &one), &mut alone);
                 assert_eq!(alone, tree[node * width..(node + 1) * width], "node {node}, prefix {prefix}, {spec:?}");
             }
         }
@@ -115,14 +122,38 @@ fn levels_of_a_tree_equal_the_whole_tree_bit_for_bit() {
         (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
         let q: Vec<f32> = (0..rows * width).map(|i| value(i * 5 + 2)).collect();
         let mut whole = vec![0f32; q.len()];
-        let visible = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
-        attend(Isa::detect(), &spec, &q, &kv, prefix, &visible, &mut whole);
+        let mask = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+        attend(Isa::detect(), &spec, &q, &kv, &PassRows::new(prefix, &mask), &mut whole);
         for (first, end) in [(0, 1), (1, 3), (3, 6), (6, 9)] {
             let level = AttentionMask::after(first, paths[first..end].iter().map(Vec::as_slice));
             assert_eq!((level.rows(), level.first(), level.uncommitted()), (end - first, first, end));
             let mut out = vec![0f32; (end - first) * width];
-            attend(Isa::detect(), &spec, &q[first * width..end * width], &kv, prefix, &level, &mut out);
+            attend(Isa::detect(), &spec, &q[first * width..end * width], &kv, &PassRows::new(prefix, &level), &mut out);
             assert_eq!(out, whole[first * width..end * width], "{spec:?} {first}");
+        }
+    }
+}
+
+/// Rotary angles and windows follow given positions: rows may stand at any distance from the committed ones.
+#[test]
+fn given_positions_move_the_window() {
+    let positions = [0, 1, 1, 3, 9, 9, 12, 40, 41];
+    for spec in cases() {
+        for prefix in [0, 3, 70] {
+            let (paths, rows) = (paths(), positions.len());
+            let mask = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+            let pass = PassRows { positions: Some(&positions), ..PassRows::new(prefix, &mask) };
+            let mut kv = HostKv::new(spec.kv_heads, prefix + rows, spec.head_dim);
+            (0..prefix + rows).for_each(|slot| write(&mut kv, &spec, slot, slot));
+            let q: Vec<f32> = (0..rows * spec.heads * spec.head_dim).map(|i| value(i * 3 + 1)).collect();
+            let of_head = |h| (0..prefix + rows).map(|slot| kv.key(h, slot)).collect();
+            let keys: Vec<Vec<Vec<f32>>> = (0..spec.kv_heads).map(of_head).collect();
+            let want = reference::attend(&spec, &q, &pass, |h, s| &keys[h][s], |h, s| kv.value(h, s));
+            let mut out = vec![0f32; q.len()];
+            attend(Isa::detect(), &spec, &q, &kv, &pass, &mut out);
+            for (a, b) in out.iter().zip(&want) {
+                assert!((f64::from(*a) - b).abs() < 3e-6, "{a} against {b}: {spec:?} prefix {prefix}");
+            }
         }
     }
 }

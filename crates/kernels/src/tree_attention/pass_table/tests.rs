@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn the_table_says_what_each_row_sees() {
     let paths: [&[usize]; 4] = [&[0], &[0, 1], &[0, 2], &[0, 1, 3]];
-    let visible = AttentionMask::from_paths(paths);
-    let table = table(&[7, 8, 9, 10], &visible, 5, &[None, Some(2)]);
+    let mask = AttentionMask::from_paths(paths);
+    let table = table(&[7, 8, 9, 10], &PassRows::new(5, &mask), &[None, Some(2)]);
     assert_eq!(table[..8], [5, 0, 4, 0, 7, 8, 9, 10]);
     assert_eq!(table[12..16], [5, 6, 6, 7]);
     let (all, windowed) = table[20..].split_at(section_size(8, 1));
@@ -19,11 +19,22 @@ fn the_table_says_what_each_row_sees() {
 }
 
 #[test]
-fn rows_of_a_later_pass_count_those_in_flight() {
-    let visible = AttentionMask::after(40, [&[0, 39, 40][..]]);
-    let table = table(&[3], &visible, 2, &[None]);
+fn rows_of_a_later_pass_count_the_uncommitted_ones() {
+    let mask = AttentionMask::after(40, [&[0, 39, 40][..]]);
+    let table = table(&[3], &PassRows::new(2, &mask), &[None]);
     assert_eq!(table[..6], [2, 40, 1, 0, 3, 4]);
     assert_eq!(table[6..], [0, 0, 1, (1 << 7) | (1 << 8)]);
+}
+
+#[test]
+fn given_positions_are_in_the_table_and_move_the_windows() {
+    let mask = AttentionMask::in_tree(&[0, 0, 1]);
+    let pass = PassRows { positions: Some(&[0, 4, 5]), ..PassRows::new(5, &mask) };
+    let table = table(&[], &pass, &[Some(3)]);
+    assert_eq!(table[..12], [5, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(table[12..15], [5, 9, 10]);
+    assert_eq!(table[20..24], [3, 3, 5, 5]);
+    assert_eq!(table[29..32], [0b1, 0b10, 0b110]);
 }
 
 #[test]
