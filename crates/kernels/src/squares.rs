@@ -41,7 +41,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 mod device_tests {
     #[test]
     fn all_values_count() {

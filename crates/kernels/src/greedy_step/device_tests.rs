@@ -1,21 +1,34 @@
 //! A greedy step's decisions on a GPU against the definitions.
 
 use super::*;
-use crate::device::tests::{device, ints_of, tensor, value};
+use crate::device::tests::{device, has_bf16, ints_of, tensor, value};
 use crate::tree_attention::Visible;
+use burn::tensor::DType;
 
 #[test]
 fn greatest_entries_are_found_in_order() {
+    found_in_order(DType::F32);
+}
+
+#[test]
+fn greatest_entries_are_found_in_order_in_bf16() {
+    found_in_order(DType::BF16);
+}
+
+fn found_in_order(format: DType) {
     let Some(device) = device() else { return };
+    if format == DType::BF16 && !has_bf16(&device) {
+        return;
+    }
     for vocab in [3, 255, 1000] {
-        // Few distinct values, so that there are ties.
+        // Few distinct values, so that there are ties; all of them are numbers in bf16 too.
         let logits: Vec<f32> = (0..4 * vocab).map(|i| (value(i * 13 + 1) * 20.0).round()).collect();
         let wanted = |row: &[f32], width: usize| -> Vec<i32> {
             let mut order: Vec<usize> = (0..row.len()).collect();
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
             order[..width].iter().map(|&i| i as i32).collect()
         };
-        let rows = tensor(logits.clone(), [1, 4, vocab], &device);
+        let rows = tensor(logits.clone(), [1, 4, vocab], &device).cast(format);
         for width in [1, 3] {
             let want: Vec<i32> = logits.chunks_exact(vocab).flat_map(|row| wanted(row, width)).collect();
             assert_eq!(ints_of(top_rows(&rows, width)), want);
