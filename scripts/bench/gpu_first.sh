@@ -33,6 +33,12 @@ cache = true
 file = "decisions.jsonl"
 TOML
 ln -s "$root/checkpoints/tiny" "$work/tiny"
+# PyTorch finds its own libraries: it runs with the paths as they were.
+torch=()
+for variable in CUDA_PATH LD_LIBRARY_PATH; do
+    if [ -n "${!variable+set}" ]; then torch+=("$variable=${!variable}"); else torch=(-u "$variable" "${torch[@]}"); fi
+done
+torch=(env "${torch[@]}" "$python")
 
 microseconds() { printf '%s' "${EPOCHREALTIME/[.,]/}"; }
 began="$(microseconds)"
@@ -252,7 +258,8 @@ kernels() {
     fi
     kernel_tests "decoding's kernels, f32" 25 --skip bf16 greedy_step::device_tests cache_rows::device_tests tree_attention::device_tests
     kernel_tests "kernels, bf16" 20 bf16
-    kernel_tests "other kernels, f32" 15 --skip bf16 dynamic_tree::device_tests squares::device_tests linear
+    kernel_tests "other kernels, f32" 15 --skip bf16 \
+        dynamic_tree::device_tests squares::device_tests linear_cross_entropy::device_tests linear_divergence::device_tests
 }
 
 # --- 3: a trained model ---
@@ -280,7 +287,7 @@ trained_model() {
 # --- 4: what torch reaches ---
 
 torch_probe() {
-    record "torch probe" 30 "$python" "$root/scripts/bench/gpu_probe.py" "$shape"
+    record "torch probe" 30 "${torch[@]}" "$root/scripts/bench/gpu_probe.py" "$shape"
 }
 
 # --- 5: the engine on random weights ---
@@ -360,10 +367,10 @@ peers() {
     for mode in eager compiled; do
         # shellcheck disable=SC2016 # the inner shell expands
         record "transformers $mode" 120 bash -c 'for _ in $(seq "$1"); do echo; done | "${@:2}"' - "$rounds" \
-            "$python" "$root/scripts/bench/gpu_peer.py" "$shape" "$context" "$tokens" "$mode"
+            "${torch[@]}" "$root/scripts/bench/gpu_peer.py" "$shape" "$context" "$tokens" "$mode"
     done
-    record "torch training, states kept" 60 "$python" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds"
-    record "torch training, with the backbone" 90 "$python" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds" --backbone
+    record "torch training, states kept" 60 "${torch[@]}" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds"
+    record "torch training, with the backbone" 90 "${torch[@]}" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds" --backbone
 }
 
 steps="${*:-1 2 3 4 5 6 7}"

@@ -18,6 +18,8 @@ for row in rows:
         other["name"] == row["name"] and "figures" in other.get("result", ()) for other in rows
     ):
         print(f"{row['step']} {row['name']}: failed with {row['rc']} after {row['seconds']} s")
+    elif row.get("line", "").startswith("test ") and (not row["line"].endswith("... ok") or "result" in row["line"]):
+        print(f"{row['step']} {row['name']}: {row['line']}")
     elif "cpus_text" in row:
         print(f"{row['step']} {row['name']}: {'the' if row['cpus_text'] else 'NOT the'} text of the CPU in f32")
     elif "tokens_per_second" in result and "ids" in result:
@@ -48,7 +50,7 @@ def compare(name, speeds, start):
 
 peers = [row["result"] for row in rows if row["step"] == 9 and "tokens_per_second" in row.get("result", ())]
 speeds_of = lambda key, value: [peer["tokens_per_second"] for peer in peers if peer.get(key) == value]
-if peers:
+if peers and suites:
     print("\ngorgon over PyTorch")
 for engine in sorted({peer["engine"] for peer in peers if peer.get("what") != "training"}):
     compare(engine, speeds_of("engine", engine), "plain decoding")
