@@ -305,12 +305,19 @@ suite() {
 }
 
 random_weights() {
-    local way prompt=512 tokens=64
+    local way prompt=512 tokens=64 recorded=""
     if [ "$shape" = tiny ]; then prompt=32 tokens=6; fi
     if two_layers; then
         for way in recorded launched; do
             attempt "two layers, bf16 $way" 60 env GORGON_STEPS="$way" "$gorgon" generate --model two-layers --device cuda --dtype bf16 \
-                --ids "$(seq -s, 5 $((prompt + 4)))" --max-new-tokens "$tokens" --ignore-eos --json --no-progress
+                --ids "$(seq -s, 5 $((prompt + 4)))" --max-new-tokens "$tokens" --ignore-eos --json --no-progress || continue
+            if [ "$way" = recorded ]; then
+                recorded="$(ids_of "$printed")"
+            elif [ "$recorded" = "$(ids_of "$printed")" ]; then
+                row '"recorded_text":true'
+            else
+                row '"recorded_text":false'
+            fi
         done
     fi
     if [ "$shape" = tiny ]; then

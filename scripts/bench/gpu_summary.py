@@ -22,6 +22,8 @@ for row in rows:
         print(f"{row['step']} {row['name']}: {row['line']}")
     elif "cpus_text" in row:
         print(f"{row['step']} {row['name']}: {'the' if row['cpus_text'] else 'NOT the'} text of the CPU in f32")
+    elif "recorded_text" in row:
+        print(f"{row['step']} {row['name']}: {'the' if row['recorded_text'] else 'NOT the'} text of recorded steps")
     elif "tokens_per_second" in result and "ids" in result:
         print(f"{row['step']} {row['name']}: {result['tokens_per_second']:.1f} tokens/s, recorded {result.get('recorded')}")
     elif "what" in result and "gb_per_s" in result:
