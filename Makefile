@@ -6,7 +6,7 @@ GPU_TARGET := target/gpu
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports check-source lint build gpu check-gpu test-wgpu test-wgpu-decode test-cuda bench deny clean
+.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports check-source lint build gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ build: ## The CPU binary, target/release/gorgon
 
 gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 	$(CARGO) build --release -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
+
+gpu-first: ## Pack what scripts/bench/gpu_first.sh brings to a borrowed GPU into target/carry (CUDA alone; some minutes)
+	CARGO="$(CARGO)" GPU_TARGET=$(GPU_TARGET) scripts/bench/gpu_carry.sh
 
 check-gpu: ## Type-check the CUDA and wgpu code
 	$(CARGO) check -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)

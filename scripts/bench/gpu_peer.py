@@ -1,4 +1,4 @@
-"""Plain decoding with transformers on a CUDA device, random weights of a shape drawn there, for scripts/bench/gpu.sh.
+"""Plain decoding with transformers on a CUDA device, random weights of a shape drawn there, for scripts/bench/gpu_first.sh.
 
 usage: gpu_peer.py SHAPE CONTEXT TOKENS eager|compiled. Prints a line when ready; for each line on standard input decodes
 TOKENS steps after a prompt of CONTEXT tokens (bf16, greedy) and prints its speed. `compiled` is torch.compile with a static

@@ -104,5 +104,5 @@ mod gpu {
     }
 }
 
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 pub(crate) mod tests;

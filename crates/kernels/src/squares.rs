@@ -25,5 +25,5 @@ pub fn sum_of_squares(x: &Tensor<1>) -> Tensor<1> {
 #[cfg(test)]
 mod tests;
 
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 mod device_tests;

@@ -290,7 +290,8 @@ impl Loader<'_> {
         }
         let bytes = rows.dense(format).map_err(|reason| rows.error(PackError::Source(reason)))?;
         let data = TensorData::from_bytes_vec(bytes, [d_out, d_in], format.tensor());
-        Ok(Weight::Dense(Tensor::from_data(data, self.compute.device())))
+        // Without a format the data would be converted to the device's default one.
+        Ok(Weight::Dense(Tensor::from_data(data, (self.compute.device(), format.tensor()))))
     }
 
     /// A norm's weights; `plus_one` for checkpoints that store them minus one.
@@ -322,10 +323,6 @@ impl Loader<'_> {
 
     fn vector(&self, values: Vec<f32>) -> Tensor<1> {
         let size = values.len();
-        let mut data = TensorData::new(values, [size]);
-        if !self.compute.is_host() {
-            data = data.convert_dtype(self.compute.format().tensor());
-        }
-        Tensor::from_data(data, self.compute.device())
+        Tensor::from_data(TensorData::new(values, [size]), (self.compute.device(), self.compute.activation()))
     }
 }

@@ -189,6 +189,55 @@ fn tree_verification_of_random_models() {
     }
 }
 
+/// On a GPU in bf16: near the CPU's f32 with the same weights, in a prompt, a tree and a lone token.
+#[test]
+fn a_gpu_in_bf16_stays_near_the_cpu() {
+    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let compute = Compute::resolve(device.parse().unwrap(), Some(FloatFormat::Bf16));
+    let Some(compute) = compute.ok().filter(|compute| !compute.is_host()) else {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU with bf16");
+        return;
+    };
+    for (hidden_size, intermediate_size, kv_heads) in [(64, 96, 4), (256, 400, 2)] {
+        let shape = LlamaShape {
+            hidden_size,
+            intermediate_size,
+            layers: 2,
+            heads: 4,
+            kv_heads,
+            vocab_size: 333,
+            max_positions: 128,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        shape.write(dir.path(), FloatFormat::Bf16, 7).unwrap();
+        let logits = |compute: &Compute| {
+            let decoder = Decoder::load(dir.path(), compute).unwrap();
+            let mut target = Target::new(Arc::new(decoder), 96, Taps::none());
+            let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % 333).collect();
+            let mut outputs = vec![];
+            let output = target.prefill(&prompt).unwrap();
+            outputs.push(target.logits(&output.hidden).to_vec());
+            for nodes in [12, 1] {
+                let tree = tree(nodes, 333);
+                let output = target.verify(&tree).unwrap();
+                outputs.push(target.logits(&output.hidden).to_vec());
+                target.commit(&tree.path(nodes / 2)).unwrap();
+            }
+            outputs
+        };
+        let (want, got) = (logits(&Compute::cpu(FloatFormat::F32)), logits(&compute));
+        for ((want, got), what) in want.iter().zip(&got).zip(["prompt", "tree", "token"]) {
+            let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let (worst, mean) = differences(got, want);
+            assert!(
+                worst < 0.05 * largest && mean < 0.01 * largest,
+                "{hidden_size} wide, {what}: {worst:e}, mean {mean:e}, of {largest:e}"
+            );
+            assert!(worst > 0.0, "{what}: it was rounded somewhere");
+        }
+    }
+}
+
 /// After a commit of any path, decoding goes on as if only that path had ever been decoded.
 #[test]
 fn committed_paths_continue_like_plain_decoding() {

@@ -35,7 +35,11 @@ fn ids(table: Tensor<1, Int>) -> Vec<i32> {
 
 /// The CPU's greedy text, one token per pass.
 fn plain(model: &Path, prompt: &[u32]) -> Vec<i32> {
-    let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
+    launched(Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap()), prompt)
+}
+
+/// The greedy text of steps that are not recorded.
+fn launched(decoder: Arc<Decoder>, prompt: &[u32]) -> Vec<i32> {
     let mut target = DecoderTarget::new(decoder, SLOTS, Hooks::none());
     let greatest = |row: &[f32]| row.iter().enumerate().fold(0, |best, (i, v)| if *v > row[best] { i } else { best });
     let output = target.prefill(prompt).unwrap();
@@ -111,14 +115,19 @@ fn path(parents: &[usize], mut node: usize) -> Vec<usize> {
     path
 }
 
+/// The GPU to test on, in a format.
+fn gpu(format: FloatFormat) -> Option<Compute> {
+    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let compute = Compute::resolve(device.parse().unwrap(), Some(format)).ok().filter(|compute| !compute.is_host());
+    if compute.is_none() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU, or one without {}", format.name());
+    }
+    compute
+}
+
 #[test]
 fn a_recorded_step_gives_the_cpus_text() {
-    let device = std::env::var("GORGON_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
-    let compute = Compute::resolve(device.parse().unwrap(), Some(FloatFormat::F32)).unwrap();
-    if compute.is_host() {
-        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
-        return;
-    }
+    let Some(compute) = gpu(FloatFormat::F32) else { return };
     let model = tempfile::tempdir().unwrap();
     SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
     let decoder = Arc::new(Decoder::load(model.path(), &compute).unwrap());
@@ -127,4 +136,18 @@ fn a_recorded_step_gives_the_cpus_text() {
         assert_eq!(recorded(&decoder, prompt, &[0], &[0]), want, "plain");
         assert_eq!(recorded(&decoder, prompt, &PARENTS, &RANKS), want, "a tree");
     }
+}
+
+/// In bf16 texts are the device's own: one row at a time, recorded and launched steps run the same kernels.
+#[test]
+fn a_recorded_step_in_bf16_gives_the_launched_text() {
+    let Some(compute) = gpu(FloatFormat::Bf16) else { return };
+    let model = tempfile::tempdir().unwrap();
+    SHAPE.write(model.path(), FloatFormat::Bf16, 3).unwrap();
+    let decoder = Arc::new(Decoder::load(model.path(), &compute).unwrap());
+    let prompt = [256, 72, 105];
+    let want = launched(decoder.clone(), &prompt);
+    assert_eq!(recorded(&decoder, &prompt, &[0], &[0]), want);
+    // Rows in company may be rounded otherwise, so a tree's text is its own.
+    assert_eq!(recorded(&decoder, &prompt, &PARENTS, &RANKS).len(), TOKENS);
 }

@@ -57,7 +57,9 @@ impl EagleModel {
     /// When the decoder is on the CPU.
     pub fn drawn(decoder: Arc<Decoder>) -> Result<Self, WeightsError> {
         let compute = decoder.compute().clone();
-        let config = decoder.config().clone();
+        // One layer, also where a cache is made for it.
+        let mut config = decoder.config().clone();
+        config.layers = 1;
         let checkpoint = Checkpoint::drawn(&config);
         let layer = DraftDecoderLayer::load_without_input_norm(&checkpoint, config, "model.layers.0.", &compute)?;
         let d = decoder.config().hidden_size;

@@ -1,9 +1,9 @@
 //! Writing and moving rows on a GPU against the definitions.
 
 use super::{Placing, gather, place, reference};
-use crate::device::tests::{device, flat, ints_of, tensor, value, values_of};
+use crate::device::tests::{device, flat, has_bf16, ints_of, rounded, tensor, value, values_of};
 use crate::tree_attention::{AttentionMask, AttentionSpec, PassTable};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{DType, Int, Tensor, TensorData};
 
 fn spec(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
     AttentionSpec { heads, kv_heads, head_dim, scale: 1.0, soft_cap: None, window: None }
@@ -15,28 +15,44 @@ fn values(size: usize, salt: usize) -> Vec<f32> {
 
 #[test]
 fn rows_are_placed_as_defined() {
+    placed(DType::F32, 2e-6);
+}
+
+/// Norms and rotations are in f32, and what is kept is rounded once.
+#[test]
+fn rows_are_placed_as_defined_in_bf16() {
+    placed(DType::BF16, 1.0 / 128.0);
+}
+
+fn placed(format: DType, limit: f32) {
     let Some(device) = device() else { return };
+    let in_bf16 = format == DType::BF16;
+    if in_bf16 && !has_bf16(&device) {
+        return;
+    }
+    let stored = |values: Vec<f32>| if in_bf16 { rounded(&values) } else { values };
     for (spec, half, normed) in [(spec(4, 2, 16), 8, false), (spec(3, 1, 40), 10, true), (spec(2, 2, 128), 64, true)] {
         let (d, prefix, capacity, layer, rows) = (spec.head_dim, 5, 12, 1, 3);
         let padded = PassTable::padded(rows);
         let width = (spec.heads + 2 * spec.kv_heads) * d;
-        let (qkv, angles) = (values(padded * width, 1), values(capacity * 2 * half, 2));
+        let (qkv, angles) = (stored(values(padded * width, 1)), values(capacity * 2 * half, 2));
         let (q_norm, k_norm) = (values(d, 3), values(d, 4));
-        let before = values(4 * spec.kv_heads * capacity * d, 5);
-        let visible = AttentionMask::from_paths([&[0][..], &[0, 1], &[0, 2]]);
-        let pass_table = PassTable::new(&[1, 2, 3], &visible, prefix, capacity, &[None], &device);
-        let cache = flat(before.clone(), [4, spec.kv_heads, capacity, d], &device);
+        let before = stored(values(4 * spec.kv_heads * capacity * d, 5));
+        let mask = AttentionMask::from_paths([&[0][..], &[0, 1], &[0, 2]]);
+        let pass_table = PassTable::new(&[1, 2, 3], &mask, prefix, capacity, &[None], &device);
+        let cache = flat(before.clone(), [before.len()], &device).cast(format);
+        let cache = cache.reshape([4, spec.kv_heads, capacity, d]);
         let (qn, kn) = (tensor(q_norm.clone(), [d], &device), tensor(k_norm.clone(), [d], &device));
         let table = tensor(angles.clone(), [capacity, 2, half], &device);
         let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
-        let queries =
-            values_of(place(&placing, &tensor(qkv.clone(), [1, padded, width], &device), &cache, layer, &pass_table));
+        let rows = tensor(qkv.clone(), [1, padded, width], &device).cast(format);
+        let queries = values_of(place(&placing, &rows, &cache, layer, &pass_table));
         let mut want = before;
         for (row, position) in [5, 6, 6].into_iter().enumerate() {
             let (cos, sin) = angles[position * 2 * half..][..2 * half].split_at(half);
             let norms = normed.then_some((&q_norm[..], &k_norm[..], 1e-5));
             let (q, k, v) = reference::split_row(&spec, &qkv[row * width..][..width], norms, cos, sin);
-            close(&queries[row * spec.heads * d..][..spec.heads * d], &q, 2e-6);
+            close(&queries[row * spec.heads * d..][..spec.heads * d], &q, limit);
             for (which, part) in [k, v].iter().enumerate() {
                 for (head, part) in part.chunks_exact(d).enumerate() {
                     let plane = (2 * layer + which) * spec.kv_heads + head;
@@ -44,7 +60,7 @@ fn rows_are_placed_as_defined() {
                 }
             }
         }
-        close(&values_of(cache), &want, 2e-6);
+        close(&values_of(cache), &want, limit);
     }
 }
 

@@ -6,7 +6,7 @@
 
 #[cfg(feature = "gpu")]
 mod cube;
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 mod device_tests;
 mod launch;
 pub mod reference;

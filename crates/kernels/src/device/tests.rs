@@ -1,19 +1,45 @@
-//! What tests on a GPU share.
+//! Devices and tensors that tests on a GPU share.
 
-use burn::tensor::{DType, Device, DeviceKind, DeviceType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 /// The device that kernels are tested on: the first wgpu adapter, or with `GORGON_TEST_DEVICE=cuda` the first CUDA
 /// device. Without an adapter tests say so and pass.
 pub fn device() -> Option<Device> {
+    #[cfg(feature = "cuda")]
     if std::env::var("GORGON_TEST_DEVICE").is_ok_and(|name| name == "cuda") {
-        #[cfg(feature = "cuda")]
         return Some(Device::cuda(0));
     }
+    adapter()
+}
+
+#[cfg(feature = "wgpu")]
+fn adapter() -> Option<Device> {
+    use burn::tensor::{DeviceKind, DeviceType};
     if Device::enumerate(DeviceType::Wgpu).is_empty() {
         eprintln!("SKIPPED: no Vulkan, Metal or DX12 adapter was found");
         return None;
     }
     Some(Device::wgpu(DeviceKind::DefaultDevice))
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn adapter() -> Option<Device> {
+    eprintln!("SKIPPED: this build has no wgpu, and GORGON_TEST_DEVICE is not cuda");
+    None
+}
+
+/// The nearest number in `bf16`.
+pub fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|&value| half::bf16::from_f32(value).to_f32()).collect()
+}
+
+/// Whether a device computes in `bf16`: wgpu's do not.
+pub fn has_bf16(device: &Device) -> bool {
+    let there = device.supports_dtype(DType::BF16);
+    if !there {
+        eprintln!("SKIPPED: the device has no bf16");
+    }
+    there
 }
 
 pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {

@@ -1,21 +1,34 @@
 //! A greedy step's decisions on a GPU against the definitions.
 
 use super::*;
-use crate::device::tests::{device, ints_of, tensor, value};
+use crate::device::tests::{device, has_bf16, ints_of, tensor, value};
 use crate::tree_attention::AttentionMask;
+use burn::tensor::DType;
 
 #[test]
 fn greatest_entries_are_found_in_order() {
+    found_in_order(DType::F32);
+}
+
+#[test]
+fn greatest_entries_are_found_in_order_in_bf16() {
+    found_in_order(DType::BF16);
+}
+
+fn found_in_order(format: DType) {
     let Some(device) = device() else { return };
+    if format == DType::BF16 && !has_bf16(&device) {
+        return;
+    }
     for vocab in [3, 255, 1000] {
-        // Few distinct values, so that there are ties.
+        // Few distinct values, so that there are ties; all of them are numbers in bf16 too.
         let logits: Vec<f32> = (0..4 * vocab).map(|i| (value(i * 13 + 1) * 20.0).round()).collect();
         let wanted = |row: &[f32], width: usize| -> Vec<i32> {
             let mut order: Vec<usize> = (0..row.len()).collect();
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
             order[..width].iter().map(|&i| i as i32).collect()
         };
-        let rows = tensor(logits.clone(), [1, 4, vocab], &device);
+        let rows = tensor(logits.clone(), [1, 4, vocab], &device).cast(format);
         for width in [1, 3] {
             let want: Vec<i32> = logits.chunks_exact(vocab).flat_map(|row| wanted(row, width)).collect();
             assert_eq!(ints_of(top_rows(&rows, width)), want);
@@ -42,7 +55,7 @@ fn damaged_scores_are_told() {
 
 const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 5];
 
-fn visible() -> AttentionMask {
+fn mask() -> AttentionMask {
     let path = |mut node: usize| {
         let mut path = vec![node];
         while node > 0 {
@@ -66,7 +79,7 @@ fn paths_are_accepted_and_the_next_table_written() {
         let prefix = case * 3;
         let tokens: Vec<u32> = (0..9).map(|node| ((node * 7 + case) % 4) as u32).collect();
         let argmax: Vec<i32> = (0..16).map(|node| ((node * 5 + case * case) % 4) as i32).collect();
-        let pass_table = PassTable::new(&tokens, &visible(), prefix, 64, &windows, &device);
+        let pass_table = PassTable::new(&tokens, &mask(), prefix, 64, &windows, &device);
         let outcome = Outcome::new(&tree, &device);
         let ids = Tensor::from_data(TensorData::new(argmax.clone(), [16]), &device);
         accept(&ids, &tree, &pass_table, &outcome);
@@ -82,7 +95,7 @@ fn paths_are_accepted_and_the_next_table_written() {
         assert_eq!(ints_of(outcome.last()), [last as i32]);
         let mut next = tokens;
         next[0] = argmax[last] as u32;
-        let want = PassTable::new(&next, &visible(), prefix + path.len(), 64, &windows, &device);
+        let want = PassTable::new(&next, &mask(), prefix + path.len(), 64, &windows, &device);
         assert_eq!(real(&pass_table), real(&want), "case {case}");
     }
 }
@@ -107,7 +120,7 @@ fn trees_are_filled_and_tables_copied() {
     let Some(device) = device() else { return };
     let ranks = [0, 0, 1, 0, 2, 1, 0, 1, 1];
     let tree = TreeTable::new(&PARENTS, &ranks, &device);
-    let pass_table = PassTable::new(&[9; 9], &visible(), 2, 64, &[None], &device);
+    let pass_table = PassTable::new(&[9; 9], &mask(), 2, 64, &[None], &device);
     let before = pass_table.with_slots(64);
     let kept = Tensor::zeros([pass_table.table().dims()[0]], &device);
     overwrite(&kept, pass_table.table());
@@ -128,11 +141,11 @@ fn trees_are_guided() {
     let chosen: Vec<Vec<u32>> = (0..12).map(|root| (0..4).map(|depth| root * 10 + depth).collect()).collect();
     let guide_of = Guide::new(4, &truths, &chosen, 108, &device);
     let tokens = [5, 1, 107, 3, 107, 107, 6, 7, 107];
-    let pass_table = PassTable::new(&tokens, &visible(), 6, 64, &[None], &device);
+    let pass_table = PassTable::new(&tokens, &mask(), 6, 64, &[None], &device);
     guide(&guide_of, &tree, &pass_table);
     // Depths: nodes 1 and 2 one, 3 to 5 two, 6 and 8 three, 7 four. At depth one 107 is true, at two 108.
     assert_eq!(ints_of(pass_table.tokens())[..9], [5, 60, 0, 61, 107, 107, 62, 63, 107]);
-    let far = PassTable::new(&tokens, &visible(), 11, 64, &[None], &device);
+    let far = PassTable::new(&tokens, &mask(), 11, 64, &[None], &device);
     guide(&guide_of, &tree, &far);
     assert_eq!(ints_of(far.tokens())[..9], tokens.map(|token| token as i32));
 }

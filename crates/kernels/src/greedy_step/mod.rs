@@ -3,7 +3,7 @@
 
 #[cfg(feature = "gpu")]
 mod cube;
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 mod device_tests;
 #[cfg(feature = "gpu")]
 pub(crate) mod greatest;

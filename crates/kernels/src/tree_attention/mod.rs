@@ -6,7 +6,7 @@
 mod cached;
 #[cfg(feature = "gpu")]
 mod cube;
-#[cfg(all(test, feature = "wgpu"))]
+#[cfg(all(test, feature = "gpu"))]
 mod device_tests;
 mod host_kv;
 pub(crate) mod kernel;
