@@ -4,7 +4,9 @@ use gorgon_bench::distribution::DistributionTest;
 use gorgon_bench::measure::{BenchPrompt, Contest};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, RuleChoice, SamplingScheme, Verdict};
+use gorgon_core::accept::{
+    AcceptanceRule, DraftRows, RandomSource, RuleChoice, SamplingScheme, TargetError, TargetRows, Verdict,
+};
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeShape};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
@@ -63,7 +65,7 @@ impl Drafter for Drawing {
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let draft = context.tree.build(root, self)?;
         let rows = draft.tree().tokens().iter().flat_map(|&token| row_after(token)).collect();
-        Ok(Proposal { rows: Some(rows), law: SamplingScheme::Independent, ..Proposal::list(draft) })
+        Ok(Proposal::drawn(draft, Some(rows), SamplingScheme::Independent))
     }
 }
 
@@ -87,7 +89,13 @@ impl AcceptanceRule for Planted {
         self.bug == Bug::None
     }
 
-    fn accept(&self, tree: &TokenTree, _: DraftRows<'_>, target: Rows<'_>, random: &mut dyn RandomSource) -> Verdict {
+    fn accept(
+        &self,
+        tree: &TokenTree,
+        _: DraftRows<'_>,
+        target: TargetRows<'_>,
+        random: &mut dyn RandomSource,
+    ) -> Result<Verdict, TargetError> {
         let law_at = |node: usize| self.transform.apply(target.row(node).unwrap());
         let (mut path, mut law) = (vec![0], law_at(0));
         while let Some(child) = self.first_accepted(tree, path[path.len() - 1], &mut law, random) {
@@ -97,7 +105,7 @@ impl AcceptanceRule for Planted {
         if self.bug == Bug::BonusFromWrongNode && path.len() > 1 {
             law = law_at(path[path.len() - 2]);
         }
-        Verdict { bonus: random.pick(&law) as Token, path: path.into() }
+        Ok(Verdict { bonus: random.pick(&law) as Token, path: path.into() })
     }
 }
 

@@ -184,7 +184,7 @@ proptest! {
         }
         check_lines(&lines, &damaged, &expected, &Options::default());
         // The first line too, as long as it does not make the file one of another kind.
-        lines[0] = [b"{", first.forward(&lines[0][1..]).as_slice()].concat();
+        lines[0] = [b"{", first.of(&lines[0][1..]).as_slice()].concat();
         damaged.push(1);
         check_lines(&lines, &damaged, &expected, &Options::default());
     }
@@ -194,7 +194,7 @@ proptest! {
         let mut lines = (0..30).map(|index| record(index * 5).into_bytes()).collect::<Vec<_>>();
         let options = Options { format: Some(Format::ShareGpt), ..Options::default() };
         let (expected, _) = try_read(&lines.join(&b'\n'), &options).unwrap();
-        lines[0] = first.forward(&lines[0]);
+        lines[0] = first.of(&lines[0]);
         check_lines(&lines, &[1], &expected, &options);
     }
 }

@@ -173,9 +173,9 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
         let first = draft(&mut drafter, root, &builder, at as u64);
         assert_eq!(drafter.cached(), at + 1);
         let again = draft(&mut drafter, root, &builder, at as u64);
-        assert_eq!((first.draft.tree(), &first.rows), (again.draft.tree(), &again.rows));
-        assert_eq!(first.law, SamplingScheme::WithoutReplacement);
-        let rows = first.rows.unwrap();
+        assert_eq!((first.draft.tree(), &first.sources[0].rows), (again.draft.tree(), &again.sources[0].rows));
+        assert_eq!(first.sources[0].scheme, SamplingScheme::WithoutReplacement);
+        let rows = first.sources[0].rows.clone().unwrap();
         let tree = first.draft.tree();
         for node in (0..tree.len()).filter(|&node| tree.children(node).next().is_some()) {
             let path = tree.path(node);
@@ -207,14 +207,14 @@ fn draws_are_claimed_only_where_they_stay_draws() {
             [law, DraftSampling::LIKELIEST].map(|law| drafter(model.clone(), &target, law));
         drawing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
         let proposal = draft(&mut drawing, 3, builder.as_ref(), 1);
-        assert_eq!(proposal.law, expected);
-        assert_eq!(proposal.rows.map(|rows| rows.len()), Some(proposal.draft.tree().len() * 300));
+        assert_eq!(proposal.sources[0].scheme, expected);
+        assert_eq!(proposal.sources[0].rows.as_ref().map(|rows| rows.len()), Some(proposal.draft.tree().len() * 300));
         let (alone, seeded) =
             (drawing.propose(3, builder.as_ref()).unwrap(), draft(&mut drawing, 3, builder.as_ref(), 0));
-        assert_eq!((alone.law, alone.draft.tree()), (expected, seeded.draft.tree()));
+        assert_eq!((alone.sources[0].scheme, alone.draft.tree()), (expected, seeded.draft.tree()));
         listing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
         let listed = [1, 2].map(|seed| draft(&mut listing, 3, builder.as_ref(), seed));
-        assert_eq!(listed[0].law, SamplingScheme::Deterministic, "a list has no draws");
+        assert_eq!(listed[0].sources[0].scheme, SamplingScheme::Deterministic, "a list has no draws");
         assert_eq!(listed[0].draft.tree(), listed[1].draft.tree());
     }
 }

@@ -6,7 +6,7 @@ mod every_drafter;
 use every_drafter::{eagle, hydra, mtp, random_medusa};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, RandomSource, Rows, Verdict};
+use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, RandomSource, TargetError, TargetRows, Verdict};
 use gorgon_core::tree::{
     BuildError, CandidateSource, DraftTree, FixedTree, TokenTree, TreeBuilder, TreeKind, TreeShape,
 };
@@ -48,9 +48,9 @@ impl AcceptanceRule for Looking {
         &self,
         tree: &TokenTree,
         draft: DraftRows<'_>,
-        target: Rows<'_>,
+        target: TargetRows<'_>,
         random: &mut dyn RandomSource,
-    ) -> Verdict {
+    ) -> Result<Verdict, TargetError> {
         Greedy.accept(tree, draft, target, random)
     }
 }

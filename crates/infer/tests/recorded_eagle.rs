@@ -8,7 +8,7 @@ mod shared;
 use gorgon_core::Token;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder};
+use gorgon_core::tree::{DynamicTree, TokenTree};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{DeviceLayer, EagleDrafter, EagleModel, EagleShape};

@@ -202,7 +202,7 @@ impl Feed<'static> for Once<'_> {
 fn contexts_are_exact_to_the_token() {
     let decoder = eagle::decoder();
     // Less than the model's context, and all of it.
-    for context in [24, 96] {
+    for context in [24usize, 96] {
         for prompt in [1, 5, context - 1, context, context + 1] {
             let text: Vec<Token> = (0..prompt).map(|i| (i * 37 + 11) as Token % 300).collect();
             let most = (context + 1).saturating_sub(prompt);

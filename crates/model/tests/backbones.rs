@@ -212,14 +212,14 @@ fn a_gpu_in_bf16_stays_near_the_cpu() {
         shape.write(dir.path(), FloatFormat::Bf16, 7).unwrap();
         let logits = |compute: &Compute| {
             let decoder = Decoder::load(dir.path(), compute).unwrap();
-            let mut target = Target::new(Arc::new(decoder), 96, Taps::none());
+            let mut target = DecoderTarget::new(Arc::new(decoder), 96, Hooks::none());
             let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % 333).collect();
             let mut outputs = vec![];
             let output = target.prefill(&prompt).unwrap();
             outputs.push(target.logits(&output.hidden).to_vec());
             for nodes in [12, 1] {
                 let tree = tree(nodes, 333);
-                let output = target.verify(&tree).unwrap();
+                let output = target.verify_tree(&tree).unwrap();
                 outputs.push(target.logits(&output.hidden).to_vec());
                 target.commit(&tree.path(nodes / 2)).unwrap();
             }

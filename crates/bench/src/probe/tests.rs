@@ -24,8 +24,8 @@ fn a_witness_counts_the_accepted_path_by_ranks() {
     logits[2] = 1.0; // after the root: token 2, the second child
     logits[2 * 10 + 4] = 1.0; // after it: token 4, its second child
     let witness = Witness { rule: &Greedy, seen: Mutex::default() };
-    let rows = Rows::Logits { data: &logits, vocab: 10 };
-    let verdict = witness.accept(&tree, DraftRows::NONE, rows, &mut SeededRandom::new(0));
+    let rows = TargetRows::Logits { data: &logits, vocab: 10 };
+    let verdict = witness.accept(&tree, DraftRows::NONE, rows, &mut SeededRandom::new(0)).unwrap();
     assert_eq!(verdict.path, [0, 2, 4]);
     let seen = witness.seen.into_inner().unwrap();
     assert_eq!(seen.accepted, [(vec![1], 1), (vec![1, 1], 1)].into());

@@ -8,7 +8,7 @@ use gorgon_core::tree::TokenTree;
 use crate::wrong::{Rule, row, walk};
 
 /// The distribution aimed at, and the transformed draft distribution.
-type Aim = dyn Fn(Row<'_>, Option<Row<'_>>) -> (PooledVec<f64>, Option<PooledVec<f64>>);
+type Aim = dyn Fn(Row<'_>, Option<Row<'_>>) -> (PooledVec<f64>, Option<PooledVec<f64>>) + Send + Sync;
 
 /// Lossy sampling with α and β; sampling at `α = 0, β = 1`.
 pub fn lossy(transform: Transform, alpha: f64, beta: f64) -> Box<dyn AcceptanceRule> {

@@ -1,7 +1,7 @@
 //! Tests of `fallback`.
 
 use super::*;
-use crate::drafter::{TargetOutput, VerifiedTree};
+use crate::drafter::VerifiedTree;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
@@ -43,8 +43,7 @@ fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usi
         drafted += usize::from(nodes > 1);
         tokens += emitted;
         let path: Vec<usize> = (0..emitted).collect();
-        let verified =
-            VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: TargetOutput::Unknown };
+        let verified = VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: None };
         let tokens = vec![1; emitted];
         drafter
             .observe(VerifiedPass { tokens: &tokens, output: &output, rows: &[0], verified: Some(verified) })

@@ -10,7 +10,7 @@ use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::DecoderTarget;
 use std::sync::Arc;
 
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];

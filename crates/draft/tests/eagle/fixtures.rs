@@ -4,7 +4,7 @@ use crate::random::tensor;
 use crate::shared;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_core::tree::{AncestorMask, DynamicTree, TokenTree};
+use gorgon_core::tree::{DynamicTree, TokenTree};
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::{
     Criterion, EagleBatch, EagleDrafter, EagleModel, EagleNetwork, EagleShape, FeatureLayer, losses,
@@ -246,9 +246,9 @@ pub fn check_tree(tree: &TokenTree, case: &Value, what: &str) {
     assert_eq!(tokens, numbers(&case["draft_tokens"]), "{what}: tokens");
     let depths: Vec<i64> = tree.depths().iter().map(|&d| d as i64).collect();
     assert_eq!(depths, numbers(&case["position_ids"]), "{what}: positions");
-    let mask = AncestorMask::new(tree);
-    let row = |node| (0..mask.nodes()).map(|other| if mask.sees(node, other) { '1' } else { '0' }).collect::<String>();
-    let rows: Vec<String> = (0..mask.nodes()).map(row).collect();
+    let sees = |node: usize, other: usize| tree.path(node).contains(&other);
+    let row = |node| (0..tree.len()).map(|other| if sees(node, other) { '1' } else { '0' }).collect::<String>();
+    let rows: Vec<String> = (0..tree.len()).map(row).collect();
     let want: Vec<&str> = case["tree_mask"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
     assert_eq!(rows, want, "{what}: mask");
     let mut paths: Vec<Vec<i64>> =

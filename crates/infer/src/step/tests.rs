@@ -57,8 +57,9 @@ fn take_step<D: Drafter>(
     end_tokens: &[Token],
 ) -> Result<Outcomes, DecodeError> {
     let mut random: Vec<SeededRandom> = slots.iter().map(|_| SeededRandom::new(0)).collect();
-    let turn = |(&(slot, root), random)| Turn { slot, root, left, end_tokens, random };
-    let mut turns: Vec<Turn<'_>> = slots.iter().zip(&mut random).map(turn).collect();
+    let turns = slots.iter().zip(&mut random);
+    let mut turns: Vec<Turn<'_>> =
+        turns.map(|(&(slot, root), random)| Turn { slot, root, left, end_tokens, random }).collect();
     step(sessions, &mut turns, Method { tree, rule: &Greedy }, &mut StepTimes::default())
 }
 
@@ -159,7 +160,11 @@ fn what_is_cut_off_is_not_committed() {
                 let ended = text[1..].iter().position(|&token| Some(token) == end).map_or(5, |at| at + 1);
                 let want = &text[1..=ended.min(left).min(5)];
                 for outcome in &outcomes {
-                    assert_eq!((&*outcome.tokens, outcome.accepted, outcome.nodes), (want, 4, 9), "{left} {end:?}");
+                    assert_eq!(
+                        (outcome.tokens.as_slice(), outcome.accepted, outcome.nodes),
+                        (want, 4, 9),
+                        "{left} {end:?}"
+                    );
                 }
                 assert_eq!(lengths(&all), vec![(2 + want.len(), 2 + want.len()); count], "{left} {end:?}");
             }
