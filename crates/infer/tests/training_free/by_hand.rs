@@ -1,0 +1,88 @@
+//! Steps taken by hand, to look at what a drafter drafts and learns.
+
+use gorgon_core::accept::TargetRows;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::tree::{DraftTree, TreeBuilder};
+use gorgon_core::{PooledVec, Token};
+use gorgon_draft::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
+use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::{Inputs, PassPlan};
+use gorgon_model::target::{DecoderTarget, Target};
+use std::path::Path;
+use std::sync::Arc;
+
+pub fn decoder(dir: &Path) -> Arc<Decoder> {
+    Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap())
+}
+
+/// A sequence whose root is the last token of its prompt: fixtures begin there.
+pub struct ByHand<'a, D> {
+    pub target: DecoderTarget,
+    pub drafter: &'a mut D,
+    pub root: Token,
+}
+
+/// What one step drafted and what became of it.
+pub struct Step {
+    pub draft: DraftTree,
+    /// The target's argmax at every node.
+    pub argmax: Vec<Token>,
+    pub accepted: usize,
+    /// Accepted drafts and the bonus.
+    pub emitted: Vec<Token>,
+}
+
+impl<'a, D: Drafter> ByHand<'a, D> {
+    pub fn new(decoder: &Arc<Decoder>, prompt: &[Token], drafter: &'a mut D) -> Self {
+        let mut target = DecoderTarget::new(decoder.clone(), decoder.config().max_positions, Hooks::none());
+        let (root, before) = prompt.split_last().unwrap();
+        if !before.is_empty() {
+            let output = target.extend(before).unwrap();
+            let rows: Vec<usize> = (0..before.len()).collect();
+            drafter.observe(VerifiedPass::prompt(before, &output, &rows)).unwrap();
+        }
+        Self { target, drafter, root: *root }
+    }
+
+    /// One greedy step.
+    pub fn step(&mut self, tree: &dyn TreeBuilder) -> Step {
+        let mut random = SeededRandom::new(0);
+        let mut context = DraftContext { tree, random: &mut random, target: Some(&mut self.target) };
+        let proposal = self.drafter.draft(self.root, &mut context).unwrap();
+        let nodes = proposal.draft.tree();
+        let mask = AttentionMask::in_tree(nodes.parents());
+        let plan = PassPlan::of_tokens(nodes.tokens(), &mask);
+        let output = match &proposal.resume {
+            None => {
+                self.target.roll_back();
+                self.target.verify(&plan).unwrap()
+            }
+            Some(resume) => {
+                let layers = Some(resume.layer..self.target.layers());
+                self.target.verify(&PassPlan { inputs: Inputs::States(&resume.stream), layers, ..plan }).unwrap()
+            }
+        };
+        let logits = self.target.logits(&output.hidden);
+        let vocab = self.target.vocab_size();
+        let known = TargetRows::Logits { data: &logits, vocab };
+        let argmax: Vec<Token> = (0..nodes.len()).map(|node| known.argmax(node).unwrap()).collect();
+        let mut path = PooledVec::of(0, 1);
+        while let Some(child) =
+            nodes.children(path[path.len() - 1]).find(|&child| nodes.token(child) == argmax[path[path.len() - 1]])
+        {
+            path.push(child);
+        }
+        let next = argmax[path[path.len() - 1]];
+        self.target.commit(&path).unwrap();
+        let read: Vec<Token> = path.iter().map(|&node| nodes.token(node)).collect();
+        let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: Some(TargetRows::Argmax(&argmax)) });
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: &path, verified };
+        self.drafter.observe(pass).unwrap();
+        self.root = next;
+        let emitted = read[1..].iter().copied().chain([next]).collect();
+        Step { accepted: path.len() - 1, argmax, emitted, draft: proposal.draft }
+    }
+}

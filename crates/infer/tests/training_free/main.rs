@@ -1,0 +1,7 @@
+//! Drafters without weights of their own, on every architecture: no draft changes greedy text, sampled text keeps its
+//! distribution, and rejected drafts leave no trace.
+
+mod by_hand;
+mod every_method;
+#[path = "../../../core/tests/shared/mod.rs"]
+mod shared;
