@@ -53,7 +53,7 @@ impl Job {
             &format!(
                 "method = \"medusa\"\nmodel = {:?}\ndata = {:?}\nruns = {:?}\nheld_out = 0.2\nseed = 2\n\
                  [medusa]\nheads = 3\n[training]\nsteps = 12\nmicro_batch_tokens = 256\neval_every = 4\nsave_every = 3\n\
-                 log_every = 1\nkeep = 2\n",
+                 log_every = 1\nsave_total_limit = 2\n",
                 backbone(),
                 job.path("data"),
                 job.path("runs")

@@ -16,7 +16,7 @@ pub fn pretraining() -> Job {
         "seed = 3\nout = {:?}\nruns = {:?}\n[data]\nsynthetic = 60\nheld_out = 4\nprompt_weight = 0.1\n\
          [tokenizer]\nsize = 400\nconversations = 60\n[model]\nhidden_size = 16\nintermediate_size = 24\nlayers = 1\n\
          heads = 2\nkv_heads = 1\nmax_positions = 256\n[training]\nsteps = 8\nmicro_batch_tokens = 256\nlog_every = 1\n\
-         eval_every = 4\nsave_every = 2\nkeep = 2\noptimizer = \"muon\"\n[finish]\nsynthetic = 12\n\
+         eval_every = 4\nsave_every = 2\nsave_total_limit = 2\noptimizer = \"muon\"\n[finish]\nsynthetic = 12\n\
          kinds = [\"sum\"]\nshare = 0.5\nlearning_rate = 1e-3\nmicro_batch_tokens = 128\n",
         job.path("model"),
         job.path("runs")
