@@ -16,6 +16,7 @@ pub mod hydra;
 pub mod jacobi;
 pub mod layer;
 mod levels;
+pub mod lookahead;
 pub mod medusa;
 pub mod mtp;
 pub mod ngram;

@@ -117,4 +117,5 @@ macro_rules! methods {
 methods! {
     "ngram" => Ngram(crate::ngram::Ngram),
     "jacobi" => Jacobi(crate::jacobi::Jacobi),
+    "lookahead" => Lookahead(crate::lookahead::Lookahead),
 }

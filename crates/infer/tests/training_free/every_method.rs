@@ -20,7 +20,7 @@ use std::sync::Arc;
 const NEW_TOKENS: usize = 40;
 
 /// As they are named on the command line.
-const METHODS: &[&str] = &["ngram:2", "jacobi:1", "jacobi:7"];
+const METHODS: &[&str] = &["ngram:2", "jacobi:1", "jacobi:7", "lookahead:4,3,3", "lookahead:5,5,4,window"];
 
 fn backbones(test: &str) -> Vec<PathBuf> {
     let Some(root) = shared::shared("fixtures/backbones", test) else { return vec![] };

@@ -3,5 +3,6 @@
 
 mod by_hand;
 mod every_method;
+mod lookahead;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
