@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// Vectors of one kind that a thread keeps at most: more than a decode step has in use at once.
-const KEPT: usize = 16;
+const KEPT: usize = 32;
 
 /// Bytes of the largest vector that is kept: logits of 32 nodes over 128 Ki tokens. States of long prompts are larger,
 /// and take so long to compute that fresh memory is little beside it.
@@ -58,21 +58,33 @@ impl<T: Recycle> PooledVec<T> {
         new
     }
 
+    /// An empty vector with room for `length` values.
+    pub fn with_capacity(length: usize) -> Self {
+        let mut memory = Self::fitting(length).unwrap_or_else(|| Vec::with_capacity(length));
+        memory.clear();
+        Self(memory)
+    }
+
     /// A vector of `length` values, whatever they are: for a large one that will be written as a whole.
     pub fn unset(length: usize) -> Self
     where
         T: Default,
     {
-        let fits = |kept: &mut Vec<Vec<T>>| {
-            let at = kept.iter().rposition(|memory| memory.capacity() >= length)?;
-            Some(kept.remove(at))
-        };
-        let Some(mut memory) = T::with_kept(fits).flatten() else {
+        let Some(mut memory) = Self::fitting(length) else {
             // Zeros that the system need not write.
             return Self(vec![T::default(); length]);
         };
         memory.resize(length, T::default());
         Self(memory)
+    }
+
+    /// A kept vector with room for `length` values, with any contents.
+    fn fitting(length: usize) -> Option<Vec<T>> {
+        let fits = |kept: &mut Vec<Vec<T>>| {
+            let at = kept.iter().rposition(|memory| memory.capacity() >= length)?;
+            Some(kept.remove(at))
+        };
+        T::with_kept(fits).flatten()
     }
 
     /// The vector, for good.
@@ -129,7 +141,7 @@ impl<T: Recycle> AsRef<[T]> for PooledVec<T> {
 
 impl<T: Recycle> From<&[T]> for PooledVec<T> {
     fn from(values: &[T]) -> Self {
-        let mut new = Self::new();
+        let mut new = Self::with_capacity(values.len());
         new.extend_from_slice(values);
         new
     }

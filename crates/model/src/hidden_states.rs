@@ -76,9 +76,7 @@ impl HiddenStates {
     pub fn narrow(&self, first: usize, rows: usize) -> Self {
         match self {
             Self::Host { values, width } => {
-                let mut part = PooledVec::new();
-                part.extend_from_slice(&values[first * width..(first + rows) * width]);
-                Self::Host { values: part, width: *width }
+                Self::Host { values: values[first * width..(first + rows) * width].into(), width: *width }
             }
             Self::Device(states) => Self::Device(states.clone().narrow(1, first, rows)),
         }
@@ -116,8 +114,7 @@ impl HiddenStates {
     pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Host { values, width } => {
-                let mut some = PooledVec::new();
-                some.reserve(rows.len() * width);
+                let mut some = PooledVec::with_capacity(rows.len() * width);
                 rows.iter().for_each(|&row| some.extend_from_slice(&values[row * width..(row + 1) * width]));
                 Self::Host { values: some, width: *width }
             }
@@ -130,8 +127,8 @@ impl HiddenStates {
         match parts {
             [alone] => alone.clone(),
             [Self::Host { width, .. }, ..] => {
-                let mut values = PooledVec::new();
-                values.reserve(parts.iter().filter_map(Self::on_host).map(<[f32]>::len).sum());
+                let mut values =
+                    PooledVec::with_capacity(parts.iter().filter_map(Self::on_host).map(<[f32]>::len).sum());
                 parts.iter().filter_map(Self::on_host).for_each(|part| values.extend_from_slice(part));
                 Self::Host { values, width: *width }
             }
@@ -146,7 +143,8 @@ impl HiddenStates {
             [alone] => alone.clone(),
             [Self::Host { .. }, ..] => {
                 let width = parts.iter().map(Self::width).sum();
-                let mut values = PooledVec::new();
+                let mut values =
+                    PooledVec::with_capacity(parts[0].rows() * parts.iter().map(Self::width).sum::<usize>());
                 values.reserve(parts[0].rows() * width);
                 for row in 0..parts[0].rows() {
                     for part in parts {

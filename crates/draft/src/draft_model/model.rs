@@ -109,9 +109,9 @@ impl DraftModel {
         self.vocab_size
     }
 
-    /// An empty cache with room for `capacity` tokens; it can be given more.
-    pub(super) fn new_cache(&self, capacity: usize) -> KvCache {
-        self.decoder.new_cache(capacity)
+    /// An empty cache, which grows as it needs.
+    pub(super) fn new_cache(&self) -> KvCache {
+        self.decoder.new_cache(self.decoder.config().max_positions)
     }
 
     /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.

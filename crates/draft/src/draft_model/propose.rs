@@ -16,8 +16,6 @@ use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassPlan;
 use gorgon_model::target::PREFILL_CHUNK;
 
-/// Tokens that a new cache has room for.
-const ROOM: usize = 512;
 /// Unread tokens that are read at once. Fewer are read with the next root, in the same pass.
 const PATIENCE: usize = 32;
 
@@ -42,7 +40,7 @@ pub struct DraftModelDrafter {
 impl DraftModelDrafter {
     /// A drafter with this model.
     pub fn new(model: DraftModel, sampling: DraftSampling) -> Self {
-        let cache = model.new_cache(ROOM.min(model.decoder().config().max_positions));
+        let cache = model.new_cache();
         Self { model, sampling, cache, unread: PooledVec::new(), rooted: None, lost: false }
     }
 

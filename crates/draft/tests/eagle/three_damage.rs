@@ -45,7 +45,7 @@ fn damaged_folders_are_refused_in_a_line() {
         config[ids] = json!([1, 1, 3]);
         config.as_object_mut().unwrap().remove("eagle_config");
     };
-    refused(beyond, &["tap 3", "2 layers"]);
+    refused(beyond, &["hook 3", "2 layers"]);
 }
 
 /// `eagle_config` names the layers that states leave, the top of the config those that they enter.
@@ -98,6 +98,6 @@ fn missing_taps_are_told() {
     let mut target = DecoderTarget::new(decoder.clone(), 8, Hooks::none());
     let output = target.prefill(&tokens).unwrap();
     let error = drafter.observe(VerifiedPass::prompt(&tokens, &output, &[0, 1, 2])).unwrap_err();
-    assert_eq!(error.to_string(), "the drafter reads 3 taps, the target hands out 0");
+    assert_eq!(error.to_string(), "the drafter reads hidden states of 3 layers, the target hands out 0");
     assert_eq!(EagleDrafter::new(model(&decoder, false)).needs().hooks, Hooks::none());
 }
