@@ -7,6 +7,7 @@ pub mod choice;
 pub mod draft_model;
 pub mod drafter;
 pub mod eagle;
+pub mod early_exit;
 pub mod fallback;
 mod feature_tokens;
 pub mod fitting;

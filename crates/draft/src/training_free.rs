@@ -118,4 +118,5 @@ methods! {
     "ngram" => Ngram(crate::ngram::Ngram),
     "jacobi" => Jacobi(crate::jacobi::Jacobi),
     "lookahead" => Lookahead(crate::lookahead::Lookahead),
+    "early-exit" => EarlyExit(crate::early_exit::EarlyExit),
 }

@@ -2,6 +2,7 @@
 //! distribution, and rejected drafts leave no trace.
 
 mod by_hand;
+mod early_exit;
 mod every_method;
 mod lookahead;
 #[path = "../../../core/tests/shared/mod.rs"]

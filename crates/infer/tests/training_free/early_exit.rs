@@ -1,0 +1,84 @@
+//! Early exit: drafts and acceptance against another implementation, and verification from kept states.
+
+use crate::by_hand::{ByHand, decoder};
+use crate::shared;
+use gorgon_core::Token;
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::early_exit::EarlyExitDrafter;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::{DecoderTarget, Target};
+use serde_json::Value;
+
+fn tokens(value: &Value) -> Vec<Token> {
+    value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as Token).collect()
+}
+
+#[test]
+fn drafts_and_acceptance_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/early_exit", "early_exit") else { return };
+    let decoder = decoder(&root.join("model"));
+    let exits: Value = serde_json::from_slice(&std::fs::read(root.join("exits.json")).unwrap()).unwrap();
+    let mut runs = 0;
+    for run in exits["runs"].as_array().unwrap().iter().filter(|run| run["kind"] == "exit") {
+        let mut drafter = EarlyExitDrafter::new(run["layers"].as_u64().unwrap() as usize);
+        let tree = ChainTree::new(run["gamma"].as_u64().unwrap() as usize).unwrap();
+        let mut by_hand = ByHand::new(&decoder, &tokens(&run["prompt"]), &mut drafter);
+        let mut output = vec![];
+        for want in run["steps"].as_array().unwrap() {
+            let step = by_hand.step(&tree);
+            assert_eq!(step.draft.tree().tokens()[1..], tokens(&want["drafts"]));
+            assert_eq!(step.accepted as u64, want["accepted"].as_u64().unwrap());
+            assert_eq!(step.emitted.last().copied(), want["bonus"].as_u64().map(|token| token as Token));
+            output.extend(step.emitted);
+        }
+        let want = tokens(&run["output"]);
+        assert_eq!(output[..want.len()], want);
+        runs += 1;
+    }
+    assert!(runs > 1, "the fixtures hold runs of several depths");
+}
+
+/// Verification from kept states is the whole pass, bit for bit: rows, logits and what the cache holds afterwards.
+#[test]
+fn resumed_verification_is_a_whole_pass() {
+    let Some(root) = shared::shared("fixtures/early_exit", "early_exit") else { return };
+    let decoder = decoder(&root.join("model"));
+    let prompt: Vec<Token> = (1..40).map(|i| (i * 7) % 200).collect();
+    let trees: Vec<Box<dyn TreeBuilder>> = vec![
+        Box::new(ChainTree::new(6).unwrap()),
+        Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
+        Box::new(FixedTree::new(TreeShape::from_json("[[0], [1], [0, 0], [0, 2], [1, 0], [0, 0, 1]]").unwrap())),
+        Box::new(DynamicTree::new(14, 3, 4).unwrap()),
+    ];
+    for layers in 1..decoder.config().layers {
+        for tree in &trees {
+            let mut drafter = EarlyExitDrafter::new(layers);
+            let mut by_hand = ByHand::new(&decoder, &prompt, &mut drafter);
+            let mut text = prompt.clone();
+            for _ in 0..4 {
+                let before = text.len() - 1;
+                let step = by_hand.step(tree.as_ref());
+                let mut whole = DecoderTarget::new(decoder.clone(), 256, Hooks::none());
+                whole.prefill(&text[..before]).unwrap();
+                let output = whole.verify_tree(step.draft.tree()).unwrap();
+                let logits = whole.logits(&output.hidden);
+                let argmax: Vec<Token> = logits
+                    .chunks_exact(whole.vocab_size())
+                    .map(|row| gorgon_core::dist::Row::Logits(row).argmax() as Token)
+                    .collect();
+                assert_eq!(step.argmax, argmax, "{layers} layers");
+                text.extend(&step.emitted);
+                // The committed rows are those of a text that was read at once.
+                let mut again = DecoderTarget::new(decoder.clone(), 256, Hooks::none());
+                again.prefill(&text[..text.len() - 1]).unwrap();
+                let probe = gorgon_core::tree::TokenTree::root(5);
+                let states = |target: &mut DecoderTarget| {
+                    let output = target.verify_tree(&probe).unwrap();
+                    target.roll_back();
+                    output.hidden.into_values().into_vec()
+                };
+                assert_eq!(states(&mut by_hand.target), states(&mut again), "{layers} layers");
+            }
+        }
+    }
+}
