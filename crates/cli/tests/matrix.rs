@@ -51,7 +51,7 @@ impl Bench {
     }
 
     /// Greedy text with every tree and rule, and the law of sampled text with one tree.
-    fn check(&self, model: &str, drafts: &[&str]) {
+    fn check(&self, model: &str, trees: &[&str], drafts: &[&str]) {
         // The exit code says too whether any draft was accepted, which after four steps of training is left to chance.
         let verify = |more: &[&str]| {
             let base = ["verify", "--model", model, "--prompts", &self.prompts, "--json", "--max-new-tokens", "16"];
@@ -64,15 +64,16 @@ impl Bench {
             );
             json(&output)
         };
-        for tree in TREES {
+        for tree in trees {
             for rule in ["greedy", "sampling", "nucleus", "k-seq"] {
                 let found = verify(&["--tree", tree, "--accept", rule, "--ignore-eos"]);
                 assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree} {rule}");
             }
         }
-        for (tree, rule) in
-            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")]
-        {
+        let all =
+            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")];
+        let own = [(trees[0], "sampling"), (trees[0], "nucleus")];
+        for &(tree, rule) in if trees == TREES { &all[..] } else { &own[..] } {
             let law = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
             let found = verify(&[&["--tree", tree, "--accept", rule][..], &law].concat());
             assert_eq!(
@@ -93,9 +94,13 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
         let run = bench.train(name, keys);
         let merged = run.join("merged");
         let model = if *own_model { merged.to_str().unwrap() } else { model };
-        bench.check(model, &["--heads", run.to_str().unwrap()]);
+        bench.check(model, TREES, &["--heads", run.to_str().unwrap()]);
     }
     // A model can draft for itself, and a text for its own continuation.
-    bench.check(model, &["--drafter", &format!("model:{model}")]);
-    bench.check(model, &["--drafter", "ngram:2"]);
+    bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
+    for drafter in ["ngram:2", "jacobi:5", "early-exit:1"] {
+        bench.check(model, TREES, &["--drafter", drafter]);
+    }
+    // It makes its own trees.
+    bench.check(model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
 }

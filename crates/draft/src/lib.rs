@@ -19,6 +19,7 @@ pub mod layer;
 mod levels;
 pub mod lookahead;
 pub mod medusa;
+pub mod method;
 pub mod mtp;
 pub mod ngram;
 pub mod oracle;

@@ -1,7 +1,7 @@
 //! Prompt lookup: what followed the last tokens the last time they were said.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::training_free::Method;
+use crate::method::Method;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 

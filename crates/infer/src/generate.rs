@@ -3,10 +3,13 @@
 use crate::error::DecodeError;
 use crate::request::{Event, Finish, Generation, Limits, Request};
 use crate::session::{Method, Session};
-use crate::step::{Outcomes, StepOutcome, Turn, step};
+use crate::step::step;
 use crate::timing::StepTimes;
+use crate::turn::{Outcomes, StepOutcome, Turn};
 use crate::verdict::first;
 use gorgon_core::Token;
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
+use gorgon_core::tree::ChainTree;
 use gorgon_draft::drafter::Drafter;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
@@ -186,6 +189,42 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
     fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
         step(self.sessions, turns, self.method, times)
     }
+}
+
+impl<T: Target, D: Drafter> Session<T, D> {
+    /// Continues a text with drafts; `observe` is told of every token and stops the generation by breaking.
+    ///
+    /// With a lossless rule the text is plain decoding's (at temperature 0) or has its distribution. Tokens that a step
+    /// yields beyond a limit are not emitted, but its accepted drafts count in full.
+    ///
+    /// # Errors
+    /// When the text is empty, holds a token outside the vocabulary, or does not fit with the new tokens; when logits
+    /// are no numbers or the drafter fails.
+    pub fn generate(
+        &mut self,
+        method: Method<'_>,
+        request: Request<'_>,
+        observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<Generation, DecodeError> {
+        generate_one(&mut Launched { sessions: std::slice::from_mut(self), method }, request, observe)
+    }
+}
+
+/// Decodes plainly behind a prompt, one token per pass: the baseline of every comparison. The text that `target` has
+/// read is replaced.
+///
+/// # Errors
+/// As of [`Session::generate`].
+pub fn decode(
+    target: &mut impl Target,
+    prompt: &[Token],
+    rule: &dyn AcceptanceRule,
+    random: &mut dyn RandomSource,
+    limits: &Limits,
+    observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Generation, DecodeError> {
+    let method = Method { tree: &ChainTree::ROOT, rule };
+    Session::plain(target).generate(method, Request::new(prompt, limits, random), observe)
 }
 
 /// One request and what becomes of it.

@@ -13,13 +13,14 @@ pub mod request;
 pub mod session;
 pub mod step;
 pub mod timing;
+pub mod turn;
 mod verdict;
 
 pub use batch::{Batch, Drafts};
 pub use error::DecodeError;
-pub use generate::Feed;
+pub use generate::{Feed, decode};
 pub use recorded::{Recorded, RecordedPair, StepCounts};
 pub use request::{Event, Finish, Generation, Limits, Request};
-pub use session::{Method, Session, decode};
-pub use step::{StepOutcome, Turn};
+pub use session::{Method, Session};
 pub use timing::StepTimes;
+pub use turn::{StepOutcome, Turn};

@@ -1,16 +1,13 @@
 //! A sequence being decoded: a target, a drafter and the text that both have read. It lives across turns.
 
 use crate::error::DecodeError;
-use crate::generate::{Launched, generate_one};
-use crate::request::{Event, Generation, Limits, Request};
-use gorgon_core::accept::{AcceptanceRule, RandomSource};
-use gorgon_core::tree::{ChainTree, TreeBuilder};
+use gorgon_core::accept::AcceptanceRule;
+use gorgon_core::tree::TreeBuilder;
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::drafter::{DraftError, Drafter, Needs, NoDrafter, VerifiedPass};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
-use std::ops::ControlFlow;
 
 /// How drafts are arranged and accepted.
 #[derive(Clone, Copy)]
@@ -129,23 +126,6 @@ impl<T: Target, D: Drafter> Session<T, D> {
         Ok(Read { states: last?, read: unread })
     }
 
-    /// Continues a text with drafts; `observe` is told of every token and stops the generation by breaking.
-    ///
-    /// With a lossless rule the text is plain decoding's (at temperature 0) or has its distribution. Tokens that a step
-    /// yields beyond a limit are not emitted, but its accepted drafts count in full.
-    ///
-    /// # Errors
-    /// When the text is empty, holds a token outside the vocabulary, or does not fit with the new tokens; when logits
-    /// are no numbers or the drafter fails.
-    pub fn generate(
-        &mut self,
-        method: Method<'_>,
-        request: Request<'_>,
-        observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
-    ) -> Result<Generation, DecodeError> {
-        generate_one(&mut Launched { sessions: std::slice::from_mut(self), method }, request, observe)
-    }
-
     /// Takes note of committed tokens. A drafter that failed to observe them knows nothing any more.
     pub(crate) fn keep(&mut self, tokens: &[Token], observed: Result<(), DraftError>) -> Result<(), DecodeError> {
         self.text.extend_from_slice(tokens);
@@ -154,21 +134,4 @@ impl<T: Target, D: Drafter> Session<T, D> {
         }
         Ok(observed?)
     }
-}
-
-/// Decodes plainly behind a prompt, one token per pass: the baseline of every comparison. The text that `target` has
-/// read is replaced.
-///
-/// # Errors
-/// As of [`Session::generate`].
-pub fn decode(
-    target: &mut impl Target,
-    prompt: &[Token],
-    rule: &dyn AcceptanceRule,
-    random: &mut dyn RandomSource,
-    limits: &Limits,
-    observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
-) -> Result<Generation, DecodeError> {
-    let method = Method { tree: &ChainTree::ROOT, rule };
-    Session::plain(target).generate(method, Request::new(prompt, limits, random), observe)
 }

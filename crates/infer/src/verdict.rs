@@ -1,8 +1,8 @@
 //! What the target put out at the nodes of verified trees, and the paths that a rule accepts of it.
 
 use crate::error::DecodeError;
-use crate::step::{Part, Parts};
 use crate::timing::StepTimes;
+use crate::turn::{Part, Parts};
 use gorgon_core::accept::{AcceptanceRule, RandomSource, TargetOutput, TargetRows, Verdict};
 use gorgon_core::dist::Row;
 use gorgon_core::{PooledVec, Token};

@@ -8,7 +8,7 @@
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, Resume, VerifiedPass};
 use crate::levels::{LevelNetwork, Levels};
-use crate::training_free::Method;
+use crate::method::Method;
 use gorgon_core::tree::{ChainTree, DraftTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;

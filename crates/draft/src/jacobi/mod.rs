@@ -8,8 +8,8 @@
 //! losslessly.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass, VerifiedTree};
+use crate::method::Method;
 use crate::refill::Refill;
-use crate::training_free::Method;
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, TreeChoice, Trie};
 

@@ -15,8 +15,8 @@ mod pool;
 mod window;
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass};
+use crate::method::Method;
 use crate::refill::Refill;
-use crate::training_free::Method;
 use gorgon_core::Token;
 use gorgon_core::tree::{OwnTree, TreeChoice, TreeKind, Trie};
 use pool::Pool;

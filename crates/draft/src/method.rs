@@ -1,0 +1,42 @@
+//! What a drafter without weights of its own says of itself.
+
+use crate::drafter::Drafter;
+use gorgon_core::tree::{TreeChoice, TreeKind};
+use gorgon_model::config::ModelConfig;
+
+/// A drafting method that needs no weights of its own.
+pub trait Method: Sized {
+    /// How it is written on the command line: its name, and its arguments after a colon.
+    const SYNTAX: &'static str;
+
+    /// Parses its arguments, those after the colon; empty if there is none.
+    ///
+    /// # Errors
+    /// One line with the offending value.
+    fn parse(arguments: &str) -> Result<Self, String>;
+
+    /// Its name with its arguments, as on the command line.
+    fn name(&self) -> String;
+
+    /// The tree that it drafts unless another one is named.
+    fn default_tree(&self) -> TreeChoice;
+
+    /// Fails if it cannot draft for a model.
+    ///
+    /// # Errors
+    /// One line with the offending value.
+    fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Fails if it cannot draft trees of this kind.
+    ///
+    /// # Errors
+    /// One line with its name and the trees that it can draft.
+    fn check_tree(&self, _tree: &TreeKind) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A drafter for one sequence.
+    fn drafter(&self) -> Box<dyn Drafter>;
+}
