@@ -1,8 +1,17 @@
 //! What heads with a loss each are fitted to.
 
-use crate::medusa::HeadLabels;
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use gorgon_core::Token;
 use std::ops::Range;
+
+/// The labels of one head: a row of hidden states and the token to guess there, rows increasing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadLabels {
+    /// Rows.
+    pub rows: Vec<u32>,
+    /// Tokens.
+    pub tokens: Vec<Token>,
+}
 
 /// What heads are fitted to: states of the backbone, and what came after them.
 #[derive(Clone, Debug)]

@@ -1,5 +1,9 @@
 //! Folders of draft heads.
 
+mod error;
+
+pub use error::HeadsError;
+
 use crate::format::{self, Detected, EagleSpec, HeadSpec, LmHeads, MedusaSpec, TensorInfo};
 use crate::pytorch;
 use gorgon_model::layout;
@@ -7,30 +11,6 @@ use gorgon_model::weights::{Checkpoint, WeightsError};
 use gorgon_runs::file;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-
-/// Why heads cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum HeadsError {
-    /// The files.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    /// A config that is no JSON.
-    #[error("{}: {reason}", .path.display())]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Not draft heads, or not of a kind that can be loaded.
-    #[error("{}: {reason}", .path.display())]
-    Format {
-        /// The folder.
-        path: PathBuf,
-        /// What was found.
-        reason: String,
-    },
-}
 
 /// What a folder of heads holds.
 #[derive(Debug)]

@@ -10,7 +10,9 @@
 //! is `(f_i, x_{i+1})`, from 0.
 
 mod config;
+mod device_layer;
 mod export;
+mod feature_layer;
 mod layer;
 mod loss;
 mod model;
@@ -20,9 +22,11 @@ mod propose;
 pub mod three;
 
 pub use config::{EagleConfig, EagleShape};
+pub use device_layer::DeviceLayer;
 pub use export::export;
+pub use feature_layer::{Columns, FeatureLayer};
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;
-pub use on_device::{DeviceLayer, EagleOnDevice, GrowthError};
-pub use propose::{Columns, EagleDrafter, FeatureLayer};
+pub use on_device::{EagleOnDevice, GrowthError};
+pub use propose::EagleDrafter;

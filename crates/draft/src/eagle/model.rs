@@ -1,8 +1,8 @@
 //! A draft layer that was loaded for decoding.
 
+use super::device_layer::DeviceLayer;
+use super::feature_layer::{Columns, FeatureLayer};
 use super::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
-use super::on_device::DeviceLayer;
-use super::propose::{Columns, FeatureLayer};
 use crate::drafter::DraftError;
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HeadsFormat};

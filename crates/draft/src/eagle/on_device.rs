@@ -1,7 +1,9 @@
 //! Drafting on a GPU without a word from the host: what was committed is read, a tree is grown level by level, and the
 //! table of the pass that verifies it is written. The decisions are [`gorgon_kernels::dynamic_tree`]'s.
 
-use super::propose::{Columns, FeatureLayer, reading};
+use super::device_layer::DeviceLayer;
+use super::feature_layer::Columns;
+use super::propose::reading;
 use crate::drafter::{DraftError, Needs};
 use crate::feature_tokens::{read_feature_tokens, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -12,7 +14,6 @@ use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::layer::DraftDecoderLayer;
 use gorgon_model::pass::PassOutput;
 
 /// Why a tree cannot be grown on a device.
@@ -45,38 +46,6 @@ pub enum GrowthError {
     /// There is nothing to draft.
     #[error("a tree without drafts needs no draft layer")]
     Empty,
-}
-
-/// A generation's layer on a GPU, where rows and tokens are known to tables alone.
-pub trait DeviceLayer: FeatureLayer + std::fmt::Debug {
-    /// As [`FeatureLayer::states`].
-    ///
-    /// # Shapes
-    /// `rows [R]`, result `[1, R, d]`.
-    ///
-    /// # Errors
-    /// As of [`FeatureLayer::states`].
-    fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError>;
-
-    /// As [`FeatureLayer::forward`] for a table of rows; the count of rows in `cache` stays as it is.
-    ///
-    /// # Shapes
-    /// `states [1, R, d]` with the table's rows, padding included; result the same.
-    ///
-    /// # Errors
-    /// When the cache is on the CPU.
-    fn forward_on_device(
-        &self,
-        pass_table: &PassTable,
-        states: Tensor<3>,
-        cache: &mut KvCache,
-    ) -> Result<Tensor<3>, ModelError>;
-
-    /// As [`FeatureLayer::logits`], left on the device: `states [1, rows, d]`, result `[1, rows, D]`.
-    fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3>;
-
-    /// The decoder layer in it.
-    fn layer(&self) -> &DraftDecoderLayer;
 }
 
 /// A draft layer with its cache and the tables of what it drafts. As with [`super::EagleDrafter`], the cache holds the

@@ -4,9 +4,8 @@
 use super::config_hints::ConfigHints;
 use super::head_spec::MtpSpec;
 use super::layer::{self, Layer};
-use super::recognise::is_backbone;
 use super::specs::{Size, Specs};
-use super::tensor_index::{Report, TensorIndex, numbered, report_gap};
+use super::tensor_index::{Report, TensorIndex, is_backbone, numbered, report_gap};
 use std::collections::BTreeSet;
 
 const LAYERS: &str = "model.layers.";

@@ -1,9 +1,40 @@
 //! Which format a set of names belongs to.
 
 use super::config_hints::ConfigHints;
+use super::heads_format::HeadsFormat;
 use super::medusa::{self, MedusaNaming};
-use super::tensor_index::{TensorIndex, numbered};
-use super::{DetectError, HeadsFormat, eagle, hydra, mtp, shown};
+use super::tensor_index::{TensorIndex, numbered, shown};
+use super::{eagle, hydra, mtp};
+
+/// Why tensors are not recognised as draft heads.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DetectError {
+    /// There is nothing to recognise.
+    #[error("no tensors, so no draft heads")]
+    Empty,
+    /// The names fit no known format.
+    #[error("the {total} tensor names fit no known format of draft heads{hint}; among them: {}", .names.join(", "))]
+    Unknown {
+        /// Number of tensors.
+        total: usize,
+        /// The first few names.
+        names: Vec<String>,
+        /// What the tensors may be instead, in parentheses; or nothing.
+        hint: &'static str,
+    },
+    /// The names fit two formats.
+    #[error("the tensor names fit two formats at once: {first_tensor} is {first}, {second_tensor} is {second}")]
+    Ambiguous {
+        /// One format.
+        first: HeadsFormat,
+        /// A tensor of it.
+        first_tensor: String,
+        /// Another format.
+        second: HeadsFormat,
+        /// A tensor of that.
+        second_tensor: String,
+    },
+}
 
 /// Formats that share the names that tell them from all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,11 +117,6 @@ fn format(family: Family, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>)
         Family::Hydra => hydra::format(inventory),
         Family::Mtp => HeadsFormat::Mtp,
     }
-}
-
-/// Whether a name belongs to a full model that heads may be stored beside.
-pub(super) fn is_backbone(name: &str) -> bool {
-    name.starts_with("model.") || name.starts_with("lm_head.")
 }
 
 fn unknown(inventory: &TensorIndex<'_>) -> DetectError {

@@ -1,8 +1,18 @@
 //! The tensors of a file by name, and what is said about them.
 
-use super::TensorInfo;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+
+/// A tensor as a file's header lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Its name.
+    pub name: String,
+    /// Its shape, `[out, in]` for matrices.
+    pub shape: Vec<usize>,
+    /// Its storage type as safetensors spells it: `F32`, `BF16`, `I64`, ….
+    pub dtype: String,
+}
 
 /// What was found: problems make heads load wrongly, notes are only worth knowing.
 #[derive(Debug, Default)]
@@ -107,4 +117,9 @@ pub(super) fn report_gap(what: &str, first: usize, numbers: impl Iterator<Item =
             return;
         }
     }
+}
+
+/// Whether a name belongs to a full model that heads may be stored beside.
+pub(super) fn is_backbone(name: &str) -> bool {
+    name.starts_with("model.") || name.starts_with("lm_head.")
 }

@@ -1,20 +1,11 @@
 //! The heads' loss with its gradients.
 
 use super::MedusaConfig;
-use crate::fitting::{GradientCarry, rows_of};
+use crate::fitting::{GradientCarry, HeadLabels, rows_of};
 use burn::tensor::{DType, IndexingUpdateOp, Tensor, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::{Table, host};
-
-/// The labels of one head: a row of hidden states and the token to guess there, rows increasing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeadLabels {
-    /// Rows.
-    pub rows: Vec<u32>,
-    /// Tokens.
-    pub tokens: Vec<Token>,
-}
 
 /// What each label of a head counts in the gradients; zero for an evaluation.
 pub type HeadScale = f32;

@@ -11,8 +11,9 @@ mod loss;
 mod model;
 mod propose;
 
+pub use crate::fitting::HeadLabels;
 pub use config::{Init, MAX_BLOCKS, MAX_HEADS, MedusaConfig, ParameterSpec};
 pub use export::{Backbone, MedusaTarget, export};
-pub use loss::{HeadLabels, HeadOutput, HeadScale, Heads};
+pub use loss::{HeadOutput, HeadScale, Heads};
 pub use model::MedusaModel;
 pub use propose::MedusaDrafter;

@@ -1,6 +1,6 @@
 //! What is trained, its sizes, and what its tensors are called.
 
-use super::default_taps;
+use crate::format::HeadsFormat;
 use crate::layer::LayerShape;
 use crate::parameter::{Init, ParameterSpec};
 use crate::settings::{SettingsCheck, SettingsError, SettingsErrors};
@@ -130,6 +130,16 @@ impl Eagle3Shape {
     }
 }
 
+/// The layers whose entering states are read unless a config says otherwise: 2, the middle one and the last but two as
+/// in the reference, or three other depths in backbones of less than seven layers, where these would meet.
+pub fn default_taps(layers: usize) -> [usize; 3] {
+    match layers {
+        0..=3 => [1.min(layers), layers.div_ceil(2), layers],
+        4..=6 => [1, layers / 2, layers - 1],
+        _ => [2, layers / 2, layers - 3],
+    }
+}
+
 /// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt
 /// read the layers that are left inside `eagle_config`, which cannot name the embedding.
 pub(super) fn tap_keys(hooks: &[usize]) -> Map<String, Value> {
@@ -145,4 +155,13 @@ pub(super) fn tap_keys(hooks: &[usize]) -> Map<String, Value> {
 /// Taps as the layers that are left; `None` where one is the embedding, which leaves no layer.
 pub(super) fn layers_left(hooks: &[usize]) -> Option<Vec<usize>> {
     hooks.iter().map(|tap| tap.checked_sub(1)).collect()
+}
+
+/// What the names of the layer's tensors start with; `None` for what is not EAGLE-3.
+pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
+    match format {
+        HeadsFormat::Eagle3 => Some("midlayer."),
+        HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => Some("layers.0."),
+        _ => None,
+    }
 }

@@ -14,33 +14,12 @@ mod model;
 mod network;
 mod vocabulary;
 
-pub use config::{Eagle3Config, Eagle3Shape};
+pub use config::{Eagle3Config, Eagle3Shape, default_taps};
 pub use export::{Base, Layout, export};
 pub use loss::{Criterion, Eagle3Batch, Eagle3Output, Eagle3Step, losses};
 pub use model::Eagle3Model;
 pub use network::{Eagle3Network, Unrolled};
 pub use vocabulary::DraftVocabulary;
 
-use crate::format::HeadsFormat;
-
 /// EAGLE-3 as a drafter.
 pub type Eagle3Drafter = super::EagleDrafter<Eagle3Model>;
-
-/// The layers whose entering states are read unless a config says otherwise: 2, the middle one and the last but two as
-/// in the reference, or three other depths in backbones of less than seven layers, where these would meet.
-pub fn default_taps(layers: usize) -> [usize; 3] {
-    match layers {
-        0..=3 => [1.min(layers), layers.div_ceil(2), layers],
-        4..=6 => [1, layers / 2, layers - 1],
-        _ => [2, layers / 2, layers - 3],
-    }
-}
-
-/// What the names of the layer's tensors start with; `None` for what is not EAGLE-3.
-fn prefix(format: HeadsFormat) -> Option<&'static str> {
-    match format {
-        HeadsFormat::Eagle3 => Some("midlayer."),
-        HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => Some("layers.0."),
-        _ => None,
-    }
-}

@@ -1,11 +1,11 @@
 //! A draft layer that was loaded for decoding.
 
+use super::config::{default_taps, prefix};
 use super::vocabulary::DraftVocabulary;
-use super::{default_taps, prefix};
 use crate::drafter::{DraftError, Needs};
+use crate::eagle::device_layer::DeviceLayer;
+use crate::eagle::feature_layer::{Columns, FeatureLayer};
 use crate::eagle::layer::{check_backbone, embedded, embedded_on_device, embedding, layer_config};
-use crate::eagle::on_device::DeviceLayer;
-use crate::eagle::propose::{Columns, FeatureLayer};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{EagleSpec, HeadSpec};
 use burn::tensor::{Int, Tensor};

@@ -1,8 +1,10 @@
 //! EAGLE draft layers: one decoder layer behind a projection `fc` of the token's embedding and the target's features
 //! (EAGLE-1/2), or of features from three depths of the target (EAGLE-3).
 
+mod layer_flags;
 mod three;
 
+use self::layer_flags::check_layer;
 use super::HeadsFormat;
 use super::config_hints::ConfigHints;
 use super::head_spec::EagleSpec;
@@ -109,24 +111,5 @@ fn check_one_flags(has_bias: bool, claimed_bias: Option<bool>, claims: &ConfigHi
     }
     if claims.flag("add_para_norm", report) == Some(true) {
         report.problem("config.json: add_para_norm is true (HASS), but norms in front of fc are not supported");
-    }
-}
-
-/// The names hold one layer. Loaders construct biases on its query, key and value projections only if a flag says so,
-/// and skip them otherwise.
-fn check_layer(qkv_bias: bool, claims: &ConfigHints<'_>, report: &mut Report) {
-    if let Some(layers) = claims.count("num_hidden_layers", report).filter(|layers| *layers != 1) {
-        let key = claims.path("num_hidden_layers");
-        report.problem(format!("config.json: {key} is {layers}, but a draft has one layer"));
-    }
-    let key = claims.path("qkv_bias");
-    let own = claims.flag("qkv_bias", report);
-    // `attention_bias` may be left over from the target's config, which heads are derived from.
-    let inherited = claims.flag("attention_bias", report);
-    if qkv_bias && claims.given() && own != Some(true) && (own == Some(false) || inherited != Some(true)) {
-        report.problem(format!("config.json: without \"{key}\": true the query, key and value biases are dropped"));
-    }
-    if !qkv_bias && own == Some(true) {
-        report.problem(format!("config.json: {key} is true, but the file has no query, key and value biases"));
     }
 }

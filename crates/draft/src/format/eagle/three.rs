@@ -1,6 +1,6 @@
 //! EAGLE-3 under its three namings.
 
-use super::check_layer;
+use super::layer_flags::check_layer;
 use crate::format::HeadsFormat;
 use crate::format::config_hints::ConfigHints;
 use crate::format::head_spec::EagleSpec;

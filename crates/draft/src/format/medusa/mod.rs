@@ -9,9 +9,8 @@ pub(super) use naming::{HEADS, IN_MODEL, Part};
 use super::HeadsFormat;
 use super::config_hints::ConfigHints;
 use super::head_spec::{LmHeads, MedusaSpec};
-use super::recognise::is_backbone;
 use super::specs::{Claim, Size, Sizes, Specs};
-use super::tensor_index::{Report, TensorIndex, report_gap};
+use super::tensor_index::{Report, TensorIndex, is_backbone, report_gap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// V1 if heads have projections of their own, V2 if they do not; where a file is damaged, what most heads have.

@@ -4,7 +4,7 @@ use super::{MedusaNaming, Part};
 use crate::format::config_hints::ConfigHints;
 use crate::format::head_spec::{LmHeads, MedusaSpec};
 use crate::format::specs::{Kind, Size, Sizes, Specs};
-use crate::format::tensor_index::{Report, TensorIndex};
+use crate::format::tensor_index::{Report, TensorIndex, shown};
 
 /// Whether the file has an LM head per head or one for all, which may be stored as that of head 0.
 pub(super) fn lm_heads(naming: MedusaNaming, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> LmHeads {
@@ -38,7 +38,7 @@ pub(super) fn check(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<
     }
     for key in claims.keys().filter(|key| key.contains("num") && key.contains("heads")) {
         if !["num_heads", "medusa_num_heads", "num_medusa_heads"].contains(&key) {
-            let key = crate::format::shown(key);
+            let key = shown(key);
             report.note(format!("config.json: vLLM takes {key} for the number of Medusa heads"));
         }
     }

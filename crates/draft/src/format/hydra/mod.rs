@@ -1,5 +1,10 @@
 //! Hydra heads, and Hydra++'s prefix-attention layer.
 
+mod naming;
+
+pub use naming::HydraNaming;
+pub(super) use naming::PREFIX_LAYER;
+
 use super::HeadsFormat;
 use super::config_hints::ConfigHints;
 use super::head_spec::{HydraSpec, LmHeads};
@@ -8,47 +13,6 @@ use super::medusa::{blocks_per_head, report_uneven};
 use super::specs::{Claim, Dim, Size, Specs};
 use super::tensor_index::{Report, TensorIndex, number, numbered, report_gap, shown};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What the names of the prefix-attention layer start with, spelt as the reference implementation spells it.
-pub(super) const PREFIX_LAYER: &str = "prefix_embeding_layer.";
-
-/// How the tensors of Hydra heads are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HydraNaming {
-    /// Whether dropouts are counted in the names, as in Hydra++.
-    pub dropouts: bool,
-}
-
-impl HydraNaming {
-    /// The linear map of a block, without `.weight` and `.bias`.
-    pub fn block(self, head: usize, block: usize) -> String {
-        format!("{}.linear", self.place(head, block))
-    }
-
-    /// The way around the first block of a grounded head.
-    pub fn residual(self, head: usize) -> String {
-        format!("{}.res_connection", self.place(head, 0))
-    }
-
-    /// The projection of a head to the vocabulary.
-    pub fn lm_head(self, head: usize) -> String {
-        format!("hydra_lm_head.{head}{}", if self.dropouts { ".1" } else { "" })
-    }
-
-    /// What the names of the prefix-attention layer's tensors start with, the last dot included.
-    pub fn prefix_layer(self) -> String {
-        format!("{PREFIX_LAYER}layers.0.")
-    }
-
-    /// The norm after the prefix-attention layer.
-    pub fn prefix_norm(self) -> String {
-        format!("{PREFIX_LAYER}norm.weight")
-    }
-
-    fn place(self, head: usize, block: usize) -> String {
-        format!("hydra_mlp.{head}.{}", if self.dropouts { 2 * block + 1 } else { block })
-    }
-}
 
 /// The reference implementation registers the target's embedding table as a part of the heads, so files hold a copy.
 const EMBEDDING_COPY: &str = "input_embed_fn.weight";

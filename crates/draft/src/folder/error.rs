@@ -1,0 +1,28 @@
+//! Why heads cannot be loaded.
+
+use gorgon_model::weights::WeightsError;
+use std::path::PathBuf;
+
+/// Why heads cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadsError {
+    /// The files.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A config that is no JSON.
+    #[error("{}: {reason}", .path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Not draft heads, or not of a kind that can be loaded.
+    #[error("{}: {reason}", .path.display())]
+    Format {
+        /// The folder.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+}

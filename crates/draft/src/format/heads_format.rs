@@ -1,0 +1,136 @@
+//! The formats in which draft heads are stored, and their methods.
+
+/// A format in which draft heads are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadsFormat {
+    /// Medusa with an LM head per head: the original loader, text-generation-inference's V1, TensorRT-LLM.
+    MedusaV1,
+    /// Medusa on the target's LM head: the original trainer's output, text-generation-inference's V2.
+    MedusaV2,
+    /// vLLM's Medusa.
+    MedusaVllm,
+    /// ModelOpt's Medusa, read by TensorRT-LLM.
+    MedusaModelOpt,
+    /// `medusa_head.*` inside a full model, as the Medusa-2 models are published.
+    MedusaInModel,
+    /// EAGLE-1 and EAGLE-2, which are the same network.
+    Eagle1,
+    /// EAGLE-3 under its original names (`midlayer.*`); SpecForge writes the same.
+    Eagle3,
+    /// EAGLE-3 as speculators writes it: `layers.0.*` and a nested config.
+    Eagle3Speculators,
+    /// EAGLE-3 as ModelOpt writes it: `layers.0.*` and a flat config, or no config to tell.
+    Eagle3ModelOpt,
+    /// Hydra heads.
+    Hydra,
+    /// Hydra++: deeper heads behind a prefix-attention layer (`prefix-mlp`).
+    HydraPlusPlus,
+    /// DeepSeek-style multi-token-prediction modules, stored after the backbone's last layer.
+    Mtp,
+}
+
+impl HeadsFormat {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::MedusaV1,
+        Self::MedusaV2,
+        Self::MedusaVllm,
+        Self::MedusaModelOpt,
+        Self::MedusaInModel,
+        Self::Eagle1,
+        Self::Eagle3,
+        Self::Eagle3Speculators,
+        Self::Eagle3ModelOpt,
+        Self::Hydra,
+        Self::HydraPlusPlus,
+        Self::Mtp,
+    ];
+
+    /// Its name; where heads can be exported to it, the name the export takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MedusaV1 => "medusa-v1",
+            Self::MedusaV2 => "medusa-v2",
+            Self::MedusaVllm => "vllm-medusa",
+            Self::MedusaModelOpt => "modelopt-medusa",
+            Self::MedusaInModel => "merged",
+            Self::Eagle1 => "eagle",
+            Self::Eagle3 => "eagle3",
+            Self::Eagle3Speculators => "speculators",
+            Self::Eagle3ModelOpt => "modelopt-eagle3",
+            Self::Hydra => "hydra",
+            Self::HydraPlusPlus => "hydra++",
+            Self::Mtp => "mtp",
+        }
+    }
+
+    /// What it is, in one line.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::MedusaV1 => "Medusa heads with an LM head each (original loader, TGI V1, TensorRT-LLM)",
+            Self::MedusaV2 => "Medusa heads on the target's LM head (original trainer, TGI V2)",
+            Self::MedusaVllm => "Medusa heads for vLLM",
+            Self::MedusaModelOpt => "Medusa heads as ModelOpt writes them for TensorRT-LLM",
+            Self::MedusaInModel => "Medusa heads inside a full model",
+            Self::Eagle1 => "EAGLE-1/2 draft layer",
+            Self::Eagle3 => "EAGLE-3 draft layer under its original names (EAGLE, SpecForge)",
+            Self::Eagle3Speculators => "EAGLE-3 draft layer as speculators writes it for vLLM",
+            Self::Eagle3ModelOpt => "EAGLE-3 draft layer under ModelOpt's names",
+            Self::Hydra => "Hydra heads",
+            Self::HydraPlusPlus => "Hydra++ heads with a prefix-attention layer",
+            Self::Mtp => "multi-token-prediction modules after the backbone's last layer",
+        }
+    }
+
+    /// The drafting method.
+    pub fn method(self) -> HeadsMethod {
+        match self {
+            Self::MedusaV1 | Self::MedusaV2 | Self::MedusaVllm | Self::MedusaModelOpt | Self::MedusaInModel => {
+                HeadsMethod::Medusa
+            }
+            Self::Eagle1 | Self::Eagle3 | Self::Eagle3Speculators | Self::Eagle3ModelOpt => HeadsMethod::Eagle,
+            Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
+            Self::Mtp => HeadsMethod::Mtp,
+        }
+    }
+}
+
+/// A method of drafting with heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadsMethod {
+    /// Independent heads on the last hidden state.
+    Medusa,
+    /// Heads that read the drafts before them.
+    Hydra,
+    /// A draft layer in feature space, of any generation.
+    Eagle,
+    /// Multi-token-prediction modules.
+    Mtp,
+}
+
+impl HeadsMethod {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp];
+
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Medusa => "medusa",
+            Self::Hydra => "hydra",
+            Self::Eagle => "eagle",
+            Self::Mtp => "mtp",
+        }
+    }
+}
+
+impl std::fmt::Display for HeadsMethod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::fmt::Display for HeadsFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
