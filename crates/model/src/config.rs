@@ -4,70 +4,21 @@
 //! `dtype`, defaults that live in Python classes). Everything is resolved here, so that the decoder reads plain facts
 //! and never asks which architecture it is.
 
+mod architecture;
 mod defaults;
+mod error;
 mod fields;
 mod resolve;
+
+pub use self::architecture::{Architecture, Experts};
+pub use self::error::ConfigError;
 
 use self::defaults::Defaults;
 use self::fields::{Fields, read_object};
 use crate::rope::RopeConfig;
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-/// Architectures this project loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it
-pub enum Architecture {
-    Llama,
-    Mistral,
-    Qwen2,
-    Qwen3,
-    Gemma2,
-    Phi3,
-    Mixtral,
-}
-
-impl Architecture {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Phi3, Self::Mixtral];
-
-    /// The `model_type` of a config.
-    pub fn model_type(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Mistral => "mistral",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-            Self::Gemma2 => "gemma2",
-            Self::Phi3 => "phi3",
-            Self::Mixtral => "mixtral",
-        }
-    }
-
-    /// The class name under `architectures`.
-    pub fn class_name(self) -> &'static str {
-        match self {
-            Self::Llama => "LlamaForCausalLM",
-            Self::Mistral => "MistralForCausalLM",
-            Self::Qwen2 => "Qwen2ForCausalLM",
-            Self::Qwen3 => "Qwen3ForCausalLM",
-            Self::Gemma2 => "Gemma2ForCausalLM",
-            Self::Phi3 => "Phi3ForCausalLM",
-            Self::Mixtral => "MixtralForCausalLM",
-        }
-    }
-}
-
-/// Sparse mixture of experts: each position is served by its `per_token` likeliest experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Experts {
-    /// Experts per layer.
-    pub count: usize,
-    /// Experts per position.
-    pub per_token: usize,
-}
+use std::path::Path;
 
 /// A decoder's facts.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,35 +77,6 @@ pub struct ModelConfig {
     pub experts: Option<Experts>,
     /// Tokens that end a generation.
     pub eos_tokens: Vec<u32>,
-}
-
-/// Why a config cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{path}: cannot be read: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is no JSON object.
-    #[error("{path}: not a JSON object: {reason}")]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What the parser said.
-        reason: String,
-    },
-    /// A value is missing, of the wrong type or out of range.
-    #[error("{path}: {reason}")]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// Which value and what is wrong with it.
-        reason: String,
-    },
 }
 
 impl ModelConfig {
