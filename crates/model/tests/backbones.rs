@@ -189,6 +189,23 @@ fn tree_verification_of_random_models() {
     }
 }
 
+/// The logits of a prompt, a tree and a lone token, on a model with 333 tokens.
+fn logits_of_three_passes(dir: &Path, compute: &Compute) -> Vec<Vec<f32>> {
+    let decoder = Decoder::load(dir, compute).unwrap();
+    let mut target = DecoderTarget::new(Arc::new(decoder), 96, Hooks::none());
+    let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % 333).collect();
+    let mut outputs = vec![];
+    let output = target.prefill(&prompt).unwrap();
+    outputs.push(target.logits(&output.hidden).to_vec());
+    for nodes in [12, 1] {
+        let tree = tree(nodes, 333);
+        let output = target.verify_tree(&tree).unwrap();
+        outputs.push(target.logits(&output.hidden).to_vec());
+        target.commit(&tree.path(nodes / 2)).unwrap();
+    }
+    outputs
+}
+
 /// On a GPU in bf16: near the CPU's f32 with the same weights, in a prompt, a tree and a lone token.
 #[test]
 fn a_gpu_in_bf16_stays_near_the_cpu() {
@@ -210,21 +227,7 @@ fn a_gpu_in_bf16_stays_near_the_cpu() {
         };
         let dir = tempfile::tempdir().unwrap();
         shape.write(dir.path(), FloatFormat::Bf16, 7).unwrap();
-        let logits = |compute: &Compute| {
-            let decoder = Decoder::load(dir.path(), compute).unwrap();
-            let mut target = DecoderTarget::new(Arc::new(decoder), 96, Hooks::none());
-            let prompt: Vec<u32> = (0..21).map(|i| (i * 53 + 5) % 333).collect();
-            let mut outputs = vec![];
-            let output = target.prefill(&prompt).unwrap();
-            outputs.push(target.logits(&output.hidden).to_vec());
-            for nodes in [12, 1] {
-                let tree = tree(nodes, 333);
-                let output = target.verify_tree(&tree).unwrap();
-                outputs.push(target.logits(&output.hidden).to_vec());
-                target.commit(&tree.path(nodes / 2)).unwrap();
-            }
-            outputs
-        };
+        let logits = |compute: &Compute| logits_of_three_passes(dir.path(), compute);
         let (want, got) = (logits(&Compute::cpu(FloatFormat::F32)), logits(&compute));
         for ((want, got), what) in want.iter().zip(&got).zip(["prompt", "tree", "token"]) {
             let largest = want.iter().fold(0f32, |most, x| most.max(x.abs()));
