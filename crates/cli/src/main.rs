@@ -79,7 +79,11 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Features(args) => commands::train::features(&args, settings),
         Command::Train(args) => commands::train::run(&args, settings),
         Command::Compare(args) => commands::compare::run(&args, settings),
-        Command::Bench(args) => commands::bench::run(&args, settings),
+        Command::Bench(args) if args.suite.is_some() => commands::suite::run(&args, settings),
+        Command::Bench(args) => match &args.sweep {
+            Some(range) => commands::sweep::run(&args, range, settings),
+            None => commands::bench::run(&args, settings),
+        },
         Command::Verify(args) => commands::verify::run(&args, settings),
         Command::Tree(command) => commands::tree::run(&command, settings),
         Command::Plan(args) => commands::plan::run(&args, settings),

@@ -16,24 +16,68 @@ const ALL: usize = 32 << 20;
 /// A vector whose memory goes back to the thread that drops it, and from there to the next one that is begun.
 pub struct PooledVec<T: Recycle>(Vec<T>);
 
+/// Vectors that a thread keeps for those it begins next.
+pub struct Pool<T> {
+    kept: Vec<Vec<T>>,
+    /// Bytes of all kept vectors.
+    bytes: usize,
+}
+
+impl<T> Pool<T> {
+    /// An empty pool.
+    pub const fn new() -> Self {
+        Self { kept: Vec::new(), bytes: 0 }
+    }
+
+    /// The kept vector that came back last and has room for `length` values, with any contents.
+    #[inline]
+    fn take(&mut self, length: usize) -> Option<Vec<T>> {
+        let at = self.kept.iter().rposition(|memory| memory.capacity() >= length)?;
+        let memory = self.kept.swap_remove(at);
+        self.bytes -= bytes(&memory);
+        Some(memory)
+    }
+
+    /// Keeps a vector, unless as many are kept as may be.
+    #[inline]
+    fn give(&mut self, memory: Vec<T>) {
+        let bytes = bytes(&memory);
+        if self.kept.len() < KEPT && self.bytes + bytes <= ALL {
+            self.bytes += bytes;
+            self.kept.push(memory);
+        }
+    }
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The memory of a vector in bytes.
+fn bytes<T>(memory: &Vec<T>) -> usize {
+    memory.capacity() * size_of::<T>()
+}
+
 /// Element types of a [`PooledVec`]: those for which `recycle!` makes a pool.
 pub trait Recycle: Copy + 'static {
-    /// Does something with the vectors that this thread keeps; `None` where they are gone, or in use by a caller
-    /// further up.
-    fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
+    /// Does something with this thread's pool; `None` where it is gone, or in use by a caller further up.
+    fn with_pool<R>(work: impl FnOnce(&mut Pool<Self>) -> R) -> Option<R>;
 }
 
 /// Implements [`Recycle`] for types: each gets a pool per thread.
 macro_rules! recycle {
     ($($kind:ty),* $(,)?) => {$(
         impl $crate::pooled_vec::Recycle for $kind {
-            fn with_kept<R>(work: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R> {
+            #[inline]
+            fn with_pool<R>(work: impl FnOnce(&mut $crate::pooled_vec::Pool<Self>) -> R) -> Option<R> {
                 use std::cell::RefCell;
+                use $crate::pooled_vec::Pool;
                 thread_local! {
-                    static VECTORS: RefCell<Vec<Vec<$kind>>> = const { RefCell::new(vec![]) };
+                    static POOL: RefCell<Pool<$kind>> = const { RefCell::new(Pool::new()) };
                 }
-                let borrowed = |kept: &RefCell<Vec<Vec<$kind>>>| kept.try_borrow_mut().ok().map(|mut kept| work(&mut kept));
-                VECTORS.try_with(borrowed).ok().flatten()
+                POOL.try_with(|pool| pool.try_borrow_mut().ok().map(|mut pool| work(&mut pool))).ok().flatten()
             }
         }
     )*};
@@ -46,21 +90,19 @@ recycle!(bool, u32, u64, usize, f32, f64, Option<usize>, Option<f64>, Option<(us
 impl<T: Recycle> PooledVec<T> {
     /// An empty vector.
     pub fn new() -> Self {
-        let mut memory = T::with_kept(Vec::pop).flatten().unwrap_or_default();
-        memory.clear();
-        Self(memory)
+        Self::with_capacity(0)
     }
 
     /// A vector of `length` copies of `value`.
     pub fn of(value: T, length: usize) -> Self {
-        let mut new = Self::new();
+        let mut new = Self::with_capacity(length);
         new.resize(length, value);
         new
     }
 
     /// An empty vector with room for `length` values.
     pub fn with_capacity(length: usize) -> Self {
-        let mut memory = Self::fitting(length).unwrap_or_else(|| Vec::with_capacity(length));
+        let mut memory = T::with_pool(|pool| pool.take(length)).flatten().unwrap_or_else(|| Vec::with_capacity(length));
         memory.clear();
         Self(memory)
     }
@@ -70,21 +112,15 @@ impl<T: Recycle> PooledVec<T> {
     where
         T: Default,
     {
-        let Some(mut memory) = Self::fitting(length) else {
+        let Some(mut memory) = T::with_pool(|pool| pool.take(length)).flatten() else {
             // Zeros that the system need not write.
             return Self(vec![T::default(); length]);
         };
-        memory.resize(length, T::default());
+        if memory.len() < length {
+            memory.resize(length, T::default());
+        }
+        memory.truncate(length);
         Self(memory)
-    }
-
-    /// A kept vector with room for `length` values, with any contents.
-    fn fitting(length: usize) -> Option<Vec<T>> {
-        let fits = |kept: &mut Vec<Vec<T>>| {
-            let at = kept.iter().rposition(|memory| memory.capacity() >= length)?;
-            Some(kept.remove(at))
-        };
-        T::with_kept(fits).flatten()
     }
 
     /// The vector, for good.
@@ -96,13 +132,8 @@ impl<T: Recycle> PooledVec<T> {
 impl<T: Recycle> Drop for PooledVec<T> {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.0);
-        let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
-        if (1..=LARGEST).contains(&size(&memory)) {
-            T::with_kept(|kept| {
-                if kept.len() < KEPT && kept.iter().map(size).sum::<usize>() + size(&memory) <= ALL {
-                    kept.push(memory);
-                }
-            });
+        if (1..=LARGEST).contains(&bytes(&memory)) {
+            T::with_pool(|pool| pool.give(memory));
         }
     }
 }
@@ -155,7 +186,8 @@ impl<T: Recycle> From<Vec<T>> for PooledVec<T> {
 
 impl<T: Recycle> FromIterator<T> for PooledVec<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
-        let mut new = Self::new();
+        let values = values.into_iter();
+        let mut new = Self::with_capacity(values.size_hint().0);
         new.extend(values);
         new
     }

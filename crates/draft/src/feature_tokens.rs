@@ -44,7 +44,6 @@ struct Rooted {
 }
 
 /// What became of the root that was read ahead when tokens were committed.
-#[expect(clippy::large_enum_variant, reason = "one per step")]
 pub(crate) enum Root {
     /// None was.
     NotRead,

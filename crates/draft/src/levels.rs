@@ -98,7 +98,7 @@ impl<'a, N: LevelNetwork> Levels<'a, N> {
     }
 
     /// Candidates from all logits `[widths.len() · D]`.
-    fn from_logits(&mut self, logits: &[f32], widths: &[usize]) -> CandidateRows {
+    fn by_logits(&mut self, logits: &[f32], widths: &[usize]) -> CandidateRows {
         let (network, columns) = (&self.network, self.network.columns());
         match &mut self.children {
             Children::MostLikely { stop } => {
@@ -140,7 +140,7 @@ impl<N: LevelNetwork> CandidateSource for Levels<'_, N> {
             distributions.nodes.extend_from_slice(nodes);
             distributions.rows.extend_from_slice(&logits);
         }
-        Ok(self.from_logits(&logits, widths))
+        Ok(self.by_logits(&logits, widths))
     }
 }
 

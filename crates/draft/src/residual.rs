@@ -13,6 +13,6 @@ pub(crate) fn plus_silu(x: HiddenStates, y: HiddenStates) -> HiddenStates {
             add_rows(Isa::detect(), &mut x, &y);
             HiddenStates::Host { values: x, width }
         }
-        (x, y) => HiddenStates::Device(x.into_tensor() + silu(y.into_tensor())),
+        (x, y) => HiddenStates::on_device(x.into_tensor() + silu(y.into_tensor())),
     }
 }

@@ -90,11 +90,11 @@ pub(crate) fn run<'r, E>(executor: &mut dyn Executor, feed: &mut dyn Feed<'r, Er
         for ((slot, place), outcome) in under_way.zip(outcomes) {
             let Some(one) = place else { continue };
             one.generation.times += times;
-            if let Some(finish) = emit(&mut one.generation, &one.request.limits, &outcome, &mut |e| feed.event(slot, e))
+            let told = &mut |event| feed.event(slot, event);
+            if let Some(finish) = emit(&mut one.generation, &one.request.limits, &outcome, told)
+                && let Some(one) = place.take()
             {
-                if let Some(one) = place.take() {
-                    feed.finished(slot, one.ended(finish))?;
-                }
+                feed.finished(slot, one.ended(finish))?;
             }
         }
     }

@@ -116,7 +116,7 @@ fn heads_say_the_same_in_one_product() {
         let device = decoder.compute().device();
         let hidden = match decoder.compute().is_host() {
             true => HiddenStates::Host { values: values.into(), width: 32 },
-            false => HiddenStates::Device(Tensor::from_data(TensorData::new(values, [1, 1, 32]), device)),
+            false => HiddenStates::on_device(Tensor::from_data(TensorData::new(values, [1, 1, 32]), device)),
         };
         (1..=4).map(|count| heads.logits(&hidden, count).to_vec()).collect()
     };

@@ -171,7 +171,7 @@ impl Pair {
         let mut target = DecoderTarget::new(decoder.clone(), 640, hooks);
         let random = &mut SeededRandom::new(0);
         let generation = Session::new(&mut target, &mut drafter)
-            .generate(Method { tree: tree, rule: &Greedy }, Request::new(prompt, &limits(), random), &mut |_| {
+            .generate(Method { tree, rule: &Greedy }, Request::new(prompt, &limits(), random), &mut |_| {
                 ControlFlow::Continue(())
             })
             .unwrap();

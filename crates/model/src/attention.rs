@@ -84,7 +84,7 @@ pub(crate) fn pad(x: HiddenStates, pass: &Pass<'_>) -> HiddenStates {
         HiddenStates::Device(x) if x.dims()[1] < pass.padded_rows() => {
             let [batch, rows, width] = x.dims();
             let zeros = Tensor::zeros([batch, pass.padded_rows() - rows, width], (&x.device(), x.dtype()));
-            HiddenStates::Device(Tensor::cat(vec![x, zeros], 1))
+            HiddenStates::on_device(Tensor::cat(vec![*x, zeros], 1))
         }
         x => x,
     }
@@ -200,7 +200,7 @@ impl Attention {
         for (pass, kv) in passes.iter().zip(kvs) {
             let rows = qkv.clone().narrow(1, start, pass.padded_rows());
             start += pass.padded_rows();
-            mixed.push(HiddenStates::Device(self.mix_sequence_on_device(&rows, pass, kv)));
+            mixed.push(HiddenStates::on_device(self.mix_sequence_on_device(&rows, pass, kv)));
         }
         HiddenStates::concat(&mixed)
     }

@@ -233,7 +233,7 @@ impl Decoder {
         let device = self.compute.device();
         match (*inputs, pass) {
             (Inputs::Tokens(_), Pass::Device { pass_table, .. }) => {
-                HiddenStates::Device(self.embedding.select(pass_table.tokens()))
+                HiddenStates::on_device(self.embedding.select(pass_table.tokens()))
             }
             (Inputs::Tokens(tokens), Pass::Host { .. }) => self.embedding.look_up(tokens, device),
             (Inputs::Rows { rows, table }, _) => pad(self.embedding.look_up_rows(rows, table, device), pass),
@@ -283,7 +283,7 @@ impl Decoder {
     ) -> Result<PassOutput, ModelError> {
         let (kvs, view) = cache.parts();
         let passes = [Pass::of_table(pass_table, &view)?];
-        let x = HiddenStates::Device(self.embedding.select(pass_table.tokens()));
+        let x = HiddenStates::on_device(self.embedding.select(pass_table.tokens()));
         Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), 0..self.layers.len(), hooks))
     }
 
@@ -339,7 +339,7 @@ impl Decoder {
                 }
                 logits
             }
-            HiddenStates::Device(logits) => read(self.capped(logits)).into(),
+            HiddenStates::Device(logits) => read(self.capped(*logits)).into(),
         }
     }
 

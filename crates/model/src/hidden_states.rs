@@ -8,7 +8,6 @@ use std::ops::Add;
 /// The states of some rows, where they were computed. On the CPU they are plain numbers in memory that serves again: a
 /// tensor would allocate.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per pass")]
 pub enum HiddenStates {
     /// On the CPU.
     Host {
@@ -17,11 +16,16 @@ pub enum HiddenStates {
         /// `d`.
         width: usize,
     },
-    /// Elsewhere, `[1, rows, d]`.
-    Device(Tensor<3>),
+    /// Elsewhere, `[1, rows, d]`. Boxed, because a tensor is ten times as large as what is passed on for the CPU.
+    Device(Box<Tensor<3>>),
 }
 
 impl HiddenStates {
+    /// States `[1, rows, d]` on a device other than the CPU.
+    pub fn on_device(states: Tensor<3>) -> Self {
+        Self::Device(Box::new(states))
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         match self {
@@ -54,7 +58,7 @@ impl HiddenStates {
         let rows = self.rows();
         match self {
             Self::Host { values, width } => host::tensor(values.into_vec(), [1, rows, width]),
-            Self::Device(states) => states,
+            Self::Device(states) => *states,
         }
     }
 
@@ -65,7 +69,7 @@ impl HiddenStates {
     pub fn tensor(&self) -> Tensor<3> {
         match self {
             Self::Host { values, width } => host::tensor(values.to_vec(), [1, self.rows(), *width]),
-            Self::Device(states) => states.clone(),
+            Self::Device(states) => Tensor::clone(states),
         }
     }
 
@@ -78,7 +82,7 @@ impl HiddenStates {
             Self::Host { values, width } => {
                 Self::Host { values: values[first * width..(first + rows) * width].into(), width: *width }
             }
-            Self::Device(states) => Self::Device(states.clone().narrow(1, first, rows)),
+            Self::Device(states) => Self::on_device(Tensor::clone(states).narrow(1, first, rows)),
         }
     }
 
@@ -86,7 +90,7 @@ impl HiddenStates {
     pub fn into_values(self) -> PooledVec<f32> {
         match self {
             Self::Host { values, .. } => values,
-            Self::Device(states) => read(states).into(),
+            Self::Device(states) => read(*states).into(),
         }
     }
 
@@ -102,7 +106,7 @@ impl HiddenStates {
             }
             Self::Device(states) => {
                 let [_, rows, width] = states.dims();
-                Self::Device(states.reshape([1, rows / count, count * width]))
+                Self::on_device(states.reshape([1, rows / count, count * width]))
             }
         }
     }
@@ -118,7 +122,7 @@ impl HiddenStates {
                 rows.iter().for_each(|&row| some.extend_from_slice(&values[row * width..(row + 1) * width]));
                 Self::Host { values: some, width: *width }
             }
-            Self::Device(states) => Self::Device(select_rows(states, rows)),
+            Self::Device(states) => Self::on_device(select_rows(states, rows)),
         }
     }
 
@@ -132,7 +136,7 @@ impl HiddenStates {
                 parts.iter().filter_map(Self::on_host).for_each(|part| values.extend_from_slice(part));
                 Self::Host { values, width: *width }
             }
-            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),
+            parts => Self::on_device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 1)),
         }
     }
 
@@ -154,7 +158,7 @@ impl HiddenStates {
                 }
                 Self::Host { values, width }
             }
-            parts => Self::Device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 2)),
+            parts => Self::on_device(Tensor::cat(parts.iter().map(Self::tensor).collect(), 2)),
         }
     }
 }
@@ -169,7 +173,7 @@ impl Add for HiddenStates {
                 norm::add_rows(Isa::detect(), &mut values, &other);
                 Self::Host { values, width }
             }
-            (x, y) => Self::Device(x.into_tensor() + y.into_tensor()),
+            (x, y) => Self::on_device(x.into_tensor() + y.into_tensor()),
         }
     }
 }
@@ -180,7 +184,7 @@ impl From<Tensor<3>> for HiddenStates {
         let width = states.dims()[2];
         match host::read(&states) {
             Some(values) => Self::Host { values: values.as_slice().iter().copied().collect(), width },
-            None => Self::Device(states),
+            None => Self::on_device(states),
         }
     }
 }

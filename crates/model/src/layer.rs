@@ -196,8 +196,8 @@ impl DraftDecoderLayer {
         let (layers, view) = cache.parts();
         let pass = [Pass::of_table(pass_table, &view)?];
         let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
-        let read = read.map(|read| HiddenStates::Device(read.clone()));
-        let x = HiddenStates::Device(x);
+        let read = read.map(|read| HiddenStates::on_device(read.clone()));
+        let x = HiddenStates::on_device(x);
         Ok(self.layer.forward(read.as_ref(), x, self.config.norm_eps, &pass, &mut kvs).into_tensor())
     }
 

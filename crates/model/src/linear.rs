@@ -64,7 +64,7 @@ impl Linear {
                 self.rows(x, &mut values);
                 HiddenStates::Host { values, width: self.width() }
             }
-            HiddenStates::Device(x) => HiddenStates::Device(self.forward_tensor(x)),
+            HiddenStates::Device(x) => HiddenStates::on_device(self.forward_tensor(x)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Embedding {
             }
             Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                HiddenStates::Device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
+                HiddenStates::on_device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
             }
         }
     }
@@ -196,7 +196,7 @@ impl Embedding {
                     Input::Embedding(embedding) => rows.len() + embedding,
                 };
                 let order: Vec<usize> = rows.iter().enumerate().map(place).collect();
-                HiddenStates::Device(select_rows(&both, &order))
+                HiddenStates::on_device(select_rows(&both, &order))
             }
         }
     }

@@ -45,7 +45,7 @@ impl Mlp {
                 activation::gate_on_team(self.activation, &gate_up, width / 2, &mut values);
                 HiddenStates::Host { values, width: width / 2 }
             }
-            HiddenStates::Device(gate_up) => HiddenStates::Device(activation::gate(self.activation, &gate_up)),
+            HiddenStates::Device(gate_up) => HiddenStates::on_device(activation::gate(self.activation, &gate_up)),
         }
     }
 

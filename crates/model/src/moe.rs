@@ -46,7 +46,7 @@ impl Mixture {
             (HiddenStates::Host { values, width }, HiddenStates::Host { values: logits, .. }) => {
                 self.forward_on_host(values, *width, &logits)
             }
-            (x, logits) => HiddenStates::Device(self.forward_on_device(&x.tensor(), logits.into_tensor())),
+            (x, logits) => HiddenStates::on_device(self.forward_on_device(&x.tensor(), logits.into_tensor())),
         }
     }
 
@@ -87,7 +87,7 @@ impl Mixture {
         for (e, expert) in self.experts.iter().enumerate() {
             // One where this expert is among the chosen, zero elsewhere.
             let served = indices.clone().equal_elem(e as i64).float().cast(DType::F32).sum_dim(2);
-            let y = expert.forward(&HiddenStates::Device(x.clone())).into_tensor();
+            let y = expert.forward(&HiddenStates::on_device(x.clone())).into_tensor();
             let y = y * (weights.clone().narrow(2, e, 1) * served).cast(dtype);
             sum = Some(match sum {
                 Some(sum) => sum + y,

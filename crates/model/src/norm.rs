@@ -40,7 +40,7 @@ impl Norm {
                 self.rows(x, eps, &mut values);
                 HiddenStates::Host { values, width: *width }
             }
-            HiddenStates::Device(x) => HiddenStates::Device(norm::rms_norm(x, &self.weight, eps)),
+            HiddenStates::Device(x) => HiddenStates::on_device(norm::rms_norm(x, &self.weight, eps)),
         }
     }
 
@@ -51,8 +51,8 @@ impl Norm {
     pub(crate) fn add_forward(&self, x: HiddenStates, y: HiddenStates, eps: f32) -> (HiddenStates, HiddenStates) {
         match (x, y) {
             (HiddenStates::Device(x), HiddenStates::Device(y)) => {
-                let (sum, normed) = norm::add_rms_norm(x, y, &self.weight, eps);
-                (HiddenStates::Device(sum), HiddenStates::Device(normed))
+                let (sum, normed) = norm::add_rms_norm(*x, *y, &self.weight, eps);
+                (HiddenStates::on_device(sum), HiddenStates::on_device(normed))
             }
             (x, y) => {
                 let sum = x + y;

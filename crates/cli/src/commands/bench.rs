@@ -13,16 +13,13 @@ use gorgon_workflows::drafting::recording;
 use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The script that decodes with transformers.
+const PEER: &str = "scripts/bench/decode_peer.py";
+
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
-    if args.suite.is_some() {
-        return super::suite::run(args, settings);
-    }
-    if let Some(range) = &args.sweep {
-        return super::sweep::run(args, range, settings);
-    }
     let measured = execute_beside(&args.contest, args.rounds as usize, args.python.as_deref(), settings)?;
     store(args, &measured.document, settings)?;
     match settings.json {
@@ -43,6 +40,18 @@ pub fn store(args: &Bench, document: &Value, settings: &Settings) -> Result<(), 
         settings.talk.say(format!("raw rows in {}", path.display()));
     }
     Ok(())
+}
+
+/// The Python and the script to decode beside the engine.
+///
+/// # Errors
+/// When the script is not where it should be.
+pub fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let script = PathBuf::from(PEER);
+    match script.is_file() {
+        true => Ok((python.to_owned(), script)),
+        false => Err(Failure::input(format!("{PEER}: not found")).hint("run this in the project's folder")),
+    }
 }
 
 /// A finished measurement.
@@ -89,7 +98,7 @@ fn execute_beside(
         return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
     }
     let start = |python: &Path| {
-        let (python, script) = super::suite::peer(python)?;
+        let (python, script) = peer(python)?;
         Ok::<_, Failure>(Peer::start(&python, &script, &gorgon_workflows::load::folder(&args.model, settings)?)?)
     };
     let mut peer = python.map(start).transpose()?;

@@ -1,17 +1,14 @@
 //! `gorgon bench --suite`: the engine's speed with random weights.
 
 use crate::args::{Bench, GpuShape, Suite};
+use crate::commands::bench;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::suite::{self, Figure, GpuOptions, Shape, SuiteOptions};
 use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// The script that decodes with transformers.
-const PEER: &str = "scripts/bench/decode_peer.py";
 
 /// Measures and prints every figure beside its target; exit 1 if one is missed.
 ///
@@ -28,7 +25,7 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));
-    let peer = args.python.as_ref().map(|python| peer(python)).transpose()?;
+    let peer = args.python.as_ref().map(|python| bench::peer(python)).transpose()?;
     let folder = suite::scratch_folder().map_err(|error| Failure::run(error.to_string()))?;
     let options = SuiteOptions { shapes, rounds: args.rounds as usize, peer, folder: folder.clone() };
     let report = suite::run(&options, &gorgon_bench::allocations::count, &mut |what| settings.talk.say(what));
@@ -70,25 +67,13 @@ fn run_gpu(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
 
 /// Stores and prints what was measured.
 fn finish(args: &Bench, settings: &Settings, document: &Value, figures: &[Figure]) -> Result<ExitCode, Failure> {
-    super::bench::store(args, document, settings)?;
+    bench::store(args, document, settings)?;
     match settings.json {
         true => printer::document(&document.to_string()),
         false => print(figures, args.markdown),
     }
     let reached = figures.iter().all(Figure::reached);
     Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The Python and the script to decode beside the engine.
-///
-/// # Errors
-/// When the script is not where it should be.
-pub fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
-    let script = PathBuf::from(PEER);
-    match script.is_file() {
-        true => Ok((python.to_owned(), script)),
-        false => Err(Failure::input(format!("{PEER}: not found")).hint("run this in the project's folder")),
-    }
 }
 
 fn print(figures: &[Figure], markdown: bool) {

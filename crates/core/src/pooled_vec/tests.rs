@@ -3,7 +3,7 @@
 use super::*;
 
 fn kept() -> usize {
-    u64::with_kept(|kept| kept.len()).unwrap()
+    u64::with_pool(|pool| pool.kept.len()).unwrap()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn few_are_kept_and_no_large_ones() {
     let all: Vec<PooledVec<u64>> = (0..2 * KEPT).map(|_| PooledVec::of(0, 3)).collect();
     drop(all);
     assert_eq!(kept(), KEPT);
-    u64::with_kept(Vec::clear);
+    u64::with_pool(|pool| *pool = Pool::new());
     drop(PooledVec::<u64>::of(0, LARGEST / 8 + 1));
     drop(PooledVec::<u64>::new());
     assert_eq!(kept(), 0);

@@ -57,7 +57,7 @@ pub(super) fn embedded(
 
 /// The same for tokens that are on a GPU, `ids [tokens]`.
 pub(super) fn embedded_on_device(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> HiddenStates {
-    HiddenStates::Device(match own {
+    HiddenStates::on_device(match own {
         None => decoder.embed_on_device(ids),
         Some(table) => table.select(ids),
     })

@@ -132,7 +132,7 @@ impl DeviceLayer for EagleModel {
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, ModelError> {
         let embedded = embedded_on_device(&self.decoder, self.embedding.as_ref(), pass_table.tokens());
-        let x = self.input(embedded, HiddenStates::Device(states)).into_tensor();
+        let x = self.input(embedded, HiddenStates::on_device(states)).into_tensor();
         Ok(self.layer.forward_table(None, x, pass_table, cache)?)
     }
 

@@ -166,7 +166,7 @@ impl MedusaModel {
     fn first_states(&self, hidden: &HiddenStates) -> Option<HiddenStates> {
         let inner = self.first.as_ref()?.forward(hidden).into_tensor();
         let (hidden, d) = (hidden.tensor(), hidden.width());
-        Some(HiddenStates::Device(hidden + silu(inner).reshape([1, self.blocks.len(), d])))
+        Some(HiddenStates::on_device(hidden + silu(inner).reshape([1, self.blocks.len(), d])))
     }
 
     /// Logits of the first heads' states, left where they were computed.
@@ -179,7 +179,7 @@ impl MedusaModel {
                 HiddenStates::Host { values: self.decoder.draft_logits(states), width: self.vocab_size() }
             }
             (Projection::Backbone, HiddenStates::Device(states)) => {
-                HiddenStates::Device(self.decoder.draft_logits_tensor(states))
+                HiddenStates::on_device(self.decoder.draft_logits_tensor(states))
             }
             (Projection::Shared(lm_head), states) => lm_head.forward(states),
             (Projection::PerHead(lm_heads), states) => {

@@ -57,7 +57,7 @@ impl Drafts {
             let guessed = layer.catch_up(output, outcome, pass_table.slots())?;
             return Ok(layer.draft(guessed, tree, pass_table)?);
         }
-        let last = HiddenStates::Device(output.hidden.tensor().select(1, outcome.last()));
+        let last = HiddenStates::on_device(output.hidden.tensor().select(1, outcome.last()));
         self.fill(&last, tree, pass_table);
         Ok(())
     }

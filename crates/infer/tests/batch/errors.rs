@@ -162,8 +162,8 @@ fn after_a_drafter_that_fails_the_batch_can_be_used() {
             let error = batch.serve(rule.as_ref(), &mut Each::new(&texts[..slots], 30)).unwrap_err();
             let what = format!("{fault:?} of slot {failing} of {slots}");
             assert!(matches!(error, DecodeError::Draft(DraftError::Hooks { wanted: 7, found: 0 })), "{what}: {error}");
-            for slot in 0..slots {
-                let (session, prompt) = (batch.session(slot), texts[slot].unwrap().len());
+            for (slot, text) in texts[..slots].iter().enumerate() {
+                let (session, prompt) = (batch.session(slot), text.unwrap().len());
                 assert_eq!(session.len(), session.target().len(), "{what}: slot {slot}");
                 // Where a drafter failed to take note of what was committed, all is forgotten.
                 let forgot = fault == Fault::Observe && slot == failing;

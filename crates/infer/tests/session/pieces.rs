@@ -21,6 +21,9 @@ use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+/// Makes a drafter.
+type Make<'m> = &'m dyn Fn() -> Box<dyn Drafter>;
+
 /// Shows a prompt that comes in pieces to another drafter at once.
 struct AtOnce {
     inner: Box<dyn Drafter>,
@@ -98,7 +101,7 @@ fn wrappers_take_no_piece_of_a_prompt_for_a_step() {
             oracle.reveal(text.clone());
             Box::new(oracle) as Box<dyn Drafter>
         };
-        let wrappers: [(&str, &dyn Fn() -> Box<dyn Drafter>); 4] = [
+        let wrappers: [(&str, Make<'_>); 4] = [
             ("fallback", &|| Box::new(FallbackDrafter::new(medusa(), 1.5))),
             ("fallback of drafts that pay", &|| Box::new(FallbackDrafter::new(oracle(&[0.6, 0.5]), 1.5))),
             ("oracle", &|| oracle(&[0.9, 0.8, 0.7])),

@@ -22,7 +22,7 @@ fn rows_are_cut_out_and_joined() {
 fn tensors_are_cut_and_joined_as_rows_are() {
     let host = HiddenStates::Host { values: (0..6).map(|i| i as f32).collect(), width: 2 };
     assert_eq!(HiddenStates::from(host.tensor()).on_host(), host.on_host());
-    let device = HiddenStates::Device(host.tensor());
+    let device = HiddenStates::on_device(host.tensor());
     let both = |work: &dyn Fn(&HiddenStates) -> HiddenStates| {
         assert_eq!(work(&host).into_values(), work(&device).into_values())
     };

@@ -72,7 +72,7 @@ fn contradictory_plans_are_errors() {
     let width = PlanError::Width { width: 144, hidden_size: 48 };
     assert_eq!(wrong(PassPlan { inputs: Inputs::States(&narrow), mask: &one, ..plan.clone() }), width);
     if decoder.compute().is_host() {
-        let device = HiddenStates::Device(table.tensor());
+        let device = HiddenStates::on_device(table.tensor());
         assert_eq!(wrong(PassPlan { inputs: Inputs::States(&device), ..plan.clone() }), PlanError::Device);
     }
     let rows = [Input::Token(1), Input::Token(333), Input::Token(1)];

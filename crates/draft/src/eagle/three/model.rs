@@ -227,7 +227,7 @@ impl FeatureLayer for Eagle3Model {
 
 impl DeviceLayer for Eagle3Model {
     fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
-        let select = |tap: &HiddenStates| HiddenStates::Device(tap.tensor().select(1, rows.clone()));
+        let select = |tap: &HiddenStates| HiddenStates::on_device(tap.tensor().select(1, rows.clone()));
         let hooks: HookedStates = self.taps_of(output)?.iter().map(select).collect();
         Ok(self.fuse(&hooks).into_tensor())
     }
@@ -239,13 +239,13 @@ impl DeviceLayer for Eagle3Model {
         cache: &mut KvCache,
     ) -> Result<Tensor<3>, ModelError> {
         let embedded = embedded_on_device(&self.decoder, self.embedding.as_ref(), pass_table.tokens());
-        let (reads, x) = self.inputs(&embedded, &HiddenStates::Device(states));
+        let (reads, x) = self.inputs(&embedded, &HiddenStates::on_device(states));
         let output = self.layer.forward_table(Some(&reads.into_tensor()), x.into_tensor(), pass_table, cache)?;
-        Ok(self.handed_on(HiddenStates::Device(output)).into_tensor())
+        Ok(self.handed_on(HiddenStates::on_device(output)).into_tensor())
     }
 
     fn logits_on_device(&self, states: &Tensor<3>) -> Tensor<3> {
-        let normed = self.read_by_lm_head(&HiddenStates::Device(states.clone())).into_tensor();
+        let normed = self.read_by_lm_head(&HiddenStates::on_device(states.clone())).into_tensor();
         match &self.lm_head {
             Some(own) => own.forward_tensor(&normed),
             None => self.decoder.draft_logits_tensor(&normed),
