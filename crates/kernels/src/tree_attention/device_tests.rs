@@ -25,7 +25,7 @@ fn check_in(format: DType, spec: &AttentionSpec, prefix: usize, mask: &Attention
     let (cache, q) = if in_bf16 { (rounded(&cache), rounded(&q)) } else { (cache, q) };
     let at = |plane: usize, slot: usize| &cache[(plane * capacity + slot) * d..][..d];
     let (keys, values) = (|h, s| at(2 * spec.kv_heads + h, s), |h, s| at(3 * spec.kv_heads + h, s));
-    let want = reference::attend(spec, &q[..rows * spec.heads * d], prefix, mask, keys, values);
+    let want = reference::attend(spec, &q[..rows * spec.heads * d], &PassRows::new(prefix, mask), keys, values);
     let windows = [None, Some(7), spec.window];
     let windows = if spec.window.is_none() { &windows[..2] } else { &windows[..] };
     let pass_table = PassTable::new(&vec![0; rows], mask, prefix, slots.max(prefix + uncommitted), windows, &device);
