@@ -11,7 +11,7 @@ mod index;
 
 pub use self::error::{Problems, WeightsError};
 
-use self::bytes::{extend_reservation, read_at};
+use self::bytes::{read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
 use crate::device::{Compute, FloatFormat, Int8};
@@ -236,7 +236,7 @@ impl Checkpoint {
         for (i, out) in out.chunks_mut(PIECE).enumerate() {
             let bytes = &mut bytes[..out.len() * size];
             self.read_bytes(entry, offset + (i * PIECE * size) as u64, bytes)?;
-            extend_reservation(entry.dtype, bytes, out);
+            widen(entry.dtype, bytes, out);
         }
         Ok(())
     }

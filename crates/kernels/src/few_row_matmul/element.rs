@@ -14,7 +14,7 @@ impl Bits for [bf16; 2] {}
 
 /// Element types of panels.
 pub(super) trait Element: Bits {
-    fn extend_reservation(self) -> f32;
+    fn widen(self) -> f32;
     /// Converts a row of a panel; with vector instructions where the processor has them.
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
     /// Whether a finite value becomes infinite, or has no value of this type.
@@ -22,7 +22,7 @@ pub(super) trait Element: Bits {
 }
 impl Element for f32 {
     #[inline(always)]
-    fn extend_reservation(self) -> f32 {
+    fn widen(self) -> f32 {
         self
     }
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
@@ -34,7 +34,7 @@ impl Element for f32 {
 }
 impl Element for f16 {
     #[inline(always)]
-    fn extend_reservation(self) -> f32 {
+    fn widen(self) -> f32 {
         self.to_f32()
     }
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
@@ -47,7 +47,7 @@ impl Element for f16 {
 }
 impl Element for bf16 {
     #[inline(always)]
-    fn extend_reservation(self) -> f32 {
+    fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
@@ -60,7 +60,7 @@ impl Element for bf16 {
 /// Of weights that were divided by their column's scale.
 impl Element for i8 {
     #[inline(always)]
-    fn extend_reservation(self) -> f32 {
+    fn widen(self) -> f32 {
         f32::from(self)
     }
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {

@@ -333,7 +333,7 @@ fn portable<T: Element>(x: &[f32], d_in: usize, panels: &[T], sums: &mut [[f32; 
                 let mut acc = [0f32; WIDTH];
                 for (&value, weights) in row.iter().zip(panel.chunks_exact(PANEL)) {
                     for (a, w) in acc.iter_mut().zip(&weights[start..start + WIDTH]) {
-                        *a = value.mul_add(w.extend_reservation(), *a);
+                        *a = value.mul_add(w.widen(), *a);
                     }
                 }
                 sums[p * PANEL + start..][..WIDTH].copy_from_slice(&acc);

@@ -230,7 +230,7 @@ impl Packed {
             WeightDtype::Bf16Pairs => {
                 let panel = &self.elements::<[bf16; 2]>()[row / PANEL * self.lines() * PANEL..];
                 for (k, value) in out.iter_mut().enumerate() {
-                    *value = panel[k / 2 * PANEL + row % PANEL][k % 2].extend_reservation();
+                    *value = panel[k / 2 * PANEL + row % PANEL][k % 2].widen();
                 }
             }
             WeightDtype::Int8 => {
@@ -245,20 +245,20 @@ impl Packed {
     /// # Shapes
     /// `lines [d_in, PANEL]`.
     pub(super) fn widen_panel(&self, panel: usize, lines: &mut [f32]) {
-        fn extend_reservation<T: Element>(panel: &[T], lines: &mut [f32]) {
-            lines.iter_mut().zip(panel).for_each(|(to, from)| *to = from.extend_reservation());
+        fn widen<T: Element>(panel: &[T], lines: &mut [f32]) {
+            lines.iter_mut().zip(panel).for_each(|(to, from)| *to = from.widen());
         }
         let first = panel * self.lines() * PANEL;
         match self.dtype {
-            WeightDtype::F32 => extend_reservation(&self.elements::<f32>()[first..], lines),
-            WeightDtype::F16 => extend_reservation(&self.elements::<f16>()[first..], lines),
-            WeightDtype::Bf16 => extend_reservation(&self.elements::<bf16>()[first..], lines),
+            WeightDtype::F32 => widen(&self.elements::<f32>()[first..], lines),
+            WeightDtype::F16 => widen(&self.elements::<f16>()[first..], lines),
+            WeightDtype::Bf16 => widen(&self.elements::<bf16>()[first..], lines),
             WeightDtype::Int8 => unreachable!("weights in 8 bits are not screened"),
             WeightDtype::Bf16Pairs => {
                 let pairs = &self.elements::<[bf16; 2]>()[first..];
                 for (k, line) in lines.chunks_exact_mut(PANEL).enumerate() {
                     let pairs = &pairs[k / 2 * PANEL..][..PANEL];
-                    line.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[k % 2].extend_reservation());
+                    line.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[k % 2].widen());
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Packed {
     fn gather<T: Element>(&self, row: usize, out: &mut [f32]) {
         let panel = &self.elements::<T>()[row / PANEL * self.d_in * PANEL..];
         for (k, value) in out.iter_mut().enumerate() {
-            *value = panel[k * PANEL + row % PANEL].extend_reservation();
+            *value = panel[k * PANEL + row % PANEL].widen();
         }
     }
 

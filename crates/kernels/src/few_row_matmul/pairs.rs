@@ -16,7 +16,7 @@ pub(super) struct Pair(u32);
 impl Bits for Pair {}
 /// Of numbers whose bits are those of a pair.
 impl Element for Pair {
-    fn extend_reservation(self) -> f32 {
+    fn widen(self) -> f32 {
         f32::from_bits(self.0)
     }
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {

@@ -4,7 +4,7 @@ use safetensors::Dtype;
 use std::fs::File;
 
 /// Converts 16-bit numbers, little-endian `f16` or else `bf16`, to `f32`.
-pub(super) fn extend_reservation(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
+pub(super) fn widen(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     use half::slice::HalfFloatSliceExt;
     match dtype {
         Dtype::F16 => {

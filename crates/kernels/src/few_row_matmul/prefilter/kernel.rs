@@ -61,7 +61,7 @@ pub unsafe fn coarse<const R: usize>(
         for v in 0..2 {
             let whole = without(sums[v][r], facts.offsets[0]);
             // SAFETY: the processor is the caller's promise.
-            unsafe { extend_reservation(prefilter, panel, v, facts, (whole, scale, on_kept), &mut most) };
+            unsafe { widen(prefilter, panel, v, facts, (whole, scale, on_kept), &mut most) };
         }
         found[r] = most.map(|most| _mm512_reduce_max_ps(most));
     }
@@ -108,7 +108,7 @@ pub unsafe fn fine<const R: usize>(
             let [high, low] = [0, 1].map(|part| without(sums[v][r][part], facts.offsets[part]));
             let whole = _mm512_fmadd_ps(high, _mm512_set1_ps(256.0), low);
             // SAFETY: the processor is the caller's promise.
-            unsafe { extend_reservation(prefilter, panel, v, facts, (whole, facts.scale, facts.on_kept), &mut most) };
+            unsafe { widen(prefilter, panel, v, facts, (whole, facts.scale, facts.on_kept), &mut most) };
         }
         found[r] = most.map(|most| _mm512_reduce_max_ps(most));
     }
@@ -125,7 +125,7 @@ fn without(sums: __m512i, offset: i32) -> __m512 {
 /// Takes the bounds of a vector of outputs into the greatest ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn extend_reservation(
+unsafe fn widen(
     prefilter: &Int8Prefilter,
     panel: usize,
     v: usize,
