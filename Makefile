@@ -3,10 +3,11 @@ CARGO ?= cargo
 # Where cargo puts it, also when CARGO_TARGET_DIR is set.
 export GORGON ?= $(abspath $(or $(CARGO_TARGET_DIR),target)/release/gorgon)
 GPU_TARGET := target/gpu
+MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kills crash-test crash-chain fuzz fuzz-smoke fuzz-seeds plan test-mpi check-exports check-source lint build gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports captures check-source lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +24,9 @@ test-kills: ## Kill distillation and training at 40 random moments each and at e
 crash-test: ## Kill every stage, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=25, some minutes)
 	scripts/crash_test.sh $(or $(KILLS),25)
 
-crash-chain: ## GSM8K and ShareGPT prompts through distil, features, train and export, killed on the way, against an undisturbed run (TOKENS=48 STEPS=60)
-	scripts/crash_chain.sh ../shared/data $(or $(TOKENS),48) $(or $(STEPS),60)
+chaos: build ## Kill every stage at random moments, full disks, damage, poison, bad servers; results bit for bit (SEED=1 MINUTES=10 KILLS=, WORK goes on)
+	python3 scripts/chaos/run.py --gorgon $(GORGON) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),10) \
+		$(if $(KILLS),--kills $(KILLS)) --work $(or $(WORK),target/chaos)
 
 fuzz-smoke: ## The fuzz targets over mutated files (ROUNDS=20000 each, some minutes)
 	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --test fuzz_smoke -- --nocapture
@@ -39,16 +41,33 @@ check-exports: build ## Every export loaded strictly in PyTorch and compared wit
 	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
+captures: build ## Screens of chat, bench, runs, help and an error, into docs/images (PYTHON=… has pyte and rich; after make demo)
+	$(or $(PYTHON),python3) scripts/capture.py --gorgon $(GORGON)
+
 check-source: ## Circular imports, long files and functions, inline tests, panics in library code, lines per crate
 	python3 scripts/check_imports.py
 	python3 scripts/check_source.py
 
-lint: check-source ## Format check, source checks, and clippy with warnings denied
+test-push: ## Uploads to a hub on the loopback interface (builds hf-hub, some minutes)
+	$(CARGO) test --release --workspace --features gorgon-cli/push --test push
+
+docs: ## The documentation as a book, target/book/index.html (needs mdbook: cargo install mdbook --locked)
+	@command -v $(MDBOOK) > /dev/null || { echo "error: $(MDBOOK) not found"; echo "hint: cargo install mdbook --locked, or MDBOOK=PATH"; exit 1; }
+	$(MDBOOK) build docs
+
+docs-check: build ## Every command of README and docs run in a scratch copy, its output compared; links, widths, names (some minutes)
+	python3 scripts/docs_check.py $(GORGON)
+
+lint: check-source ## Format check, source checks, docs without their commands, and clippy with warnings denied
+	python3 scripts/docs_check.py --static
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 build: ## The CPU binary, target/release/gorgon
 	$(CARGO) build --release
+
+dist: build ## A release archive in target/dist: stripped binary, completions, man pages, checksum
+	scripts/dist.sh $(GORGON)
 
 gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 	$(CARGO) build --release -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
@@ -77,6 +96,9 @@ plan: build ## What jobs were said to take beside what they took, into benchmark
 
 fuzz: ## The fuzz targets under cargo-fuzz (SECONDS=30 each; needs cargo-fuzz; a stable compiler will do)
 	scripts/fuzz.sh $(or $(SECONDS),30)
+
+prefill-memory: ## Memory of a prefill of 32,768 tokens at 42M parameters (some minutes)
+	$(CARGO) test --release --test prefill_memory -- --include-ignored --nocapture
 
 bench: ## Speed of decoding, prefill and loading beside memory probes, into benchmarks/
 	$(CARGO) bench --bench plain_decode -- --rounds 9 --out $(CURDIR)/benchmarks/plain_decode.json

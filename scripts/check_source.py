@@ -5,8 +5,7 @@
 
 * No Rust file is longer than 400 lines.
 * No function is longer than 40 lines. Counted as clippy's `too_many_lines` counts: lines of the body that are
-  neither blank nor comments. `#[cube]` kernels may have 160: their steps share tens of registers and the same
-  barriers, so parts of them would be functions with ten arguments each.
+  neither blank nor comments.
 * Unit tests are in files of their own: no `mod tests {` below `src`.
 * At most 40 lines of library code call `unwrap` or `expect` or panic. Library code is what is below `src` of
   all crates but for test files and the program's `main.rs`. `unreachable!` states what the types cannot, so
@@ -21,7 +20,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_FILE, MAX_FUNCTION, MAX_KERNEL, MAX_PANICS = 400, 40, 160, 40
+MAX_FILE, MAX_FUNCTION, MAX_PANICS = 400, 40, 40
 RUST = ("crates", "tools", "fuzz")
 TEXT = (*RUST, "scripts", "docs", "configs", ".ci", "datasets")
 SUFFIXES = {".rs", ".py", ".sh", ".toml", ".md", ""}
@@ -36,8 +35,6 @@ LITERAL = re.compile(
 FUNCTION = re.compile(r"\bfn\s+(\w+)")
 PANIC = re.compile(r"\.unwrap\(\)|\.expect\(|\bpanic!")
 INLINE_TESTS = re.compile(r"\bmod\s+tests\s*\{")
-# What stands between `#[cube]` and the function that it is about: other attributes, visibility.
-KERNEL = re.compile(r"#\[cube(?:\([^)]*\))?\]\s*(?:#\[[^\n]*\]\s*)*(?:pub(?:\([a-z]+\))?\s+)?$")
 MACHINE_PATH = re.compile(
     r"""(?:^|[\s"'`=(:])(/(?:home|root|Users|mnt|media|work|workspace)/[\w.-]+|[A-Z]:\\Users\\)""", re.MULTILINE
 )
@@ -56,7 +53,7 @@ def without(text, comments_only):
 
 
 def functions(code):
-    """(name, line, lines of the body, the most it may have) of each function of a file without comments and literals."""
+    """(name, line, lines of the body) of each function of a file without comments and literals."""
     lines = code.split("\n")
     filled = [0]
     for line in lines:
@@ -75,8 +72,7 @@ def functions(code):
             if depth == 0 or at == len(code):
                 break
         first, last = code.count("\n", 0, start), code.count("\n", 0, at)
-        most = MAX_KERNEL if KERNEL.search(code, 0, match.start()) else MAX_FUNCTION
-        yield match[1], code.count("\n", 0, match.start()) + 1, filled[last] - filled[first + 1], most
+        yield match[1], code.count("\n", 0, match.start()) + 1, filled[last] - filled[first + 1]
 
 
 def files(folders, suffixes):
@@ -102,9 +98,9 @@ def main():
         if length > MAX_FILE:
             broken.append(f"{name}: {length} lines, at most {MAX_FILE}")
         code = without(text, False)
-        for function, line, body, most in functions(code):
-            if body > most:
-                broken.append(f"{name}:{line}: fn {function} has {body} lines, at most {most}")
+        for function, line, body in functions(code):
+            if body > MAX_FUNCTION:
+                broken.append(f"{name}:{line}: fn {function} has {body} lines, at most {MAX_FUNCTION}")
         in_src = "src" in parts
         test = not in_src or any(TEST_FILES.search(part) for part in parts)
         if in_src:

@@ -2,10 +2,10 @@
 # The main job on a real model: its answers to prompts, Medusa heads fitted to them, a tree calibrated on this machine,
 # speed and losslessness measured.
 #
-#   scripts/speedrun.sh lmsys/vicuna-7b-v1.5 [PROMPTS] [FOLDER]
+#   scripts/speedrun.sh Qwen/Qwen3-8B [PROMPTS] [FOLDER]
 #
-# MODEL     a hub id or a folder. Configs for lmsys/vicuna-7b-v1.5, meta-llama/Llama-3.2-1B-Instruct and
-#           Qwen/Qwen2.5-0.5B-Instruct (and models of their size) are in configs/gpu/.
+# MODEL     a hub id or a folder. Configs for Llama-3.1-8B, Qwen3-8B, Llama-3.2-1B,
+#           TinyLlama-1.1B and Qwen2.5-0.5B (and models of their size) are in configs/recipes/.
 # PROMPTS   a file in any format that `gorgon distill` reads (ShareGPT, messages, Spec-Bench, lines); without one, 20,000
 #           dialogues of the synthetic corpus, which show that everything works but are no measure of chat.
 #           Trees are calibrated and speeds measured on other prompts: a file named by HELD_OUT, else held-out dialogues
@@ -30,28 +30,30 @@ fi
 [ -x "$gorgon" ] || { echo "no binary at $gorgon: make gpu, or make build" >&2; exit 2; }
 
 case $name in
-    *vicuna*|*7b*|*8b*) config=vicuna-7b ;;
+    *qwen3-8b*) config=qwen3-8b ;;
+    *vicuna*|*7b*|*8b*) config=llama-3.1-8b ;;
+    *tinyllama*) config=tinyllama-1.1b ;;
     *llama-3.2-1b*|*1b*|*1.1b*) config=llama-3.2-1b ;;
     *) config=qwen2.5-0.5b ;;
 esac
-echo "model $model, configs/gpu/$config.*.toml, data and heads in $folder" >&2
+echo "model $model, configs/recipes/$config, data and heads in $folder" >&2
 mkdir -p "$folder"
 
 if [ -n "$prompts" ]; then
     source=("prompts=[\"$prompts\"]")
 else
-    source=("synthetic.dialogues=20000" "synthetic.seed=1")
+    source=("prompts=[]" "synthetic.dialogues=20000" "synthetic.seed=1")
 fi
 held=${HELD_OUT:-$folder/held-out.jsonl}
 [ -s "$held" ] || "$gorgon" synth --held-out --dialogues 160 --out "$held"
 
-"$gorgon" distill -c "configs/gpu/$config.distill.toml" "model=$model" "out=$folder/data" "${source[@]}"
+"$gorgon" distill -c "configs/recipes/$config/distill.toml" "model=$model" "out=$folder/data" "${source[@]}"
 
 run=$(ls -d "$folder"/medusa-*-* 2>/dev/null | sort -V | tail -1 || true)
 if [ -n "$run" ] && [ ! -d "$run/heads" ]; then
-    "$gorgon" train -c "configs/gpu/$config.medusa.toml" "model=$model" "data=$folder/data" "runs=$folder" --resume "$run"
+    "$gorgon" train --resume "$run"
 elif [ -z "$run" ]; then
-    "$gorgon" train -c "configs/gpu/$config.medusa.toml" "model=$model" "data=$folder/data" "runs=$folder"
+    "$gorgon" train -c "configs/recipes/$config/medusa.toml" "model=$model" "data=$folder/data" "runs=$folder"
 fi
 run=$(ls -d "$folder"/medusa-*-* | sort -V | tail -1)
 

@@ -301,7 +301,7 @@ two_layers() {
 suite() {
     local context=512
     if [ "$shape" = tiny ]; then context=32; fi
-    attempt "$1" "$2" "$gorgon" bench --suite gpu --shape "$shape" --device cuda --context "$context" --rounds "$3" --tokens "$4" --json
+    attempt "$1" "$2" "$gorgon" dev suite gpu --shape "$shape" --device cuda --prompt-tokens "$context" --rounds "$3" --tokens "$4" --json
 }
 
 random_weights() {

@@ -5,8 +5,12 @@ usage: run.py --gorgon target/release/gorgon --model checkpoints/tiny --work /tm
 Heads of every method are trained for a few steps on answers of the model, exported to every format and loaded with
 `load_state_dict(strict=True)`. On the model's own text both sides compute what drafts start from, the states and the logits of
 every guess; they may differ by 1e-4. States of a residual stream without a norm reach some hundreds, where that is less than f32 can tell
-over a few layers; of states the difference counts relative to the largest value of the same state, where that is above 1. Every file is also exported again from its import, and read through `torch.save` and
-`gorgon convert`: these have to agree bit for bit. Needs scripts/bench/requirements.txt.
+over a few layers; of states the difference counts relative to the largest value of the same state, where that is above 1.
+
+Weights are compared in bf16, the default of exports: both sides read the same rounded weights and compute in f32. The exports in
+f32, rounded to bf16 and to f16 by PyTorch, have to equal the exports in those formats bit for bit. Every file is also exported
+again from its import, and read through `torch.save` and `gorgon export --to safetensors`: these have to agree bit for bit. Needs
+scripts/bench/requirements.txt.
 """
 import argparse
 import json
@@ -46,7 +50,7 @@ TRAININGS = [
     ("eagle3", "eagle3-tiny", [], ["eagle3", "speculators"]),
     ("hydra", "hydra-tiny", [], ["hydra"]),
     ("hydra++", "hydra-plus-tiny", [], ["hydra"]),
-    ("mtp", "mtp-tiny", ["mtp.depths=2"], ["its own"]),
+    ("mtp", "mtp-tiny", ["mtp.depths=2"], ["mtp"]),
 ]
 # What others write and this project does not train: changes of an exported layer's config, and the widths of its norms in taps.
 VARIANTS = [
@@ -65,7 +69,7 @@ MODULES = {
     "eagle3": eagle3.original,
     "speculators": eagle3.speculators,
     "hydra": hydra.build,
-    "its own": mtp.build,
+    "mtp": mtp.build,
 }
 
 
@@ -74,8 +78,9 @@ class Check:
         self.args, self.work, self.rows, self.failures = args, Path(args.work), [], []
         self.work.mkdir(parents=True, exist_ok=True)
 
-    def gorgon(self, *words):
-        command = [str(self.args.gorgon), *map(str, words), "--json", "--no-progress", "--dtype", "f32"]
+    def gorgon(self, *words, dtype="f32"):
+        named = ["--dtype", dtype] if dtype else []
+        command = [str(self.args.gorgon), *map(str, words), "--json", "--no-progress", *named]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
@@ -124,10 +129,23 @@ class Check:
         self.gorgon("logits", "--ids", ",".join(map(str, ids)), *words)
         return out
 
-    def export(self, run, format, name):
-        folder = self.fresh(f"export-{name}-{format}")
-        self.gorgon("export", run, folder, "--to", format, "--model", self.args.model)
+    def export(self, run, format, name, dtype=None):
+        folder = self.fresh(f"export-{name}-{format}-{dtype or 'default'}")
+        self.gorgon("export", run, folder, "--to", format, "--model", self.args.model, dtype=dtype)
         return folder
+
+    def rounded(self, run, folder, format, name):
+        """Whether the default is bf16, and bf16 and f16 are f32 rounded as PyTorch rounds, bit for bit."""
+        stored = {dtype: load_file(self.file(self.export(run, format, name, dtype))) for dtype in ("f32", "f16")}
+        stored["bf16"] = load_file(self.file(folder))
+        for dtype, kind in [("bf16", torch.bfloat16), ("f16", torch.float16)]:
+            for key, tensor in stored["f32"].items():
+                # Vocabulary maps are no weights.
+                want = tensor.to(kind) if tensor.is_floating_point() else tensor
+                found = stored[dtype][key]
+                if found.dtype != want.dtype or not torch.equal(found, want):
+                    return False
+        return True
 
     def file(self, folder):
         return next(path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors")
@@ -140,13 +158,13 @@ class Check:
         return first.keys() == second.keys() and all(map(same, first))
 
     def pytorch(self, folder, format, name, model, ids):
-        """Whether the heads say the same, bit for bit, after `torch.save` and `gorgon convert`, and as a PyTorch file."""
+        """Whether the heads say the same, bit for bit, after `torch.save` and `gorgon export --to safetensors`, and as a PyTorch file."""
         saved = self.fresh(f"pytorch-{name}-{format}")
         saved.mkdir()
         torch.save(load_file(self.file(folder)), saved / "pytorch_model.bin")
         shutil.copy(folder / "config.json", saved)
         converted = self.fresh(f"converted-{name}-{format}")
-        self.gorgon("convert", saved, converted)
+        self.gorgon("export", saved, converted, "--to", "safetensors", dtype=None)
         first, *others = [
             self.logits(model, heads, ids, f"{kind}-{name}").read_bytes()
             for kind, heads in [("stored", folder), ("pickled", saved), ("converted", converted)]
@@ -161,13 +179,13 @@ class Check:
         draws = torch.Generator().manual_seed(1)
         for name, taps in norms.items():
             width = taps * stored["norm.weight"].shape[0]
-            stored[name] = (1.0 + 0.2 * torch.randn(width, generator=draws)).half()
+            stored[name] = (1.0 + 0.2 * torch.randn(width, generator=draws)).bfloat16()
         save_file(stored, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps({**config, **flags}))
         return folder
 
     def one(self, name, run, format, texts):
-        folder = run / "heads" if format == "its own" else self.export(run, format, name)
+        folder = self.export(run, format, name)
         model = folder if format == "merged" else self.args.model
         own = format == "merged"
         backbone = None if own else LlamaForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
@@ -193,7 +211,8 @@ class Check:
             "largest_relative_difference": relative,
             "largest_draft_logit": scale, "least_effect": self.least_effect(module, backbone, texts[0], format),
             "strict_loading_refuses": strict.bites(module, stored, shared),
-            "exported_again_identical": None if format == "its own" else self.again(run, folder, format, name),
+            "exported_again_identical": self.again(run, folder, format, name),
+            "rounded_identical": None if own else self.rounded(run, folder, format, name),
             "pytorch_identical": self.pytorch(folder, format, name, model, texts[0]) if not own else None,
         }  # fmt: skip
         self.judge(row)
@@ -232,7 +251,7 @@ class Check:
         worst = max({**row["largest_difference"], **row["largest_relative_difference"]}.values())
         if not worst <= TOLERANCE:
             self.failures.append(f"{label}: {row['largest_difference']}, relative {row['largest_relative_difference']}")
-        for key in ("strict_loading_refuses", "exported_again_identical", "pytorch_identical"):
+        for key in ("strict_loading_refuses", "exported_again_identical", "rounded_identical", "pytorch_identical"):
             if row[key] is False:
                 self.failures.append(f"{label}: {key} is false")
         numbers = "  ".join(f"{key} {value:.1e}" for key, value in row["largest_difference"].items())

@@ -120,6 +120,8 @@ pub struct Choice {
     pub expected_speedup: f64,
     /// Nodes and expected speed-up of a faster tree whose gain lies within the spread of the measurements.
     pub doubtful: Option<(usize, f64)>,
+    /// The best tree with drafts, chosen or not, and its expected speed-up.
+    pub drafting: Option<(TreeShape, f64)>,
 }
 
 impl Choice {
@@ -129,13 +131,16 @@ impl Choice {
     /// When it makes no shape.
     pub(crate) fn plain() -> Result<Self, BenchError> {
         let shape = TreeShape::new(vec![]).map_err(gorgon_core::tree::calibrated::CalibrationError::from)?;
-        Ok(Self { shape, expected_tokens: 1.0, expected_speedup: 1.0, doubtful: None })
+        Ok(Self { shape, expected_tokens: 1.0, expected_speedup: 1.0, doubtful: None, drafting: None })
     }
 
     /// Takes a tree if it is expected to be faster than what was taken so far, and its gain is more than the spread.
     pub(crate) fn weigh(&mut self, shape: TreeShape, expected_tokens: f64, expected_speedup: f64, time: &StepTime) {
+        if self.drafting.as_ref().is_none_or(|(_, known)| expected_speedup > *known) {
+            self.drafting = Some((shape.clone(), expected_speedup));
+        }
         if time.believes(expected_speedup) && expected_speedup > self.expected_speedup {
-            *self = Self { shape, expected_tokens, expected_speedup, doubtful: self.doubtful };
+            (self.shape, self.expected_tokens, self.expected_speedup) = (shape, expected_tokens, expected_speedup);
         } else if expected_speedup > self.doubtful.map_or(1.0, |(_, known)| known) && !time.believes(expected_speedup) {
             self.doubtful = Some((shape.len(), expected_speedup));
         }

@@ -1,7 +1,7 @@
-//! Whether sampled drafted text has the law of plain sampling.
+//! Whether sampled drafted text has the distribution of plain sampling.
 
 use crate::BenchError;
-use crate::measure::{BenchPrompt, Contest};
+use crate::measure::{BenchPrompt, Comparison};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::{Row, Transform};
@@ -16,10 +16,10 @@ const STRATA: usize = 3;
 /// A stratum with fewer tokens per cell is left out: Pearson's statistic is not yet chi-square distributed.
 const PER_CELL: usize = 5;
 
-/// Pearson's test of drafted tokens against the plain law of each.
+/// Pearson's test of drafted tokens against the plain distribution of each.
 ///
-/// For a token `x` after a text, with plain law `p` (transformed, tokens by falling probability), let
-/// `u = P(tokens before x) + v·p(x)` with `v` uniform. If the token has the law `p`, whatever the text, these `u` are
+/// For a token `x` after a text, with plain distribution `p` (transformed, tokens by falling probability), let
+/// `u = P(tokens before x) + v·p(x)` with `v` uniform. If the token has the distribution `p`, whatever the text, these `u` are
 /// independent and uniform on `[0, 1)` (Rosenblatt 1952), so their counts in equal cells are multinomial, and
 /// `Σ (count - n/cells)² / (n/cells)` is chi-square distributed with `cells - 1` degrees of freedom. Tokens are counted
 /// by their place in the step, as the first comes from another row of the target than those after accepted drafts.
@@ -37,12 +37,12 @@ pub struct DistributionTest {
     pub chi_square: f64,
     /// Degrees of freedom.
     pub degrees: usize,
-    /// The probability of a statistic at least as great if the law is the plain one.
+    /// The probability of a statistic at least as great if the distribution is the plain one.
     pub p_value: f64,
 }
 
 impl DistributionTest {
-    /// False if the law was found to be another one: one true law in a thousand is taken for a wrong one.
+    /// False if the distribution was found to be another one: one true distribution in a thousand is taken for a wrong one.
     pub fn passes(&self) -> bool {
         self.p_value >= 1e-3
     }
@@ -56,9 +56,9 @@ struct Tally {
     accepted: usize,
 }
 
-impl Contest<'_> {
+impl Comparison<'_> {
     /// Samples `samples` drafted answers to every prompt, each with its own seed, and tests their tokens against the
-    /// plain law.
+    /// plain distribution.
     ///
     /// # Errors
     /// When a prompt does not fit, the model or the drafter fails, or there are too few tokens for a test.
@@ -82,10 +82,10 @@ impl Contest<'_> {
                 tally.generations += 1;
                 tally.accepted += generation.accepted.iter().sum::<usize>();
                 let places = generation.accepted.iter().flat_map(|&accepted| 0..=accepted);
-                let laws = laws(&mut target, &prompt.ids, &generation.ids, transform)?;
+                let distributions = distributions(&mut target, &prompt.ids, &generation.ids, transform)?;
                 // The first token came from prefill, without drafts.
-                for ((&token, law), place) in generation.ids.iter().zip(&laws).skip(1).zip(places) {
-                    let u = before(law, token) + v.uniform() * law[token as usize];
+                for ((&token, distribution), place) in generation.ids.iter().zip(&distributions).skip(1).zip(places) {
+                    let u = before(distribution, token) + v.uniform() * distribution[token as usize];
                     tally.counts[place.min(STRATA - 1)][((u * CELLS as f64) as usize).min(CELLS - 1)] += 1;
                 }
                 observe();
@@ -96,8 +96,8 @@ impl Contest<'_> {
     }
 }
 
-/// The plain laws of the answer's tokens, each given those before it.
-fn laws(
+/// The plain distributions of the answer's tokens, each given those before it.
+fn distributions(
     target: &mut DecoderTarget,
     prompt: &[Token],
     answer: &[Token],
@@ -114,9 +114,9 @@ fn laws(
 }
 
 /// The probability of the tokens that come before one: likelier ones, and of equally likely ones the lower.
-fn before(law: &[f64], token: Token) -> f64 {
-    let (own, at) = (law[token as usize], token as usize);
-    law.iter().enumerate().filter(|&(i, &p)| p > own || (p == own && i < at)).map(|(_, &p)| p).sum()
+fn before(distribution: &[f64], token: Token) -> f64 {
+    let (own, at) = (distribution[token as usize], token as usize);
+    distribution.iter().enumerate().filter(|&(i, &p)| p > own || (p == own && i < at)).map(|(_, &p)| p).sum()
 }
 
 impl Tally {
@@ -131,9 +131,9 @@ impl Tally {
             chi_square += counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum::<f64>();
             degrees += CELLS - 1;
         }
-        let law = ChiSquared::new(degrees as f64);
-        let law =
-            law.map_err(|_| BenchError::Empty("too few sampled tokens for a test: more samples are needed".into()))?;
+        let chi_squared = ChiSquared::new(degrees as f64);
+        let chi_squared = chi_squared
+            .map_err(|_| BenchError::Empty("too few sampled tokens for a test: more samples are needed".into()))?;
         Ok(DistributionTest {
             tokens: self.counts.iter().flatten().sum(),
             generations: self.generations,
@@ -141,7 +141,7 @@ impl Tally {
             counts: self.counts.iter().map(|counts| counts.to_vec()).collect(),
             chi_square,
             degrees,
-            p_value: law.sf(chi_square),
+            p_value: chi_squared.sf(chi_square),
         })
     }
 }

@@ -30,7 +30,7 @@ pub enum BenchError {
     Peer {
         /// Its command.
         name: String,
-        /// What went wrong.
+        /// Reason for the failure.
         reason: String,
     },
     /// Nothing to measure.

@@ -1,7 +1,7 @@
 //! Whether drafted text is plain text, token for token, and how close a call it was where it is not.
 
 use crate::BenchError;
-use crate::measure::{BenchPrompt, Contest};
+use crate::measure::{BenchPrompt, Comparison};
 use gorgon_core::Token;
 use gorgon_core::dist::top_indices;
 use gorgon_model::target::{DecoderTarget, Target};
@@ -12,9 +12,9 @@ use serde::Serialize;
 pub struct Divergence {
     /// The new token, from 0.
     pub at: usize,
-    /// What plain decoding says.
+    /// Token of plain decoding.
     pub plain: Option<Token>,
-    /// What drafted decoding says.
+    /// Token of drafted decoding.
     pub drafted: Option<Token>,
     /// The two greatest logits there, scored anew one token at a time, and their distance.
     pub top_logits: (f32, f32),
@@ -22,9 +22,9 @@ pub struct Divergence {
     pub gap: f32,
 }
 
-/// One prompt's verdict.
+/// Plain and drafted text of one prompt, compared.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct TextComparison {
     /// The prompt.
     pub id: String,
     /// New tokens compared.
@@ -35,7 +35,7 @@ pub struct Comparison {
     pub divergence: Option<Divergence>,
 }
 
-impl Contest<'_> {
+impl Comparison<'_> {
     /// Decodes every prompt plainly and drafted, and compares the tokens.
     ///
     /// # Errors
@@ -43,8 +43,8 @@ impl Contest<'_> {
     pub fn compare(
         &mut self,
         prompts: &[BenchPrompt],
-        observe: &mut dyn FnMut(&Comparison),
-    ) -> Result<Vec<Comparison>, BenchError> {
+        observe: &mut dyn FnMut(&TextComparison),
+    ) -> Result<Vec<TextComparison>, BenchError> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let mut target = self.target(longest);
         let mut all = vec![];
@@ -58,7 +58,7 @@ impl Contest<'_> {
                 false => Some(divergence(&mut target, &prompt.ids, same, &plain, &drafted)?),
             };
             let accepted = generation.accepted.iter().sum();
-            let comparison = Comparison { id: prompt.id.clone(), tokens: plain.len(), accepted, divergence };
+            let comparison = TextComparison { id: prompt.id.clone(), tokens: plain.len(), accepted, divergence };
             observe(&comparison);
             all.push(comparison);
         }

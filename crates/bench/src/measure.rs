@@ -24,8 +24,8 @@ pub struct BenchPrompt {
     pub ids: Vec<Token>,
 }
 
-/// What decodes the prompts.
-pub struct Contest<'a> {
+/// Decoders and settings that are compared on the same prompts.
+pub struct Comparison<'a> {
     /// The model.
     pub decoder: &'a Arc<Decoder>,
     /// Proposes.
@@ -69,7 +69,7 @@ pub struct Run {
     pub same: bool,
 }
 
-impl Contest<'_> {
+impl Comparison<'_> {
     /// A target with room for a prompt, its answer and a tree.
     pub fn target(&self, longest_prompt: usize) -> DecoderTarget {
         let tokens = longest_prompt + self.limits.max_new_tokens;
@@ -179,7 +179,7 @@ fn record(prompt: &BenchPrompt, round: usize, drafted: bool, generation: &Genera
     }
 }
 
-/// What runs say together.
+/// Totals and spreads over several runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Pairs of runs.

@@ -7,7 +7,7 @@
 
 use crate::BenchError;
 use crate::calibrate::{Accuracies, Choice};
-use crate::measure::{BenchPrompt, Contest};
+use crate::measure::{BenchPrompt, Comparison};
 use crate::step_times::StepTime;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
@@ -18,10 +18,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Nodes of the trees that are decoded with.
 const NODES: usize = 64;
-/// What the first tree is made for: positional acceptance of a middling drafter.
+/// Positional acceptance of a middling drafter, from which the first tree is made.
 const PRIOR: [f64; 8] = [0.6, 0.15, 0.08, 0.05, 0.03, 0.02, 0.015, 0.01];
 
-/// What was accepted in some steps.
+/// Acceptances counted over some steps.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     steps: usize,
@@ -72,7 +72,7 @@ impl AcceptanceRule for Witness<'_> {
 pub struct Probed {
     /// Nodes that were ever accepted, the most valuable first; each with the share of steps in which it was.
     pub nodes: Vec<(RankPath, f64)>,
-    /// What the guesses are worth, by depth and rank, given that their parents were accepted.
+    /// Acceptance rates by depth and rank, given that the parent was accepted.
     pub accuracies: Accuracies,
 }
 
@@ -124,17 +124,17 @@ impl Seen {
     }
 }
 
-fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -> Result<Seen, BenchError> {
+fn watch(comparison: &mut Comparison<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -> Result<Seen, BenchError> {
     let builder = FixedTree::new(shape);
-    let witness = Witness { rule: contest.rule, seen: Mutex::default() };
-    let mut with = Contest {
+    let witness = Witness { rule: comparison.rule, seen: Mutex::default() };
+    let mut with = Comparison {
         recorded: None,
-        decoder: contest.decoder,
-        drafter: &mut *contest.drafter,
+        decoder: comparison.decoder,
+        drafter: &mut *comparison.drafter,
         builder: &builder,
         rule: &witness,
-        limits: contest.limits.clone(),
-        seed: contest.seed,
+        limits: comparison.limits.clone(),
+        seed: comparison.seed,
     };
     let longest = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0);
     let mut target = with.target(longest);
@@ -149,17 +149,17 @@ fn watch(contest: &mut Contest<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -
 ///
 /// # Errors
 /// When the model or the drafter fails, or no step was taken.
-pub fn probe(contest: &mut Contest<'_>, prompts: &[BenchPrompt], deepest: usize) -> Result<Probed, BenchError> {
+pub fn probe(comparison: &mut Comparison<'_>, prompts: &[BenchPrompt], deepest: usize) -> Result<Probed, BenchError> {
     let wrong = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
     let prior = SequoiaTable::new(&PRIOR, NODES, deepest + 1).map_err(|error| wrong(&error))?;
     let shape = prior.shape(NODES, deepest + 1).map_err(|error| wrong(&error))?;
-    let first = watch(contest, shape, prompts)?;
+    let first = watch(comparison, shape, prompts)?;
     if first.steps == 0 {
         return Err(BenchError::Empty("the answers are too short to measure drafts on".into()));
     }
     let second = match calibrate(&first.conditional()?, NODES)? {
         Calibration { order, .. } if order.is_empty() => first,
-        Calibration { shape, .. } => watch(contest, shape, prompts)?,
+        Calibration { shape, .. } => watch(comparison, shape, prompts)?,
     };
     Ok(Probed { nodes: second.nodes(), accuracies: second.accuracies()? })
 }

@@ -1,8 +1,8 @@
-//! What a calibration found, as it is stored with the heads.
+//! Results of a calibration, as they are stored with the heads.
 
 use crate::calibrate::{Accuracies, Choice};
 use crate::step_times::StepTime;
-use gorgon_core::tree::RankPath;
+use gorgon_core::tree::{RankPath, TreeShape};
 use gorgon_runs::sealed;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct RecordError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Reason why it is refused.
     pub reason: String,
 }
 
@@ -27,6 +27,9 @@ pub struct RecordError {
 pub struct CalibrationRecord {
     /// The chosen tree as rank paths; none if plain decoding is faster.
     pub tree: Vec<RankPath>,
+    /// The best tree with drafts, which is measured where none pays.
+    #[serde(default)]
+    pub drafting_tree: Vec<RankPath>,
     /// Accuracy by head and rank; for drafters that know their own guesses, by depth and rank where the parent was
     /// accepted.
     pub accuracies: Vec<Vec<f64>>,
@@ -53,11 +56,13 @@ pub struct CalibrationRecord {
 }
 
 impl CalibrationRecord {
-    /// What was found on a device.
+    /// The record of a calibration on a device.
     pub fn new(accuracies: &Accuracies, times: &[StepTime], choice: &Choice, on: (String, String, usize)) -> Self {
         let (device, dtype, threads) = on;
+        let paths = |shape: &TreeShape| shape.paths().iter().filter(|path| !path.is_empty()).cloned().collect();
         Self {
-            tree: choice.shape.paths().iter().filter(|path| !path.is_empty()).cloned().collect(),
+            tree: paths(&choice.shape),
+            drafting_tree: choice.drafting.as_ref().map_or_else(Vec::new, |(shape, _)| paths(shape)),
             accuracies: accuracies.heads.heads().to_vec(),
             positions: accuracies.positions,
             children: accuracies.children.clone(),

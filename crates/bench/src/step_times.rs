@@ -6,7 +6,7 @@
 //! so are pooled until none does (isotonic regression by pooling adjacent violators, with medians: it minimises the sum
 //! of distances).
 
-use crate::measure::{BenchPrompt, Contest};
+use crate::measure::{BenchPrompt, Comparison};
 use crate::{BenchError, median};
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError};
 use gorgon_core::tree::{FixedTree, TreeShape};
@@ -47,7 +47,7 @@ pub(crate) fn first_nodes(calibration: &Calibration, nodes: usize) -> Result<Fix
     Ok(FixedTree::new(shape))
 }
 
-/// What a size's pairs say.
+/// Paired step times of one tree size.
 #[derive(Clone, Debug, Default)]
 struct Pairs {
     /// A drafted step's time over a plain one's.
@@ -62,7 +62,7 @@ struct Pairs {
 /// # Errors
 /// When the model or the drafter fails.
 pub fn measure(
-    contest: &mut Contest<'_>,
+    comparison: &mut Comparison<'_>,
     calibration: &Calibration,
     prompts: &[BenchPrompt],
     sizes: &[usize],
@@ -74,21 +74,21 @@ pub fn measure(
     let mut pairs = vec![Pairs::default(); drafted.len()];
     let mut plain = vec![];
     // A pair is two generations where there was one: each of half the length.
-    let new = (contest.limits.max_new_tokens / 2).max(SHORTEST).min(contest.limits.max_new_tokens);
-    let limits = Limits { max_new_tokens: new, ..contest.limits.clone() };
-    let hooks = contest.drafter.needs().hooks;
-    let mut target = DecoderTarget::new(contest.decoder.clone(), longest + new, hooks);
+    let new = (comparison.limits.max_new_tokens / 2).max(SHORTEST).min(comparison.limits.max_new_tokens);
+    let limits = Limits { max_new_tokens: new, ..comparison.limits.clone() };
+    let hooks = comparison.drafter.needs().hooks;
+    let mut target = DecoderTarget::new(comparison.decoder.clone(), longest + new, hooks);
     for round in 0..=rounds {
         for (i, tree) in trees.iter().enumerate() {
             let prompt = &prompts[(round + i) % prompts.len()];
-            let mut with = Contest {
+            let mut with = Comparison {
                 recorded: None,
-                decoder: contest.decoder,
-                drafter: &mut *contest.drafter,
+                decoder: comparison.decoder,
+                drafter: &mut *comparison.drafter,
                 builder: tree,
-                rule: contest.rule,
+                rule: comparison.rule,
                 limits: limits.clone(),
-                seed: contest.seed,
+                seed: comparison.seed,
             };
             let pair = pair(&mut with, &mut target, prompt, (round + i) % 2 == 1)?;
             // The first round warms up.
@@ -105,7 +105,7 @@ pub fn measure(
 /// Decodes a prompt with drafts and plainly, in this or the other order. Seconds of a drafted step, of drafting in it,
 /// and of a plain step; `None` if one of them took no step.
 fn pair(
-    contest: &mut Contest<'_>,
+    comparison: &mut Comparison<'_>,
     target: &mut DecoderTarget,
     prompt: &BenchPrompt,
     plain_first: bool,
@@ -117,16 +117,16 @@ fn pair(
             generation.times.draft.0.as_secs_f64() / steps,
         ))
     };
-    let plain = |contest: &mut Contest<'_>, target: &mut DecoderTarget| -> Result<_, BenchError> {
+    let plain = |comparison: &mut Comparison<'_>, target: &mut DecoderTarget| -> Result<_, BenchError> {
         let started = Instant::now();
-        let generation = contest.plain(target, &prompt.ids)?;
+        let generation = comparison.plain(target, &prompt.ids)?;
         Ok(seconds(started, &generation))
     };
-    let early = if plain_first { Some(plain(contest, target)?) } else { None };
+    let early = if plain_first { Some(plain(comparison, target)?) } else { None };
     let started = Instant::now();
-    let generation = contest.drafted(target, &prompt.ids)?;
+    let generation = comparison.drafted(target, &prompt.ids)?;
     let drafted = seconds(started, &generation);
-    let plain = early.map_or_else(|| plain(contest, target), Ok)?;
+    let plain = early.map_or_else(|| plain(comparison, target), Ok)?;
     Ok(drafted.zip(plain).map(|((step, drafting), (plain, _))| (step, drafting, plain)))
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What to measure, and how often.
+/// Sizes, formats and repetitions of the suite.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
     /// Shapes.
@@ -35,7 +35,7 @@ pub struct SuiteOptions {
 /// One figure beside what it should be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
     /// On which shape, in which format.
     pub subject: String,
@@ -43,7 +43,7 @@ pub struct Figure {
     pub value: f64,
     /// The lowest and highest of its rounds.
     pub range: (f64, f64),
-    /// What it should be, and whether more is better.
+    /// Target value, and whether higher is better.
     pub target: Option<(f64, bool)>,
 }
 
@@ -79,7 +79,7 @@ impl SuiteReport {
 /// When weights cannot be written, a model fails, or the peer does.
 pub fn run(
     options: &SuiteOptions,
-    allocations: &dyn Fn() -> u64,
+    allocations: Option<&dyn Fn() -> u64>,
     observe: &mut dyn FnMut(&str),
 ) -> Result<SuiteReport, BenchError> {
     let mut report = SuiteReport::default();
@@ -100,9 +100,11 @@ pub fn run(
             steps(&mut subject, options.rounds, &mut report)?;
             observe(&format!("{name}: drafted decoding with an oracle"));
             drafted(&mut subject, options.rounds, &mut report)?;
-            let [plain, drafted] = subject.allocations_per_step(allocations)?;
-            report.add("allocations per plain step", &name, vec![plain], Some((0.0, false)));
-            report.add("allocations per Medusa step", &name, vec![drafted], Some((0.0, false)));
+            if let Some(allocations) = allocations {
+                let [plain, drafted] = subject.allocations_per_step(allocations)?;
+                report.add("allocations per plain step", &name, vec![plain], Some((0.0, false)));
+                report.add("allocations per Medusa step", &name, vec![drafted], Some((0.0, false)));
+            }
             subject.remove();
         }
     }

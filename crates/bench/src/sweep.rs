@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Subject {
     /// Who answers.
     pub who: Who,
-    /// What rows go through.
+    /// Transform applied to every distribution.
     pub transform: Transform,
 }
 
@@ -85,7 +85,7 @@ impl Subject {
         }
     }
 
-    /// What it is called in tables and plots.
+    /// Name in tables and plots.
     pub fn name(&self) -> String {
         match self.who {
             Who::Target => "target alone".into(),
@@ -95,7 +95,7 @@ impl Subject {
         }
     }
 
-    /// Whether the text has the target's law.
+    /// Whether the text has the target's distribution.
     pub fn is_lossless(&self) -> bool {
         match self.who {
             Who::Draft => false,
@@ -129,10 +129,10 @@ pub struct Answer {
     pub rejections: usize,
 }
 
-/// What a subject's answers say together.
+/// Totals over a subject's answers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// What it is called.
+    /// Name of the rule.
     pub rule: String,
     /// The rule with all parameters, as `--accept` takes it.
     pub accept: String,
@@ -140,7 +140,7 @@ pub struct Point {
     pub alpha: Option<f64>,
     /// The temperature.
     pub temperature: f64,
-    /// Whether the text has the target's law.
+    /// Whether the text has the target's distribution.
     pub lossless: bool,
     /// Answers.
     pub answers: usize,
@@ -158,7 +158,7 @@ pub struct Point {
     pub speedup: Option<f64>,
 }
 
-/// What a sweep is made with.
+/// Models, prompts and settings of a sweep.
 pub struct Sweep<'a> {
     /// The target.
     pub decoder: &'a Arc<Decoder>,
@@ -263,8 +263,8 @@ impl Sweep<'_> {
             Who::Target => decode(target, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
             Who::Draft => decode(draft, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
             Who::Lossless | Who::Lossy { .. } => {
-                let law = DraftSampling::of(choice, subject.transform);
-                let drafter = &mut DraftModelDrafter::new(self.model.clone(), law);
+                let sampling = DraftSampling::of(choice, subject.transform);
+                let drafter = &mut DraftModelDrafter::new(self.model.clone(), sampling);
                 let builder = self.builder;
                 Session::new(target, drafter).generate(
                     Method { tree: builder, rule: &rule },

@@ -40,7 +40,7 @@ const TOKENS: usize = 40;
 /// With the larger vocabulary likeliest tokens are found without all logits, where the processor can.
 const VOCABULARIES: [usize; 2] = [1000, 8200];
 
-/// What accepts: the likeliest token, and draws from the model.
+/// Acceptance: the top-1 token, and draws from the model.
 fn rules() -> [Box<dyn AcceptanceRule>; 3] {
     let sampling = |top_k, top_p| Sampling { transform: Transform::new(0.8, top_k, top_p).unwrap() };
     [Box::new(Greedy), Box::new(sampling(None, None)), Box::new(sampling(Some(50), Some(0.9)))]
@@ -146,7 +146,7 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra", hydra("hydra", grounded)),
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
-        ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::LIKELIEST))),
+        ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
     ]

@@ -1,7 +1,7 @@
 //! Sampled drafted text has the plain law, and the test that says so would notice if it had not.
 
 use gorgon_bench::distribution::DistributionTest;
-use gorgon_bench::measure::{BenchPrompt, Contest};
+use gorgon_bench::measure::{BenchPrompt, Comparison};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{
@@ -138,7 +138,7 @@ impl Planted {
     }
 }
 
-/// The same number of answers for every rule.
+/// Equal numbers of answers for every rule.
 fn test(decoder: &Arc<Decoder>, rule: &dyn AcceptanceRule, transform: Transform, seed: u64) -> DistributionTest {
     let mut drafter = Drawing { transform, random: SeededRandom::new(seed + 99) };
     let shape = TreeShape::new(vec![vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![0, 0, 0]]).unwrap();
@@ -147,8 +147,8 @@ fn test(decoder: &Arc<Decoder>, rule: &dyn AcceptanceRule, transform: Transform,
         .map(|i| BenchPrompt { id: i.to_string(), category: None, ids: (0..=i).map(|t| t * 3 % 12).collect() })
         .collect();
     let builder = &FixedTree::new(shape);
-    let mut contest = Contest { recorded: None, decoder, drafter: &mut drafter, builder, rule, limits, seed };
-    contest.test_distribution(&prompts, 50, &transform, &mut || ()).unwrap()
+    let mut comparison = Comparison { recorded: None, decoder, drafter: &mut drafter, builder, rule, limits, seed };
+    comparison.test_distribution(&prompts, 50, &transform, &mut || ()).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Text that a draft model's draws take part in has the plain law.
 
 use gorgon_bench::distribution::DistributionTest;
-use gorgon_bench::measure::{BenchPrompt, Contest};
+use gorgon_bench::measure::{BenchPrompt, Comparison};
 use gorgon_core::accept::{RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
@@ -47,7 +47,7 @@ impl Pair {
             .map(|i| BenchPrompt { id: i.to_string(), category: None, ids: (0..=i).map(|t| t * 3 % 12).collect() })
             .collect();
         let limits = Limits { max_new_tokens: 100, end_tokens: vec![] };
-        let mut contest = Contest {
+        let mut comparison = Comparison {
             recorded: None,
             decoder: &self.0,
             drafter: &mut drafter,
@@ -56,7 +56,7 @@ impl Pair {
             limits,
             seed: 5,
         };
-        let found = contest.test_distribution(&prompts, 30, &transform, &mut || ()).unwrap();
+        let found = comparison.test_distribution(&prompts, 30, &transform, &mut || ()).unwrap();
         eprintln!("{choice}: {} tokens, {} accepted, p = {:.2e}", found.tokens, found.accepted, found.p_value);
         found
     }

@@ -1,7 +1,7 @@
 //! On the embedded backbone and its held-out prompts, heads that are random, or in which NaN appears in the middle of a
 //! run, change no token. `GORGON_TEST_PROMPTS=300` is the long form.
 
-use gorgon_bench::measure::{BenchPrompt, Contest};
+use gorgon_bench::measure::{BenchPrompt, Comparison};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
@@ -136,7 +136,7 @@ fn random_heads_and_heads_that_break_change_no_token() {
                 let mut oracle =
                     OracleDrafter::new(Box::new(watched), rates, decoder.config().vocab_size, prompt.ids.len() as u64);
                 oracle.reveal(plain(&decoder, prompt, rule.as_ref(), &limits));
-                let mut contest = Contest {
+                let mut comparison = Comparison {
                     recorded: None,
                     decoder: &decoder,
                     drafter: &mut oracle,
@@ -145,7 +145,7 @@ fn random_heads_and_heads_that_break_change_no_token() {
                     limits: limits.clone(),
                     seed: 0,
                 };
-                let comparison = contest.compare(std::slice::from_ref(prompt), &mut |_| ()).unwrap().remove(0);
+                let comparison = comparison.compare(std::slice::from_ref(prompt), &mut |_| ()).unwrap().remove(0);
                 assert_eq!(comparison.divergence, None, "{} with {overflow:?}", prompt.id);
                 tokens += comparison.tokens;
                 accepted += comparison.accepted;

@@ -1,12 +1,24 @@
 //! The command line as it is typed.
 
-mod accept;
+mod applies;
+mod configs;
+mod dev;
 mod draft;
+mod fit;
 mod measuring;
+mod runs;
+mod spellings;
+mod sweep;
 
-pub use accept::{Accept, SweepRange};
+pub use applies::check;
+pub use configs::{ConfigCommand, Init};
+pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth};
 pub use draft::Draft;
-pub use measuring::{Bench, Calibrate, Contest, GpuShape, Plan, Sequoia, Show, Suite, TreeCommand, Verify};
+pub use fit::{Fit, Train};
+pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
+pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
+pub use spellings::today;
+pub use sweep::Sweep;
 
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
@@ -30,84 +42,112 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub struct Global {
-    /// Where to compute: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain share their work among several devices of
-    /// one kind: cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
-    #[arg(long, global = true, default_value = "auto", value_name = "DEVICE")]
+    /// Device: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain divide their work among several devices of one
+    /// kind: cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
+    #[arg(long, global = true, default_value = "auto", value_name = "DEVICE", env = "GORGON_DEVICE")]
     pub device: Devices,
     /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
-    #[arg(long, global = true, value_name = "FORMAT")]
+    #[arg(long, global = true, value_name = "FORMAT", env = "GORGON_DTYPE")]
     pub dtype: Option<FloatFormat>,
-    /// What the CPU multiplies: f32, or bf16 (weights and activations rounded, sums in f32; for processors with AVX-512
-    /// BF16).
+    /// Number format of the CPU's matmuls: f32, or bf16 (weights and activations rounded, sums in f32; for processors
+    /// with AVX-512 BF16).
     #[arg(long, global = true, default_value = "f32", value_name = "FORMAT")]
     pub compute_dtype: Products,
     /// Weights in 8 bits on the CPU: off, drafts (an LM head for drafts alone; the text stays the same) or all.
     #[arg(long, global = true, default_value = "off", value_name = "WHICH")]
     pub int8: Int8,
-    /// Seed of all chance.
-    #[arg(long, global = true, default_value_t = 0, value_name = "N")]
-    pub seed: u64,
+    /// Seed of all randomness; it replaces the config's own seed, or seeds [default: the config's, otherwise 0].
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
+    /// A variable for the model's chat template, as in enable_thinking=false (repeatable).
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = gorgon_text::variables::parse)]
+    pub template_var: Vec<(String, serde_json::Value)>,
     /// CPU threads [default: all cores].
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, global = true, value_name = "N", env = "GORGON_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Exactly one JSON document on standard output, also for errors.
+    /// Positions of the key/value cache: prompt and answer must fit [default: as many as a request needs, at most the
+    /// model's context].
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub context: Option<u32>,
+    /// Print exactly one JSON document on stdout, also for errors.
     #[arg(long, global = true)]
     pub json: bool,
+    /// Colours: auto (on a terminal, unless NO_COLOR is set), always or never.
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
+    pub color: clap::ColorChoice,
     /// Report nothing but results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Report more.
+    /// Log details to stderr, and the causes of errors. GORGON_LOG selects what is logged, as RUST_LOG does.
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// No progress bars.
+    /// Show no progress bars.
     #[arg(long, global = true)]
     pub no_progress: bool,
     /// Never use the network.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, env = "HF_HUB_OFFLINE", value_parser = clap::builder::FalseyValueParser::new())]
     pub offline: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Look at devices, memory, disk and cache; exit 1 with a hint per problem.
-    Doctor,
-    /// Bring a model into the Hugging Face cache and print its folder.
+    /// Check devices, memory, disk and cache, and whether drafting pays; exit 1 with a hint per problem.
+    Doctor(Doctor),
+    /// Download a model into the Hugging Face cache and print its folder.
     Fetch(Fetch),
-    /// Describe a model or heads: architecture, sizes, number formats, problems.
+    /// Describe a model, heads, a run, a dataset or a tree: kind, sizes, number formats, problems.
     Inspect(Inspect),
-    /// Write hidden states and logits of a list of token ids to a safetensors file.
-    Logits(Logits),
     /// Answer a prompt.
     Generate(Generate),
-    /// Talk with a model; accepted drafts are shown in colour.
+    /// Chat with a model; accepted drafts are shown in colour.
     Chat(Chat),
     /// Let a model answer prompts, and store its tokens as training shards.
     Distill(Distill),
-    /// Compute the hidden states that a training will read, ahead of it.
-    Features(Features),
-    /// Fit draft heads to a frozen model.
-    Train(Fit),
-    /// Fit several methods to the same answers, calibrate and measure them all, and print one table.
+    /// Train draft heads on a frozen model.
+    Train(Train),
+    /// Check config files; print their schemas.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Write commented configs for a model and a file of prompts.
+    Init(Init),
+    /// Train several methods on the same answers, calibrate and measure them all, and print one table.
     Compare(Fit),
-    /// Plain and drafted decoding side by side: speed, acceptance, where the time goes, whether the text is the same.
+    /// Measure plain and drafted decoding side by side: speed, acceptance, time per part, equality of the text.
     Bench(Bench),
     /// Compare drafted with plain text, token for token.
     Verify(Verify),
-    /// Trees: calibrate one for heads on this machine, or show one.
+    /// Calibrate, compute, show or analyse token trees.
     #[command(subcommand)]
     Tree(TreeCommand),
-    /// The analysis of speculative decoding: which chain or tree pays, from measured acceptance, costs and step times.
-    Plan(Plan),
-    /// Write heads in another engine's format, with a model card.
+    /// Write heads in another engine's format, with a model card; weights in bf16 unless --dtype says otherwise.
     Export(Export),
-    /// Read heads from a PyTorch file and write them as safetensors.
-    Convert(Convert),
-    /// Write dialogues of the synthetic corpus, or check a model's answers to them.
-    Synth(Synth),
-    /// Fit a small Llama from scratch.
-    Pretrain(Fit),
-    /// The main job on the model that comes along: distil, train, calibrate, measure, verify.
+    /// List, show and compare run folders, and find their plots.
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Run the whole loop on the embedded model: distil, train, calibrate, measure, verify.
     Demo(Demo),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+    /// Tools for engineers: raw logits, feature caches, synthetic data, pretraining, suites and sweeps.
+    #[command(subcommand)]
+    Dev(DevCommand),
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// A model: also predict whether drafting pays with it on this machine.
+    #[arg(long, value_name = "M", requires = "heads")]
+    pub model: Option<String>,
+    /// Draft heads for the model.
+    #[arg(long, value_name = "H", requires = "model")]
+    pub heads: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
@@ -119,30 +159,9 @@ pub struct Fetch {
 
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// A model or heads folder.
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub struct Logits {
-    /// A model folder or a repo id.
-    #[arg(long, value_name = "M")]
-    pub model: String,
-    /// Token ids, separated by commas.
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
-    pub ids: String,
-    /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32.
-    #[arg(long, value_name = "F")]
-    pub out: PathBuf,
-    /// A folder of draft heads, or the run folder of a training: also writes what they say along the tokens,
-    /// `draft_inputs [n - N, d]`, `draft_states [n - N, N, d]` and `draft_logits [n - N, N, D]`. Row (i, k) guesses
-    /// token i + k + 2 from the model's states up to token i and the tokens up to i + k + 1.
-    #[arg(long, value_name = "H")]
-    pub heads: Option<PathBuf>,
-    /// Guesses of the heads at every token [default: 4, or as many as there are heads].
-    #[arg(long, value_name = "N", requires = "heads", value_parser = clap::value_parser!(u8).range(1..=32))]
-    pub drafts: Option<u8>,
+    /// A model, draft heads (also a PyTorch file), a run folder, a dataset, hidden states, or the file of a tree.
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -166,13 +185,13 @@ pub struct Generate {
     /// New tokens at most [default: 256, or what the context has room for].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: Option<u32>,
-    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    /// 0 takes the top-1 token; 1 samples from the model as it is.
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
     pub temperature: f64,
-    /// Sample from the likeliest tokens that hold this much probability.
+    /// Sample from the top tokens that hold this much probability.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
-    /// Sample from this many likeliest tokens.
+    /// Sample from this many top tokens.
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Continue past end tokens.
@@ -186,7 +205,7 @@ pub struct Generate {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Prompt {
-    /// The prompt.
+    /// The prompt; - reads it from stdin.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// The prompt as token ids, separated by commas, used as they are.
@@ -205,40 +224,6 @@ pub struct Demo {
     /// Where to put data and heads.
     #[arg(long, default_value = "checkpoints/demo", value_name = "DIR")]
     pub dir: PathBuf,
-}
-
-/// Options of the long jobs.
-#[derive(Debug, Args)]
-pub struct Fit {
-    /// The config file.
-    #[arg(short, long, value_name = "C")]
-    pub config: PathBuf,
-    /// Config keys to override.
-    #[arg(value_name = "KEY.PATH=VALUE")]
-    pub overrides: Vec<String>,
-    /// Resume the run in this folder.
-    #[arg(long, value_name = "RUN")]
-    pub resume: Option<PathBuf>,
-    /// Report the plan, and do nothing.
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-/// Options of `gorgon features`.
-#[derive(Debug, Args)]
-pub struct Features {
-    /// The config file of the training.
-    #[arg(short, long, value_name = "C")]
-    pub config: PathBuf,
-    /// Config keys to override.
-    #[arg(value_name = "KEY.PATH=VALUE")]
-    pub overrides: Vec<String>,
-    /// Resume an interrupted job. This is the default: the folder records what is done.
-    #[arg(long)]
-    pub resume: bool,
-    /// Report the plan, and do nothing.
-    #[arg(long)]
-    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -262,36 +247,18 @@ pub struct Distill {
     /// Report the plan, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Synth {
-    /// Dialogues.
-    #[arg(long, default_value_t = 1000, value_name = "N")]
-    pub dialogues: u64,
-    /// Take held-out dialogues: other wordings and other operands than those for training.
-    #[arg(long)]
-    pub held_out: bool,
-    /// The file to write, JSONL in the ShareGPT format; standard output if there is none.
-    #[arg(long, value_name = "F")]
-    pub out: Option<PathBuf>,
-    /// Write the corpus's card into this folder: manifest, a sample for training, held-out prompts.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "check", "kind", "held_out"])]
-    pub folder: Option<PathBuf>,
-    /// Let this model answer them, and count its right answers by kind.
-    #[arg(long, value_name = "M", conflicts_with = "out")]
-    pub check: Option<String>,
-    /// Dialogues of this kind only.
-    #[arg(long, value_name = "KIND")]
-    pub kind: Option<String>,
+    /// Print the resolved config as TOML, and do nothing.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub print_config: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The run folder of a training, or a folder of heads.
+    /// The run folder of a training, a folder of heads, or a PyTorch file of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators or hydra.
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, or safetensors
+    /// (a PyTorch file as it is; nothing in it is executed).
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,
     /// The folder to write; it must not hold anything yet.
@@ -300,26 +267,24 @@ pub struct Export {
     /// The model the heads are for, if they do not say or it has moved.
     #[arg(long, value_name = "M")]
     pub model: Option<String>,
+    /// Upload the result to this repository of the hub, which is created if there is none. Needs HF_TOKEN and a gorgon
+    /// built with --features push.
+    #[arg(long, value_name = "OWNER/NAME")]
+    pub push: Option<String>,
+    /// With --push: nobody else may see the repository.
+    #[arg(long, requires = "push")]
+    pub private: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Convert {
-    /// A PyTorch file (.pt, .pth, .bin), or the folder that it is in.
-    #[arg(value_name = "FROM")]
-    pub from: PathBuf,
-    /// The folder to write; it must not hold anything yet.
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
-}
-
-#[derive(Debug, Args)]
+#[command(after_help = "GORGON_HISTORY names the file that keeps what was typed; if it is empty, nothing is kept.")]
 pub struct Chat {
     /// A model folder or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
-    /// Say this, print the answer, and end.
+    /// Send this message, print the answer, and end; - reads it from stdin.
     #[arg(short, long, value_name = "P", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// A system message.
@@ -331,10 +296,16 @@ pub struct Chat {
     /// Acceptance rule, as of generate.
     #[arg(long, default_value = "auto", value_name = "R")]
     pub accept: RuleChoice,
-    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    /// 0 takes the top-1 token; 1 samples from the model as it is.
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
     pub temperature: f64,
-    /// Sample from the likeliest tokens that hold this much probability.
+    /// Sample from the top tokens that hold this much probability.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
+    /// Sample from this many top tokens.
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
 }
+
+#[cfg(test)]
+mod tests;

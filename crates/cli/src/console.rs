@@ -3,18 +3,17 @@
 use crate::interrupt;
 use crate::printer;
 use crate::progress;
+use gorgon_runs::visible;
 use gorgon_workflows::console::{BarStyle, Event, Observer, ProgressBar};
 use gorgon_workflows::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What of the reports is shown.
+/// The part of the reports that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     /// Nothing but results and errors.
     pub quiet: bool,
-    /// Details too.
-    pub verbose: bool,
     /// Results as one JSON document, which the command prints itself.
     pub json: bool,
     /// Whether progress bars are wanted and can be seen.
@@ -25,9 +24,8 @@ impl Observer for Terminal {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Message(text) if !self.quiet => progress::above_bars(|| printer::complain(text)),
-            Event::Detail(text) if self.verbose => progress::above_bars(|| printer::complain(text)),
-            Event::Result(text) if !self.json => progress::above_bars(|| printer::piece(text)),
-            Event::Message(_) | Event::Detail(_) | Event::Result(_) => {}
+            Event::Result(text) if !self.json => progress::above_bars(|| printer::piece(&visible::lines(text))),
+            Event::Message(_) | Event::Result(_) => {}
         }
     }
 
@@ -35,12 +33,12 @@ impl Observer for Terminal {
         self.progress.then(|| Box::new(progress::bar(style, label, done, total)) as Box<dyn ProgressBar>)
     }
 
-    fn stop_flag(&self) -> Result<Arc<AtomicBool>, Failure> {
+    fn stop_flag(&self) -> Arc<AtomicBool> {
         interrupt::stop_flag()
     }
 
     fn abort(&self, failure: &Failure) {
-        printer::failure(failure, self.json);
+        printer::failure(failure);
         std::process::exit(1);
     }
 }

@@ -3,50 +3,53 @@
 mod args;
 mod commands;
 mod console;
+mod crash;
 mod interrupt;
+mod logging;
 mod printer;
 mod progress;
 mod settings;
 
-use args::{Cli, Command};
-use clap::Parser;
-use clap::error::ErrorKind;
-use gorgon_workflows::failure::{Failure, panic_message};
+use args::{Cli, Command, DevCommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches};
+use gorgon_runs::visible;
+use gorgon_workflows::failure::Failure;
 use settings::Settings;
 use std::process::ExitCode;
 
+#[cfg(feature = "count-allocations")]
 #[global_allocator]
 static ALLOCATOR: gorgon_bench::allocations::Counted = gorgon_bench::allocations::Counted;
 
 fn main() -> ExitCode {
     gorgon_bench::allocations::share();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-                error.exit();
-            }
-            let json = std::env::args_os().any(|arg| arg == "--json");
-            return printer::failure(&Failure::input(usage_error(&error)).hint("see gorgon --help"), json);
-        }
-        Err(error) => error.exit(),
+    let (args, notice) = args::today(std::env::args_os().collect(), &Cli::command());
+    let parsed = Cli::command().try_get_matches_from(&args);
+    let (cli, matches) = match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
+        Ok(parsed) => parsed,
+        Err(error) => return wrong_usage(&error, args.iter().any(|arg| arg == "--json")),
     };
     let membership = gorgon_train::process_group::join();
-    let json = cli.global.json;
+    printer::set_up(cli.global.color, cli.global.verbose, cli.global.json);
+    logging::set_up(cli.global.verbose);
+    let notice = notice.filter(|_| !cli.global.quiet);
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
     // since files appear by renaming.
-    std::panic::set_hook(Box::new(|_| {}));
-    let outcome = std::panic::catch_unwind(|| run(cli));
+    let outcome = crash::caught(|| {
+        interrupt::set_up()?;
+        args::check(&cli.command, &matches)?;
+        run(cli)
+    });
     if outcome.is_ok() {
         gorgon_model::tuning::seal();
     }
-    let code = match outcome {
-        Ok(Ok(code)) => code,
-        Ok(Err(failure)) => abandoned(printer::failure(&failure, json)),
-        Err(panic) => {
-            let failure = Failure::run(format!("internal error: {}", panic_message(&*panic)));
-            abandoned(printer::failure(&failure, json))
-        }
+    if let (Ok(Ok(_)), Some(notice)) = (&outcome, notice) {
+        printer::complain(&notice);
+    }
+    let code = match outcome.and_then(|outcome| outcome) {
+        Ok(code) => code,
+        Err(failure) => abandoned(printer::failure(&failure)),
     };
     drop(membership);
     code
@@ -60,7 +63,7 @@ fn abandoned(code: ExitCode) -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = Settings::new(cli.global)?;
-    if !matches!(cli.command, Command::Train(_) | Command::Pretrain(_)) {
+    if !matches!(cli.command, Command::Train(_) | Command::Dev(DevCommand::Pretrain(_))) {
         settings.check_one_device()?;
     }
     // From inside the thread pool, work is split without waking and waiting for another thread each time.
@@ -69,35 +72,53 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
 
 fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
-        Command::Doctor => commands::doctor::run(settings),
+        Command::Doctor(args) => commands::doctor::run(&args, settings),
         Command::Fetch(args) => commands::fetch::run(&args, settings),
         Command::Inspect(args) => commands::inspect::run(&args, settings),
-        Command::Logits(args) => commands::logits::run(&args, settings),
         Command::Generate(args) => commands::generate::run(&args, settings),
         Command::Chat(args) => commands::chat::run(&args, settings),
         Command::Distill(args) => commands::distill::run(&args, settings),
-        Command::Features(args) => commands::train::features(&args, settings),
         Command::Train(args) => commands::train::run(&args, settings),
+        Command::Config(command) => commands::config::run(&command, settings),
+        Command::Init(args) => commands::init::run(&args, settings),
         Command::Compare(args) => commands::compare::run(&args, settings),
-        Command::Bench(args) if args.suite.is_some() => commands::suite::run(&args, settings),
-        Command::Bench(args) => match &args.sweep {
-            Some(range) => commands::sweep::run(&args, range, settings),
-            None => commands::bench::run(&args, settings),
-        },
+        Command::Bench(args) => commands::bench::run(&args, settings),
         Command::Verify(args) => commands::verify::run(&args, settings),
         Command::Tree(command) => commands::tree::run(&command, settings),
-        Command::Plan(args) => commands::plan::run(&args, settings),
-        Command::Convert(args) => commands::convert::run(&args, settings),
+        Command::Runs(command) => commands::runs::run(&command, settings),
         Command::Export(args) => commands::export::run(&args, settings),
-        Command::Synth(args) => commands::synth::run(&args, settings),
-        Command::Pretrain(args) => commands::pretrain::run(&args, settings),
         Command::Demo(args) => commands::demo::run(&args, settings),
+        Command::Completions(args) => commands::pages::completions(&args, settings),
+        Command::Dev(DevCommand::Logits(args)) => commands::logits::run(&args, settings),
+        Command::Dev(DevCommand::Features(args)) => commands::train::features(&args, settings),
+        Command::Dev(DevCommand::Synth(args)) => commands::synth::run(&args, settings),
+        Command::Dev(DevCommand::Pretrain(args)) => commands::pretrain::run(&args, settings),
+        Command::Dev(DevCommand::Suite(args)) => commands::suite::run(&args, settings),
+        Command::Dev(DevCommand::Sweep(args)) => commands::sweep::run(&args, settings),
+        Command::Dev(DevCommand::Man(args)) => commands::pages::man(&args, settings),
     }
 }
 
-/// What clap says is wrong, without the usage that follows.
-fn usage_error(error: &clap::Error) -> String {
+/// Wrong usage, as clap words it: the error, its suggestions and the usage of the verb. Requests for help end well.
+fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
     let text = error.to_string();
-    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
-    text[..end.unwrap_or(text.len())].trim_start_matches("error: ").to_owned()
+    // What the user wrote is a part of it, and may have come out of a file.
+    if text.chars().any(|c| visible::is_command(c) && c != '\n') && !json {
+        printer::complain(text.trim_end());
+        return ExitCode::from(2);
+    }
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !json {
+        error.exit();
+    }
+    let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let failure = Failure::input(message.trim_start_matches("error: "));
+    let suggestions = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let suggested = suggestions.into_iter().find_map(|kind| error.get(kind));
+    printer::set_up(clap::ColorChoice::Never, false, true);
+    printer::failure(&match suggested {
+        Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
+        Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
+        _ => failure.hint("see gorgon --help"),
+    })
 }

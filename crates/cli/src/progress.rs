@@ -1,5 +1,6 @@
 //! Progress bars.
 
+use gorgon_runs::visible;
 use gorgon_workflows::console::{self, BarStyle};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::OnceLock;
@@ -29,7 +30,7 @@ impl console::ProgressBar for Shown {
     }
 
     fn set_message(&self, message: String) {
-        self.0.set_message(message);
+        self.0.set_message(visible::line(&message));
     }
 
     fn clear(&self) {
@@ -44,7 +45,7 @@ pub fn bar(style: BarStyle, label: &str, done: u64, total: u64) -> Shown {
         BarStyle::Spinner => ProgressBar::new_spinner(),
         _ => ProgressBar::new(total),
     };
-    let bar = all().add(bar.with_message(label.to_owned()));
+    let bar = all().add(bar.with_message(visible::line(label)));
     let template = match style {
         BarStyle::Spinner => None,
         BarStyle::Transfer => Some("{msg:40!} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}"),

@@ -1,7 +1,9 @@
-//! What the typed options mean on this machine.
+//! The typed options, resolved for this machine.
 
 use crate::args::Global;
 use crate::console::Terminal;
+use gorgon_runs::provenance::Build;
+use gorgon_text::variables::Variables;
 use gorgon_train::process_group::ProcessGroup;
 use gorgon_workflows::console::Console;
 use gorgon_workflows::failure::Failure;
@@ -18,6 +20,8 @@ pub struct Settings {
     pub json: bool,
     /// Whether progress bars are wanted and can be seen.
     pub progress: bool,
+    /// Whether nothing but results and errors is printed.
+    pub quiet: bool,
     /// The job's console.
     pub talk: Console,
 }
@@ -45,23 +49,44 @@ impl Settings {
         let json = global.json && speaks;
         let quiet = global.quiet || !speaks;
         let progress = !global.no_progress && !quiet && !json && std::io::stderr().is_terminal();
-        let terminal = Terminal { quiet, verbose: global.verbose && speaks, json, progress };
+        let terminal = Terminal { quiet, json, progress };
         let console = Console::new(Arc::new(terminal));
         let job = settings::Settings {
-            seed: global.seed,
+            seed: global.seed.unwrap_or(0),
+            typed_seed: global.seed,
+            template: global.template_var.into_iter().collect(),
             offline: global.offline,
+            context: global.context.map(|context| context as usize),
             console: console.clone(),
+            build: build(),
             started: jiff::Timestamp::now(),
             together: vec![],
             devices: global.device,
             formats: NumberFormats { dtype: global.dtype, compute_dtype: global.compute_dtype, int8: global.int8 },
         };
-        Ok(Self { job, json, progress, talk: console })
+        Ok(Self { job, json, progress, quiet, talk: console })
     }
 
-    /// The same, but for a job that is a part of another one, which prints the JSON document itself.
+    /// These settings with the variables of a config.
+    pub fn with_template(&self, template: &Variables) -> Self {
+        let job = settings::Settings { template: template.clone(), ..self.job.clone() };
+        Self { job, ..self.clone() }
+    }
+
+    /// These settings for a job that is a part of another one, which prints the JSON document itself.
     pub fn quiet_json(&self) -> Self {
         Self { json: false, ..self.clone() }
+    }
+}
+
+/// The version, commit and features of this program.
+fn build() -> Build {
+    let optional = [("cuda", cfg!(feature = "cuda")), ("wgpu", cfg!(feature = "wgpu")), ("mpi", cfg!(feature = "mpi"))];
+    let built = optional.into_iter().filter(|(_, built)| *built).map(|(name, _)| name);
+    Build {
+        version: env!("CARGO_PKG_VERSION").into(),
+        commit: env!("GORGON_COMMIT").into(),
+        features: std::iter::once("cpu").chain(built).map(String::from).collect(),
     }
 }
 

@@ -54,15 +54,15 @@ fn wrong_comparisons_are_refused_and_leave_nothing() {
     let job = Job::new();
     let path = config(&job, "");
     refused(&["compare", "-c", &path, "model=/nowhere"], &["/nowhere"]);
-    refused(&["compare", "-c", &path, "bench_prompts=4"], &["6 lines, 7 are needed"]);
+    refused(&["compare", "-c", &path, "bench_prompts=4"], &["6 conversations, 7 are needed"]);
     refused(&["compare", "-c", &path], &["no shards"]);
     refused(&["compare", "-c", &path, "seeds=[]"], &["seeds"]);
     refused(&["compare", "-c", &path, "typo=1"], &["typo"]);
     let twice = config(&job, "[[methods]]\nname = \"medusa\"\ndrafter = \"ngram:1\"\n");
-    refused(&["compare", "-c", &twice], &["two are called"]);
+    refused(&["compare", "-c", &twice], &["two methods are called"]);
     assert!(!job.path("runs").exists());
     job.write("broken.pt", "no pickle");
     let out = job.text("converted");
-    refused(&["convert", &job.text("broken.pt"), &out], &["broken.pt"]);
+    refused(&["export", &job.text("broken.pt"), "--to", "safetensors", &out], &["broken.pt"]);
     assert!(!job.path("converted").exists());
 }

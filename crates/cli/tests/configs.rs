@@ -43,9 +43,9 @@ fn wrong_configs_are_refused_in_a_line() {
 fn all_wrong_settings_are_named_at_once() {
     let job = Job::new();
     let train = job.text("train.toml");
-    let wrong = ["training.warmup=2", "training.max_seq_len=1", "medusa.heads=0", "mtp.depths=99", "held_out=1.5"];
+    let wrong = ["training.warmup=2", "training.max_seq_len=1", "medusa.heads=0", "medusa.blocks=99", "held_out=1.5"];
     let words =
-        ["training.warmup = 2", "training.max_seq_len = 1", "medusa.heads = 0", "mtp.depths = 99", "held_out = 1.5"];
+        ["training.warmup = 2", "training.max_seq_len = 1", "medusa.heads = 0", "medusa.blocks = 99", "held_out = 1.5"];
     refused(&[&["train", "-c", &train][..], &wrong].concat(), &words);
 }
 

@@ -1,4 +1,4 @@
-//! What scripts rely on: verbs, JSON, exit codes, the meaning of every field.
+//! The contract for scripts: verbs, JSON, exit codes, the meaning of every field.
 
 mod gorgon;
 

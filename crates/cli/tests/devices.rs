@@ -93,7 +93,7 @@ fn an_interrupted_job_goes_on() {
     let config = job.text("train.toml");
     let mut child = start(&[&["train", "-c", &config, "--device", "cpu,cpu"][..], LONG].concat(), &[]);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.starts_with("step 2 ")));
+    assert!(said.any(|line| line.starts_with("step 2/")));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let rest: Vec<String> = said.collect();
     let saved = rest.iter().any(|line| line.starts_with("saved step"));

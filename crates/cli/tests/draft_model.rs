@@ -182,9 +182,9 @@ fn sweeps_that_cannot_be_are_refused_in_a_line() {
     let (model, drafter) = (backbone().to_str().unwrap(), drafter());
     for (more, word) in [
         (&["--accept", "chow:0.1"][..], "without their parameters"),
-        (&["--accept", "chow,greedy"], "chow,greedy"),
+        (&["--accept", "chow,greedy"], "\"greedy\""),
         (&["--accept", "lossy", "--temperature", "-1"], "temperature"),
-        (&["--suite", "cpu"], "--suite"),
+        (&["--suite", "cpu"], "--model"),
     ] {
         let args = sweep(more);
         refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[word]);

@@ -142,6 +142,42 @@ fn drafts_that_do_not_pay_are_given_up() {
     assert_eq!((&with["tree"], &with["drafter"]), (&json!("calibrated"), &json!("medusa")));
 }
 
+/// Random heads are never right, so no tree pays; the measurements that follow a calibration still measure something.
+#[test]
+fn where_no_tree_pays_measurements_take_the_best_with_drafts() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    heads(dir.path());
+    let prompts = dir.path().join("prompts.txt");
+    std::fs::write(&prompts, "one\ntwo\n").unwrap();
+    let (heads, prompts) = (dir.path().to_str().unwrap(), prompts.to_str().unwrap());
+    let base = ["--model", model.name(), "--heads", heads, "--prompts", prompts, "--max-new-tokens", "20"];
+    let uncalibrated = gorgon(&[&["bench", "--rounds", "1"][..], &base].concat());
+    assert!(stderr(&uncalibrated).contains("hint: drafting is slower"), "{}", stderr(&uncalibrated));
+    let found = json(&gorgon(&[&["tree", "calibrate", "--rounds", "1", "--json"][..], &base].concat()));
+    assert_eq!(found["tree"], json!([]));
+    let bench = gorgon(&[&["bench", "--rounds", "1", "--json"][..], &base].concat());
+    assert!(stderr(&bench).contains("no tree to beat plain decoding"), "{}", stderr(&bench));
+    assert!(json(&bench)["summary"]["nodes_per_step"].as_f64().unwrap() > 1.0);
+    assert!(!stderr(&bench).contains("hint:"), "calibrated heads need no calibration: {}", stderr(&bench));
+    let verify = gorgon(&[&["verify", "--json"][..], &base].concat());
+    assert_ne!(verify.status.code(), Some(2), "{}", stderr(&verify));
+    assert_eq!(json(&verify)["diverged"], 0);
+    let generate = json(&gorgon(&["generate", "--model", model.name(), "--heads", heads, "--ids", "1", "--json"]));
+    assert_eq!(generate["drafter"], "none", "decoding itself stays plain");
+}
+
+#[test]
+fn a_doctor_predicts_whether_drafting_pays() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    heads(dir.path());
+    let heads = dir.path().to_str().unwrap();
+    let report = json(&gorgon(&["doctor", "--model", model.name(), "--heads", heads, "--json"]));
+    assert_eq!(report["drafting"]["pays"], false, "{report}");
+    assert_eq!(report["drafting"]["prompts"], 8);
+    assert!(!dir.path().join("calibration.json").exists(), "nothing is stored");
+    refused(&["doctor", "--model", model.name()], &["--heads"]);
+}
+
 #[test]
 fn plans_and_sequoia_trees() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +225,7 @@ fn bench_and_verify_take_all_turns() {
     let sampled = gorgon(&[&["verify"], &base[..], &rest, &["--temperature", "1", "--samples", "60"]].concat());
     let document = json(&sampled);
     assert!(document["p_value"].as_f64().unwrap() > 1e-3, "{document}");
-    refused(&["bench"], &["--model and --prompts"]);
+    refused(&["bench"], &["--prompts"]);
     refused(&["verify", "--model", tiny], &["--prompts"]);
     let few = gorgon(&[&["verify"], &base[..], &rest, &["--temperature", "1", "--samples", "1"]].concat());
     assert_eq!(few.status.code(), Some(2), "{}", stderr(&few));

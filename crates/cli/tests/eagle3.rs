@@ -11,7 +11,7 @@ fn decodes(dir: &str, format: &str) {
     let model = backbone().to_str().unwrap();
     let found = json(&finished(&["inspect", dir, "--json"], &[]));
     assert_eq!(found["facts"]["format"], format, "{found}");
-    assert_eq!(found["facts"]["tap_layers"], "1, 1, 2", "{found}");
+    assert_eq!(found["facts"]["aux_hidden_state_layers"], serde_json::json!([1, 1, 2]), "{found}");
     assert_eq!(found["problems"].as_array().map(Vec::len), Some(0), "{found}");
     let decode = |more: &[&str]| {
         let base = ["generate", "--model", model, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];
@@ -131,8 +131,10 @@ fn a_tree_is_calibrated_for_a_layer() {
     let (model, run) = (backbone().to_str().unwrap(), job.run().unwrap());
     let (heads, prompts) = (run.to_str().unwrap(), job.text("prompts.jsonl"));
     finished(&["synth", "--held-out", "--dialogues", "6", "--seed", "5", "--out", &prompts], &[]);
-    let contest = ["--model", model, "--heads", heads, "--prompts", &prompts, "--max-new-tokens", "24", "--ignore-eos"];
-    let with = |first: &[&str], more: &[&str]| json(&finished(&[first, &contest[..], more, &["--json"]].concat(), &[]));
+    let comparison =
+        ["--model", model, "--heads", heads, "--prompts", &prompts, "--max-new-tokens", "24", "--ignore-eos"];
+    let with =
+        |first: &[&str], more: &[&str]| json(&finished(&[first, &comparison[..], more, &["--json"]].concat(), &[]));
     let calibration = with(&["tree", "calibrate"], &["--rounds", "1", "--limit", "3"]);
     assert!(!calibration["step_times"].as_array().unwrap().is_empty(), "{calibration}");
     let shown = json(&finished(&["tree", "show", "--heads", heads, "--json"], &[]));

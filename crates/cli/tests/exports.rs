@@ -1,4 +1,4 @@
-//! What heads say along given tokens, and exports held against PyTorch modules of the published shapes.
+//! States and logits of heads along given tokens, and exports held against PyTorch modules of the published shapes.
 
 mod chain;
 mod gorgon;
@@ -29,7 +29,7 @@ fn argmax(row: &[f32]) -> usize {
 fn guesses_along_a_text_are_those_that_are_drafted() {
     let job = Job::new();
     job.distill(&[]);
-    job.train(&[]);
+    job.train(&["medusa.heads=3"]);
     let (model, run) = (backbone().to_str().unwrap(), job.run().unwrap());
     let heads = ["--model", model, "--heads", run.to_str().unwrap()];
     let decode =

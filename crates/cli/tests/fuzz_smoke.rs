@@ -1,5 +1,6 @@
 //! Hostile input, bounded: the fuzz targets' functions over mutated sound files. `GORGON_FUZZ_ROUNDS` for more of them,
-//! `GORGON_FUZZ_SEEDS=FOLDER` to write the sound files there instead.
+//! `GORGON_FUZZ_ONLY=TARGET` for one target, `GORGON_FUZZ_FROM` for other files, `GORGON_FUZZ_SEEDS=FOLDER` to write the
+//! sound files there instead.
 
 #[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;
@@ -19,7 +20,7 @@ impl Numbers {
     }
 }
 
-/// What breaks readers: bounds of integers, brackets, keys without values, bytes that are no text.
+/// Fragments that break readers: bounds of integers, brackets, keys without values, bytes that are no text.
 const PIECES: [&[u8]; 24] = [
     b"0",
     b"-1",
@@ -82,16 +83,19 @@ fn mutate(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
 
 /// Reads bytes; a panic is kept with the bytes, so that it can be repeated.
 fn survives(target: &Target, bytes: &[u8], what: &str) {
-    if catch_unwind(AssertUnwindSafe(|| (target.read)(bytes))).is_err() {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.read)(bytes))) {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let kept = std::env::temp_dir().join(format!("gorgon-fuzz-{}", target.name));
         std::fs::write(&kept, bytes).unwrap();
-        panic!("{} panics on {what}, kept as {}", target.name, kept.display());
+        panic!("{} panics on {what}, kept as {}: {}", target.name, kept.display(), said.unwrap_or("no message"));
     }
 }
 
 #[test]
 fn hostile_bytes_end_in_errors() {
-    let rounds = std::env::var("GORGON_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (rounds, from) = (number("GORGON_FUZZ_ROUNDS").unwrap_or(150), number("GORGON_FUZZ_FROM").unwrap_or(0));
+    let only = std::env::var("GORGON_FUZZ_ONLY").ok();
     let folder = std::env::var_os("GORGON_FUZZ_SEEDS");
     // Libraries panic, and are contained; what is told is what gets out.
     std::panic::set_hook(Box::new(|panic| {
@@ -99,7 +103,7 @@ fn hostile_bytes_end_in_errors() {
             eprintln!("{said}");
         }
     }));
-    for target in TARGETS {
+    for target in TARGETS.into_iter().filter(|target| only.as_ref().is_none_or(|only| target.name == only)) {
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty() && seeds.iter().all(|seed| !seed.is_empty()), "{}", target.name);
         if let Some(folder) = &folder {
@@ -114,7 +118,9 @@ fn hostile_bytes_end_in_errors() {
             survives(&target, seed, &format!("seed {i}"));
         }
         survives(&target, b"", "nothing");
-        let mut numbers = Numbers(target.name.bytes().fold(11, |sum, byte| sum * 31 + u64::from(byte)));
+        let mut numbers = Numbers(
+            target.name.bytes().fold(11 + from, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))),
+        );
         for round in 0..rounds {
             let bytes = mutate(&seeds, &mut numbers);
             survives(&target, &bytes, &format!("round {round}"));

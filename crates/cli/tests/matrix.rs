@@ -8,7 +8,7 @@ use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
 use std::path::PathBuf;
 
-/// What is trained: a name, the keys that make it, and whether the run's own model is decoded.
+/// Trainings: a name, the keys that make it, and whether the run's own model is decoded.
 const METHODS: &[(&str, &[&str], bool)] = &[
     ("medusa", &["method=\"medusa\""], false),
     ("medusa-2", &["method=\"medusa-2\"", "medusa2.lora.rank=4"], true),

@@ -83,7 +83,10 @@ fn modules_are_trained_and_decoded_with() {
     job.distill(&[]);
     let run = trained(&job, "mtp", &["mtp.depths=2"]);
     decodes(&format!("{run}/heads"), "mtp", "mtp", "dynamic:60,5,10");
-    refused(&["export", &run, "--to", "hydra", &job.text("other")], &["mtp"]);
+    let out = job.text("exported");
+    finished(&["export", &run, "--to", "mtp", &out], &[]);
+    decodes(&out, "mtp", "mtp", "dynamic:60,5,10");
+    refused(&["export", &run, "--to", "hydra", &job.text("other")], &["mtp heads, not Hydra heads"]);
     // Loaded modules are fitted further: without a step's worth of rate they stay what they were.
     let config = job.text("train.toml");
     let start = format!("init_from={run:?}");

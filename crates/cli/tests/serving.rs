@@ -15,7 +15,7 @@ fn rows(job: &Job) -> Vec<Row> {
     shard::read(&job.path("data").join(shard::file_name(0)), 10_000).unwrap().0
 }
 
-/// What the model says by itself, greedily.
+/// Greedy answers of the model itself.
 fn own() -> Vec<Row> {
     let job = Job::new();
     job.distill(&["sampling.temperature=0.0"]);
@@ -129,4 +129,34 @@ fn servers_that_stay_away_are_named() {
     let (code, said) = run(&[&some.url, &broken.url], &[]);
     assert_eq!(code, Some(0), "{said}");
     assert!(Path::new(&job.path("data").join("shards.json")).exists());
+}
+
+/// A server that redirects is given up, and the other one answers everything. Without another one the job ends.
+#[test]
+fn a_server_that_moved_away_is_given_up() {
+    let job = Job::new();
+    let config = job.text("distill.toml");
+    let (moved, honest) = (Server::start(backbone(), &[Mood::Moved]), Server::start(backbone(), &[Mood::Honest]));
+    let run = |urls: &[&str]| {
+        let args = args(&config, urls);
+        let output = start(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]).wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run(&[&moved.url]);
+    assert!(code == Some(1) && said.contains("no server is left") && said.contains("307"), "{code:?} {said}");
+    let (code, said) = run(&[&moved.url, &honest.url]);
+    assert!(code == Some(0) && said.contains(&format!("server given up: {}", moved.url)), "{code:?} {said}");
+    assert!(rows(&job) == own());
+}
+
+/// An answer is never longer than was asked for, though its text is.
+#[test]
+fn endless_answers_are_cut_off() {
+    let server = Server::start(backbone(), &[Mood::Endless]);
+    let job = Job::new();
+    let args = args(&job.text("distill.toml"), &[&server.url]);
+    finished(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let rows = rows(&job);
+    assert!(rows.iter().all(|row| row.ends == ["length:retokenised"] && row.example.labels() <= 24));
+    assert!(rows.iter().any(|row| row.example.labels() == 24));
 }

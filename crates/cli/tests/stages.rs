@@ -222,7 +222,7 @@ fn an_lm_head_in_bf16_trains_or_is_refused() {
 
 const CALIBRATED: [&str; 2] = ["calibration.json", "tree.json"];
 
-/// What was cut off, is no text or has one digit changed is named; `shown` draws the stored tree.
+/// Damage is named: a tree that was cut off, is no text or has one digit changed; `shown` draws the stored tree.
 fn damaged_trees_are_named(heads: &Path, shown: &[&str]) {
     for name in CALIBRATED {
         let bytes = read(&heads.join(name));

@@ -13,6 +13,7 @@ pub mod accept;
 pub mod dist;
 pub mod pooled_vec;
 pub mod stats;
+pub mod suggest;
 pub mod token;
 pub mod tree;
 

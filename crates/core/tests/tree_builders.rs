@@ -170,7 +170,7 @@ fn kept_paths(drafted: &DraftTree) -> Vec<Vec<Token>> {
     (1..drafted.tree().len()).map(|node| tokens_on_path(drafted.tree(), node)).collect()
 }
 
-/// What a shape becomes under a law, path by path; ranks that the law does not offer are left out.
+/// Shape under a sampling scheme, path by path; ranks that the scheme does not offer are left out.
 fn paths_by_rank(law: Law, shape: &TreeShape) -> Vec<Vec<Token>> {
     let tokens = |ranks: &Vec<usize>| {
         let step = |path: Vec<Token>, &rank: &usize| Some([&path[..], &[law.after(&path).get(rank)?.token]].concat());

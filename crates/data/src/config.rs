@@ -1,39 +1,54 @@
-//! What the config of `gorgon distill` says.
+//! The config of `gorgon distill`.
+
+mod files;
+
+pub use self::files::Files;
 
 use crate::distill::Serving;
 use crate::source::Format;
+use gorgon_text::variables::Variables;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The config of `gorgon distill`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// A self-distillation: `gorgon distill`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DistillConfig {
-    /// The backbone: a model folder or a repo id.
+    /// Backbone: a model folder or a repo id on the hub.
     pub model: String,
-    /// The folder for the shards.
+    /// Folder for the shards.
     pub out: PathBuf,
-    /// Files of prompts or conversations.
+    /// A file of prompts or conversations, or a list of files: JSONL, JSON, Parquet or text. `hf://datasets/OWNER/NAME`
+    /// names a data set on the hub; `@REVISION` and `/FILE` can follow.
     #[serde(default)]
-    pub prompts: Vec<PathBuf>,
-    /// Their format; told from the files if it is not given.
+    pub prompts: Files,
+    /// Format of the prompts; detected from the files if it is not set.
     #[serde(default)]
     pub format: Option<Format>,
-    /// Conversations to take from each file at most; 0 takes all.
+    /// Conversations to take from each file, at most; 0 takes all.
     #[serde(default)]
     pub limit: usize,
     /// Prompts of the synthetic corpus.
     #[serde(default)]
     pub synthetic: Option<Synthetic>,
-    /// Who answers.
+    /// Source of the answers.
     #[serde(default)]
     pub answers: Answers,
-    /// How the model answers.
+    /// Sampling of the model's answers.
     #[serde(default)]
     pub sampling: Sampling,
-    /// Tokens in a conversation at most; longer ones end before the turn that does not fit.
+    /// Variables for the model's chat template, such as `enable_thinking = false`. `--template-var` sets them too.
+    #[serde(default)]
+    pub template: Variables,
+    /// Answer tokens of the whole job: distilling ends with the record that reaches this number. Not limited if it is
+    /// not set.
+    #[serde(default)]
+    pub max_total_tokens: Option<u64>,
+    /// Tokens in a conversation, at most. Longer ones end before the turn that does not fit.
     #[serde(default = "max_tokens")]
     pub max_tokens: usize,
     /// Turns that a model which plays both roles makes up for the user after the given ones.
@@ -42,22 +57,22 @@ pub struct DistillConfig {
     /// Serving engines that answer in place of this machine: addresses of OpenAI-compatible servers, up to `/v1`.
     #[serde(default)]
     pub servers: Vec<String>,
-    /// How to talk to them.
+    /// Requests to serving engines.
     #[serde(default)]
     pub serving: Serving,
     /// Conversations decoded at a time.
     #[serde(default)]
     pub batch_size: BatchSize,
-    /// Memory for weights, caches and logits, in MiB; what is available if it is not given.
+    /// Memory for weights, caches and logits, in MiB. If it is not set, gorgon takes what is available.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// Draft heads: a folder, or the run folder of their training.
+    /// Draft heads to answer faster: a folder, or the run folder of their training.
     #[serde(default)]
     pub heads: Option<PathBuf>,
-    /// What drafts, by its name on the command line; what the heads are for if it is not given.
+    /// Drafter, as `--drafter` names it. If it is not set, the heads decide.
     #[serde(default)]
     pub drafter: Option<String>,
-    /// The drafts' tree, by its name on the command line.
+    /// Tree of drafts, as `--tree` names it. If it is not set, the heads decide.
     #[serde(default)]
     pub tree: Option<String>,
 }
@@ -85,6 +100,19 @@ pub enum BatchSize {
 impl Default for BatchSize {
     fn default() -> Self {
         Self::Conversations(16)
+    }
+}
+
+impl JsonSchema for BatchSize {
+    fn schema_name() -> Cow<'static, str> {
+        "BatchSize".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [
+            {"const": "auto", "description": "As many as there is memory for, and as still make decoding faster."},
+            {"type": "integer", "minimum": 1, "description": "A number of conversations."}
+        ]})
     }
 }
 
@@ -131,8 +159,8 @@ impl Visitor<'_> for BatchSizeText {
     }
 }
 
-/// Who answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+/// Source of the answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Answers {
     /// The backbone.
@@ -143,10 +171,10 @@ pub enum Answers {
 }
 
 /// Prompts of the synthetic corpus.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// How many dialogues.
+    /// Number of dialogues.
     pub dialogues: u64,
     /// Seed of the corpus.
     #[serde(default)]
@@ -156,19 +184,20 @@ pub struct Synthetic {
     pub held_out: bool,
 }
 
-/// How the model answers.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// Sampling of the model's answers.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// 0 takes the likeliest token.
+    /// Temperature. 0 takes the top-1 token.
     pub temperature: f64,
-    /// Sample from the likeliest tokens that hold this much probability.
+    /// Nucleus sampling: the most likely tokens that hold this much probability, above 0 and at most 1. Off if it is
+    /// not set.
     pub top_p: Option<f64>,
-    /// Sample from this many likeliest tokens.
+    /// Top-k sampling: this many of the most likely tokens. Off if it is not set.
     pub top_k: Option<usize>,
-    /// New tokens in an answer at most.
+    /// New tokens in an answer, at most.
     pub max_new_tokens: usize,
-    /// Seed of all chance.
+    /// Seed of the random source.
     pub seed: u64,
 }
 

@@ -4,6 +4,7 @@
 //! made of the journal when all are there. An answer depends on its conversation, the model, the sampling and the seed,
 //! but on the CPU not on the batch that it was decoded in.
 
+mod budget;
 mod client;
 mod conversation;
 mod job;
@@ -11,10 +12,11 @@ mod journal;
 mod order;
 mod serving;
 
-pub use client::Serving;
+pub use budget::Budget;
+pub use client::{Client, Question, Served, Serving, Trouble};
 pub use job::{Answering, DistillError, END_TOKEN, Event, GIVEN, LENGTH, Prompt, RETOKENISED};
 pub use journal::{Answer, Journal};
-pub use order::{in_turn, pilots};
+pub use order::{in_turn, sample};
 pub use serving::{Servers, serve};
 
 use crate::render::Renderer;
@@ -38,8 +40,10 @@ pub struct Distillation<'a> {
     pub answering: Answering<'a>,
     /// Conversations at a time.
     pub slots: usize,
-    /// What drafts; plain decoding without.
+    /// Drafter of the answers; `None` decodes plainly.
     pub drafts: Option<Drafts<'a>>,
+    /// Limit of all answers.
+    pub budget: Budget,
 }
 
 /// Answers all prompts that the journal does not have yet. Returns true when all are done, false when it was asked to
@@ -57,12 +61,14 @@ pub fn distill(
     let (answering, slots) = (&with.answering, with.slots.max(1));
     let capacity = answering.max_tokens.min(with.decoder.config().max_positions);
     let mut batch = Batch::new(with.decoder, slots, capacity, with.drafts)?;
-    let waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let waiting = order::to_come(prompts, journal, &with.budget);
     let work = Work { renderer: with.renderer, answering, capacity };
     let active = (0..slots).map(|_| None).collect();
-    let mut conversations = Conversations { work, waiting, active, journal, stop, observe };
+    let budget = (prompts, with.budget);
+    let mut conversations = Conversations { work, waiting, active, journal, budget, stop, observe };
     batch.serve(answering.rule, &mut conversations)?;
-    Ok(conversations.waiting.is_empty() && conversations.active.iter().all(Option::is_none))
+    let all = conversations.waiting.is_empty() && conversations.active.iter().all(Option::is_none);
+    Ok(all || conversations.is_over())
 }
 
 /// The conversations as requests.
@@ -72,15 +78,25 @@ struct Conversations<'a, 'j> {
     /// By slot.
     active: Vec<Option<Conversation<'a>>>,
     journal: &'j mut Journal,
+    /// All prompts, and the limit of their answers.
+    budget: (&'a [Prompt], Budget),
     stop: &'j AtomicBool,
     observe: &'j mut dyn FnMut(Event),
+}
+
+impl Conversations<'_, '_> {
+    /// Whether the answers reach the limit.
+    fn is_over(&mut self) -> bool {
+        let (prompts, budget) = &mut self.budget;
+        budget.reached(prompts, self.journal).is_some()
+    }
 }
 
 impl Feed<'static> for Conversations<'_, '_> {
     type Error = DistillError;
 
     fn next(&mut self, slot: usize, read: usize) -> Result<Option<Request<'static>>, DistillError> {
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Relaxed) && !self.is_over() {
             let mut conversation = match self.active[slot].take() {
                 Some(conversation) => conversation,
                 None => match self.waiting.pop_front() {
@@ -134,11 +150,12 @@ pub fn rows(
 ) -> Result<(Vec<Row>, BTreeMap<String, usize>), DistillError> {
     let (mut rows, mut without) = (vec![], BTreeMap::new());
     for prompt in prompts {
-        let mut transcript = renderer.transcript(prompt.system.as_deref()).map_err(|e| wrong(prompt, &e))?;
+        let mut transcript =
+            renderer.transcript_with(prompt.system.as_deref(), prompt.tools.as_ref()).map_err(|e| wrong(prompt, &e))?;
         let mut ends = vec![];
         for (turn, answer) in journal.answers(prompt.row).iter().enumerate() {
             let Some(user) = prompt.users.get(turn).or(answer.user.as_ref()) else { break };
-            transcript.ask(user).map_err(|e| wrong(prompt, &e))?;
+            transcript.ask_with(user, prompt.calls(turn)).map_err(|e| wrong(prompt, &e))?;
             transcript.answer_ids(&answer.ids).map_err(|e| wrong(prompt, &e))?;
             ends.push(format!("{}{}", answer.end, if answer.retokenised { RETOKENISED } else { "" }));
         }
@@ -149,6 +166,7 @@ pub fn rows(
         }
         rows.push(Row {
             row: prompt.row,
+            key: prompt.key,
             id: prompt.id.clone(),
             source: prompt.source.clone(),
             line: prompt.line,

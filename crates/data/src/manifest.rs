@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// The file, beside the shards. It is written when all of them are.
 pub const MANIFEST: &str = "shards.json";
-/// What a distillation writes when it begins.
+/// Written when a distillation begins.
 pub const IDENTITY: &str = "identity.json";
-/// What it writes when it is done, also in versions that wrote no manifest.
+/// Written when a distillation is done, also by versions without a manifest.
 const REPORT: &str = "report.json";
 
 /// A shard as it was written.

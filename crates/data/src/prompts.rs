@@ -4,47 +4,71 @@ use crate::config::{Answers, DistillConfig, Synthetic};
 use crate::distill::{GIVEN, Prompt};
 use crate::render::{RenderError, Renderer};
 use crate::shard::Row;
-use crate::source::{self, Options, Report, SourceError};
+use crate::source::{self, Options, Report, SourceError, Turn};
 use gorgon_tiny_chat::{self as synth, Split};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
-/// What a job has to work on.
+/// Prompts of a job, with their sources.
 #[derive(Debug, Default)]
 pub struct Gathered {
     /// The conversations, in order.
     pub prompts: Vec<Prompt>,
     /// The answers that the data gives, turn by turn, beside each prompt.
     pub given: Vec<Vec<Option<String>>>,
-    /// What was kept and skipped, file by file.
+    /// Kept and skipped records, file by file.
     pub reports: Vec<Report>,
     /// Conversations of which only the first turn is used, since the model has no chat template.
     pub cut_to_one_turn: usize,
+    /// How many equal records there were so far, by their hash.
+    equal: HashMap<u64, u64>,
 }
 
-/// Reads all prompts of a config.
+/// A file of prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptFile {
+    /// Its path here.
+    pub path: PathBuf,
+    /// Its name in configs and shards.
+    pub name: String,
+}
+
+/// Reads all prompts of a config, which are in `files`.
 ///
 /// # Errors
 /// When a file cannot be read or holds nothing of use.
-pub fn gather(config: &DistillConfig, has_template: bool) -> Result<Gathered, SourceError> {
-    let mut all = Gathered::default();
-    for path in &config.prompts {
+pub fn gather(config: &DistillConfig, files: &[PromptFile], renderer: &Renderer) -> Result<Gathered, SourceError> {
+    let (mut all, has_template) = (Gathered::default(), renderer.has_template());
+    for PromptFile { path, name } in files {
         let options = Options {
             format: config.format,
             answers_required: config.answers == Answers::Data,
+            tools: renderer.has_tools(),
             limit: (config.limit > 0).then_some(config.limit),
             ..Options::default()
         };
         let (conversations, report) = source::read(path, &options)?;
         all.reports.push(report);
         for conversation in conversations {
-            let (users, given) = conversation.turns.into_iter().map(|turn| (turn.user, turn.assistant)).unzip();
+            let mut calls = BTreeMap::new();
+            let mut part = |(i, turn): (usize, Turn)| {
+                if !turn.calls.is_empty() {
+                    calls.insert(i, turn.calls);
+                }
+                (turn.user, turn.assistant)
+            };
+            let (users, given) = conversation.turns.into_iter().enumerate().map(&mut part).unzip();
             let prompt = Prompt {
                 row: 0,
+                key: conversation.digest,
                 id: conversation.id,
-                source: path.display().to_string(),
+                source: name.clone(),
                 line: conversation.line as u64,
                 category: conversation.category,
                 system: conversation.system,
+                tools: conversation.tools,
                 users,
+                calls,
             };
             all.add(prompt, given, has_template);
         }
@@ -61,15 +85,18 @@ impl Gathered {
         for i in 0..corpus.dialogues {
             let dialogue = synth::dialogue(corpus.seed, split, i);
             let turns = dialogue.exchanges.into_iter().map(|exchange| (exchange.user, Some(exchange.assistant)));
-            let (users, given) = turns.unzip();
+            let (users, given): (Vec<String>, Vec<Option<String>>) = turns.unzip();
+            let key = source::digest(&(i, &dialogue.kind, &dialogue.system, &users));
             let prompt = Prompt {
                 row: 0,
+                key,
                 id: format!("synthetic-{i}"),
                 source: "synthetic".into(),
                 line: i + 1,
                 category: Some(dialogue.kind.into()),
                 system: dialogue.system,
                 users,
+                ..Prompt::default()
             };
             self.add(prompt, given, has_template);
         }
@@ -83,6 +110,11 @@ impl Gathered {
             given.truncate(1);
         }
         prompt.row = self.prompts.len() as u64;
+        let equal = self.equal.entry(prompt.key).or_default();
+        if *equal > 0 {
+            prompt.key = source::digest(&(prompt.key, *equal));
+        }
+        *equal += 1;
         self.prompts.push(prompt);
         self.given.push(given);
     }
@@ -93,12 +125,18 @@ impl Gathered {
 /// # Errors
 /// When the chat template or the tokenizer refuses it.
 pub fn given_row(renderer: &Renderer, prompt: &Prompt, given: &[Option<String>]) -> Result<Row, RenderError> {
-    let turns: Vec<(&str, &str)> =
-        prompt.users.iter().zip(given).map_while(|(user, answer)| Some((user.as_str(), answer.as_deref()?))).collect();
-    let ends = vec![GIVEN.to_owned(); turns.len()];
-    let example = renderer.conversation(prompt.system.as_deref(), turns)?;
+    let mut transcript = renderer.transcript_with(prompt.system.as_deref(), prompt.tools.as_ref())?;
+    let mut ends = vec![];
+    for (turn, (user, answer)) in prompt.users.iter().zip(given).enumerate() {
+        let Some(answer) = answer else { break };
+        transcript.ask_with(user, prompt.calls(turn))?;
+        transcript.answer(answer)?;
+        ends.push(GIVEN.to_owned());
+    }
+    let example = transcript.into_example();
     Ok(Row {
         row: prompt.row,
+        key: prompt.key,
         id: prompt.id.clone(),
         source: prompt.source.clone(),
         line: prompt.line,

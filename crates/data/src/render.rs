@@ -4,10 +4,13 @@
 //! model's chat template and tokenised; the answer's tokens follow, as they were sampled or as the given text reads.
 //! Only those are labels. What the template writes between turns is tokenised apart and is none.
 
+mod tools;
+
 use gorgon_core::Token;
 use gorgon_model::config::{ConfigError, ModelConfig};
 use gorgon_text::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
+use gorgon_text::variables::Variables;
 use serde_json::Value;
 use std::path::Path;
 
@@ -29,6 +32,9 @@ pub enum RenderError {
     /// A base model has no turns.
     #[error("the model has no chat template: a conversation has one turn and no system prompt")]
     NoTemplate,
+    /// Variables for a template that is not there.
+    #[error("the model has no chat template, so it takes no variables")]
+    Variables,
 }
 
 /// Token ids with the assistant's marked.
@@ -65,6 +71,8 @@ impl Example {
 pub struct Renderer {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
+    variables: Variables,
+    has_tools: bool,
     end_tokens: Vec<Token>,
 }
 
@@ -82,7 +90,26 @@ impl Renderer {
             Err(TemplateError::Missing { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { tokenizer, template, end_tokens: config.eos_tokens })
+        let end_tokens = config.eos_tokens;
+        Self { tokenizer, template, variables: Variables::new(), has_tools: false, end_tokens }.with(Variables::new())
+    }
+
+    /// With variables for the chat template.
+    ///
+    /// # Errors
+    /// When there are some and no template.
+    pub fn with(mut self, variables: Variables) -> Result<Self, RenderError> {
+        if self.template.is_none() && !variables.is_empty() {
+            return Err(RenderError::Variables);
+        }
+        self.variables = variables;
+        self.has_tools = tools::are_rendered(|messages| self.render(messages, None, true).ok());
+        Ok(self)
+    }
+
+    /// Whether the chat template writes tool calls and their results.
+    pub fn has_tools(&self) -> bool {
+        self.has_tools
     }
 
     /// The tokenizer.
@@ -105,11 +132,20 @@ impl Renderer {
     /// # Errors
     /// When there is a system prompt and no chat template.
     pub fn transcript(&self, system: Option<&str>) -> Result<Transcript<'_>, RenderError> {
+        self.transcript_with(system, None)
+    }
+
+    /// An empty transcript of a conversation in which these tools can be called.
+    ///
+    /// # Errors
+    /// When there is a system prompt and no chat template.
+    pub fn transcript_with(&self, system: Option<&str>, tools: Option<&Value>) -> Result<Transcript<'_>, RenderError> {
         if system.is_some() && self.template.is_none() {
             return Err(RenderError::NoTemplate);
         }
         let messages = system.iter().map(|system| message("system", system)).collect();
-        Ok(Transcript { renderer: self, messages, written: String::new(), example: Example::default() })
+        let tools = tools.cloned();
+        Ok(Transcript { renderer: self, tools, messages, written: String::new(), example: Example::default() })
     }
 
     /// A conversation with its given answers.
@@ -129,9 +165,15 @@ impl Renderer {
         Ok(transcript.into_example())
     }
 
-    fn render(&self, messages: &[Value], open: bool) -> Result<String, RenderError> {
+    /// The text of some messages, in whose conversation `tools` can be called; with `open` it ends where the assistant begins.
+    ///
+    /// # Errors
+    /// When there is no template, or it refuses them.
+    pub fn render(&self, messages: &[Value], tools: Option<&Value>, open: bool) -> Result<String, RenderError> {
         let Some(template) = &self.template else { return Err(RenderError::NoTemplate) };
-        let render = Render { add_generation_prompt: open, ..Render::default() };
+        let mut variables = self.variables.clone();
+        variables.extend(tools.map(|tools| ("tools".to_owned(), tools.clone())));
+        let render = Render { add_generation_prompt: open, variables, ..Render::default() };
         Ok(template.render(messages, &render)?)
     }
 }
@@ -140,6 +182,8 @@ impl Renderer {
 #[derive(Clone, Debug)]
 pub struct Transcript<'a> {
     renderer: &'a Renderer,
+    /// Definitions of the tools that can be called.
+    tools: Option<Value>,
     messages: Vec<Value>,
     /// The text of all tokens so far.
     written: String,
@@ -167,6 +211,14 @@ impl Transcript<'_> {
     /// # Errors
     /// When the template refuses it or writes earlier turns otherwise than they are; nothing is appended then.
     pub fn ask(&mut self, user: &str) -> Result<(), RenderError> {
+        self.ask_with(user, &[])
+    }
+
+    /// Appends a user's turn and the tool calls and results that follow it, up to where the assistant begins its answer.
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask).
+    pub fn ask_with(&mut self, user: &str, calls: &[Value]) -> Result<(), RenderError> {
         if self.renderer.template.is_none() {
             if !self.example.ids.is_empty() {
                 return Err(RenderError::NoTemplate);
@@ -178,7 +230,8 @@ impl Transcript<'_> {
         }
         let mut messages = self.messages.clone();
         messages.push(message("user", user));
-        let rendered = self.renderer.render(&messages, true)?;
+        messages.extend_from_slice(calls);
+        let rendered = self.render(&messages, true)?;
         let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
         // The template writes the special tokens itself.
         let ids = self.renderer.tokenizer.encode(new, false)?;
@@ -196,7 +249,7 @@ impl Transcript<'_> {
         const MARK: &str = "\u{e000}\u{e001}\u{e000}";
         let mut messages = self.messages.clone();
         messages.push(message("user", MARK));
-        let rendered = self.renderer.render(&messages, false)?;
+        let rendered = self.render(&messages, false)?;
         let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
         let (opening, _) = new.split_once(MARK).ok_or(RenderError::Rewrites)?;
         Ok(self.renderer.tokenizer.encode(opening, false)?)
@@ -232,7 +285,7 @@ impl Transcript<'_> {
         }
         let mut messages = self.messages.clone();
         messages.push(message("assistant", content));
-        let rendered = self.renderer.render(&messages, false)?;
+        let rendered = self.render(&messages, false)?;
         let new = rendered.strip_prefix(&self.written).ok_or(RenderError::Rewrites)?;
         // Some templates trim what they are given.
         let (lead, content) = match (new.find(content), new.find(content.trim())) {
@@ -247,6 +300,10 @@ impl Transcript<'_> {
         self.append(rest, |i| end.is_some_and(|end| i <= end));
         (self.messages, self.written) = (messages, rendered);
         Ok(())
+    }
+
+    fn render(&self, messages: &[Value], open: bool) -> Result<String, RenderError> {
+        self.renderer.render(messages, self.tools.as_ref(), open)
     }
 
     fn append(&mut self, ids: Vec<Token>, label: impl Fn(usize) -> bool) {

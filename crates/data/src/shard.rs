@@ -3,6 +3,7 @@
 //! | column | Arrow type | what |
 //! |---|---|---|
 //! | `row` | `UInt64` | number of the conversation among all that were kept, from 0 |
+//! | `key` | `UInt64` | hash of its record, by which it draws its random numbers; earlier versions wrote none |
 //! | `id` | `Utf8` | its id in the source |
 //! | `source` | `Utf8` | the file it came from |
 //! | `line` | `UInt64` | where it starts there, from 1 |
@@ -22,6 +23,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64
 use arrow_schema::{DataType, Field, Schema};
 use gorgon_core::Token;
 use gorgon_runs::atomic;
+use gorgon_text::variables::Variables;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
@@ -41,6 +43,8 @@ pub const ROWS_PER_SHARD: usize = 8192;
 pub struct Row {
     /// Its number among all that were kept.
     pub row: u64,
+    /// Hash of its record: random choices depend on it. `row` where a shard has no keys.
+    pub key: u64,
     /// Its id in the source.
     pub id: String,
     /// The file it came from.
@@ -73,7 +77,7 @@ pub enum ShardError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is refused.
         reason: String,
     },
 }
@@ -83,6 +87,7 @@ fn schema() -> Schema {
         |name: &str, item: DataType| Field::new(name, DataType::List(Arc::new(Field::new("item", item, true))), false);
     Schema::new(vec![
         Field::new("row", DataType::UInt64, false),
+        Field::new("key", DataType::UInt64, false),
         Field::new("id", DataType::Utf8, false),
         Field::new("source", DataType::Utf8, false),
         Field::new("line", DataType::UInt64, false),
@@ -138,6 +143,7 @@ fn columns(rows: &[Row]) -> Vec<ArrayRef> {
     }
     vec![
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.row))),
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.key))),
         Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.id))),
         Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.source))),
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.line))),
@@ -178,18 +184,42 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
 pub fn read(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
     // The library panics on some files that are none of its own; that is an error like any other.
     let read = std::panic::catch_unwind(|| read_sound(path, vocab_size));
-    read.unwrap_or_else(|_| {
-        let reason = "it is damaged: the Parquet library broke down on it".into();
-        Err(ShardError::Invalid { path: path.into(), reason })
-    })
+    read.unwrap_or_else(|_| Err(damaged(path, &BREAKDOWN)))
+}
+
+const BREAKDOWN: &str = "it is damaged: the Parquet library broke down on it";
+
+/// Variables of the chat template that a shard's conversations were rendered with.
+///
+/// # Errors
+/// When the file cannot be read or is no Parquet file.
+pub fn template(path: &Path) -> Result<Variables, ShardError> {
+    let read = std::panic::catch_unwind(|| {
+        let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file);
+        Ok(metadata(&builder.map_err(|error| damaged(path, &error))?))
+    });
+    let metadata = read.unwrap_or_else(|_| Err(damaged(path, &BREAKDOWN)))?;
+    let template = metadata.get("gorgon.template").map(|text| serde_json::from_str(text));
+    template.transpose().map(Option::unwrap_or_default).map_err(|error| damaged(path, &error))
+}
+
+fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> ShardError {
+    ShardError::Invalid { path: path.into(), reason: reason.to_string() }
+}
+
+/// The metadata that distillation wrote.
+fn metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> BTreeMap<String, String> {
+    let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+    let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?)));
+    metadata.filter(|(key, _)| key.starts_with("gorgon.")).collect()
 }
 
 /// A shard's rows and its metadata.
 pub type Shard = (Vec<Row>, BTreeMap<String, String>);
 
 fn read_sound(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
-    let invalid =
-        |reason: &dyn std::fmt::Display| ShardError::Invalid { path: path.into(), reason: reason.to_string() };
+    let invalid = |reason: &dyn std::fmt::Display| damaged(path, reason);
     let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?;
     let (found, expected) = (builder.schema().fields(), schema());
@@ -197,12 +227,11 @@ fn read_sound(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
         match found.iter().find(|f| f.name() == field.name()) {
             Some(f) if f.data_type().equals_datatype(field.data_type()) => {}
             Some(f) => return Err(invalid(&format!("column {} is {}", f.name(), f.data_type()))),
+            None if field.name() == "key" => {}
             None => return Err(invalid(&format!("column {} is missing", field.name()))),
         }
     }
-    let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
-    let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?)));
-    let metadata = metadata.filter(|(key, _)| key.starts_with("gorgon.")).collect();
+    let metadata = metadata(&builder);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut rows = vec![];
     for batch in builder.build().map_err(|e| invalid(&e))? {
@@ -242,6 +271,7 @@ fn row(batch: &RecordBatch, i: usize) -> Option<Row> {
     let ends = ends.as_string_opt::<i32>()?.iter().flatten().map(str::to_owned).collect();
     Some(Row {
         row: number("row")?,
+        key: if batch.column_by_name("key").is_some() { number("key")? } else { number("row")? },
         id: text("id")?,
         source: text("source")?,
         line: number("line")?,

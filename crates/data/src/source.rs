@@ -6,7 +6,8 @@
 //! # Files
 //!
 //! A file is a JSON array of records (read element by element, whatever its layout), one JSON record per line (JSONL),
-//! or plain text. The first byte that is no white space decides: `[` an array, `{` JSONL, anything else plain text; an
+//! a Parquet file with the keys of records as columns (its rows count as lines), or plain text. `PAR1` begins Parquet.
+//! Of the others the first byte that is no white space decides: `[` an array, `{` JSONL, anything else plain text; an
 //! explicit [`Options::format`] other than `text` rules plain text out, and `text` rules the others out. A first line
 //! such as `[1, 2]`, which does not lead up to a second line with a whole record, is a broken line of JSONL. The
 //! format of a JSON record is told from its own keys, so that formats may be mixed in one file. A UTF-8 byte order
@@ -38,6 +39,7 @@
 //! - user turns in a row are joined with a blank line, and so are assistant turns;
 //! - a user turn at the end of a list of messages is kept, without an answer;
 //! - an empty answer counts as no answer;
+//! - a tool call without a result is dropped, and the model answers in its place;
 //! - another spelling of a role (`chatgpt`, `Human`, `developer`) is taken as the role;
 //! - in an array, a missing or doubled comma between two elements is overlooked (a comma after the last one always is).
 //!
@@ -48,7 +50,8 @@
 //! - the bytes: invalid UTF-8, longer than allowed, invalid JSON, nested too deeply, half of a surrogate pair;
 //! - the shape: no object, keys of no known format, a text, list or object of another type, a missing key, an empty
 //!   list;
-//! - the turns: an unknown role, a tool's turn, a part that is no text, an empty user turn, no user turn, a system
+//! - the turns: an unknown role, a tool's turn unless [`Options::tools`] allows it, a tool call that is
+//!   no JSON, a part that is no text, an empty user turn, no user turn, a system
 //!   message anywhere but first or next to a `system` key, U+0000 in a text;
 //! - the rest: the id of an earlier record that was kept; no answer at all where [`Options::answers_required`].
 //!
@@ -65,14 +68,17 @@ mod error;
 mod format;
 mod head;
 mod lines;
+mod parquet;
 mod reader;
 mod reason;
 mod record;
 mod report;
 mod roles;
+mod tools;
 
 use std::path::Path;
 
+pub(crate) use conversation::digest;
 pub use conversation::{Conversation, Options, Turn};
 pub use error::SourceError;
 pub use format::{Format, UnknownFormat};

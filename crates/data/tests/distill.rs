@@ -6,7 +6,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{FixedTree, TreeShape};
-use gorgon_data::distill::{Answering, Distillation, Event, Journal, Prompt, distill, pilots, rows};
+use gorgon_data::distill::{Answering, Budget, Distillation, Event, Journal, Prompt, distill, rows, sample};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
@@ -29,6 +29,7 @@ struct Setting {
     rule: Box<dyn AcceptanceRule + Send + Sync>,
     self_talk_turns: usize,
     drafter: Option<Make>,
+    budget: Option<u64>,
 }
 
 type Make = Box<dyn Fn() -> Box<dyn Drafter>>;
@@ -43,7 +44,14 @@ impl Setting {
         let decoder = Arc::new(Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap());
         let transform = Transform::new(temperature, None, None).unwrap();
         let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
-        Self { decoder, renderer: Renderer::load(dir.path()).unwrap(), rule, self_talk_turns: 0, drafter: None }
+        Self {
+            decoder,
+            renderer: Renderer::load(dir.path()).unwrap(),
+            rule,
+            self_talk_turns: 0,
+            drafter: None,
+            budget: None,
+        }
     }
 
     /// Distils until done or until `stop_after` answers.
@@ -57,26 +65,36 @@ impl Setting {
         };
         let tree = FixedTree::new(TreeShape::cartesian(&[2, 2, 1]).unwrap());
         let drafts = self.drafter.as_ref().map(|drafter| Drafts { drafter: drafter.as_ref(), tree: &tree });
-        let with = Distillation { decoder: &self.decoder, renderer: &self.renderer, answering, slots, drafts };
+        let with = Distillation {
+            decoder: &self.decoder,
+            renderer: &self.renderer,
+            answering,
+            slots,
+            drafts,
+            budget: Budget::new(self.budget),
+        };
         let mut journal = Journal::open(journal).unwrap();
         let (stop, mut answers) = (AtomicBool::new(false), 0);
         let finished = distill(&with, prompts, &mut journal, &stop, &mut |event| {
             answers += usize::from(matches!(event, Event::Answer { .. }));
             stop.store(answers >= stop_after, Ordering::Relaxed);
         });
-        (finished.unwrap(), rows(&self.renderer, prompts, &journal).unwrap().0)
+        let kept = Budget::new(self.budget).reached(prompts, &journal).unwrap_or(prompts.len());
+        (finished.unwrap(), rows(&self.renderer, &prompts[..kept], &journal).unwrap().0)
     }
 }
 
 fn prompts(n: u64) -> Vec<Prompt> {
     let prompt = |row: u64| Prompt {
         row,
+        key: row << 32,
         id: format!("p{row}"),
         source: "test".into(),
         line: row + 1,
         category: None,
         system: (row % 3 == 1).then(|| "Be kind.".into()),
         users: (0..1 + row % 3).map(|turn| format!("question {row}.{turn}?")).collect(),
+        ..Prompt::default()
     };
     (0..n).map(prompt).collect()
 }
@@ -105,6 +123,31 @@ fn rows_do_not_depend_on_the_batch() {
     }
 }
 
+/// The rows up to a limit of tokens are the first ones of all, whatever the batch and however often it was interrupted.
+#[test]
+fn a_limit_of_tokens_keeps_the_first_rows() {
+    let mut setting = Setting::new(1.5, Some(model::TEMPLATE));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(9));
+    let (_, all) = setting.run(&prompts, 3, &dir.path().join("all"), usize::MAX);
+    let tokens: Vec<usize> = all.iter().map(|row| row.example.labels()).collect();
+    // One token into the fifth row.
+    let limit = tokens[..4].iter().sum::<usize>() as u64 + 1;
+    setting.budget = Some(limit);
+    for slots in [1, 2, 16] {
+        let (finished, rows) = setting.run(&prompts, slots, &dir.path().join(format!("{slots}")), usize::MAX);
+        assert!(finished);
+        assert_same(&rows, &all[..5], &format!("{slots} at a time"));
+    }
+    let journal = dir.path().join("parts");
+    for runs in 0.. {
+        let (finished, rows) = setting.run(&prompts, 1 + runs % 3, &journal, 1);
+        if finished {
+            assert_same(&rows, &all[..5], "interrupted");
+            break;
+        }
+    }
+}
+
 /// Turn by turn, the answers are those of plain decoding after the same tokens.
 #[test]
 fn answers_are_those_of_plain_decoding() {
@@ -118,7 +161,7 @@ fn answers_are_those_of_plain_decoding() {
         while let Some(start) = mask[at..].iter().position(|own| *own).map(|i| at + i) {
             let end = mask[start..].iter().position(|own| !own).map_or(ids.len(), |i| start + i);
             let limits = Limits { max_new_tokens: MAX_NEW_TOKENS, end_tokens: vec![model::END] };
-            let mut random = SeededRandom::stream(SEED, row.row << 16 | turn << 1);
+            let mut random = SeededRandom::stream(SEED, row.key ^ turn << 1);
             let rule = setting.rule.as_ref();
             let mut go_on = |_| ControlFlow::Continue(());
             let plain = decode(&mut target, &ids[..start], rule, &mut random, &limits, &mut go_on).unwrap();
@@ -267,13 +310,13 @@ fn a_model_without_a_template_continues_prompts() {
 fn a_tenth_is_sampled_whatever_the_stride() {
     for stride in [1, 2, 3, 10, 16, 100] {
         let all: Vec<Prompt> = prompts(10_000).into_iter().map(|p| Prompt { row: p.row * stride, ..p }).collect();
-        let sample = pilots(all.iter());
-        assert_eq!(sample.len(), 1000);
+        let first = sample(all.iter());
+        assert_eq!(first.len(), 1000);
         // Every tenth of the rows holds about a tenth of the sample.
         for tenth in 0..10 {
-            let part = sample.range(tenth * 1000 * stride..(tenth + 1) * 1000 * stride).count();
+            let part = first.range(tenth * 1000 * stride..(tenth + 1) * 1000 * stride).count();
             assert!((70..130).contains(&part), "{part} of stride {stride}");
         }
     }
-    assert_eq!((pilots(prompts(40).iter()).len(), pilots(prompts(5).iter()).len()), (32, 5));
+    assert_eq!((sample(prompts(40).iter()).len(), sample(prompts(5).iter()).len()), (32, 5));
 }

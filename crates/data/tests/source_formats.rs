@@ -111,7 +111,7 @@ fn plain_text() {
 #[test]
 fn formats_mix_and_a_format_can_be_asked_for() {
     let text =
-        "{\"prompt\": \"a\"}\n{\"turns\": [\"b\"]}\n{\"prompt\": \"c\", \"turns\": [\"d\"]}\n{\"text\": \"e\"}\n";
+        "{\"prompt\": \"a\"}\n{\"turns\": [\"b\"]}\n{\"prompt\": \"c\", \"turns\": [\"d\"]}\n{\"body\": \"e\"}\n";
     let (conversations, report) = read(text);
     let users = |list: &[gorgon_data::source::Conversation]| {
         list.iter().map(|conversation| conversation.turns[0].user.clone()).collect::<String>()
@@ -218,7 +218,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "unknown_role",
         "unknown role: `messages[0]` is by `\\u{1b}[2J`",
     ),
-    (r#"{"text": "a", "n": 1}"#, "unknown_format", "unknown format of record: its keys are text, n"),
+    (r#"{"words": "a", "n": 1}"#, "unknown_format", "unknown format of record: its keys are words, n"),
     (r#"{}"#, "unknown_format", "unknown format of record: its keys are none"),
     (
         r#"{"data": [{"prompt": "a"}]}"#,

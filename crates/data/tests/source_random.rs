@@ -46,8 +46,14 @@ const PIECES: &[&[u8]] = &[
 fn options() -> impl Strategy<Value = Options> {
     let formats = Format::ALL.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
     let limits = [None, Some(0), Some(1), Some(3)].to_vec();
-    (select(formats), any::<bool>(), select(vec![0, 1, 15, 64, 4 << 20]), select(limits)).prop_map(
-        |(format, answers_required, max_line_bytes, limit)| Options { format, answers_required, max_line_bytes, limit },
+    (select(formats), any::<bool>(), any::<bool>(), select(vec![0, 1, 15, 64, 4 << 20]), select(limits)).prop_map(
+        |(format, answers_required, tools, max_line_bytes, limit)| Options {
+            format,
+            answers_required,
+            tools,
+            max_line_bytes,
+            limit,
+        },
     )
 }
 
@@ -89,7 +95,7 @@ fn record(index: usize) -> String {
     record.to_string()
 }
 
-/// What is done to a line.
+/// Changes to a line.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),

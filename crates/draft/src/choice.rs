@@ -10,16 +10,17 @@ use crate::hydra::{HydraDrafter, HydraModel};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
 use crate::training_free::TrainingFree;
+use gorgon_core::suggest::did_you_mean;
 use gorgon_model::decoder::Decoder;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What `--drafter` names.
+/// Drafter named by `--drafter`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DrafterChoice {
-    /// What `--heads` holds, or nothing.
+    /// The method of `--heads`, or none.
     Auto,
     /// Plain decoding.
     None,
@@ -61,9 +62,12 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn unknown(text: &str) -> String {
-    let heads = HeadsMethod::ALL.map(HeadsMethod::name).join(", ");
-    let others = TrainingFree::SYNTAX.join(", ");
-    format!("no drafter is called {text:?}: expected auto, none, {heads}, {others}, model:DIR or oracle:R1,R2,…")
+    let mut known = vec!["auto", "none"];
+    known.extend(HeadsMethod::ALL.map(HeadsMethod::name));
+    known.extend(TrainingFree::SYNTAX);
+    known.extend(["model:DIR", "oracle:R1,R2,…"]);
+    let suggestion = did_you_mean(text, known.iter().copied());
+    format!("no drafter is called {text:?}; {suggestion}known are {}", known.join(", "))
 }
 
 impl fmt::Display for DrafterChoice {

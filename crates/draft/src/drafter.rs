@@ -42,7 +42,7 @@ pub enum DraftError {
     },
 }
 
-/// What a drafter reads of the target's output at the rows of a verified tree, beside the hidden states.
+/// Output of the target that a drafter reads at the rows of a verified tree, beside the hidden states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feedback {
     /// Nothing.
@@ -54,12 +54,12 @@ pub enum Feedback {
     Logits,
 }
 
-/// What a drafter needs of the target.
+/// Requirements of a drafter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Hidden states of named layers, which every pass of the target hands out.
     pub hooks: Hooks,
-    /// What it reads of the target's output at verified rows.
+    /// Output of the target that is read at verified rows.
     pub feedback: Feedback,
     /// Whether it runs passes of the target's own layers ([`DraftContext::target`]).
     pub lends_target: bool,
@@ -111,7 +111,7 @@ impl<'a> VerifiedPass<'a> {
     }
 }
 
-/// What a drafter drafts with.
+/// Inputs of a draft.
 pub struct DraftContext<'a> {
     /// Grows a tree from the drafter's candidates. A drafter that makes a tree of its own keeps within its nodes and
     /// depth.
@@ -189,7 +189,7 @@ pub trait Drafter: Send {
     /// Its name, as on the command line.
     fn name(&self) -> &str;
 
-    /// What it wants from the target's passes.
+    /// Requirements on the target's passes.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -223,8 +223,8 @@ pub trait Drafter: Send {
         self.draft(root, &mut DraftContext { tree, random: &mut SeededRandom::new(0), target: None })
     }
 
-    /// What its network says after `root` and after each of `drafts`, which are given; no tree is built and nothing is
-    /// kept. `None` of a drafter that has no heads, or before the first committed token.
+    /// States and logits of the drafter's network after `root` and after each of the given `drafts`; no tree is built
+    /// and nothing is kept. `None` of a drafter that has no heads, or before the first committed token.
     ///
     /// # Errors
     /// When the drafter's own model fails.

@@ -3,7 +3,7 @@
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_core::Token;
 
-/// What drafting may lose before it has shown anything: so many plain steps, and so many fruitless drafts.
+/// Losses allowed before drafting has shown a gain: so many plain steps, and so many fruitless drafts.
 const ALLOWANCE: (f64, f64) = (1.0, 1.5);
 /// Share of the text's plain decoding time that drafting may lose.
 const LOSS: f64 = 0.005;
@@ -37,7 +37,7 @@ impl FallbackDrafter {
         ALLOWANCE.0 + ALLOWANCE.1 * self.fruitless() + LOSS * self.tokens as f64
     }
 
-    /// What a step loses of which no draft is accepted.
+    /// Loss of a step of which no draft is accepted.
     fn fruitless(&self) -> f64 {
         (self.cost - 1.0).max(0.0)
     }

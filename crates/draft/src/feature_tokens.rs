@@ -1,4 +1,4 @@
-//! What drafters that read pairs remember: a state, and the token after it.
+//! Cache of drafters that read pairs: a state, and the token after it.
 //!
 //! Pairs of committed tokens are in a cache, and so is that of the last root, which will be committed with the next
 //! step.
@@ -10,7 +10,7 @@ use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::PREFILL_CHUNK;
 
-/// What a network guesses from some pairs, whose keys and values stay in flight in a cache.
+/// Guesses from some pairs, whose keys and values stay uncommitted in a cache.
 pub(crate) trait ReadFeatureTokens:
     FnMut(&[Token], &HiddenStates, &AttentionMask, &mut KvCache) -> Result<HiddenStates, ModelError>
 {
@@ -43,7 +43,7 @@ struct Rooted {
     guessed: HiddenStates,
 }
 
-/// What became of the root that was read ahead when tokens were committed.
+/// State of the root that was read ahead, once tokens were committed.
 pub(crate) enum Root {
     /// None was.
     NotRead,

@@ -1,4 +1,4 @@
-//! What heads with a loss each are fitted to.
+//! Training batches of heads with a loss each.
 
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use gorgon_core::Token;
@@ -13,7 +13,7 @@ pub struct HeadLabels {
     pub tokens: Vec<Token>,
 }
 
-/// What heads are fitted to: states of the backbone, and what came after them.
+/// Hidden states of the backbone, and the tokens that came after them.
 #[derive(Clone, Debug)]
 pub struct HeadBatch {
     /// The backbone's states, sequence after sequence, `[rows, d]`: those with a label, or, where heads read every

@@ -9,17 +9,20 @@ use crate::pytorch;
 use gorgon_model::layout;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use gorgon_runs::file;
+use gorgon_runs::run_dir::RunView;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// What a folder of heads holds.
+/// Draft heads on disk.
 #[derive(Debug)]
 pub struct HeadsFolder {
-    /// The folder.
+    /// The folder; of a file of heads, the folder around it.
     pub path: PathBuf,
+    /// The step of the checkpoint that the heads are from, where a run was named that has not finished.
+    pub step: Option<u64>,
     /// The weights.
     pub checkpoint: Checkpoint,
-    /// What they are.
+    /// Their format and its facts.
     pub detected: Detected,
 }
 
@@ -29,24 +32,39 @@ const MAX_CONFIG: u64 = 16 << 20;
 const FINISHED: &str = "heads";
 
 impl HeadsFolder {
-    /// Opens a folder of heads, or the run folder of a training that has finished, and recognises them. Other
-    /// safetensors files beside the weights are ignored.
+    /// Opens heads and recognises them. `path` is one of
+    ///
+    /// * a folder of heads, in which other safetensors files beside the weights are ignored;
+    /// * a file of heads, `.safetensors` or PyTorch's `.pt`, `.pth` or `.bin`, with its `config.json` beside it;
+    /// * the run folder of a training: its finished heads, or its newest whole checkpoint if it has not finished.
     ///
     /// # Errors
     /// When there are no weights, they are no draft heads, or they contradict their format or config.
-    pub fn open(dir: &Path) -> Result<Self, HeadsError> {
-        let finished = dir.join(FINISHED);
-        let dir = if finished.is_dir() { &finished } else { dir };
-        let wrong = |reason: String| HeadsError::Format { path: dir.into(), reason };
-        let checkpoint = open_weights(dir)?.ok_or_else(|| wrong("no file with draft heads is here".into()))?;
-        let config = config(dir)?;
+    pub fn open(path: &Path) -> Result<Self, HeadsError> {
+        let found = Self::examine(path)?;
+        let Detected { format, problems, .. } = &found.detected;
+        let Some(problem) = problems.first() else { return Ok(found) };
+        let more = problems.len() - 1;
+        let rest = if more > 0 { format!(" (and {more} more; see gorgon inspect)") } else { String::new() };
+        let reason = format!("{format} heads that would load wrongly: {problem}{rest}");
+        Err(HeadsError::Format { path: found.path, reason })
+    }
+
+    /// As [`Self::open`], and heads that contradict their format or config come with their problems.
+    ///
+    /// # Errors
+    /// When there are no weights, or they are no draft heads.
+    pub fn examine(path: &Path) -> Result<Self, HeadsError> {
+        let Place { folder, file, step } = Place::of(path)?;
+        let wrong = |reason: String| HeadsError::Format { path: path.into(), reason };
+        let checkpoint = match &file {
+            Some(file) if pytorch::is_named(file) => pytorch::open(&folder, file)?,
+            Some(file) => Checkpoint::open_files(&folder, std::slice::from_ref(file))?,
+            None => open_weights(&folder)?.ok_or_else(|| wrong("no file with draft heads is here".into()))?,
+        };
+        let config = config(&folder)?;
         let detected = format::detect(&tensors(&checkpoint), config.as_ref()).map_err(|e| wrong(e.to_string()))?;
-        if let Some(problem) = detected.problems.first() {
-            let more = detected.problems.len() - 1;
-            let rest = if more > 0 { format!(" (and {more} more; see gorgon inspect)") } else { String::new() };
-            return Err(wrong(format!("{} heads that would load wrongly: {problem}{rest}", detected.format)));
-        }
-        Ok(Self { path: dir.into(), checkpoint, detected })
+        Ok(Self { path: folder, step, checkpoint, detected })
     }
 
     /// Inputs and outputs of an LM head that the file holds for all its heads together, and that may be asked for
@@ -60,6 +78,37 @@ impl HeadsFolder {
         match self.checkpoint.entries().get(name)?.shape.as_slice() {
             [outputs, inputs] => Some((*inputs, *outputs)),
             _ => None,
+        }
+    }
+}
+
+/// Where heads are.
+struct Place {
+    folder: PathBuf,
+    /// The file, where it was named.
+    file: Option<PathBuf>,
+    step: Option<u64>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self, HeadsError> {
+        let wrong = |reason: String| HeadsError::Format { path: path.into(), reason };
+        if path.is_file() {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            return Ok(Self { folder: folder.into(), file: Some(path.into()), step: None });
+        }
+        let folder = |folder: PathBuf, step| Ok(Self { folder, file: None, step });
+        let finished = path.join(FINISHED);
+        if finished.is_dir() {
+            return folder(finished, None);
+        }
+        let run = RunView::open(path).ok().filter(|run| run.metrics().is_file());
+        let Some(run) = run else { return folder(path.into(), None) };
+        // Newer ones may be damaged: a training resumes from the newest one that is whole, too.
+        let steps = run.steps().map_err(|error| wrong(error.to_string()))?;
+        match steps.into_iter().rev().find(|&step| run.open_step(step).is_ok()) {
+            Some(step) => folder(run.step(step), Some(step)),
+            None => Err(wrong("this run has not finished, and no whole checkpoint is in it yet".into())),
         }
     }
 }
@@ -85,7 +134,7 @@ pub fn config(dir: &Path) -> Result<Option<Value>, HeadsError> {
     match file::read(&path, MAX_CONFIG) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(wrong(error.to_string())),
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong(error.to_string())),
+        Ok(bytes) => gorgon_runs::json::read(&bytes).map(Some).map_err(|error| wrong(error.to_string())),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Children<'a> {
     Drawn {
         /// With or without replacement.
         scheme: SamplingScheme,
-        /// What the distribution goes through first.
+        /// Transform applied to the distribution first.
         transform: Transform,
         /// Where the draws come from.
         random: &'a mut dyn RandomSource,

@@ -24,7 +24,7 @@ pub mod mtp;
 pub mod ngram;
 pub mod oracle;
 pub mod parameter;
-mod published;
+pub mod published;
 pub mod pytorch;
 mod refill;
 mod residual;

@@ -1,4 +1,4 @@
-//! What a drafter without weights of its own says of itself.
+//! Interface of a drafter without weights of its own.
 
 use crate::drafter::Drafter;
 use gorgon_core::tree::{TreeChoice, TreeKind};

@@ -88,7 +88,7 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// What followed suffixes of a text that ends with the tree's root.
+/// Tokens that followed suffixes of a text that ends with the tree's root.
 struct Followers<'a> {
     n: usize,
     text: &'a [Token],

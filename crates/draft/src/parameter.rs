@@ -1,4 +1,4 @@
-//! What fitted heads are made of: names, shapes, and what each tensor starts as.
+//! Parameters of fitted heads: names, shapes and initial values.
 
 /// A tensor of draft heads.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,11 +7,11 @@ pub struct ParameterSpec {
     pub name: String,
     /// Its shape, `[out, in]` or `[out]`.
     pub shape: Vec<usize>,
-    /// What it starts as.
+    /// Initial values.
     pub init: Init,
 }
 
-/// What a tensor starts as.
+/// Initial values of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// Zeros.

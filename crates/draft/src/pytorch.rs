@@ -11,10 +11,14 @@ use std::path::{Path, PathBuf};
 /// Endings of PyTorch files.
 const ENDINGS: [&str; 3] = ["pt", "pth", "bin"];
 
+/// Whether a file is called as PyTorch's are.
+pub fn is_named(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known))
+}
+
 /// The PyTorch file of a folder: one that is called as heads are, or the only one there is.
 pub fn find(files: &[PathBuf]) -> Option<&PathBuf> {
-    let is = |path: &&PathBuf| path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known));
-    let candidates: Vec<&PathBuf> = files.iter().filter(is).collect();
+    let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_named(path)).collect();
     let named = |path: &&&PathBuf| {
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         name.ends_with("lm_head") || name == "pytorch_model"

@@ -1,6 +1,7 @@
 //! Wrong settings of a config, all of them at once.
 
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 
 /// A wrong setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +11,7 @@ pub struct SettingsError {
     pub key: String,
     /// The value that it was set to.
     pub value: String,
-    /// What the value has to be.
+    /// Expected form of the value.
     pub reason: String,
 }
 
@@ -80,6 +81,12 @@ impl SettingsCheck {
         self.require(value.is_finite() && value > 0.0, key, value, "it has to be a number above 0");
     }
 
+    /// Requires a learning rate: above 0, and not so high that a single step overflows.
+    pub fn rate(&mut self, key: &str, value: f64) {
+        let valid = value > 0.0 && value <= 1000.0;
+        self.require(valid, key, value, "it has to be a number above 0 and at most 1000");
+    }
+
     /// Requires a finite number of at least 0.
     pub fn not_negative(&mut self, key: &str, value: f64) {
         self.require(value.is_finite() && value >= 0.0, key, value, "it has to be a number, 0 or more");
@@ -98,6 +105,12 @@ impl SettingsCheck {
     /// Requires a whole number of at least `least`.
     pub fn at_least(&mut self, key: &str, value: usize, least: usize) {
         self.require(value >= least, key, value, format_args!("it has to be at least {least}"));
+    }
+
+    /// Requires a whole number in a range: what lies beyond has no use, and would overflow or fill any memory.
+    pub fn within(&mut self, key: &str, value: u64, range: RangeInclusive<u64>) {
+        let (least, most) = (range.start(), range.end());
+        self.require(range.contains(&value), key, value, format_args!("it has to be from {least} to {most}"));
     }
 
     /// Adds the wrong settings of another table.

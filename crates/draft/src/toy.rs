@@ -8,7 +8,7 @@ use gorgon_core::tree::{DraftTree, OwnTree};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 
-/// What the target says behind a text: it depends on the last three tokens, and repeats itself often enough.
+/// Target's choice after a text: it depends on the last three tokens, and repeats itself often enough.
 pub fn choose(text: &[Token]) -> Token {
     let back = |i: usize| text.len().checked_sub(i).map_or(0, |at| u64::from(text[at]));
     ((back(1) * 5 + back(2) * 3 + back(3) + 1) % 11) as Token

@@ -31,6 +31,23 @@ fn the_file_that_is_called_as_heads_are_wins_and_safetensors_win_over_it() {
     assert!(open(dir.path(), "medusa_lm_head.pt", b"broken").is_ok());
 }
 
+/// A file is as good as its folder, whatever else lies beside it.
+#[test]
+fn a_file_can_be_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (dir.path().join("a.pt"), dir.path().join("b.bin"));
+    for path in [&one, &other] {
+        std::fs::write(path, HEADS).unwrap();
+    }
+    assert!(HeadsFolder::open(dir.path()).is_err(), "two files without a name of their own");
+    let stored = dir.path().join("c.safetensors");
+    pytorch::convert(&one, &stored).unwrap();
+    for path in [&one, &other, &stored] {
+        let folder = HeadsFolder::open(path).unwrap();
+        assert_eq!((folder.detected.format, folder.path.as_path()), (HeadsFormat::MedusaV1, dir.path()));
+    }
+}
+
 /// A pickle that would run a command says what it would call, and nothing is called.
 #[test]
 fn nothing_is_executed() {

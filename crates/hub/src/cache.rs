@@ -1,4 +1,4 @@
-//! The cache folder that Hugging Face programs share: `models--owner--name/{blobs,refs,snapshots}`.
+//! The cache folder that Hugging Face programs share: `models--owner--name/{blobs,refs,snapshots}`, `datasets--…`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use crate::error::HubError;
-use crate::http::Metadata;
+use crate::listing::Metadata;
 use crate::repo::{Repo, is_plain};
 use serde_json::Value;
 
@@ -19,9 +19,9 @@ pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Names the files of weights in several.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// One model's part of the cache.
+/// One repository's part of the cache.
 pub(crate) struct Cache {
-    /// `models--owner--name`.
+    /// `models--owner--name`, or `datasets--owner--name`.
     folder: PathBuf,
     locks: PathBuf,
     revision: String,
@@ -29,7 +29,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub fn new(root: &Path, repo: &Repo) -> Self {
-        let name = format!("models--{}--{}", repo.owner, repo.name);
+        let name = format!("{}--{}--{}", repo.kind.plural(), repo.owner, repo.name);
         Self { folder: root.join(&name), locks: root.join(".locks").join(name), revision: repo.revision.to_string() }
     }
 
@@ -38,10 +38,15 @@ impl Cache {
         self.folder.join("snapshots").join(commit)
     }
 
+    /// The commit of the revision as far as the cache knows: the revision itself unless a reference says otherwise.
+    pub fn commit(&self) -> String {
+        let reference = fs::read_to_string(self.reference()).map(|commit| commit.trim().to_owned());
+        reference.ok().filter(|commit| is_plain(commit)).unwrap_or_else(|| self.revision.clone())
+    }
+
     /// The snapshot of the revision if it holds a model, or what is missing.
     pub fn complete(&self) -> Result<PathBuf, String> {
-        let reference = fs::read_to_string(self.reference()).map(|commit| commit.trim().to_owned());
-        let commit = reference.ok().filter(|commit| is_plain(commit)).unwrap_or_else(|| self.revision.clone());
+        let commit = self.commit();
         let snapshot = self.snapshot(&commit);
         if !is_plain(&commit) || !snapshot.is_dir() {
             return Err("it is".into());
@@ -116,11 +121,12 @@ impl Cache {
 
     /// Puts a file into a snapshot: a link where the system has links, else the content itself.
     pub fn link(&self, commit: &str, file: &str, etag: &str) -> Result<(), HubError> {
-        let snapshot = self.snapshot(commit);
-        create_folder(&snapshot)?;
-        let path = snapshot.join(file);
-        let temporary = snapshot.join(temporary_name());
-        let linked = symlink(&Path::new("..").join("..").join("blobs").join(etag), &temporary);
+        let path = self.snapshot(commit).join(file);
+        let folder = path.parent().unwrap_or(&path);
+        create_folder(folder)?;
+        let temporary = folder.join(temporary_name());
+        let up = "../".repeat(2 + file.matches('/').count());
+        let linked = symlink(&Path::new(&up).join("blobs").join(etag), &temporary);
         let linked = linked.or_else(|_| fs::rename(self.blob(etag), &temporary));
         linked.and_then(|()| fs::rename(&temporary, &path)).map_err(|source| HubError::Io { path, source })
     }
@@ -130,13 +136,23 @@ impl Cache {
         if self.revision == commit {
             return Ok(());
         }
-        let path = self.reference();
-        if let Some(folder) = path.parent() {
-            create_folder(folder)?;
-        }
-        let temporary = path.with_file_name(temporary_name());
-        let written = fs::write(&temporary, commit).and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(|source| HubError::Io { path, source })
+        write(self.reference(), commit)
+    }
+
+    /// The names of all files of a commit, if they were noted here: only they tell whether a data set is complete.
+    pub fn listing(&self, commit: &str) -> Option<BTreeSet<String>> {
+        let text = fs::read_to_string(self.listing_file(commit)).ok()?;
+        Some(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Notes the names of all files of a commit.
+    pub fn write_listing(&self, commit: &str, files: &BTreeSet<String>) -> Result<(), HubError> {
+        let lines: String = files.iter().filter(|file| !file.contains('\n')).map(|file| format!("{file}\n")).collect();
+        write(self.listing_file(commit), &lines)
+    }
+
+    fn listing_file(&self, commit: &str) -> PathBuf {
+        self.folder.join("listings").join(commit)
     }
 
     fn reference(&self) -> PathBuf {
@@ -153,6 +169,16 @@ fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     format!(".{}-{}-{since_epoch}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Writes a small file whole or not at all.
+fn write(path: PathBuf, text: &str) -> Result<(), HubError> {
+    if let Some(folder) = path.parent() {
+        create_folder(folder)?;
+    }
+    let temporary = path.with_file_name(temporary_name());
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path));
+    written.map_err(|source| HubError::Io { path, source })
 }
 
 fn create_folder(path: &Path) -> Result<(), HubError> {

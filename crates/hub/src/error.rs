@@ -1,9 +1,9 @@
-//! What can go wrong on the way to a model folder.
+//! Errors of downloading or finding models and data sets.
 
 use crate::repo::{InvalidRepo, Repo};
 use std::path::PathBuf;
 
-/// What can go wrong on the way to a model folder.
+/// Errors of downloading or finding models and data sets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -16,20 +16,26 @@ pub enum HubError {
         /// The file.
         path: PathBuf,
     },
-    /// The model is not in the cache and may not be downloaded.
+    /// No name of a data set.
+    #[error("{name}: not a data set on the hub (datasets/owner/name, with @revision and /folder or /file if wanted)")]
+    InvalidDataset {
+        /// The text.
+        name: String,
+    },
+    /// The repository is not in the cache and may not be downloaded.
     #[error("{repo}: {missing} not in the cache {cache}, and downloading is off (--offline or HF_HUB_OFFLINE)")]
     Offline {
-        /// The model.
+        /// The repository.
         repo: Repo,
-        /// What is missing.
+        /// Name of the missing file.
         missing: String,
         /// The cache folder.
         cache: PathBuf,
     },
-    /// The hub does not know the model or the revision.
-    #[error("{repo}: no such folder, and {endpoint} knows no such model or revision")]
+    /// The hub does not know the repository or the revision.
+    #[error("{repo}: no such folder, and {endpoint} knows no such {} or revision", repo.kind)]
     NoSuchRepo {
-        /// The model.
+        /// The repository.
         repo: Repo,
         /// The hub.
         endpoint: String,
@@ -37,21 +43,21 @@ pub enum HubError {
     /// The hub wants to know who asks.
     #[error("{repo}: {endpoint} says {status}: {advice}")]
     Denied {
-        /// The model.
+        /// The repository.
         repo: Repo,
         /// The hub.
         endpoint: String,
         /// 401 or 403.
         status: u16,
-        /// What can be done.
+        /// Advice for the reader.
         advice: &'static str,
     },
     /// The hub, or the way to it, fails.
     #[error("{url}: {reason}")]
     Transfer {
-        /// What was asked for.
+        /// Requested address.
         url: String,
-        /// What happened.
+        /// Description of the failure.
         reason: String,
     },
     /// A downloaded file is not what the hub announced.
@@ -59,25 +65,25 @@ pub enum HubError {
     Corrupt {
         /// The file.
         url: String,
-        /// What differs.
+        /// Description of the difference.
         reason: String,
     },
     /// The hub sent a name that is unfit to be a file name.
     #[error("{repo}: the hub names a {what} {name:?}, which is no plain file name")]
     UnsafeName {
-        /// The model.
+        /// The repository.
         repo: Repo,
-        /// What the name is for.
+        /// Purpose of the name.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// The repository holds no model that can be used.
+    /// The repository lacks files that are needed.
     #[error("{repo}: {reason}")]
     Unusable {
-        /// The model.
+        /// The repository.
         repo: Repo,
-        /// What is missing.
+        /// Description of the missing part.
         reason: String,
     },
     /// A file of the cache cannot be read or written.
@@ -85,8 +91,32 @@ pub enum HubError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
+    },
+    /// Built without the feature that uses the network.
+    #[error("{repo}: this gorgon is built without the feature `hub`, which downloads")]
+    NoNetwork {
+        /// The repository.
+        repo: Repo,
+    },
+    /// Built without the feature for uploads.
+    #[error("{repo}: this gorgon is built without the feature `push`, which uploads")]
+    NoPush {
+        /// The repository.
+        repo: Repo,
+    },
+    /// Uploads need the network.
+    #[error("{repo}: an upload needs the network, which is off (--offline or HF_HUB_OFFLINE)")]
+    OfflinePush {
+        /// The repository.
+        repo: Repo,
+    },
+    /// Uploads need a token.
+    #[error("{repo}: an upload needs a token: set HF_TOKEN to one with write access")]
+    NoToken {
+        /// The repository.
+        repo: Repo,
     },
     /// There is no home folder to keep the cache in.
     #[error("no home folder is known; set HF_HOME to a folder for the Hugging Face cache")]

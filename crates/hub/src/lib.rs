@@ -1,41 +1,39 @@
-//! Models by folder or by name: a name such as `owner/name` is looked up in the Hugging Face cache, which other
-//! programs share, and downloaded into it when it is not there.
+//! Models by folder or by name, and data sets by name: a name such as `owner/name` is looked up in the Hugging Face
+//! cache, which other programs share, and downloaded into it when it is not there.
 //!
 //! A snapshot folder only ever holds whole files: a download goes to a file beside it, can be resumed, is checked for
 //! its size and, where the hub states one, its SHA-256, and is linked into the snapshot last. Names that come from a
 //! server never become paths before they are checked.
 
 mod cache;
+mod dataset;
+mod download;
 mod error;
-mod http;
+mod listing;
+#[cfg(feature = "network")]
+mod network;
+#[cfg(not(feature = "network"))]
+#[path = "no_network.rs"]
+mod network;
 mod options;
+mod push;
 mod repo;
+mod url;
 
+pub use dataset::dataset;
+pub use download::Progress;
 pub use error::HubError;
-pub use http::is_loopback;
 pub use options::HubOptions;
+pub use push::{Push, push};
 pub use repo::{InvalidRepo, Repo};
+pub use url::is_loopback;
 
 use cache::{CONFIG, Cache, INDEX, WEIGHTS};
-use http::{Client, Metadata};
+use download::Download;
+use network::Client;
 use repo::is_plain;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// How far a download is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress<'a> {
-    /// The file that is being downloaded.
-    pub file: &'a str,
-    /// Bytes of it that are there.
-    pub file_done_bytes: u64,
-    /// Its size, where the hub says.
-    pub file_total_bytes: Option<u64>,
-    /// Bytes of all files of this download that are there.
-    pub done_bytes: u64,
-    /// Bytes of all files of this download.
-    pub total_bytes: u64,
-}
 
 /// Finds the folder of a model: `model` itself if it is a folder, else the model of that name in the cache, else on
 /// the hub.
@@ -78,13 +76,13 @@ pub fn fetch(repo: &Repo, options: &HubOptions, progress: &mut dyn FnMut(&Progre
         let missing = cache.complete().err().unwrap_or_else(|| "a newer version is".into());
         return Err(HubError::Offline { repo: repo.clone(), missing, cache: options.cache.clone() });
     }
-    let client = Client::new(repo, options);
+    let client = Client::new(repo, options)?;
     let listing = client.listing()?;
     let download = Download { repo, client, cache, commit: &listing.commit };
     if listing.files.contains(INDEX) && !listing.files.contains(WEIGHTS) {
         download.files(&[INDEX], progress)?;
     }
-    let files = download.choose(&listing.files)?;
+    let files = choose(&download, &listing.files)?;
     download.files(&files.iter().map(String::as_str).collect::<Vec<_>>(), progress)?;
     download.cache.write_ref(&listing.commit)?;
     Ok(download.cache.snapshot(&listing.commit))
@@ -100,79 +98,36 @@ const SMALL: [&str; 6] = [
     "special_tokens_map.json",
 ];
 
-struct Download<'a> {
-    repo: &'a Repo,
-    client: Client<'a>,
-    cache: Cache,
-    commit: &'a str,
-}
-
-impl Download<'_> {
-    /// The files that make up a model: whole weights before sharded ones, as other loaders prefer them.
-    fn choose(&self, listed: &BTreeSet<String>) -> Result<Vec<String>, HubError> {
-        let unusable = |reason: String| HubError::Unusable { repo: self.repo.clone(), reason };
-        let mut files: Vec<String> = SMALL.iter().filter(|f| listed.contains(**f)).map(|f| (*f).into()).collect();
-        if !listed.contains(CONFIG) {
-            return Err(unusable(format!("the repository has no {CONFIG}")));
-        }
-        if listed.contains(WEIGHTS) {
-            files.push(WEIGHTS.into());
-        } else if listed.contains(INDEX) {
-            let shards = self.cache.shards(self.commit, INDEX)?;
-            for shard in shards {
-                if !is_plain(&shard) {
-                    return Err(HubError::UnsafeName { repo: self.repo.clone(), what: "shard", name: shard });
-                }
-                if !listed.contains(&shard) {
-                    return Err(unusable(format!("{INDEX} names {shard}, which the repository does not have")));
-                }
-                files.push(shard);
+/// The files that make up a model: whole weights before sharded ones, as other loaders prefer them.
+fn choose(download: &Download<'_>, listed: &BTreeSet<String>) -> Result<Vec<String>, HubError> {
+    let unusable = |reason: String| HubError::Unusable { repo: download.repo.clone(), reason };
+    let mut files: Vec<String> = SMALL.iter().filter(|f| listed.contains(**f)).map(|f| (*f).into()).collect();
+    if !listed.contains(CONFIG) {
+        return Err(unusable(format!("the repository has no {CONFIG}")));
+    }
+    if listed.contains(WEIGHTS) {
+        files.push(WEIGHTS.into());
+    } else if listed.contains(INDEX) {
+        let shards = download.cache.shards(download.commit, INDEX)?;
+        for shard in shards {
+            if !is_plain(&shard) {
+                return Err(HubError::UnsafeName { repo: download.repo.clone(), what: "shard", name: shard });
             }
-        } else {
-            // Heads come under many names. The original layout of some models repeats the weights as `consolidated`.
-            let named = listed.iter().filter(|f| f.ends_with(".safetensors") && is_plain(f));
-            let named: Vec<_> = named.filter(|f| !f.starts_with("consolidated")).cloned().collect();
-            if named.is_empty() {
-                let other = listed.iter().find(|f| f.ends_with(".bin") || f.ends_with(".pt") || f.ends_with(".gguf"));
-                let other = other.map(|f| format!(" (it has {f})")).unwrap_or_default();
-                return Err(unusable(format!("the repository has no weights in .safetensors files{other}")));
+            if !listed.contains(&shard) {
+                return Err(unusable(format!("{INDEX} names {shard}, which the repository does not have")));
             }
-            files.extend(named);
+            files.push(shard);
         }
-        Ok(files)
+    } else {
+        // Heads come under many names. The original layout of some models repeats the weights as `consolidated`.
+        let named = listed.iter().filter(|f| f.ends_with(".safetensors") && is_plain(f));
+        let named: Vec<_> = named.filter(|f| !f.starts_with("consolidated")).cloned().collect();
+        if named.is_empty() {
+            let other = listed.iter().find(|f| f.ends_with(".bin") || f.ends_with(".pt") || f.ends_with(".gguf"));
+            let other = other.map(|f| format!(" (it has {f})")).unwrap_or_default();
+            return Err(unusable(format!("the repository has no weights in .safetensors files{other}")));
+        }
+        files.extend(named);
     }
-
-    /// Downloads the files that the snapshot does not hold yet.
-    fn files(&self, files: &[&str], progress: &mut dyn FnMut(&Progress<'_>)) -> Result<(), HubError> {
-        let mut missing: Vec<(&str, Metadata)> = Vec::new();
-        for file in files.iter().filter(|file| !self.cache.has(self.commit, file)) {
-            missing.push((file, self.client.metadata(self.commit, file)?));
-        }
-        let total_bytes = missing.iter().filter_map(|(_, metadata)| metadata.size).sum();
-        let mut done_bytes = 0;
-        for (file, metadata) in &missing {
-            self.file(file, metadata, &mut |file_done_bytes| {
-                progress(&Progress {
-                    file,
-                    file_done_bytes,
-                    file_total_bytes: metadata.size,
-                    done_bytes: done_bytes + file_done_bytes,
-                    total_bytes,
-                });
-            })?;
-            done_bytes += metadata.size.unwrap_or(0);
-        }
-        Ok(())
-    }
-
-    fn file(&self, file: &str, metadata: &Metadata, progress: &mut dyn FnMut(u64)) -> Result<(), HubError> {
-        // Another process may be downloading the same file: wait for it, then use what it brought.
-        let _lock = self.cache.lock(&metadata.etag)?;
-        if !self.cache.has_blob(metadata) {
-            self.client.download(self.commit, file, metadata, &self.cache.incomplete(&metadata.etag), progress)?;
-            self.cache.keep(&metadata.etag)?;
-        }
-        progress(metadata.size.unwrap_or(0));
-        self.cache.link(self.commit, file, &metadata.etag)
-    }
+    Ok(files)
 }

@@ -21,11 +21,19 @@ pub struct HubOptions {
     pub attempts: u32,
     /// The pause before the second attempt; each one after doubles it.
     pub pause: Duration,
-    /// How long the hub may be silent.
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long the hub may be silent, before it answers and between two pieces of an answer.
     pub timeout: Duration,
 }
 
 impl HubOptions {
+    /// How long the hub may be of no use, all attempts together.
+    #[cfg(feature = "network")]
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout + self.timeout / 3
+    }
+
     /// Reads `HF_HUB_OFFLINE`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `HF_TOKEN` and
     /// `HF_TOKEN_PATH`, with the meaning they have for other programs, and the token file in `HF_HOME`.
     ///
@@ -61,6 +69,7 @@ impl HubOptions {
             token: token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()),
             attempts: 5,
             pause: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(30),
         })
     }
@@ -76,6 +85,7 @@ impl std::fmt::Debug for HubOptions {
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("attempts", &self.attempts)
             .field("pause", &self.pause)
+            .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
             .finish()
     }

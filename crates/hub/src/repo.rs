@@ -1,4 +1,4 @@
-//! The name of a model on the hub.
+//! The names of models and data sets on the hub.
 
 /// A text that is no name of a model.
 #[derive(Debug, thiserror::Error)]
@@ -8,9 +8,36 @@ pub struct InvalidRepo {
     pub model: String,
 }
 
-/// A model on the hub.
+/// Kind of a repository; it decides addresses and the folder of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Model,
+    Dataset,
+}
+
+impl Kind {
+    /// The first part of addresses and of the cache's folder names.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Model => "model",
+            Self::Dataset => "data set",
+        })
+    }
+}
+
+/// A model or a data set on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repo {
+    pub(crate) kind: Kind,
     pub(crate) owner: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) revision: Box<str>,
@@ -25,7 +52,7 @@ impl Repo {
         let (id, revision) = model.split_once('@').unwrap_or((model, "main"));
         match id.split_once('/') {
             Some((owner, name)) if is_plain(owner) && is_plain(name) && revision.split('/').all(is_plain) => {
-                Ok(Self { owner: owner.into(), name: name.into(), revision: revision.into() })
+                Ok(Self { kind: Kind::Model, owner: owner.into(), name: name.into(), revision: revision.into() })
             }
             _ => Err(InvalidRepo { model: model.into() }),
         }
@@ -44,6 +71,9 @@ impl Repo {
 
 impl std::fmt::Display for Repo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.kind == Kind::Dataset {
+            f.write_str("datasets/")?;
+        }
         write!(f, "{}/{}", self.owner, self.name)?;
         if &*self.revision == "main" { Ok(()) } else { write!(f, "@{}", self.revision) }
     }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gorgon_hub::{HubError, HubOptions, Repo, fetch, resolve};
-use hub_server::{COMMIT, Server};
-use tempfile::TempDir;
+use hub_server::{COMMIT, Server, options};
 
 const CONFIG: &[u8] = b"{\"model_type\": \"llama\"}";
 const TOKENIZER: &[u8] = b"{\"a tokenizer\": true}";
@@ -25,21 +24,6 @@ fn model() -> Server {
         ("pytorch_model.bin", b"never"),
         ("README.md", b"never"),
     ])
-}
-
-/// Options with an empty cache.
-fn options(endpoint: &str) -> (TempDir, HubOptions) {
-    let folder = tempfile::tempdir().unwrap();
-    let options = HubOptions {
-        offline: false,
-        cache: folder.path().join("hub"),
-        endpoint: endpoint.into(),
-        token: None,
-        attempts: 3,
-        pause: Duration::from_millis(1),
-        timeout: Duration::from_secs(10),
-    };
-    (folder, options)
 }
 
 fn quiet(model: &str, options: &HubOptions) -> Result<PathBuf, HubError> {

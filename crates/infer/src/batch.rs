@@ -14,7 +14,7 @@ use gorgon_model::hooks::Hooks;
 use gorgon_model::target::DecoderTarget;
 use std::sync::Arc;
 
-/// What drafts in a batch.
+/// Drafters, trees and rule of a batch.
 #[derive(Clone, Copy)]
 pub struct Drafts<'a> {
     /// Makes a drafter for a sequence. Drafters of one batch share their weights.

@@ -17,6 +17,9 @@ use smallvec::SmallVec;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+/// New tokens that the cache is made ready for, however short the prompt.
+const ROWS_AHEAD: usize = 256;
+
 /// Where the loop gets its requests and leaves its results.
 pub trait Feed<'r> {
     /// Why the feed fails.
@@ -41,7 +44,7 @@ pub trait Feed<'r> {
     fn failed(&mut self, error: DecodeError) -> Self::Error;
 }
 
-/// What takes the steps: passes that are launched one by one, or a step that was recorded on a device.
+/// Takes the steps: passes launched one by one, or a step recorded on a device.
 pub(crate) trait Executor {
     /// Sequences at most.
     fn slots(&self) -> usize;
@@ -180,7 +183,9 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
 
     fn begin(&mut self, slot: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError> {
         let session = &mut self.sessions[slot];
-        let hidden = session.read(&request.text)?;
+        // An answer may be far shorter than its limit, so the cache is made ready for one as long as the prompt.
+        let ahead = request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD));
+        let hidden = session.read(&request.text, ahead)?;
         let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
         let token = first(session.target(), last, &hidden.states, self.method.rule, &mut *request.random);
         Ok((token.ok_or(DecodeError::NonFinite { slot, position })?, hidden.read))

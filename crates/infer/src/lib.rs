@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod error;
 pub mod generate;
+mod plain_step;
 pub mod recorded;
 pub mod request;
 pub mod session;

@@ -29,7 +29,7 @@ use std::rc::Rc;
 /// The shortest bucket of slots, in tokens; each further one is twice as long.
 const SHORTEST: usize = 512;
 
-/// What was done while steps were taken, since the counts were last reset.
+/// Launches, reads and replays since the counts were last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
     /// Steps.
@@ -60,7 +60,7 @@ impl StepCounts {
 
 type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 
-/// What a step reads and writes: made once, written in place.
+/// Inputs and outputs of a recorded step: allocated once, written in place.
 struct Buffers {
     target: Rc<RefCell<DecoderTarget>>,
     drafts: Drafts,
@@ -98,7 +98,7 @@ impl Recorded {
         Self::made(target, heads, shape, false)
     }
 
-    /// The same with an oracle, which overrides what the heads said at full cost: see [`Self::reveal`].
+    /// Recorded step with an oracle, which overrides the heads' tokens at full cost: see [`Self::reveal`].
     ///
     /// # Errors
     /// As of [`Self::new`].
@@ -196,7 +196,7 @@ impl Recorded {
         self.watched.replace(vec![]).unwrap_or_default()
     }
 
-    /// What was counted since the last call.
+    /// Counts since the last call.
     pub fn take_counts(&mut self) -> StepCounts {
         std::mem::take(&mut self.counts)
     }

@@ -1,4 +1,4 @@
-//! What is asked of decoding, what it reports while it runs, and its result.
+//! Requests of decoding, their events and their results.
 
 use crate::timing::StepTimes;
 use gorgon_core::Token;

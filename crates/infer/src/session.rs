@@ -62,6 +62,11 @@ impl<T: Target, D: Drafter> Session<T, D> {
         self.text.is_empty()
     }
 
+    /// The tokens that were read and are kept.
+    pub fn text(&self) -> &[Token] {
+        &self.text
+    }
+
     /// The target.
     pub fn target(&self) -> &T {
         &self.target
@@ -72,7 +77,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
         &mut self.drafter
     }
 
-    /// What the drafter needs of the target.
+    /// Requirements of the drafter.
     pub(crate) fn needs(&self) -> &Needs {
         &self.needs
     }
@@ -103,18 +108,20 @@ impl<T: Target, D: Drafter> Session<T, D> {
         }
     }
 
-    /// Reads a text, as far as it is not known already, in chunks of which nothing is kept.
+    /// Reads a text, as far as it is not known already, in chunks of which nothing is kept. The cache gets room for the
+    /// text and `ahead` more rows at once: a cache that grows while it is read copies its rows.
     ///
     /// # Errors
     /// When the text is empty, does not fit or holds a token outside the vocabulary, or the drafter fails. What was
     /// read until then stays read.
-    pub fn read(&mut self, text: &[Token]) -> Result<Read, DecodeError> {
+    pub fn read(&mut self, text: &[Token], ahead: usize) -> Result<Read, DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
         let known = self.text.iter().zip(text).take_while(|(known, token)| known == token).count();
         self.truncate(known.min(most));
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
+        self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));
         let mut last = Err(ModelError::EmptyPrompt);
         for chunk in text[self.len()..].chunks(PREFILL_CHUNK) {
             let output = self.target.extend(chunk)?;

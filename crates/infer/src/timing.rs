@@ -29,6 +29,13 @@ pub struct StepTimes {
     pub commit: Stopwatch,
 }
 
+impl StepTimes {
+    /// The time of all parts.
+    pub fn total(&self) -> Duration {
+        self.draft.0 + self.verify.0 + self.accept.0 + self.commit.0
+    }
+}
+
 impl std::ops::AddAssign for StepTimes {
     fn add_assign(&mut self, other: Self) {
         self.draft.0 += other.draft.0;

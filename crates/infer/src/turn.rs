@@ -19,7 +19,7 @@ pub struct Turn<'a> {
     pub random: &'a mut dyn RandomSource,
 }
 
-/// What a step emitted for one sequence.
+/// Tokens that a step emitted for one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Accepted drafts, then the bonus token, cut after an end token and where no token is left: at least one.

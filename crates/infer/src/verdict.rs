@@ -1,4 +1,4 @@
-//! What the target put out at the nodes of verified trees, and the paths that a rule accepts of it.
+//! The target's output at the nodes of verified trees, and the paths that a rule accepts.
 
 use crate::error::DecodeError;
 use crate::timing::StepTimes;
@@ -25,7 +25,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// What the drafter gets to see.
+    /// Output that the drafter may read.
     pub fn target(&self) -> Option<TargetRows<'_>> {
         match &self.target {
             Known::Nothing => None,
@@ -58,7 +58,7 @@ impl Known {
         }
     }
 
-    /// What a drafter asks for of the rows from `first` on, as many as a tree has nodes.
+    /// The part of the output that a drafter reads, for the `nodes` rows from `first` on.
     fn part(&self, first: usize, nodes: usize, feedback: Feedback) -> Self {
         match (self, feedback) {
             (Self::Nothing, _) | (_, Feedback::None) => Self::Nothing,

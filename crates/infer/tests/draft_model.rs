@@ -58,7 +58,7 @@ fn drafter(draft: Arc<Decoder>, target: &Decoder, law: DraftSampling) -> DraftMo
     DraftModelDrafter::new(DraftModel::new("model:somewhere".into(), draft, target.config()), law)
 }
 
-/// What is drafted with chance of a seed.
+/// Drafts under the random source of a seed.
 fn draft(drafter: &mut DraftModelDrafter, root: Token, tree: &dyn TreeBuilder, seed: u64) -> Proposal {
     let random = &mut SeededRandom::new(seed);
     drafter.draft(root, &mut DraftContext { tree, random, target: None }).unwrap()
@@ -120,7 +120,7 @@ fn no_draft_model_changes_greedy_text() {
     for prompt in PROMPTS.into_iter().chain([&longest[..]]) {
         let text = plain(&target, prompt);
         for (number, draft) in drafts.iter().enumerate() {
-            let mut drafter = drafter(draft.clone(), &target, DraftSampling::LIKELIEST);
+            let mut drafter = drafter(draft.clone(), &target, DraftSampling::GREEDY);
             for builder in builders() {
                 let generation = run(&target, &mut drafter, builder.as_ref(), &Greedy, prompt);
                 assert_eq!(generation.ids, text, "draft model {number}");
@@ -203,8 +203,7 @@ fn draws_are_claimed_only_where_they_stay_draws() {
         (Box::new(DynamicTree::new(20, 3, 4).unwrap()), SamplingScheme::Deterministic),
     ];
     for (builder, expected) in cases {
-        let [mut drawing, mut listing] =
-            [law, DraftSampling::LIKELIEST].map(|law| drafter(model.clone(), &target, law));
+        let [mut drawing, mut listing] = [law, DraftSampling::GREEDY].map(|law| drafter(model.clone(), &target, law));
         drawing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
         let proposal = draft(&mut drawing, 3, builder.as_ref(), 1);
         assert_eq!(proposal.sources[0].scheme, expected);
@@ -237,7 +236,7 @@ fn drafting_stops_where_the_draft_model_is_unsure() {
     let some: Vec<usize> = (1..12).map(|i| drafted(0.01 * f64::from(i))).collect();
     assert!(some.iter().any(|&n| 0 < n && n < all), "{some:?} of {all}");
     let mut damaged =
-        drafter(damaged(f32::NAN, 0.0), &target, DraftSampling { stop: Some(0.1), ..DraftSampling::LIKELIEST });
+        drafter(damaged(f32::NAN, 0.0), &target, DraftSampling { stop: Some(0.1), ..DraftSampling::GREEDY });
     let generation = run(&target, &mut damaged, &chain, &Greedy, PROMPTS[0]);
     assert_eq!(generation.nodes, generation.accepted.len(), "what is no number is not likely");
 }

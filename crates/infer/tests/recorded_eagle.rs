@@ -234,7 +234,7 @@ fn recorded_trees_are_the_cpus() {
     }
 }
 
-/// What such a layer says is worth nothing, and costs nothing but time.
+/// Such a layer guesses nothing right, and costs nothing but time.
 #[test]
 fn damaged_layers_leave_the_text_as_it_is() {
     let Some((pair, _folders)) = Pair::random(Layer::Damaged) else { return };
@@ -251,7 +251,7 @@ fn recorded_trees_of_eagle3_are_the_cpus() {
     }
 }
 
-/// What the oracle says on the device is what it says on the CPU, but for what it puts in the place of a true token off
+/// The oracle puts the same tokens on the device and on the CPU, but for those in the place of a true token off
 /// the first path; paths of all lengths are committed and drafted from.
 #[test]
 fn recorded_trees_with_an_oracle_are_the_cpus() {

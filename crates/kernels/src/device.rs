@@ -27,7 +27,7 @@ mod gpu {
         contiguous(tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU"))
     }
 
-    /// The same of a tensor that a kernel writes in place. It was made flat: CUDA pads the rows of other tensors, and a
+    /// Handle of a tensor that a kernel writes in place. It was made flat: CUDA pads the rows of other tensors, and a
     /// copy without padding would take what is written.
     pub fn in_place<const D: usize>(tensor: &Tensor<D>) -> CubeTensor {
         let tensor = tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU");
@@ -35,7 +35,7 @@ mod gpu {
         tensor
     }
 
-    /// The same, if the tensor is on a GPU and not tracked for gradients.
+    /// Handle of a tensor that is on a GPU and not tracked for gradients.
     pub fn untracked<const D: usize>(tensor: &Tensor<D>) -> Option<CubeTensor> {
         Some(contiguous(tensor.clone().try_into_primitive::<CubeBackend>().ok()?))
     }
@@ -52,7 +52,7 @@ mod gpu {
         if within == 1 && of_rows >= tensor.meta.shape()[1] { tensor } else { into_contiguous(tensor) }
     }
 
-    /// The same for a kernel that overwrites the rows: a copy, unless nobody else sees them.
+    /// Handle for a kernel that overwrites the rows: a copy, unless nobody else sees them.
     pub fn owned(tensor: Tensor<2>) -> CubeTensor {
         let tensor = rows(tensor);
         if tensor.can_mut() { tensor } else { tensor.copy() }

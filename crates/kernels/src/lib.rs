@@ -9,6 +9,8 @@
 
 pub mod activation;
 pub mod cache_rows;
+#[cfg(feature = "gpu")]
+mod collective;
 pub mod device;
 pub mod differentiable;
 pub mod dynamic_tree;

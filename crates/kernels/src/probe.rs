@@ -1,4 +1,4 @@
-//! What a device can do at most: the seconds that it takes to copy and to multiply.
+//! Upper bounds of a device: seconds of a copy and of a matmul.
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use std::time::Instant;

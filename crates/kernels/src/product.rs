@@ -20,7 +20,7 @@ impl Matrix {
         Self { rows, columns, row_stride, column_stride: 1 }
     }
 
-    /// The same values with rows for columns.
+    /// Transposed view of these values.
     pub fn transposed(self) -> Self {
         Self { rows: self.columns, columns: self.rows, row_stride: self.column_stride, column_stride: self.row_stride }
     }

@@ -14,7 +14,7 @@ pub struct Table {
     panels: Option<Arc<Panels>>,
 }
 
-/// What products with a frozen table multiply.
+/// Number format of matmuls with a frozen table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableFormat {
     /// 32-bit numbers.
@@ -28,7 +28,7 @@ pub enum TableFormat {
 /// How a table that stays as it is is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// What products multiply.
+    /// Number format of the matmuls.
     pub format: TableFormat,
     /// Whether gradients go back through it: `g · W` is wanted too.
     pub backward: bool,
@@ -67,7 +67,7 @@ const ROWS_AT_ONCE: usize = 240;
 /// Rows of a launch with a group of units each.
 const ROWS_OF_A_LAUNCH: usize = 32_768;
 
-/// What products with a table read.
+/// Storage that matmuls with a table read.
 #[derive(Debug)]
 enum Panels {
     /// On the CPU: `h [.., d]` to `[.., V]`, and `g [.., V]` to `[.., d]`.
@@ -111,7 +111,7 @@ impl Table {
         Self { rows, panels: panels.map(Arc::new) }
     }
 
-    /// What products beside it on its device should multiply: `bf16` on a GPU where its own are rounded to it, else 32
+    /// Number format of the matmuls beside it on its device: `bf16` on a GPU where its own are rounded to it, else 32
     /// bits.
     pub fn product_dtype(&self) -> DType {
         match self.panels.as_deref() {
@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    /// The same as products yield them: in `bf16` where they are rounded to it.
+    /// Logits in the matmul's own format: `bf16` where results are rounded to it.
     pub(crate) fn scores(&self, hidden: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
             None => hidden.matmul(self.rows.clone().transpose()),

@@ -63,7 +63,7 @@ thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The same, where the leader works alone for some time after it was held up for longer than `held_up`.
+/// Variant in which the leader works alone for some time after it was held up for longer than `held_up`.
 fn lead(tasks: usize, work: usize, held_up: Duration, task: impl Fn(usize) + Sync) {
     let threads = if work < WORTHWHILE || tasks < 2 { 1 } else { threads() };
     static TEAM: OnceLock<Team> = OnceLock::new();
@@ -122,7 +122,7 @@ impl<T> Items<T> {
     }
 }
 
-/// What is to be done: a borrowed closure whose lifetime the leader guards.
+/// Work of a round: a borrowed closure whose lifetime the leader guards.
 #[derive(Clone, Copy)]
 struct Job {
     task: *const (dyn Fn(usize) + Sync + 'static),

@@ -1,4 +1,4 @@
-//! What a `config.json` says about a decoder, in one spelling.
+//! A decoder's `config.json`, in one spelling.
 //!
 //! Hugging Face configs differ by architecture and by age (`rope_theta` beside `rope_parameters`, `torch_dtype` beside
 //! `dtype`, defaults that live in Python classes). Everything is resolved here, so that the decoder reads plain facts
@@ -94,7 +94,7 @@ impl ModelConfig {
         if path.symlink_metadata().is_ok() {
             let fields = Fields(read_object(&path)?);
             let wrong = |reason| ConfigError::Value { path: path.clone(), reason };
-            if let Some(tokens) = fields.tokens("eos_token_id").map_err(wrong)? {
+            if let Some(tokens) = fields.tokens("eos_token_id", config.vocab_size).map_err(wrong)? {
                 config.eos_tokens = tokens;
             }
         }
@@ -115,6 +115,7 @@ impl ModelConfig {
         let defaults = Defaults::of(architecture);
         resolve::refuse_quantised(f)?;
         let hidden_size = f.size("hidden_size", 1 << 20)?;
+        let vocab_size = f.size("vocab_size", 1 << 24)?;
         let layers = f.size("num_hidden_layers", 4096)?;
         let (heads, kv_heads, head_dim) = resolve::heads(f, &defaults, hidden_size)?;
         let gemma = architecture == Architecture::Gemma2;
@@ -129,7 +130,7 @@ impl ModelConfig {
             heads,
             kv_heads,
             head_dim,
-            vocab_size: f.size("vocab_size", 1 << 24)?,
+            vocab_size,
             max_positions: f.size_or("max_position_embeddings", 1 << 30, defaults.max_positions)?,
             norm_eps: resolve::norm_eps(f, &defaults)?,
             rope: resolve::rope(f, architecture, &defaults, head_dim)?,
@@ -148,7 +149,7 @@ impl ModelConfig {
             final_soft_cap: resolve::soft_cap(f, "final_logit_softcapping", defaults.final_soft_cap)?,
             windows: resolve::windows(f, architecture, &defaults, layers)?,
             experts: resolve::experts(f, architecture)?,
-            eos_tokens: resolve::end_tokens(f, &defaults)?,
+            eos_tokens: resolve::end_tokens(f, &defaults, vocab_size)?,
         };
         config.check_total()
     }

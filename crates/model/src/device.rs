@@ -73,7 +73,7 @@ impl Compute {
         self.format
     }
 
-    /// The same with some weights in 8 bits.
+    /// Copy with some weights in 8 bits.
     ///
     /// # Errors
     /// Elsewhere than on the CPU.
@@ -84,7 +84,7 @@ impl Compute {
         Ok(Self { int8, ..self })
     }
 
-    /// The same with other products; those in `bf16` take weights in `bf16` with them.
+    /// Copy with matmuls in another format; those in `bf16` take weights in `bf16` with them.
     ///
     /// # Errors
     /// Elsewhere than on the CPU, on a processor without such products, and with all weights in 8 bits.
@@ -105,7 +105,7 @@ impl Compute {
         Ok(Self { products, format: FloatFormat::Bf16, ..self })
     }
 
-    /// What is multiplied.
+    /// Number format of matmuls.
     pub fn products(&self) -> Products {
         self.products
     }
@@ -115,7 +115,7 @@ impl Compute {
         (self.products == Products::Bf16).then_some(WeightDtype::Bf16Pairs)
     }
 
-    /// The same for a draft model, all of which is there for drafts.
+    /// Device of a draft model, all of which may be in 8 bits.
     #[must_use]
     pub fn for_draft_model(&self) -> Self {
         let int8 = if self.int8 == Int8::Drafts { Int8::All } else { self.int8 };

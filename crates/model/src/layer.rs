@@ -39,7 +39,7 @@ impl Layer {
         Self::without_input_norm(loader, config, names, layer).map(|rest| Self { input_norm: Some(input_norm), ..rest })
     }
 
-    /// The same without a norm in front of the attention.
+    /// Loads a layer without a norm in front of the attention.
     pub fn without_input_norm(
         loader: &Loader<'_>,
         config: &ModelConfig,

@@ -111,8 +111,8 @@ pub fn is_harmless_extra(config: &ModelConfig, name: &str) -> bool {
         || (config.tied_embeddings && name == LM_HEAD)
 }
 
-/// What else a checkpoint must hold for a tensor of a layer after the last one to be a part of a multi-token-prediction
-/// module, which is a drafter's; `None` for any other tensor.
+/// Tensor that marks a layer after the last one as part of a multi-token-prediction module, which is a drafter's;
+/// `None` for any other tensor.
 pub fn module_mark(config: &ModelConfig, name: &str) -> Option<String> {
     let (layer, _) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer: usize = layer.parse().ok()?;

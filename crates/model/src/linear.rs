@@ -31,7 +31,7 @@ pub struct Linear {
 #[derive(Clone, Debug)]
 struct Bias {
     tensor: Tensor<1>,
-    /// The same on the CPU; empty elsewhere.
+    /// Values on the CPU; empty elsewhere.
     values: Arc<[f32]>,
 }
 
@@ -97,7 +97,7 @@ impl Linear {
         }
     }
 
-    /// The same layer with its weights in 8 bits; `None` where they are so already, or not on the CPU.
+    /// Copy with its weights in 8 bits; `None` where they are so already, or not on the CPU.
     ///
     /// # Errors
     /// When there is no memory for them, or a weight is not finite.

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(crate) use check::Bounds;
 pub use check::PlanError;
 
-/// What the rows of a pass hold when they enter its first layer.
+/// Content of a pass's rows when they enter its first layer.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// Embeddings of tokens.
@@ -44,7 +44,7 @@ pub enum Input {
 /// look-ahead windows, probes and blocks are all passes with another mask.
 #[derive(Clone, Debug)]
 pub struct PassPlan<'a> {
-    /// What the rows hold.
+    /// Content of the rows.
     pub inputs: Inputs<'a>,
     /// Which uncommitted rows each row sees; all see the committed ones.
     pub mask: &'a AttentionMask,
@@ -85,7 +85,7 @@ impl Inputs<'_> {
 /// The hidden states of hooked layers; a few need no memory of their own.
 pub type HookedStates = SmallVec<[HiddenStates; 4]>;
 
-/// What a forward pass yields.
+/// Result of a forward pass.
 #[derive(Debug)]
 pub struct PassOutput {
     /// Hidden states after the final norm, one row per row of the pass: the LM head reads these. In a pass that ends

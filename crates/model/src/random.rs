@@ -43,13 +43,15 @@ impl LlamaShape {
             FloatFormat::F16 => "float16",
             FloatFormat::Bf16 => "bfloat16",
         };
+        // The tokenizer's own, where the vocabulary has it.
+        let end = Some(257).filter(|end| *end < self.vocab_size);
         json!({
             "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
             "hidden_size": self.hidden_size, "intermediate_size": self.intermediate_size,
             "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads, "vocab_size": self.vocab_size,
             "max_position_embeddings": self.max_positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-            "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": 257, "torch_dtype": dtype, (MARK): true
+            "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": end, "torch_dtype": dtype, (MARK): true
         })
     }
 

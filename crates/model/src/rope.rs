@@ -43,7 +43,7 @@ pub enum RopeScaling {
     },
 }
 
-/// What YaRN multiplies cosines and sines by unless a config says otherwise: `0.1 · ln(factor) + 1`.
+/// Factor of cosines and sines under YaRN unless a config names one: `0.1 · ln(factor) + 1`.
 pub fn yarn_attention(factor: f64, scale: f64) -> f64 {
     if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
@@ -66,7 +66,7 @@ impl RopeConfig {
         (0..self.rotary_dim / 2).map(|i| self.stretch(i, plain(i))).collect()
     }
 
-    /// What all cosines and sines are multiplied by.
+    /// Factor of all cosines and sines.
     pub fn attention(&self) -> f32 {
         match self.scaling {
             RopeScaling::Yarn { attention, .. } => attention as f32,

@@ -47,6 +47,11 @@ pub trait Target: Send {
     /// The offending token, or how many tokens there are and fit.
     fn check(&self, tokens: &[Token]) -> Result<(), ModelError>;
 
+    /// Makes room for `rows` more rows at once, uncommitted ones included: a prompt, the new tokens and a tree. Nothing
+    /// is copied until they are used up. A step that is recorded on a GPU needs its rows reserved first, because a
+    /// cache that grows is a new one.
+    fn reserve(&mut self, rows: usize);
+
     /// Reads tokens after the committed ones and commits them: one pass, so callers read long prompts in chunks of at
     /// most [`PREFILL_CHUNK`].
     ///
@@ -67,7 +72,7 @@ pub trait Target: Send {
     /// uncommitted rows are then those before the call.
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError>;
 
-    /// The same for several sequences of one model, in one pass.
+    /// Verifies several sequences of one model in one pass.
     ///
     /// # Shapes
     /// The output has the rows of all sequences, one sequence after the other.
@@ -105,6 +110,10 @@ pub trait Target: Send {
 }
 
 impl<T: Target> Target for &mut T {
+    fn reserve(&mut self, rows: usize) {
+        (**self).reserve(rows);
+    }
+
     fn len(&self) -> usize {
         (**self).len()
     }
@@ -174,17 +183,10 @@ pub struct DecoderTarget {
 
 impl DecoderTarget {
     /// A target for one sequence of at most `context` tokens, and of no more than the model has positions. Uncommitted
-    /// rows may reach beyond it. Memory grows with the sequence; see [`Self::reserve`].
+    /// rows may reach beyond it. Memory grows with the sequence; see [`Target::reserve`].
     pub fn new(decoder: Arc<Decoder>, context: usize, hooks: Hooks) -> Self {
         let cache = decoder.new_cache(context);
         Self { decoder, cache, hooks }
-    }
-
-    /// Makes room for `rows` more rows at once, uncommitted ones included: a prompt, the new tokens and a tree. Nothing
-    /// is copied until they are used up. A step that is recorded on a GPU needs its rows reserved first, because a
-    /// cache that grows is a new one.
-    pub fn reserve(&mut self, rows: usize) {
-        self.cache.grow(rows);
     }
 
     /// The decoder.
@@ -277,6 +279,10 @@ impl DecoderTarget {
 }
 
 impl Target for DecoderTarget {
+    fn reserve(&mut self, rows: usize) {
+        self.cache.grow(rows);
+    }
+
     fn len(&self) -> usize {
         self.cache.len()
     }

@@ -1,4 +1,4 @@
-//! What a build for GPUs remembers from run to run: which way of each product is the fastest.
+//! Tuning results of a GPU build, kept from run to run: the fastest kernel of each matmul.
 //!
 //! The database that it is in panics over damage (flipped bits in its pages, its table of readers overwritten). So what
 //! a run leaves is sealed with its hashes when the program ends, and read only while the seal holds; without it, it is
@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What the names of the database's files begin with.
+/// Prefix of the database's files.
 const DATABASE: &str = "default.db";
-/// What the name of its table of readers ends with: of no use once they are gone.
+/// Suffix of its table of readers: of no use once they are gone.
 const READERS: &str = "-tshm";
 const SEAL: &str = "seal";
 /// More than any database of this kind.

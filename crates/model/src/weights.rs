@@ -11,7 +11,7 @@ mod index;
 
 pub use self::error::{Problems, WeightsError};
 
-use self::bytes::{read_at, widen};
+use self::bytes::{all_finite, all_finite_bits, read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
 use crate::device::{Compute, FloatFormat, Int8};
@@ -41,6 +41,8 @@ pub struct Checkpoint {
     dir: PathBuf,
     files: Vec<(PathBuf, File)>,
     entries: BTreeMap<String, Entry>,
+    /// Whether numbers that are not finite are refused.
+    finite: bool,
 }
 
 impl std::fmt::Debug for Checkpoint {
@@ -87,11 +89,18 @@ impl Checkpoint {
     /// # Errors
     /// When a file is missing, truncated or inconsistent, or two files hold a tensor of the same name.
     pub fn open_files(dir: &Path, paths: &[PathBuf]) -> Result<Self, WeightsError> {
-        let mut opened = Self { dir: dir.into(), files: vec![], entries: BTreeMap::new() };
+        let mut opened = Self { dir: dir.into(), files: vec![], entries: BTreeMap::new(), finite: false };
         for path in paths {
             opened.add_file(path)?;
         }
         Ok(opened)
+    }
+
+    /// This checkpoint, of which no number is read that is not finite. Those of a target would make all its logits so;
+    /// draft heads are not trusted with more than speed.
+    #[must_use]
+    pub fn finite(self) -> Self {
+        Self { finite: true, ..self }
     }
 
     /// A checkpoint that is nowhere: weights of a config's shapes are drawn on the device that they are asked for on,
@@ -102,7 +111,7 @@ impl Checkpoint {
             (spec.name, Entry { file: usize::MAX, dtype: Dtype::F32, shape: spec.shape, offset: 0, bytes })
         };
         let entries = layout::tensors(config).into_iter().map(entry).collect();
-        Self { dir: "random weights".into(), files: vec![], entries }
+        Self { dir: "random weights".into(), files: vec![], entries, finite: false }
     }
 
     /// True if its weights are drawn.
@@ -228,7 +237,7 @@ impl Checkpoint {
             self.read_bytes(entry, offset, bytes)?;
             // Files are little-endian.
             out.iter_mut().for_each(|v| *v = f32::from_bits(u32::from_le(v.to_bits())));
-            return Ok(());
+            return self.check_finite(entry, name, range.start, out);
         }
         // Pieces keep the staging buffer in the second-level cache and the memory peak at the result alone.
         const PIECE: usize = 1 << 15;
@@ -237,6 +246,7 @@ impl Checkpoint {
             let bytes = &mut bytes[..out.len() * size];
             self.read_bytes(entry, offset + (i * PIECE * size) as u64, bytes)?;
             widen(entry.dtype, bytes, out);
+            self.check_finite(entry, name, range.start + i * PIECE, out)?;
         }
         Ok(())
     }
@@ -255,7 +265,25 @@ impl Checkpoint {
         self.read_bytes(entry, offset, bytes)?;
         // Files are little-endian.
         out.iter_mut().for_each(|bits| *bits = u16::from_le(*bits));
-        Ok(())
+        let infinity =
+            if entry.dtype == Dtype::F16 { half::f16::INFINITY.to_bits() } else { half::bf16::INFINITY.to_bits() };
+        if !self.finite || all_finite_bits(out, infinity) {
+            return Ok(());
+        }
+        let at = out.iter().position(|bits| bits & 0x7fff >= infinity).unwrap_or(0);
+        Err(self.not_finite(entry, name, range.start + at))
+    }
+
+    fn check_finite(&self, entry: &Entry, name: &str, first: usize, values: &[f32]) -> Result<(), WeightsError> {
+        if !self.finite || all_finite(values) {
+            return Ok(());
+        }
+        let at = values.iter().position(|value| !value.is_finite()).unwrap_or(0);
+        Err(self.not_finite(entry, name, first + at))
+    }
+
+    fn not_finite(&self, entry: &Entry, name: &str, at: usize) -> WeightsError {
+        self.wrong(entry, name, format!("element {at} is not finite: the weights are damaged"))
     }
 
     /// The bytes of a whole tensor of any type, as they are stored.

@@ -170,7 +170,7 @@ fn tree_verification_equals_plain_decoding_of_every_path() {
     }
 }
 
-/// The same on models that need no reference data: grouped queries, odd widths, and work enough for several threads.
+/// Models that need no reference data: grouped queries, odd widths, and work enough for several threads.
 #[test]
 fn tree_verification_of_random_models() {
     let shape = |hidden_size: usize, intermediate_size: usize, kv_heads: usize| LlamaShape {

@@ -1,4 +1,4 @@
-//! What configs mean, family by family: spellings, defaults, windows.
+//! Meaning of configs, family by family: spellings, defaults, windows.
 
 use gorgon_model::config::ModelConfig;
 use gorgon_model::rope::{RopeConfig, RopeScaling, RopeTable, yarn_attention};

@@ -1,10 +1,10 @@
-//! What can be wrong with a run folder.
+//! Errors of run folders.
 
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can be wrong with a run folder and its files.
+/// An error of a run folder or one of its files.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A file or folder cannot be read or written.
@@ -32,7 +32,7 @@ pub enum RunError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A checkpoint that would replace another one.

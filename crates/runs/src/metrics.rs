@@ -1,4 +1,4 @@
-//! What a run measured, one JSON object a line: the source of every plot and table.
+//! The metrics of a run, one JSON object a line: the source of every plot and table.
 
 use crate::{RunError, atomic};
 use serde::Serialize;

@@ -3,10 +3,11 @@
 use crate::{RunError, atomic};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -19,6 +20,9 @@ pub struct Provenance {
     pub launch: Launch,
     /// SHA-256 of the files that went into it, by path as the user wrote it.
     pub inputs: BTreeMap<String, String>,
+    /// Variables of the chat template that the data was made with.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub template: Map<String, Value>,
     /// The processes that went on with it.
     #[serde(default)]
     pub resumed: Vec<Resumed>,
@@ -27,25 +31,67 @@ pub struct Provenance {
 /// A process that worked on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The version of this program.
-    pub gorgon: String,
-    /// The commit it was built from, if known.
-    pub commit: Option<String>,
+    /// The program.
+    #[serde(flatten)]
+    pub build: Build,
     /// The command line, with paths as the user wrote them.
     pub command: Vec<String>,
     /// When it began: UTC, to the second.
     pub started: String,
-    /// What it ran on.
+    /// The machine it ran on.
     pub host: Host,
 }
 
-/// What a process ran on.
+/// A build of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// Its version.
+    #[serde(rename = "gorgon")]
+    pub version: String,
+    /// The git commit it was built from; `unknown` outside a repository.
+    #[serde(default = "Build::unknown", deserialize_with = "Build::commit_or_unknown")]
+    pub commit: String,
+    /// Its compute backends: `cpu`, and any of `cuda`, `wgpu` and `mpi`.
+    #[serde(default)]
+    pub features: Vec<String>,
+}
+
+impl Build {
+    fn unknown() -> String {
+        "unknown".into()
+    }
+
+    /// Earlier versions wrote `null`.
+    fn commit_or_unknown<'de, D: serde::Deserializer<'de>>(file: D) -> Result<String, D::Error> {
+        Ok(Option::deserialize(file)?.unwrap_or_else(Self::unknown))
+    }
+}
+
+impl Display for Build {
+    /// `0.1.0 (commit 1234567890ab; cpu, wgpu)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { version, commit, features } = self;
+        write!(f, "{version} (commit {commit}; {})", features.join(", "))
+    }
+}
+
+/// The machine of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// The device, by name.
     pub device: String,
     /// The threads it could use.
     pub cpu_threads: usize,
+    /// The options on devices and number formats that were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formats: Option<String>,
+}
+
+impl Host {
+    /// Whether numbers computed on both can differ: by the device, or by the number formats.
+    pub fn computes_as(&self, other: &Self) -> bool {
+        self.device == other.device && self.formats == other.formats
+    }
 }
 
 /// A process that went on with a run.
@@ -53,22 +99,36 @@ pub struct Host {
 pub struct Resumed {
     /// The checkpoint it went on from.
     pub step: u64,
+    /// Keys of the config that it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ConfigChange>,
     /// The process.
     #[serde(flatten)]
     pub launch: Launch,
 }
 
+/// A key of a run's config that was changed when the run was resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigChange {
+    /// The path of the key, `training.steps`.
+    pub key: String,
+    /// Its value before; `None` if it was not set.
+    pub old: Option<Value>,
+    /// Its value from this step on; `None` if it is not set any more.
+    pub new: Option<Value>,
+}
+
 impl Launch {
-    /// A process of program version `gorgon`, with its arguments and the time at which it began.
+    /// A process of a program, with its arguments and the time at which it began.
     pub fn new<A: AsRef<OsStr>>(
-        gorgon: &str,
+        build: &Build,
         arguments: impl IntoIterator<Item = A>,
         started: Timestamp,
         host: Host,
     ) -> Self {
         let command = arguments.into_iter().map(|argument| argument.as_ref().to_string_lossy().into_owned()).collect();
         let started = started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Self { gorgon: gorgon.into(), commit: None, command, started, host }
+        Self { build: build.clone(), command, started, host }
     }
 }
 
@@ -76,7 +136,7 @@ impl Provenance {
     /// The provenance of a run that begins.
     #[must_use]
     pub fn new(launch: Launch) -> Self {
-        Self { launch, inputs: BTreeMap::new(), resumed: vec![] }
+        Self { launch, inputs: BTreeMap::new(), template: Map::new(), resumed: vec![] }
     }
 
     /// Hashes an input file.

@@ -5,6 +5,7 @@ mod manifest;
 mod recovery;
 mod steps;
 
+pub use recovery::Survey;
 pub use steps::{STATE_FILE, Step};
 
 use crate::RunError;
@@ -13,6 +14,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+
+/// The file that a process at work holds locked.
+const LOCK: &str = "lock";
 
 /// A run's folder, to read from: any number of processes can, also while another one writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +62,26 @@ impl RunView {
         self.path.join("provenance.json")
     }
 
-    /// What was measured.
+    /// The metrics.
     #[must_use]
     pub fn metrics(&self) -> PathBuf {
         self.path.join("metrics.jsonl")
     }
 
-    /// What was said.
+    /// Losses, lengths, plan and measurement of a finished run.
+    #[must_use]
+    pub fn results(&self) -> PathBuf {
+        self.path.join("results.json")
+    }
+
+    /// Whether a process is writing in the folder now: it holds the lock. False where the file system has no locks.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let lock = File::open(self.path.join(LOCK));
+        lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// The log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.path.join("log.txt")
@@ -118,7 +135,7 @@ impl RunDir {
     /// When there is no such folder, another process is using it, or it cannot be written.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let view = RunView::open(path)?;
-        let lock_path = path.join("lock");
+        let lock_path = path.join(LOCK);
         let mut options = File::options();
         let lock =
             options.create(true).truncate(false).write(true).open(&lock_path).map_err(RunError::io(&lock_path))?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The key that the hash stands under.
 const KEY: &str = "sha256";
 
-/// What was changed.
+/// The hashes of a document that was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was changed after it was written: its SHA-256 is {found}, and {written} when it was written")]
 pub struct Changed {
@@ -29,7 +29,7 @@ pub fn seal(document: &Value) -> Value {
     sealed
 }
 
-/// What [`seal`] was given; a document without a hash is taken as it is.
+/// The document that [`seal`] was given; one without a hash is taken as it is.
 ///
 /// # Errors
 /// When the hash is not that of the document.

@@ -1,33 +1,31 @@
-//! Tables of plain text, for the terminal and for Markdown.
+//! Tables for people, on a terminal and in Markdown: cells are made harmless here, and comfy-table lays them out.
+
+use crate::visible;
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, ContentArrangement, TableComponent};
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     heading: String,
-    align: Align,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
-    Left,
-    Right,
+    alignment: CellAlignment,
 }
 
 impl Column {
     /// A column of words, aligned to the left.
     #[must_use]
     pub fn text(heading: &str) -> Self {
-        Self { heading: one_line(heading), align: Align::Left }
+        Self { heading: visible::line(heading), alignment: CellAlignment::Left }
     }
 
     /// A column of numbers, aligned to the right.
     #[must_use]
     pub fn number(heading: &str) -> Self {
-        Self { heading: one_line(heading), align: Align::Right }
+        Self { heading: visible::line(heading), alignment: CellAlignment::Right }
     }
 }
 
-/// A table. Widths count characters, so that scripts with wide characters are not aligned exactly.
+/// A table. Without a single heading it has no heading row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     columns: Vec<Column>,
@@ -43,7 +41,7 @@ impl Table {
 
     /// Adds a row. Missing cells are empty; further cells get columns without headings.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        let mut cells: Vec<String> = cells.into_iter().map(|cell| one_line(&cell.into())).collect();
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| visible::line(&cell.into())).collect();
         while self.columns.len() < cells.len() {
             self.columns.push(Column::text(""));
             self.rows.iter_mut().for_each(|row| row.push(String::new()));
@@ -52,66 +50,51 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// For the terminal: columns two spaces apart, a rule under the headings.
+    /// For a terminal: columns two spaces apart, a rule under the headings. Cells are wrapped where the table would be
+    /// wider than `width` columns of the terminal.
     #[must_use]
-    pub fn to_text(&self) -> String {
-        let headings: Vec<String> = self.columns.iter().map(|column| column.heading.clone()).collect();
-        let widths = self.widths(&headings, &self.rows, 1);
-        let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-        let mut text = String::new();
-        for row in [&headings, &rule].into_iter().chain(&self.rows) {
-            text.push_str(self.pad(row, &widths).join("  ").trim_end());
-            text.push('\n');
+    pub fn to_text(&self, width: Option<u16>) -> String {
+        let mut table = self.laid_out(str::to_owned);
+        table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
+        let columns = self.columns.len();
+        for (i, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, if i + 1 == columns { 0 } else { 2 }));
         }
-        text
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        table.trim_fmt() + "\n"
     }
 
     /// For Markdown.
     #[must_use]
     pub fn to_markdown(&self) -> String {
-        let headings: Vec<String> = self.columns.iter().map(|column| escape(&column.heading)).collect();
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().map(|row| row.iter().map(|cell| escape(cell)).collect()).collect();
-        // `---` and `--:` are the shortest rules that all readers of Markdown know.
-        let widths = self.widths(&headings, &rows, 3);
-        let rule = self.columns.iter().zip(&widths).map(|(column, &width)| match column.align {
-            Align::Left => "-".repeat(width),
-            Align::Right => "-".repeat(width - 1) + ":",
-        });
-        let rule: Vec<String> = rule.collect();
-        let mut text = String::new();
-        for row in [&headings, &rule].into_iter().chain(&rows) {
-            text.push_str(&format!("| {} |\n", self.pad(row, &widths).join(" | ")));
+        // A bar would end a cell.
+        let mut table = self.laid_out(|cell| cell.replace('|', "\\|"));
+        table.load_preset(ASCII_MARKDOWN);
+        let mut lines: Vec<String> = table.lines().collect();
+        if let Some(rule) = lines.get_mut(1) {
+            let aligned =
+                rule.trim_matches('|').split('|').zip(&self.columns).map(|(part, column)| match column.alignment {
+                    CellAlignment::Right => part[1..].to_owned() + ":",
+                    _ => part.to_owned(),
+                });
+            *rule = format!("|{}|", aligned.collect::<Vec<_>>().join("|"));
         }
-        text
+        lines.join("\n") + "\n"
     }
 
-    fn widths(&self, headings: &[String], rows: &[Vec<String>], least: usize) -> Vec<usize> {
-        let width = |(i, heading): (usize, &String)| {
-            let cells = rows.iter().map(|row| row[i].chars().count());
-            cells.chain([heading.chars().count(), least]).max().unwrap_or(least)
-        };
-        headings.iter().enumerate().map(width).collect()
+    fn laid_out(&self, cell: impl Fn(&str) -> String) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        if self.columns.iter().any(|column| !column.heading.is_empty()) {
+            table.set_header(self.columns.iter().map(|column| cell(&column.heading)));
+        }
+        table.add_rows(self.rows.iter().map(|row| row.iter().map(|text| cell(text))));
+        for (made, column) in table.column_iter_mut().zip(&self.columns) {
+            made.set_cell_alignment(column.alignment);
+        }
+        table
     }
-
-    fn pad(&self, row: &[String], widths: &[usize]) -> Vec<String> {
-        let cells = row.iter().zip(&self.columns).zip(widths);
-        let padded = cells.map(|((cell, column), &width)| match column.align {
-            Align::Left => format!("{cell:<width$}"),
-            Align::Right => format!("{cell:>width$}"),
-        });
-        padded.collect()
-    }
-}
-
-/// A cell is one line, and sends no commands to a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// A bar would end a cell in Markdown.
-fn escape(text: &str) -> String {
-    text.replace('|', "\\|")
 }
 
 #[cfg(test)]

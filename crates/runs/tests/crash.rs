@@ -3,7 +3,7 @@
 
 use gorgon_runs::crash::Point;
 use gorgon_runs::metrics::{self, Metrics};
-use gorgon_runs::provenance::{Host, Launch, Provenance, Resumed, append_resumed};
+use gorgon_runs::provenance::{Build, Host, Launch, Provenance, Resumed, append_resumed};
 use gorgon_runs::run_dir::{RunDir, RunView};
 use gorgon_runs::{RunError, atomic};
 use serde_json::json;
@@ -20,7 +20,7 @@ const JOB: &str = "GORGON_TEST_JOB";
 const LAST: u64 = 5;
 const KEPT: usize = 2;
 
-/// What the child does; nothing in the ordinary run of the tests.
+/// The work of the child process; nothing in the ordinary run of the tests.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -68,8 +68,9 @@ fn kill_everywhere(job: &str, prepare: impl Fn(&Path), check: impl Fn(&Path)) ->
 }
 
 fn launch() -> Launch {
-    let host = Host { device: "cpu".into(), cpu_threads: 1 };
-    Launch::new("0.1.0", ["gorgon", "train"], jiff::Timestamp::UNIX_EPOCH, host)
+    let host = Host { device: "cpu".into(), cpu_threads: 1, formats: None };
+    let build = Build { version: "0.1.0".into(), commit: "unknown".into(), features: vec![] };
+    Launch::new(&build, ["gorgon", "train"], jiff::Timestamp::UNIX_EPOCH, host)
 }
 
 fn weights(step: u64) -> Vec<u8> {
@@ -81,7 +82,7 @@ fn train(folder: &Path) {
     let run = RunDir::open(folder).unwrap();
     let from = run.steps().unwrap().last().copied().unwrap_or(0);
     if run.provenance().exists() {
-        append_resumed(&run.provenance(), &Resumed { step: from, launch: launch() }).unwrap();
+        append_resumed(&run.provenance(), &Resumed { step: from, changes: vec![], launch: launch() }).unwrap();
     } else {
         Provenance::new(launch()).write(&run.provenance()).unwrap();
     }
@@ -102,7 +103,7 @@ fn train(folder: &Path) {
     }
 }
 
-/// What follows a checkpoint, and is made up for if the process was killed before it.
+/// The writes after a checkpoint, which are repeated if the process was killed before it.
 fn tidy(run: &RunDir, step: u64) {
     if step % 2 == 1 {
         run.set_best(step).unwrap();

@@ -2,3 +2,4 @@
 
 pub mod template;
 pub mod tokenizer;
+pub mod variables;

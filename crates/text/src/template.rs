@@ -21,7 +21,7 @@ pub use self::budget::Limits;
 use self::worker::{Failed, Program, Request, Workers};
 use crate::tokenizer::{TokenizerConfig, TokenizerError};
 
-/// What can go wrong with a chat template.
+/// Errors of chat templates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
@@ -39,7 +39,7 @@ pub enum TemplateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// `tokenizer_config.json` cannot be read.
@@ -50,7 +50,7 @@ pub enum TemplateError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it is refused.
         reason: String,
     },
     /// The template refused the conversation.
@@ -66,12 +66,12 @@ pub enum TemplateError {
     Failed {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// Description of the failure.
         reason: String,
     },
 }
 
-/// What a template is given beside the messages.
+/// Inputs of a template beside the messages.
 #[derive(Debug, Clone, Default)]
 pub struct Render {
     /// End the text where the assistant's answer begins.

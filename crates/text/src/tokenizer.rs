@@ -4,6 +4,7 @@
 //! tokenizer's own decoder says. The optional clean-up of spaces before punctuation that some libraries apply
 //! (`clean_up_tokenization_spaces`) is left out: it loses information and cannot be applied to a stream.
 
+mod limits;
 mod stream;
 
 pub use stream::StreamDecoder;
@@ -13,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gorgon_runs::file;
+use limits::Growth;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-/// What can go wrong with a tokenizer.
+/// Errors of tokenizers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -33,7 +35,7 @@ pub enum TokenizerError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A file does not hold what it should.
@@ -41,7 +43,7 @@ pub enum TokenizerError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, in one line.
+        /// Reason why it is refused, in one line.
         reason: String,
     },
     /// The tokenizer knows ids that the model has no embedding for.
@@ -63,7 +65,7 @@ pub enum TokenizerError {
         path: PathBuf,
         /// `encode` or `decode`.
         action: &'static str,
-        /// What the tokenizer said.
+        /// Message of the tokenizer.
         reason: String,
     },
 }
@@ -104,7 +106,7 @@ impl TokenizerConfig {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
             Err(source) => return Err(TokenizerError::Read { path, source }),
         };
-        match serde_json::from_slice(&text) {
+        match gorgon_runs::json::read(&text) {
             Ok(Value::Object(keys)) => Ok(Self { path, keys }),
             Ok(_) => Err(TokenizerError::Invalid { path, reason: "not a JSON object".into() }),
             Err(e) => Err(TokenizerError::Invalid { path, reason: e.to_string() }),
@@ -160,10 +162,15 @@ struct Inner {
     /// Ids put around every text, where `tokenizer_config.json` overrules the tokenizer's own post-processor.
     frame: Option<Frame>,
     max_id: Option<u32>,
+    /// How long texts can become, before they are tokenised and after they are decoded.
+    growth: [Growth; 2],
+    /// Bytes of the longest entry of the vocabulary.
+    longest: usize,
 }
 
 impl Inner {
     fn read(bytes: &[u8], config: &TokenizerConfig, path: &Path) -> tokenizers::Result<Self> {
+        let growth = limits::check(bytes)?;
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
         // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
         tokenizer.with_truncation(None)?;
@@ -175,9 +182,11 @@ impl Inner {
             SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
         let hidden =
             tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
-        let max_id = tokenizer.get_vocab(true).into_values().max();
+        let vocab = tokenizer.get_vocab(true);
+        let longest = vocab.keys().map(String::len).max().unwrap_or(0);
+        let max_id = vocab.into_values().max();
         let frame = frame(&tokenizer, config, special_ids)?;
-        Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id })
+        Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id, growth, longest })
     }
 }
 
@@ -212,6 +221,7 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer has no token for some character and no token for unknown ones.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.inner.growth[0].check(text.len()).map_err(|reason| self.failed("encode", &reason))?;
         let frame = self.inner.frame.filter(|_| add_special);
         let own = add_special && self.inner.frame.is_none();
         let encoding = contained(|| self.inner.tokenizer.encode_fast(text, own));
@@ -227,6 +237,8 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+        let bytes = ids.len().saturating_mul(self.inner.longest);
+        self.inner.growth[1].check(bytes).map_err(|reason| self.failed("decode", &reason))?;
         contained(|| self.inner.tokenizer.decode(ids, skip_special)).map_err(|e| self.failed("decode", &e))
     }
 
@@ -297,8 +309,8 @@ fn mark_special(tokenizer: &mut tokenizers::Tokenizer, config: &TokenizerConfig)
     tokenizer.add_special_tokens(&missing);
 }
 
-/// What `add_bos_token` and `add_eos_token` of the config put around a text: where either key is given, they overrule
-/// `tokenizer.json`, and a key that is not given keeps what `tokenizer.json` does.
+/// Tokens that `add_bos_token` and `add_eos_token` of the config put around a text: where either key is given, both
+/// overrule `tokenizer.json`, and a key that is not given keeps the behaviour of `tokenizer.json`.
 fn frame(
     tokenizer: &tokenizers::Tokenizer,
     config: &TokenizerConfig,

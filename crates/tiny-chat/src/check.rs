@@ -77,7 +77,7 @@ impl Check {
         }
     }
 
-    /// What [`Check::to_json`] wrote; `None` for anything else.
+    /// Reads the output of [`Check::to_json`]; `None` for anything else.
     pub fn from_json(value: &Value) -> Option<Self> {
         let object = value.as_object().filter(|object| object.len() == 1)?;
         let (key, value) = object.iter().next()?;

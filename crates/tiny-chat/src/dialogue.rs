@@ -14,7 +14,7 @@ pub enum Split {
 /// A user's turn and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchange {
-    /// What the user says.
+    /// User message.
     pub user: String,
     /// A right answer.
     pub assistant: String,

@@ -54,7 +54,7 @@ pub fn dialogue(seed: u64, split: Split, index: u64) -> Dialogue {
     of_any(kinds(), &mut Writer::new(seed, split, index))
 }
 
-/// The same, a share of them of the kinds with these names.
+/// A dialogue of which a share is of the kinds with these names.
 pub fn dialogue_among(seed: u64, split: Split, index: u64, names: &[String], share: f64) -> Dialogue {
     let mut writer = Writer::new(seed, split, index);
     let named = || kinds().filter(|kind| names.iter().any(|name| name == kind.name));

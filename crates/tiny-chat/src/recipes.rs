@@ -16,9 +16,9 @@ pub(crate) const KINDS: &[Kind] = &[
 /// A dish that takes three ingredients of the user's choice.
 struct Dish {
     name: &'static str,
-    /// What it always needs.
+    /// Ingredients that are always needed.
     base: &'static [&'static str],
-    /// What the user can choose from.
+    /// Ingredients that the user can choose from.
     choice: &'static [&'static str],
     /// Its steps, with `{x}`, `{y}` and `{z}` for the ingredients chosen and `{n}` for minutes.
     steps: &'static [&'static [&'static str]],

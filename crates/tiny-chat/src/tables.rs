@@ -20,7 +20,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "opening_hours", weight: 2.0, write: opening_hours },
 ];
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Clone, Copy)]
 enum Values {
     Between(i64, i64),

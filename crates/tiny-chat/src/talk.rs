@@ -26,7 +26,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "unknown", weight: 2.0, write: unknown },
 ];
 
-/// What is said of the assistant's abilities.
+/// List of the assistant's abilities.
 const ABILITIES: &str = "sums, lists, tables, stories and recipes";
 
 fn small(writer: &mut Writer, kind: &'static str, wordings: &[&str], answers: &[&str]) -> Dialogue {

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 /// One in this many operand tuples is held out.
 const HELD_OUT_SHARE: u64 = 8;
 
-/// What a kind of dialogue is written with: a seeded source of randomness that knows which split it writes for.
+/// Writes a dialogue: a seeded source of randomness that knows which split it writes for.
 pub struct Writer {
     random: SeededRandom,
     split: Split,

@@ -1,109 +1,88 @@
 //! The config files of training.
 
 mod distill_spec;
+mod fixed;
 mod medusa_two;
+mod method;
 mod pretrain;
 mod renamed;
+mod schema;
 mod training;
 
 pub use distill_spec::{Answers, DistillSpecConfig, Measure};
+pub use fixed::{changes_evaluation, fixed};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
-pub use pretrain::{Corpus, Finish, PretrainConfig, Shape, Vocabulary};
+pub use method::MethodConfig;
+pub use pretrain::{Corpus, Finish, MOST_DIALOGUES, PretrainConfig, Shape, Vocabulary};
 pub use renamed::renamed;
-pub use training::{Training, checkpoints};
+pub use training::{MOST_TOKENS, Training, checkpoints};
 
-use self::training::RATES;
 use crate::methods::feature_format::FeatureFormat;
-use gorgon_draft::eagle::EagleConfig;
-use gorgon_draft::eagle::three::Eagle3Config;
-use gorgon_draft::hydra::HydraConfig;
-use gorgon_draft::medusa::MedusaConfig;
-use gorgon_draft::mtp::MtpConfig;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_kernels::TableFormat;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The config of `gorgon train`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+/// A training of draft heads: `gorgon train`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = schema::one_object)]
 pub struct TrainConfig {
-    /// The training method: `medusa`, `medusa-2`, `hydra`, `eagle`, `eagle3`, `mtp` or `distill-spec`.
-    pub method: HeadMethod,
-    /// The backbone: a model folder or a repo id.
+    /// The training method, with the tables that belong to it.
+    #[serde(flatten)]
+    pub method: MethodConfig,
+    /// Backbone: a model folder or a repo id on the hub.
     pub model: String,
-    /// The folder of shards that `gorgon distill` wrote.
+    /// Folder of shards that `gorgon distill` wrote.
     pub data: PathBuf,
-    /// A folder of heads, or the run folder of a training, whose values fitting starts from; from scratch if it is not
-    /// set.
+    /// Folder of heads, or run folder of a training, whose values training starts from. If it is not set, heads are
+    /// initialised anew.
     #[serde(default)]
     pub init_from: Option<PathBuf>,
-    /// Share of the conversations that is kept for measuring.
+    /// Share of the conversations that is held out for evaluation, at least 0 and below 1.
     #[serde(default = "held_out_share")]
     pub held_out: f64,
-    /// A folder of shards to measure on instead.
+    /// Folder of shards to evaluate on in place of held-out conversations.
     #[serde(default)]
     pub eval_data: Option<PathBuf>,
-    /// Conversations to measure on at most.
+    /// Conversations that an evaluation reads, at most.
     #[serde(default = "held_out_most")]
     pub eval_conversations: usize,
-    /// Held-out prompts that are decoded with the heads in every evaluation.
+    /// Held-out prompts that every evaluation decodes with the heads.
     #[serde(default = "decoded_prompts")]
     pub eval_decoded_prompts: usize,
-    /// New tokens of each of them.
+    /// New tokens of each decoded prompt.
     #[serde(default = "decoded_tokens")]
     pub eval_decoded_tokens: usize,
-    /// Where run folders are made.
+    /// Folder in which run folders are made.
     #[serde(default = "checkpoints")]
     pub runs: PathBuf,
-    /// Seed of the order.
+    /// Seed of the initial values, of the order of the data and of the held-out split.
     #[serde(default)]
     pub seed: u64,
-    /// Whether to compute hidden states once and keep them on disk.
+    /// Whether hidden states are computed once and kept on disk.
     #[serde(default)]
     pub cache_features: bool,
-    /// Their number format there: `f32`, `bf16` or `int8`.
+    /// Number format of hidden states on disk.
     #[serde(default)]
     pub feature_format: FeatureFormat,
-    /// Their folder; beside the data where none is named. Naming one asks for the cache.
+    /// Folder of hidden states on disk; a folder beside the data if it is not set. Setting it turns the cache on.
     #[serde(default)]
     pub features: Option<PathBuf>,
     /// Rows of logits in memory at once, at most.
     #[serde(default = "chunk_rows")]
     pub chunk_rows: usize,
-    /// Number format of matmuls with the frozen LM head: `f32`, or `bf16` with sums in 32 bits. On a GPU it is also
-    /// that of Medusa's blocks.
+    /// Number format of matmuls with the frozen LM head. On a GPU it is also that of Medusa's blocks.
     #[serde(default)]
     pub lm_head_format: LmHeadFormat,
-    /// Medusa heads.
-    #[serde(default)]
-    pub medusa: MedusaConfig,
-    /// Backbone and heads together.
-    #[serde(default)]
-    pub medusa2: MedusaTwoConfig,
-    /// An EAGLE draft layer.
-    #[serde(default)]
-    pub eagle: EagleConfig,
-    /// An EAGLE-3 draft layer.
-    #[serde(default)]
-    pub eagle3: Eagle3Config,
-    /// Hydra heads.
-    #[serde(default)]
-    pub hydra: HydraConfig,
-    /// Multi-token-prediction modules.
-    #[serde(default)]
-    pub mtp: MtpConfig,
-    /// A draft model.
-    #[serde(default)]
-    pub distill_spec: DistillSpecConfig,
-    /// The fitting.
+    /// Steps, batches, optimizer, reports and checkpoints.
     #[serde(default)]
     pub training: Training,
 }
 
 /// Number format of matmuls with the frozen LM head while heads are fitted. Parameters, the optimizer's moments and
 /// decoding keep 32 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LmHeadFormat {
     /// 32-bit numbers.
@@ -119,54 +98,6 @@ impl From<LmHeadFormat> for TableFormat {
         match format {
             LmHeadFormat::F32 => Self::F32,
             LmHeadFormat::Bf16 => Self::Bf16,
-        }
-    }
-}
-
-/// The methods of `gorgon train`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HeadMethod {
-    /// Medusa-1: heads on a frozen backbone.
-    Medusa,
-    /// Medusa-2: heads and, through an adapter, the backbone.
-    #[serde(rename = "medusa-2")]
-    MedusaTwo,
-    /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
-    Eagle,
-    /// EAGLE-3: a draft layer on three depths of a frozen backbone.
-    Eagle3,
-    /// Hydra and Hydra++: heads that know the tokens before theirs, on a frozen backbone.
-    Hydra,
-    /// Multi-token-prediction modules on a frozen backbone.
-    Mtp,
-    /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
-    #[serde(rename = "distill-spec")]
-    DistillSpec,
-}
-
-impl HeadMethod {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Medusa => "medusa",
-            Self::MedusaTwo => "medusa-2",
-            Self::Eagle => "eagle",
-            Self::Eagle3 => "eagle3",
-            Self::Hydra => "hydra",
-            Self::Mtp => "mtp",
-            Self::DistillSpec => "distill-spec",
-        }
-    }
-
-    /// Its learning rate and its bound on the gradients' norm; for EAGLE the papers'.
-    fn rates(self) -> (f64, f64) {
-        match self {
-            Self::Medusa | Self::MedusaTwo | Self::Hydra | Self::Mtp => RATES,
-            Self::Eagle => (3e-5, 0.5),
-            Self::Eagle3 => (5e-5, 0.5),
-            // The paper's.
-            Self::DistillSpec => (3e-4, 1.0),
         }
     }
 }
@@ -192,10 +123,11 @@ fn chunk_rows() -> usize {
 }
 
 impl TrainConfig {
-    /// The same with the method's own defaults filled in.
+    /// Copy with the method's own defaults filled in.
     #[must_use]
     pub fn resolved(self) -> Self {
-        Self { training: self.training.with_rates(self.method.rates()), ..self }
+        let rates = self.method.rates();
+        Self { training: self.training.with_rates(rates), ..self }
     }
 
     /// Whether hidden states are kept on disk.
@@ -210,24 +142,15 @@ impl TrainConfig {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::top();
         check.include(self.training.check());
-        if let (Some(from), HeadMethod::MedusaTwo | HeadMethod::DistillSpec) = (&self.init_from, self.method) {
+        if let Some(from) = self.init_from.as_ref().filter(|_| !self.method.starts_from_heads()) {
             let reason = format_args!("{} does not start from heads", self.method.name());
             check.require(false, "init_from", from.display(), reason);
         }
-        check.include(self.medusa.check());
-        check.include(self.medusa2.check());
-        let blocks = self.method != HeadMethod::MedusaTwo || self.medusa.blocks <= 1;
-        let reason = "medusa-2 needs 1, since loaders of merged models put one block in every place";
-        check.require(blocks, "medusa.blocks", self.medusa.blocks, reason);
-        check.include(self.eagle.check());
-        check.include(self.eagle3.check());
-        check.include(self.hydra.check());
-        check.include(self.mtp.check());
-        if self.method == HeadMethod::DistillSpec {
-            check.include(self.distill_spec.check());
-        }
+        check.include(self.method.check());
         let held_out = (0.0..1.0).contains(&self.held_out);
         check.require(held_out, "held_out", self.held_out, "it has to be at least 0 and below 1");
+        check.within("eval_decoded_tokens", self.eval_decoded_tokens as u64, 1..=MOST_TOKENS);
+        check.within("chunk_rows", self.chunk_rows as u64, 1..=MOST_TOKENS);
         check.finish()
     }
 }

@@ -5,6 +5,7 @@ use crate::parameters::{Parameter, Role};
 use burn::tensor::Tensor;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -16,15 +17,15 @@ pub fn is_adapter(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// The adapter's shape.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// The low-rank adapter of the backbone.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraConfig {
-    /// `r`: rows of `A`, columns of `B`.
+    /// Rank `r`, 1 to 1024: rows of `A`, columns of `B`.
     pub rank: usize,
     /// `α`: `B A` is scaled by `α / r`.
     pub alpha: f64,
-    /// Adapted matrices of a layer, by the last part of their names.
+    /// Adapted matrices of a layer, by the last part of their names, such as `q_proj`.
     pub targets: Vec<String>,
 }
 

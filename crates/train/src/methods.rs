@@ -18,6 +18,7 @@ pub mod medusa;
 pub mod medusa_two;
 pub mod mtp;
 
+pub mod at_work;
 mod conversations;
 mod decoding;
 mod feature_cache;
@@ -36,7 +37,7 @@ pub use decoding::Load;
 pub use distill_spec::{DistillSpecFitting, Distilled};
 pub use eagle::EagleFitting;
 pub use eagle3::Eagle3Fitting;
-pub use feature_cache::{CacheRequest, FeatureCache, digest};
+pub use feature_cache::{CacheRequest, FeatureCache, INDEX as FEATURE_INDEX, digest};
 pub use feature_format::FeatureFormat;
 pub use features::Features;
 pub use head_fitting::{HeadFitting, positions};

@@ -8,9 +8,12 @@ use burn::tensor::Tensor;
 use gorgon_kernels::host;
 use gorgon_kernels::squares::sum_of_squares;
 use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The optimizer of the matrices. Tables and vectors always use AdamW.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Method {
     /// AdamW (Loshchilov and Hutter, 2019).
     AdamW,

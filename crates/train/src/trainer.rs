@@ -16,10 +16,13 @@ pub use settings::FitSettings;
 
 use self::step::{Done, Fitted};
 use crate::checkpoint::{self, State};
+use crate::config::changes_evaluation;
 use crate::error::TrainError;
 use crate::process_group::ProcessGroup;
-use gorgon_runs::metrics::Metrics;
+use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
+use serde_json::Value;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -78,6 +81,15 @@ fn due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }
 
+/// Whether the config was changed since the last evaluation, so that the next one may measure something else.
+fn evaluation_changed(path: &Path) -> Result<bool, TrainError> {
+    let records = metrics::read(path)?;
+    let last = |of: &dyn Fn(&Value) -> bool| records.iter().filter(|r| of(r)).filter_map(|r| r["step"].as_u64()).max();
+    let changed = last(&|record| record["changed"]["key"].as_str().is_some_and(changes_evaluation));
+    // At the step of a change itself, evaluations are those of the config before.
+    Ok(changed.is_some() && last(&|record| record.get("evaluation").is_some()) <= changed)
+}
+
 struct Fit<'a, O> {
     objective: &'a O,
     run: &'a RunDir,
@@ -130,12 +142,15 @@ impl<'a, O: Objective> Fit<'a, O> {
         let since = Since::now();
         let step = group.broadcast_state(state.step, parameters, moments)?;
         fitted.memory = state.memory;
-        let (best_objective, is_best, spent) = (state.best_objective, false, Spent::default());
+        // The values of different evaluations are not compared: the next one is the best again.
+        let best_objective = if evaluation_changed(&run.metrics())? { None } else { state.best_objective };
+        let (is_best, spent) = (false, Spent::default());
         Ok(Self { objective, run, settings, metrics, fitted, step, best_objective, is_best, since, group, spent })
     }
 
     fn outcome(self, finished: bool) -> Outcome {
-        Outcome { step: self.step, finished, parameters: self.fitted.parameters, spent: self.spent }
+        let Self { step, spent, .. } = self;
+        Outcome { step, finished, parameters: self.fitted.parameters, spent }
     }
 
     /// One training step, and its record.
@@ -161,6 +176,7 @@ impl<'a, O: Objective> Fit<'a, O> {
         let mean = |(name, sum, weight): (String, f64, f64)| (name, sum / weight.max(1.0));
         StepRecord {
             step: self.step,
+            total_steps: self.settings.schedule.steps,
             tokens_per_second: since.tokens as f64 / seconds,
             eta_seconds: left as f64 * seconds / since.steps.max(1) as f64,
             loss: sums.loss,

@@ -41,6 +41,7 @@ fn rows() -> Vec<Row> {
         let example = Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() };
         Row {
             row: i as u64,
+            key: i as u64,
             id: format!("conversation-{i}"),
             source: "somewhere.jsonl".into(),
             line: 100 + i as u64,
@@ -228,7 +229,7 @@ fn threads_and_interruptions_change_no_bit() {
     }
 }
 
-/// What the draft model writes stands where the first answer stood, differs from round to round, and is kept.
+/// Answers of the draft model stand where the first answer stood, differ from round to round, and are kept.
 #[test]
 fn written_answers_follow_their_prompts() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::config::TrainConfig;
+use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::error::TrainError;
 use gorgon_train::methods::{EagleFitting, FeatureCache, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
@@ -93,7 +93,8 @@ fn defaults_are_the_papers() {
     let settings = eagle.training.settings(10, 0).unwrap();
     assert_eq!((settings.schedule.peak, settings.max_grad_norm), (3e-5, 0.5));
     assert_eq!((eagle.training.learning_rate, eagle.training.betas), (Some(3e-5), (0.9, 0.95)));
-    assert_eq!((eagle.eagle.noise, eagle.eagle.cross_entropy, eagle.eagle.fc_bias), (0.1, 0.1, false));
+    let MethodConfig::Eagle { eagle } = eagle.method else { panic!("another method") };
+    assert_eq!((eagle.noise, eagle.cross_entropy, eagle.fc_bias), (0.1, 0.1, false));
     assert_eq!(config("eagle", r#""learning_rate": 1e-3"#).training.learning_rate, Some(1e-3));
     assert_eq!(config("medusa", "").training.learning_rate, Some(1e-3));
     assert_eq!(config("medusa", "").training.max_grad_norm, Some(1.0));

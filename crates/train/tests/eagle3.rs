@@ -7,7 +7,7 @@ use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::config::TrainConfig;
+use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::error::TrainError;
 use gorgon_train::evaluation::Metrics;
 use gorgon_train::methods::{CacheRequest, Eagle3Fitting, FeatureCache, FeatureFormat, Features, OnBackbone};
@@ -88,7 +88,7 @@ fn tapped_states_are_kept_within_their_precision() {
     }
 }
 
-/// What can be drafted are the most frequent tokens of the answers that are fitted to, and is written with every
+/// The draft vocabulary is the most frequent tokens of the answers in training, and is written with every
 /// checkpoint.
 #[test]
 fn the_draft_vocabulary_is_that_of_the_answers() {
@@ -165,7 +165,8 @@ fn layers_that_the_backbone_has_not_are_refused() {
 fn defaults_are_the_papers() {
     let text = r#"{"method": "eagle3", "model": "m", "data": "d", "eagle3": {"steps": 5}}"#;
     let config = serde_json::from_str::<TrainConfig>(text).unwrap().resolved();
-    assert_eq!((config.eagle3.steps, config.eagle3.decay, config.eagle3.draft_vocab), (5, 0.8, 32_000));
+    let MethodConfig::Eagle3 { eagle3 } = &config.method else { panic!("another method") };
+    assert_eq!((eagle3.steps, eagle3.decay, eagle3.draft_vocab), (5, 0.8, 32_000));
     assert_eq!((config.training.learning_rate, config.training.max_grad_norm), (Some(5e-5), Some(0.5)));
     assert_eq!(config.method.name(), "eagle3");
 }

@@ -38,6 +38,7 @@ fn rows(n: usize) -> Vec<Row> {
         let assistant = ids.iter().enumerate().map(|(t, _)| t > 3 && i % 4 != 3).collect();
         Row {
             row: i as u64,
+            key: i as u64,
             id: format!("conversation-{i}"),
             source: "somewhere.jsonl".into(),
             line: i as u64 + 1,

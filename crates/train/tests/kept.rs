@@ -1,4 +1,4 @@
-//! What a step records for its gradients is gone when the step is over, also where nothing goes back through it.
+//! Records of a step for its gradients are gone when the step is over, also where nothing goes back through it.
 
 mod on_backbone;
 

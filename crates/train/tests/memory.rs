@@ -92,7 +92,7 @@ impl<O: Objective> Objective for Scarce<O> {
     }
 }
 
-/// What a training did and said.
+/// Actions and messages of a training.
 struct Done {
     parameters: Vec<Vec<f32>>,
     losses: Vec<f64>,
@@ -100,7 +100,7 @@ struct Done {
 }
 
 impl Done {
-    /// The same losses and parameters, up to the order in which numbers were added.
+    /// Checks for equal losses and parameters, up to the order in which numbers were added.
     fn is_close_to(&self, other: &Self) {
         assert_eq!(self.losses.len(), other.losses.len());
         for (a, b) in self.losses.iter().zip(&other.losses) {
@@ -243,7 +243,7 @@ fn sizes<O: Objective>(objective: &O) -> (u64, u64, u64) {
     (fixed_bytes(values, 3), largest, longest)
 }
 
-/// What is allowed is kept to: first by halves, then by one micro-batch after another, and what cannot be is refused.
+/// Limits are kept to: first by halves, then by one micro-batch after another, and the impossible is refused.
 #[test]
 fn a_limit_is_kept_to() {
     let whole = run(&eagle(), None, 2, None).unwrap();

@@ -1,4 +1,4 @@
-//! What the training loop is given: gradients are slopes, threads change no bit, damage is told.
+//! Inputs of the training loop: gradients are slopes, threads change no bit, damage is told.
 
 mod slopes;
 
@@ -16,6 +16,7 @@ use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
 use gorgon_train::llama::Llama;
 use gorgon_train::methods::{Conversations, Features, HeadFitting, positions};
+use gorgon_train::optimizer::Method;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::Pretraining;
 use gorgon_train::trainer::{Objective, fit};
@@ -93,6 +94,7 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
     table[7] = lm_head_value.unwrap_or(table[7]);
     let row = |(i, example): (usize, Example)| Row {
         row: i as u64,
+        key: i as u64,
         id: format!("conversation-{i}"),
         source: "somewhere.jsonl".into(),
         line: 100 + i as u64,
@@ -153,14 +155,14 @@ fn fitted<O: Objective>(objective: &O, training: &Training, threads: usize) -> V
 
 #[test]
 fn threads_change_no_bit() {
-    let training = |optimizer: &str| Training { steps: 9, optimizer: optimizer.into(), ..Training::default() };
+    let training = |optimizer: Method| Training { steps: 9, optimizer, ..Training::default() };
     let objective = pretraining();
-    for optimizer in ["adamw", "muon"] {
+    for optimizer in [Method::AdamW, Method::Muon] {
         let one = fitted(&objective, &training(optimizer), 1);
-        assert_eq!(one, fitted(&objective, &training(optimizer), 3), "{optimizer}");
+        assert_eq!(one, fitted(&objective, &training(optimizer), 3), "{optimizer:?}");
     }
     let objective = head_fitting(None);
-    assert_eq!(fitted(&objective, &training("adamw"), 1), fitted(&objective, &training("adamw"), 3));
+    assert_eq!(fitted(&objective, &training(Method::AdamW), 1), fitted(&objective, &training(Method::AdamW), 3));
 }
 
 /// The last prompt position takes part; those of the prompt before it, and those at the end, do not.

@@ -51,6 +51,7 @@ fn fitting<S>(heads: impl FnOnce(&Decoder) -> S) -> HeadFitting<S> {
     let table: Vec<f32> = (0..d * vocab).map(|i| ((i * 7919 % 2003) as f32 / 2003.0 - 0.5) * 0.5).collect();
     let row = |(i, example): (usize, Example)| Row {
         row: i as u64,
+        key: i as u64,
         id: format!("conversation-{i}"),
         source: "somewhere.jsonl".into(),
         line: 100 + i as u64,
@@ -150,7 +151,7 @@ fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: Opti
     outcome.parameters.into_iter().map(|p| read(p.value)).collect()
 }
 
-/// The same bits, however the work is done. Returns them.
+/// Checks that the bits are equal, however the work is done, and returns them. Returns them.
 fn check_bits<S: HeadStack>(make: impl Fn() -> HeadFitting<S>) -> Vec<Vec<f32>> {
     let dir = tempfile::tempdir().unwrap();
     let objective = make();

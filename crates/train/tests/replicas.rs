@@ -41,7 +41,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What became of each replica; a panic is an error of its own.
+    /// Result of each replica; a panic is an error of its own.
     fn run<O: Objective>(&self, make: impl Fn(usize) -> O + Sync) -> Vec<Result<Outcome, TrainError>> {
         let settings: FitSettings = FitSettings { eval_every: 20, ..training(50).settings(4, 7).unwrap() };
         let (stop, make, settings) = (&AtomicBool::new(false), &make, &settings);

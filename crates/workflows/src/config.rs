@@ -1,54 +1,79 @@
 //! Config files, with overrides from the command line.
 
+mod annotated;
+mod check;
+mod document;
+mod kind;
+mod reference;
+mod resume;
+mod suggest;
+
+pub use self::annotated::annotated;
+pub use self::kind::{Config, Kind};
+pub use self::reference::reference;
+pub use self::resume::{Given, Resume};
+
+use self::document::Document;
 use crate::failure::Failure;
 use gorgon_train::config::renamed;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::path::Path;
-use toml::{Table, Value};
-
-/// Config files are small; anything larger is something else.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// Reads a TOML file, applies `key.path=value` overrides in order, and checks every key.
 ///
 /// # Errors
-/// When the file cannot be read, is no TOML, an override is malformed, or a key is unknown, missing or of a wrong type.
-pub fn load<T: DeserializeOwned>(path: &Path, overrides: &[String]) -> Result<T, Failure> {
-    let shown = path.display();
-    let size = path.metadata().map_err(|error| Failure::input(format!("{shown}: {error}")))?.len();
-    if size > MAX_BYTES {
-        return Err(Failure::input(format!("{shown}: {size} bytes are too many for a config")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::input(format!("{shown}: {error}")))?;
-    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
-        Failure::input(format!("{shown}: line {line}: {}", error.message().replace('\n', ", ")))
-    })?;
-    for given in overrides {
-        apply(&mut table, given)?;
-    }
-    let old = renamed(|key| is_set(&table, key));
-    if !old.is_empty() {
-        return Err(Failure::lines(old.iter().map(|line| format!("{shown}: {line}"))));
-    }
-    table.try_into().map_err(|error| Failure::input(format!("{shown}: {error}")))
-}
-
-/// Whether a config sets a key, `a.b`.
-fn is_set(table: &Table, key: &str) -> bool {
-    match key.split_once('.') {
-        None => table.contains_key(key),
-        Some((part, rest)) => table.get(part).and_then(Value::as_table).is_some_and(|inner| is_set(inner, rest)),
-    }
+/// When the file cannot be read or is no TOML, an override is malformed, or a key is unknown, missing, of a wrong type
+/// or out of range. Each message begins with the line of the file or the override that is wrong.
+pub fn load<T: Config>(path: &Path, overrides: &[String]) -> Result<T, Failure> {
+    read(&Document::read(path, overrides)?)
 }
 
 /// A config that this program was built with.
 ///
 /// # Errors
 /// When it is none: a defect of this program.
-pub fn embedded<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    toml::from_str(text).map_err(Failure::run)
+pub fn embedded<T: Config>(text: &str) -> Result<T, Failure> {
+    read(&Document::parse("a built-in config", text)?)
+}
+
+/// Checks a file of any kind, which its keys tell. Returns the kind.
+///
+/// # Errors
+/// As of [`load`].
+pub fn check(path: &Path, overrides: &[String]) -> Result<Kind, Failure> {
+    let document = Document::read(path, overrides)?;
+    let kind = Kind::of(&document.table);
+    match kind {
+        Kind::Train => read::<gorgon_train::config::TrainConfig>(&document).map(drop),
+        Kind::Distill => read::<gorgon_data::config::DistillConfig>(&document).map(drop),
+        Kind::Compare => read::<crate::compare::CompareConfig>(&document).map(drop),
+        Kind::Pretrain => read::<gorgon_train::config::PretrainConfig>(&document).map(drop),
+    }?;
+    Ok(kind)
+}
+
+fn read<T: Config>(document: &Document) -> Result<T, Failure> {
+    let at = |key: &str, message: &str| format!("{}: {message}", document.place(key));
+    let old = renamed(|key| document.sets(key));
+    if !old.is_empty() {
+        return Err(Failure::lines(old.iter().map(|(old, new)| at(old, &format!("{old} was renamed to {new}")))));
+    }
+    let problems = check::problems(&document.table, &T::KIND.schema());
+    if !problems.is_empty() {
+        return Err(Failure::lines(problems.iter().map(|problem| at(&problem.key, &problem.message))));
+    }
+    let config: T = document.table.clone().try_into().map_err(|error| Failure::input(at("", &format!("{error}"))))?;
+    let wrong = |error: &gorgon_draft::settings::SettingsError| at(&error.key, &error.to_string());
+    config.check().map_err(|errors| Failure::lines(errors.iter().map(wrong)))?;
+    Ok(config)
+}
+
+/// A config as TOML: feeding it back gives the same config.
+///
+/// # Errors
+/// When it cannot be written as TOML: a defect of this program.
+pub fn to_toml(config: &impl Serialize) -> Result<String, Failure> {
+    toml::to_string(config).map_err(Failure::run)
 }
 
 /// Writes the resolved config, so that the run can be repeated from it.
@@ -56,29 +81,9 @@ pub fn embedded<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
 /// # Errors
 /// When it cannot be written.
 pub fn store(path: &Path, config: &impl Serialize) -> Result<(), Failure> {
-    let text = toml::to_string(config).map_err(Failure::run)?;
+    let text = to_toml(config)?;
     gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
         .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
-}
-
-/// `a.b=value`: the value is TOML, or text where it is no TOML.
-fn apply(table: &mut Table, given: &str) -> Result<(), Failure> {
-    let wrong = |reason: &str| Failure::input(format!("{given}: {reason}; expected key.path=value"));
-    let (key, value) = given.split_once('=').ok_or_else(|| wrong("it has no \"=\""))?;
-    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-    let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-    let mut parts: Vec<&str> = key.split('.').map(str::trim).collect();
-    if parts.iter().any(|part| part.is_empty()) {
-        return Err(wrong("an empty part in its key"));
-    }
-    let last = parts.pop().unwrap_or_default();
-    let mut table = table;
-    for part in parts {
-        let entry = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        table = entry.as_table_mut().ok_or_else(|| wrong(&format!("{part} is no table")))?;
-    }
-    table.insert(last.to_owned(), value);
-    Ok(())
 }
 
 #[cfg(test)]

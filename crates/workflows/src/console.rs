@@ -1,4 +1,4 @@
-//! What jobs report while they run. The command line renders it; this crate prints nothing.
+//! Messages, results and progress of running jobs. The command line renders them; this crate prints nothing.
 
 use crate::failure::Failure;
 use std::fmt::Display;
@@ -10,8 +10,6 @@ use std::sync::atomic::AtomicBool;
 pub enum Event<'a> {
     /// A message that a person wants to read.
     Message(&'a str),
-    /// A message for `--verbose`.
-    Detail(&'a str),
     /// A table or a line of results, for people. Documents for programs are returned by the job instead.
     Result(&'a str),
 }
@@ -51,11 +49,8 @@ pub trait Observer: Send + Sync {
     /// Begins a progress bar; `done` of `total` was done before. `None` where bars are not shown.
     fn bar(&self, style: BarStyle, label: &str, done: u64, total: u64) -> Option<Box<dyn ProgressBar>>;
 
-    /// The flag that is set when the user asks jobs to save and stop.
-    ///
-    /// # Errors
-    /// When such requests cannot be received.
-    fn stop_flag(&self) -> Result<Arc<AtomicBool>, Failure>;
+    /// A flag that is set when the user asks jobs to save and stop, for a job that holds it as long as it can do so.
+    fn stop_flag(&self) -> Arc<AtomicBool>;
 
     /// Reports a failure and ends the program: called where a library that cannot be interrupted holds other threads.
     fn abort(&self, failure: &Failure);
@@ -92,11 +87,6 @@ impl Console {
         lines.into_iter().for_each(|line| self.say(line));
     }
 
-    /// Reports a message for `--verbose`.
-    pub fn detail(&self, text: impl Display) {
-        self.event(Event::Detail(&text.to_string()));
-    }
-
     /// Reports results for people.
     pub fn result(&self, text: impl Display) {
         self.event(Event::Result(&text.to_string()));
@@ -112,12 +102,9 @@ impl Console {
         Bar { shown: self.observer.as_ref().and_then(|observer| observer.bar(style, label, done, total)) }
     }
 
-    /// The flag that is set when the user asks jobs to save and stop.
-    ///
-    /// # Errors
-    /// When such requests cannot be received.
-    pub fn stop_flag(&self) -> Result<Arc<AtomicBool>, Failure> {
-        self.observer.as_ref().map_or_else(|| Ok(Arc::default()), |observer| observer.stop_flag())
+    /// A flag that is set when the user asks jobs to save and stop. While no job holds one, the program ends instead.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.observer.as_ref().map_or_else(Arc::default, |observer| observer.stop_flag())
     }
 
     /// Reports a failure and ends the program, if somebody observes it.

@@ -16,7 +16,7 @@ const TRAIN: &str = include_str!("../../../configs/medusa-tiny.toml");
 /// Held-out prompts to calibrate on, and as many others to measure on.
 pub const HELD_OUT: u32 = 60;
 
-/// What the demo works on.
+/// Settings of the demo.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The model to draft for.
@@ -79,7 +79,7 @@ pub fn prompts(dir: &Path) -> Result<(PathBuf, PathBuf), Failure> {
         let line = |i| json!({"prompt": synth::dialogue(1, Split::HeldOut, i).exchanges[0].user}).to_string() + "\n";
         let text: String = range.map(line).collect();
         gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
-            .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::io(&path, &error))?;
         Ok::<_, Failure>(path)
     };
     Ok((write("calibrate.jsonl", 0..n)?, write("bench.jsonl", n..2 * n)?))

@@ -1,4 +1,4 @@
-//! What this machine has, and what is wrong with it.
+//! The devices and limits of this machine, and its problems.
 
 use crate::settings::Settings;
 use crate::units::bytes;
@@ -12,7 +12,7 @@ use sysinfo::{Disks, MemoryRefreshKind, RefreshKind, System};
 /// Less free memory or disk than this is a problem even for small models.
 const SCARCE: u64 = 2_000_000_000;
 
-/// What was found.
+/// The findings.
 pub struct Report {
     /// Facts by name, for people.
     pub facts: Vec<(&'static str, String)>,
@@ -53,7 +53,7 @@ pub fn examine(settings: &Settings) -> Report {
         (true, n) => format!("{n} device(s)"),
     };
     let facts = vec![
-        ("gorgon", env!("CARGO_PKG_VERSION").to_owned()),
+        ("gorgon", settings.build.to_string()),
         ("cpu", format!("{threads} threads, {}{products}", isa.name())),
         ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
         ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
@@ -62,7 +62,7 @@ pub fn examine(settings: &Settings) -> Report {
         ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
     ];
     let details = json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": settings.build.version, "commit": settings.build.commit, "features": settings.build.features,
         "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "screens": screens },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
@@ -117,7 +117,7 @@ fn problems(
     problems
 }
 
-/// What the NVIDIA kernel driver says of itself (Linux).
+/// The NVIDIA kernel driver's own description (Linux).
 fn nvidia_driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

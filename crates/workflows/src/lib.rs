@@ -1,12 +1,13 @@
-//! What gorgon's commands do: loading, distilling, training, estimating, exporting.
+//! The work of gorgon's commands: loading, distilling, training, estimating, exporting.
 //!
 //! A function here does a whole job, reports on a [`console::Console`], and returns what it found. It never prints and
 //! never ends the process: the command line parses, calls, and renders.
 
+pub mod bench_record;
+pub mod chat;
 pub mod compare;
 pub mod config;
 pub mod console;
-pub mod convert;
 pub mod demo;
 pub mod devices;
 pub mod distill;
@@ -17,11 +18,15 @@ pub mod export;
 pub mod failure;
 pub mod files;
 pub mod fitting;
+pub mod init;
 pub mod inspect;
 pub mod load;
+pub mod measuring;
+pub mod not_a_model;
 pub mod plan;
 pub mod pretrain;
 pub mod prompts;
+pub mod runs;
 pub mod settings;
 pub mod synth;
 pub mod train;

@@ -4,8 +4,11 @@ pub use crate::files::{check_output, check_writable};
 
 use crate::console::{Bar, BarStyle, Console};
 use crate::failure::Failure;
+use crate::fitting::FITTED_MODEL;
 use crate::settings::Settings;
 use crate::units::bytes;
+use crate::{not_a_model, runs};
+use gorgon_draft::folder::HeadsFolder;
 use gorgon_hub::{self as hub, HubError, HubOptions, Repo};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -22,8 +25,36 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 /// # Errors
 /// When there is no such folder or repo.
 pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
+    not_a_model::check(Path::new(model))?;
+    let options = hub_options(settings)?;
+    if let Some(failure) = not_a_model::missing(Path::new(model)) {
+        // A repository in the cache may be called like a folder here.
+        let offline = HubOptions { offline: true, ..options };
+        return hub::resolve(model, &offline, &mut |_| ()).map_err(|_| failure);
+    }
     let mut bars = Bars { console: &settings.console, current: None };
-    hub::resolve(model, &hub_options(settings)?, &mut |progress| bars.show(progress)).map_err(hub_failure)
+    hub::resolve(model, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
+}
+
+/// The heads of `--heads`: a folder, a file, or the run folder of a training. Of a run that has not finished, its
+/// newest checkpoint serves, with a notice.
+///
+/// # Errors
+/// When there are no heads, or they would load wrongly.
+pub fn heads(path: &Path, console: &Console) -> Result<HeadsFolder, Failure> {
+    let draft_model = path.join(FITTED_MODEL);
+    if runs::is_run(path) && draft_model.is_dir() {
+        let message = format!("{}: this run fitted a draft model, and has no heads", path.display());
+        return Err(Failure::input(message).hint(format!("name it with --drafter model:{}", draft_model.display())));
+    }
+    let folder = HeadsFolder::open(path)?;
+    if let Some(step) = folder.step {
+        let shown = path.display();
+        console.say(format!(
+            "{shown}: this run has not finished: its heads are those of its newest checkpoint, step {step}"
+        ));
+    }
+    Ok(folder)
 }
 
 /// The folder of the newest commit of a repo, brought into the cache.
@@ -40,7 +71,18 @@ pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     hub::fetch(&parsed, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
-fn hub_options(settings: &Settings) -> Result<HubOptions, Failure> {
+/// The data files of `datasets/owner/name[@revision][/folder-or-file]`, brought into the cache.
+///
+/// # Errors
+/// When the name is none of a data set, or its files cannot be brought.
+pub fn dataset(name: &str, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    let options = hub_options(settings)?;
+    let mut bars = Bars { console: &settings.console, current: None };
+    hub::dataset(name, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
+}
+
+/// The options of the hub, as environment and command line say.
+pub(crate) fn hub_options(settings: &Settings) -> Result<HubOptions, Failure> {
     let mut options = HubOptions::from_env()?;
     options.offline |= settings.offline;
     Ok(options)
@@ -74,8 +116,8 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     let compute = settings.compute()?;
     let started = Instant::now();
     let config = ModelConfig::read(dir)?;
-    check_context(&config, tokens)?;
-    let checkpoint = Checkpoint::open(dir)?;
+    check_context(context(&config, settings)?, tokens)?;
+    let checkpoint = Checkpoint::open(dir)?.finite();
     checkpoint.check(&config)?;
     let left = check_memory(&config, &checkpoint, &compute, tokens)?;
     let spinner = settings.console.bar(BarStyle::Spinner, &format!("loading {}", dir.display()), 0);
@@ -83,14 +125,15 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     compute.prefilter_budget().set(u64::try_from(left / 4).unwrap_or(u64::MAX));
     let decoder = Decoder::from_checkpoint(config, &checkpoint, &compute)?;
     drop(spinner);
-    settings.console.detail(format!(
-        "{}: {} loaded in {:.2} s as {} on {}",
-        dir.display(),
-        bytes(checkpoint.bytes() as u64),
-        started.elapsed().as_secs_f64(),
-        compute.precision(),
-        compute.choice()
-    ));
+    tracing::debug!(
+        model = %dir.display(),
+        weights = bytes(checkpoint.bytes() as u64),
+        seconds = started.elapsed().as_secs_f64(),
+        format = compute.precision(),
+        device = %compute.choice(),
+        cache_tokens = tokens,
+        "model loaded"
+    );
     Ok(Arc::new(decoder))
 }
 
@@ -98,25 +141,39 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
 ///
 /// # Errors
 /// When the folder holds no model that this program can run, or the memory is too small.
-pub fn concat_columns(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
+pub fn draft_model(dir: &Path, loaded: &Decoder) -> Result<Arc<Decoder>, Failure> {
     let config = ModelConfig::read(dir)?;
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint.check(&config)?;
-    let tokens = config.max_positions.min(loaded.config().max_positions).min(BESIDE_TOKENS);
+    let tokens = config.max_positions.min(loaded.config().max_positions).min(DRAFT_MODEL_TOKENS);
     let compute = loaded.compute().for_draft_model();
     check_memory(&config, &checkpoint, &compute, tokens)?;
     Ok(Arc::new(Decoder::from_checkpoint(config, &checkpoint, &compute)?))
 }
 
 /// Tokens of context that a second model is given memory for to begin with.
-const BESIDE_TOKENS: usize = 4096;
+const DRAFT_MODEL_TOKENS: usize = 4096;
+
+/// Positions that a request may use: the model's context, or less where `--context` says so.
+///
+/// # Errors
+/// When `--context` asks for more than the model has.
+pub fn context(config: &ModelConfig, settings: &Settings) -> Result<usize, Failure> {
+    match settings.context {
+        None => Ok(config.max_positions),
+        Some(asked) if asked <= config.max_positions => Ok(asked),
+        Some(asked) => {
+            let message = format!("--context {asked}: the model has {} positions", config.max_positions);
+            Err(Failure::input(message).hint("leave it out, or ask for fewer"))
+        }
+    }
+}
 
 /// Fails when a prompt cannot fit.
 ///
 /// # Errors
 /// When it has more tokens than the context.
-pub fn check_context(config: &ModelConfig, prompt: usize) -> Result<(), Failure> {
-    let context = config.max_positions;
+pub fn check_context(context: usize, prompt: usize) -> Result<(), Failure> {
     if prompt <= context {
         return Ok(());
     }
@@ -154,8 +211,8 @@ pub fn available_memory() -> Option<u64> {
     System::new_with_specifics(refresh).ok().map(|system| system.available_memory())
 }
 
-/// What went wrong on the way, and what was wrong to begin with.
-fn hub_failure(error: HubError) -> Failure {
+/// Failure of a transfer or of a wrong name.
+pub(crate) fn hub_failure(error: HubError) -> Failure {
     match error {
         HubError::Transfer { .. } | HubError::Corrupt { .. } | HubError::Io { .. } => Failure::run(error),
         _ => Failure::input(error),

@@ -132,7 +132,7 @@ pub fn measured(heads: &Path, options: Options) -> Result<Analysis, Failure> {
 }
 
 impl Analysis {
-    /// What should be fastest: its name and its gain.
+    /// Name and gain of the option that should be fastest.
     pub fn best(&self) -> (String, f64) {
         let chains = self.chains.iter().map(|c| (format!("chain:{}", c.drafts), c.measured_gain.unwrap_or(c.gain)));
         let trees = self.trees.iter().filter(|tree| tree.nodes > 1).map(|tree| (tree.name.clone(), tree.speedup));

@@ -1,12 +1,49 @@
 //! Prompts from a file, as tokens.
 
 use crate::failure::Failure;
+use crate::load;
 use crate::settings::Settings;
 use gorgon_bench::measure::BenchPrompt;
 use gorgon_core::Token;
+use gorgon_data::prompts::PromptFile;
 use gorgon_data::render::{Renderer, Transcript};
-use gorgon_data::source::{self, Options};
-use std::path::Path;
+use gorgon_data::source::{self, Conversation, Options};
+use gorgon_runs::provenance::Provenance;
+use gorgon_text::variables::Variables;
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Provenance of a run, in its folder.
+const PROVENANCE: &str = "provenance.json";
+
+/// Longest prompt that is read from stdin, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The prompt of `--prompt`: the text that is given, or for `-` all of `stdin` without the newline at its end.
+///
+/// # Errors
+/// When it is empty, longer than 64 MiB, or no UTF-8.
+pub fn given(prompt: &str, stdin: impl Read) -> Result<String, Failure> {
+    if prompt.is_empty() {
+        return Err(Failure::input("--prompt is empty"));
+    }
+    if prompt != "-" {
+        return Ok(prompt.to_owned());
+    }
+    let mut bytes = vec![];
+    let read = stdin.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::input(format!("--prompt -: stdin cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Failure::input("--prompt -: stdin has more than 64 MiB"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::input(format!("--prompt -: stdin is no UTF-8 text: wrong byte at {at}"))
+    })?;
+    let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+    if text.is_empty() { Err(Failure::input("--prompt -: stdin is empty")) } else { Ok(text.to_owned()) }
+}
 
 /// Says what the model answers after some tokens.
 type Answer<'a> = dyn FnMut(&[Token]) -> Result<Vec<Token>, Failure> + 'a;
@@ -50,6 +87,81 @@ impl Opening<'_> {
     }
 }
 
+/// The tokenizer and chat template of a model, with the variables that were given. Reports where `heads` were trained
+/// with others.
+///
+/// # Errors
+/// When they cannot be read, or variables are given to a model without a template.
+pub fn renderer(dir: &Path, heads: Option<&Path>, settings: &Settings) -> Result<Renderer, Failure> {
+    check_template(heads, settings);
+    Ok(Renderer::load(dir)?.with(settings.template.clone())?)
+}
+
+/// Reports where heads were trained with other variables of the chat template than those that were given.
+pub fn check_template(heads: Option<&Path>, settings: &Settings) {
+    let folders = heads.into_iter().flat_map(|heads| heads.ancestors().take(3));
+    let found = folders.map(|folder| folder.join(PROVENANCE)).find(|path| path.is_file());
+    let Some(Ok(provenance)) = found.map(|path| Provenance::read(&path)) else { return };
+    if provenance.template != settings.template {
+        let shown = |variables: &Variables| Value::from(variables.clone()).to_string();
+        settings.console.say(format!(
+            "note: the heads were trained with template variables {}, and are used with {}",
+            shown(&provenance.template),
+            shown(&settings.template)
+        ));
+    }
+}
+
+/// The files that a config or an option names. Data sets on the hub are downloaded where they are not here yet.
+///
+/// # Errors
+/// When a data set cannot be had.
+pub fn files(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PromptFile>, Failure> {
+    let mut files = vec![];
+    for path in entries {
+        let entry = path.to_string_lossy();
+        let Some(name) = entry.strip_prefix("hf://") else {
+            files.push(PromptFile { path: path.clone(), name: path.display().to_string() });
+            continue;
+        };
+        let data_set = name.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        for path in load::dataset(name, settings)? {
+            // In the cache a file lies below `snapshots/COMMIT`.
+            let inner: PathBuf = path.iter().skip_while(|part| *part != "snapshots").skip(2).collect();
+            files.push(PromptFile { name: format!("hf://{data_set}/{}", inner.display()), path });
+        }
+    }
+    Ok(files)
+}
+
+/// The paths of [`files`].
+///
+/// # Errors
+/// As of [`files`].
+pub fn paths(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    Ok(files(entries, settings)?.into_iter().map(|file| file.path).collect())
+}
+
+/// The first `limit` conversations of some files. Skipped records are reported.
+///
+/// # Errors
+/// When a file cannot be read, or holds nothing of use.
+pub fn read(entries: &[PathBuf], limit: usize, settings: &Settings) -> Result<Vec<Conversation>, Failure> {
+    let mut conversations = vec![];
+    for path in paths(entries, settings)? {
+        let left = limit.saturating_sub(conversations.len());
+        if left == 0 {
+            break;
+        }
+        let (more, report) = source::read(&path, &Options { limit: Some(left), ..Options::default() })?;
+        if !report.skipped.is_empty() {
+            settings.console.say(report.to_string().trim_end());
+        }
+        conversations.extend(more);
+    }
+    Ok(conversations)
+}
+
 /// The first user turns of the first `limit` conversations of a file, rendered as prompts; those that leave no room for
 /// `new_tokens` in a context of `context` are skipped and counted.
 ///
@@ -63,10 +175,7 @@ pub fn load<'a>(
     new_tokens: usize,
     settings: &Settings,
 ) -> Result<Vec<Opening<'a>>, Failure> {
-    let (conversations, report) = source::read(path, &Options { limit: Some(limit), ..Options::default() })?;
-    if !report.skipped.is_empty() {
-        settings.console.say(report.to_string().trim_end());
-    }
+    let conversations = read(&[path.into()], limit, settings)?;
     let (mut openings, mut long) = (vec![], 0);
     for conversation in conversations {
         let system = conversation.system.as_deref().filter(|_| renderer.has_template());
@@ -91,3 +200,6 @@ pub fn load<'a>(
     }
     Ok(openings)
 }
+
+#[cfg(test)]
+mod tests;

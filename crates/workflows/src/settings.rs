@@ -4,6 +4,8 @@ use crate::console::Console;
 use crate::devices::Devices;
 use crate::failure::Failure;
 use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Int8, Products};
+use gorgon_runs::provenance::Build;
+use gorgon_text::variables::Variables;
 
 /// Number formats, as they are requested.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +23,18 @@ pub struct NumberFormats {
 pub struct Settings {
     /// Seed of all randomness.
     pub seed: u64,
+    /// The seed that was typed: it replaces that of a config.
+    pub typed_seed: Option<u64>,
+    /// Variables for the chat template.
+    pub template: Variables,
     /// Whether the network is off limits.
     pub offline: bool,
+    /// Positions of the key/value cache, if they are limited.
+    pub context: Option<usize>,
     /// Where messages and progress go.
     pub console: Console,
+    /// The program.
+    pub build: Build,
     /// When the program was started.
     pub started: jiff::Timestamp,
     /// The devices that train together, this one among them; none unless made by [`Self::divided`].

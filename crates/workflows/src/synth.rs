@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use crate::{files, load};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_data::distill::{self, Answering, Distillation, Journal, Prompt};
+use gorgon_data::distill::{self, Answering, Budget, Distillation, Journal, Prompt};
 use gorgon_data::render::Renderer;
 use gorgon_tiny_chat::{self as synth, Dialogue, Split};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ const HELD_OUT: u64 = 1000;
 /// # Errors
 /// When the folder cannot be written.
 pub fn write_card(folder: &Path, settings: &Settings) -> Result<(), Failure> {
-    let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+    let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
     files::check_writable(folder)?;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let take = |split, n| (0..n).map(|i| synth::dialogue(settings.seed, split, i)).collect::<Vec<_>>();
@@ -142,7 +142,14 @@ pub fn check<'a>(
         rule: rule.as_ref(),
         seed: settings.seed,
     };
-    let with = Distillation { decoder: &decoder, renderer: &renderer, answering, slots: SLOTS, drafts: None };
+    let with = Distillation {
+        decoder: &decoder,
+        renderer: &renderer,
+        answering,
+        slots: SLOTS,
+        drafts: None,
+        budget: Budget::new(None),
+    };
     let bar = settings.console.bar(BarStyle::Count, "answers", prompts.len() as u64);
     distill::distill(&with, &prompts, &mut journal, &AtomicBool::new(false), &mut |event| {
         bar.inc(u64::from(matches!(event, distill::Event::Conversation { .. })));
@@ -179,11 +186,13 @@ fn scores<'a>(
 fn prompt((i, dialogue): (usize, &Dialogue)) -> Prompt {
     Prompt {
         row: i as u64,
+        key: i as u64,
         id: format!("synthetic-{i}"),
         source: "synthetic".into(),
         line: i as u64 + 1,
         category: Some(dialogue.kind.into()),
         system: dialogue.system.clone(),
         users: dialogue.exchanges.iter().map(|exchange| exchange.user.clone()).collect(),
+        ..Prompt::default()
     }
 }

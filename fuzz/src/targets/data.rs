@@ -1,15 +1,16 @@
 //! Readers of prompts, shards, journals and checkpoints.
 
-use super::sound::{with, written};
-use gorgon_data::distill::{Answer, Journal};
+use super::sound::{SHAPE, model, with, written};
+use gorgon_data::distill::{Answer, Client, Journal, Question, Serving};
 use gorgon_data::manifest;
-use gorgon_data::render::Example;
+use gorgon_data::render::{Example, Renderer};
 use gorgon_data::shard::{self, Row};
 use gorgon_data::source::{self, Format, Options};
 use gorgon_runs::run_dir::{RunDir, RunView};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 pub(super) fn prompts(bytes: &[u8]) {
     with("prompts.jsonl", bytes, |dir| {
@@ -33,6 +34,48 @@ pub(super) fn prompt_seeds() -> Vec<Vec<u8>> {
     seeds.map(|seed| seed.as_bytes().to_vec()).to_vec()
 }
 
+pub(super) fn parquet_prompts(bytes: &[u8]) {
+    with("prompts.parquet", bytes, |dir| {
+        for tools in [false, true] {
+            let options = Options { max_line_bytes: 1 << 16, tools, ..Options::default() };
+            let _ = source::read(&dir.join("prompts.parquet"), &options);
+        }
+    });
+}
+
+/// Shards are Parquet files too; a column of texts named `text` is one of prompts.
+pub(super) fn parquet_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = shard_seeds();
+    seeds.truncate(2);
+    seeds.push(include_bytes!("../../../crates/data/tests/data/conversations.parquet").to_vec());
+    seeds
+}
+
+/// A server's answer is no longer than what was asked for, and has tokens of the model only.
+pub(super) fn server_answer(bytes: &[u8]) {
+    static RENDERER: OnceLock<Renderer> = OnceLock::new();
+    let renderer = RENDERER.get_or_init(|| Renderer::load(model()).expect("a tokenizer"));
+    let client = Client::new(&Serving::default(), renderer, SHAPE.vocab_size, true);
+    let ids = [1, 2, 3];
+    let question =
+        Question { ids: &ids, text: "abc", add_special: false, max_tokens: 8, sampling: (0.7, None, None), seed: 1 };
+    let Ok(body) = serde_json::from_slice(bytes) else { return };
+    if let Ok(served) = client.read(&body, &question) {
+        let known = |id: &u32| (*id as usize) < SHAPE.vocab_size;
+        assert!((1..=8).contains(&served.ids.len()) && served.ids.iter().all(known), "{served:?}");
+    }
+}
+
+pub(super) fn server_seeds() -> Vec<Vec<u8>> {
+    let answer = |choice: serde_json::Value| json!({"choices": [choice]}).to_string().into_bytes();
+    vec![
+        answer(
+            json!({"text": "abc", "finish_reason": "stop", "token_ids": [100, 101, 102], "prompt_token_ids": [1, 2, 3]}),
+        ),
+        answer(json!({"text": "a long answer that has more tokens than allowed", "finish_reason": "length"})),
+    ]
+}
+
 pub(super) fn shard(bytes: &[u8]) {
     with(&shard::file_name(0), bytes, |dir| {
         let _ = shard::read(&dir.join(shard::file_name(0)), 260);
@@ -45,6 +88,7 @@ pub(super) fn shard_seeds() -> Vec<Vec<u8>> {
     let row = |i: u64| Row {
         row: i,
         id: format!("id-{i}"),
+        key: i + 7,
         source: "prompts.jsonl".into(),
         line: i + 1,
         category: i.is_multiple_of(2).then(|| "maths".to_owned()),

@@ -1,8 +1,11 @@
-//! What is done with hostile bytes: every reader of something that comes from outside, as a plain function. An error is
-//! fine; a panic, a hang or a dead process is not.
+//! Targets over hostile bytes: every reader of something that comes from outside, as a plain function. An error is
+//! fine; a panic, a hang or a dead process is not. Two more targets take the bytes as numbers, and compute the same
+//! result in two ways.
 
 mod data;
+mod differential;
 mod drafting;
+mod jobs;
 mod model;
 mod sound;
 
@@ -17,7 +20,7 @@ pub struct Target {
 }
 
 /// Every reader.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "weights_header", read: model::weights_header, seeds: model::weights_seeds },
     Target { name: "shard_index", read: model::shard_index, seeds: model::index_seeds },
     Target { name: "config", read: model::config, seeds: model::config_seeds },
@@ -31,4 +34,11 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "shard", read: data::shard, seeds: data::shard_seeds },
     Target { name: "journal", read: data::journal, seeds: data::journal_seeds },
     Target { name: "checkpoint", read: data::checkpoint, seeds: data::checkpoint_seeds },
+    Target { name: "parquet_prompts", read: data::parquet_prompts, seeds: data::parquet_seeds },
+    Target { name: "server_answer", read: data::server_answer, seeds: data::server_seeds },
+    Target { name: "adapter", read: jobs::adapter, seeds: jobs::adapter_seeds },
+    Target { name: "job_config", read: jobs::job_config, seeds: jobs::job_config_seeds },
+    Target { name: "chat_input", read: jobs::chat_input, seeds: jobs::chat_seeds },
+    Target { name: "same_kernels", read: differential::kernels, seeds: differential::kernel_seeds },
+    Target { name: "same_trees", read: differential::trees, seeds: differential::tree_seeds },
 ];

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub String);
 
-/// What a kernel is launched with.
+/// Arguments of a kernel launch.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// Blocks in each direction.
@@ -24,10 +24,10 @@ pub struct Launch {
     pub params: Vec<u64>,
 }
 
-/// What the threads of a block share.
+/// State that the threads of a block share.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// What they run.
+    /// The program they run.
     pub kernel: &'a Kernel,
     launch: &'a Launch,
     /// Which block it is.
@@ -66,7 +66,7 @@ impl Block<'_> {
         within(self.shared()) || within(self.params())
     }
 
-    /// What went wrong, where.
+    /// The error, and where it happened.
     pub fn fault(&self, instruction: &Instruction, reason: String) -> Fault {
         let Self { kernel, index, .. } = self;
         Fault(format!("{}, block {index:?}: {instruction:?}: {reason}", kernel.name))

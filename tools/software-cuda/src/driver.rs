@@ -29,7 +29,7 @@ const CAPTURE_UNSUPPORTED: Status = 900;
 const CAPTURE_INVALIDATED: Status = 901;
 const CAPTURE_UNMATCHED: Status = 903;
 
-/// What the environment says of the device.
+/// Device settings from the environment.
 struct Settings {
     devices: c_int,
     /// Bytes of memory of each device.

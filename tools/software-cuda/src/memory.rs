@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What allocations are aligned to, as cuMemAlloc has it.
+/// Alignment of allocations, as in cuMemAlloc.
 const ALIGNMENT: usize = 512;
 
 /// All allocations of this process.

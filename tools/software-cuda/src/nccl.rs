@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 pub struct Id([u64; 16]);
 
-/// What a member brings to a sum.
+/// Contribution of a member to a sum.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     from: u64,

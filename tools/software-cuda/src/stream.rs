@@ -46,7 +46,7 @@ pub fn copy(to: u64, from: u64, bytes: usize) {
 /// A recording under way.
 #[derive(Debug, Default)]
 pub struct Capture {
-    /// What was asked for.
+    /// The request.
     pub nodes: Vec<Node>,
     /// Whether something was asked for that cannot be recorded.
     pub broken: bool,

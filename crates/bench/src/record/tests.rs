@@ -4,6 +4,7 @@ use super::*;
 
 fn record(times: &[(usize, f64)]) -> CalibrationRecord {
     CalibrationRecord {
+        drafting_tree: vec![],
         tree: vec![],
         accuracies: vec![],
         positions: 0,

@@ -19,7 +19,7 @@ pub(super) const RATES: [f64; 4] = [0.7, 0.6, 0.5, 0.4];
 /// Medusa heads of the drafted step.
 pub(super) const HEADS: usize = 4;
 
-/// What to measure on a GPU, and how often.
+/// Shapes and repetitions of the GPU suite.
 #[derive(Clone, Debug)]
 pub struct GpuOptions {
     /// The shape.
@@ -43,9 +43,9 @@ pub(super) struct Kind {
     pub rates: &'static [f64],
     pub seconds: Vec<f64>,
     pub tokens_per_step: f64,
-    /// What was counted in steps that were timed, and all recordings that fell back.
+    /// Counts over the timed steps, and all recordings that fell back.
     pub counts: StepCounts,
-    /// What was decoded last.
+    /// Tokens of the last decoding.
     pub ids: Vec<Token>,
 }
 

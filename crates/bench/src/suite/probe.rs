@@ -1,4 +1,4 @@
-//! What the machine can do at most.
+//! Upper bounds of the machine: memory reads and matmuls.
 
 use rayon::prelude::*;
 use std::hint::black_box;

@@ -2,7 +2,7 @@
 
 use super::probe;
 use crate::BenchError;
-use crate::measure::{BenchPrompt, Contest, Summary, summarise};
+use crate::measure::{BenchPrompt, Comparison, Summary, summarise};
 use gorgon_core::Token;
 use gorgon_core::accept::{Greedy, random::SeededRandom};
 use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
@@ -142,7 +142,7 @@ impl Subject {
         Ok(decode(&mut self.target, &self.prompt, &Greedy, random, &Self::limits(), &mut go_on)?)
     }
 
-    /// What `allocations` counts in a plain step, and in a step of untrained Medusa heads, from the second one on.
+    /// Counts `allocations` in a plain step and in a step of untrained Medusa heads, from the second step on.
     ///
     /// # Errors
     /// When the heads cannot be written or a model fails.
@@ -200,7 +200,7 @@ impl Subject {
         Ok(crate::median(seconds).unwrap_or(f64::NAN))
     }
 
-    /// What its products multiply.
+    /// Number format of its matmuls.
     pub fn products(&self) -> Products {
         self.compute.products()
     }
@@ -266,7 +266,7 @@ impl Subject {
             OracleDrafter::new(Box::new(MedusaDrafter::new(model)), RATES.to_vec(), self.shape.llama.vocab_size, 7);
         oracle.reveal(self.plain_run()?.ids);
         let builder = eight_nodes()?;
-        let mut contest = Contest {
+        let mut comparison = Comparison {
             recorded: None,
             decoder: &decoder,
             drafter: &mut oracle,
@@ -276,7 +276,7 @@ impl Subject {
             seed: 0,
         };
         let prompt = BenchPrompt { id: "random".into(), category: None, ids: self.prompt.clone() };
-        let runs = contest.run(&[prompt], rounds, &mut || ())?;
+        let runs = comparison.run(&[prompt], rounds, &mut || ())?;
         summarise(&runs).ok_or_else(|| BenchError::Empty("no step was taken".into()))
     }
 }

@@ -64,7 +64,7 @@ impl Family {
         }
     }
 
-    /// What it is decoded with where the others have `transform`.
+    /// Transform of this family where the other families use `transform`.
     pub fn transform(self, transform: Transform) -> Transform {
         match self {
             Self::LossyGreedy => Transform::GREEDY,
@@ -89,7 +89,10 @@ impl FromStr for Family {
         let named = Self::ALL.into_iter().find(|family| family.name() == text);
         let unknown = || {
             let known: Vec<&str> = Self::ALL.map(Self::name).to_vec();
-            format!("no rule is swept as {text:?}: expected {} or bild:FB", known.join(", "))
+            format!(
+                "no rule is swept as {text:?}: expected names without their parameters: {} or bild:FB",
+                known.join(", ")
+            )
         };
         match (named, text.strip_prefix("bild:")) {
             (Some(family), _) => Ok(family),

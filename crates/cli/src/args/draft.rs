@@ -2,13 +2,15 @@
 
 use clap::Args;
 use gorgon_core::tree::TreeChoice;
-use gorgon_workflows::drafting::DrafterChoice;
+use gorgon_workflows::console::Console;
+use gorgon_workflows::drafting::{DrafterChoice, Drafting};
+use gorgon_workflows::failure::Failure;
 use std::path::PathBuf;
 
 /// The drafter and its tree.
 #[derive(Clone, Debug, Args)]
 pub struct Draft {
-    /// A folder of draft heads, or the run folder of a training.
+    /// Draft heads: a folder, a PyTorch file, or the run folder of a training (its newest checkpoint if interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
     /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, model:DIR (a smaller
@@ -20,4 +22,14 @@ pub struct Draft {
     /// ngram chain:8, for model chain:4].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
+}
+
+impl Draft {
+    /// Opens the heads and resolves the tree.
+    ///
+    /// # Errors
+    /// When heads are missing or wrong, or the tree is none.
+    pub fn resolve(&self, console: &Console) -> Result<Drafting, Failure> {
+        Drafting::resolve(self.heads.as_deref(), &self.drafter, self.tree.as_ref(), console)
+    }
 }

@@ -1,22 +1,25 @@
 //! Verbs that measure.
 
-use super::accept::{Accept, SweepRange};
 use super::draft::Draft;
 use clap::{Args, Subcommand};
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeChoice;
+use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring::Options;
 use std::path::PathBuf;
 
-/// What `bench`, `verify` and `tree calibrate` have in common.
+/// Options that `bench`, `verify` and `tree calibrate` share.
 #[derive(Clone, Debug, Args)]
-pub struct Contest {
+pub struct Measure {
     /// A model folder or a repo id.
-    #[arg(long, value_name = "M", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
     /// A file of prompts.
     #[arg(long, value_name = "F")]
-    pub prompts: Option<PathBuf>,
+    pub prompts: PathBuf,
     /// User turns of each conversation; later ones follow the model's own answers.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub turns: u32,
@@ -26,17 +29,16 @@ pub struct Contest {
     /// New tokens at most.
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,
-    /// Acceptance rule, as of generate. With --sweep: names of rules without their α, separated by commas
-    /// (chow, diff, opt, token-v1, token-v2, token-v3, lossy, lossy-greedy, bild, bild:FB).
+    /// Acceptance rule, as of generate.
     #[arg(long, default_value = "auto", value_name = "R")]
-    pub accept: Accept,
-    /// 0 takes the likeliest token; 1 samples from the model as it is.
+    pub accept: RuleChoice,
+    /// 0 takes the top-1 token; 1 samples from the model as it is.
     #[arg(long, default_value_t = 0.0, value_name = "T", allow_hyphen_values = true)]
     pub temperature: f64,
-    /// Sample from the likeliest tokens that hold this much probability.
+    /// Sample from the top tokens that hold this much probability.
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
-    /// Sample from this many likeliest tokens.
+    /// Sample from this many top tokens.
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Continue past end tokens.
@@ -44,33 +46,32 @@ pub struct Contest {
     pub ignore_eos: bool,
 }
 
+impl Measure {
+    /// The options as jobs take them.
+    ///
+    /// # Errors
+    /// When temperature, top-k or top-p make no sense.
+    pub fn options(&self) -> Result<Options, Failure> {
+        Ok(Options {
+            model: self.model.clone(),
+            heads: self.draft.heads.clone(),
+            drafter: self.draft.drafter.clone(),
+            tree: self.draft.tree.clone(),
+            prompts: self.prompts.clone(),
+            turns: self.turns as usize,
+            limit: self.limit as usize,
+            max_new_tokens: self.max_new_tokens as usize,
+            accept: self.accept,
+            transform: Transform::new(self.temperature, self.top_k, self.top_p)?,
+            ignore_eos: self.ignore_eos,
+        })
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(flatten)]
-    pub contest: Contest,
-    /// Instead of a model: the engine's speed with random weights of 42M and 110M parameters, beside what this machine
-    /// can do at most.
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["model", "prompts", "heads"])]
-    pub suite: Option<Suite>,
-    /// Lossy rules at these α, beside plain and lossless decoding: share of right answers to held-out prompts of the
-    /// synthetic corpus, rejections and speed. Needs --drafter model:DIR; --limit counts prompts.
-    #[arg(long, value_name = "alpha=A1,A2,…", conflicts_with_all = ["suite", "prompts", "heads", "python"])]
-    pub sweep: Option<SweepRange>,
-    /// With --sweep: draw quality against rejections and against speed into this folder.
-    #[arg(long, value_name = "DIR", requires = "sweep")]
-    pub plots: Option<PathBuf>,
-    /// With --suite gpu: the shape of the weights.
-    #[arg(long, requires = "suite", value_name = "SHAPE", default_value = "vicuna-7b")]
-    pub shape: GpuShape,
-    /// With --suite gpu: tokens of the prompt.
-    #[arg(long, requires = "suite", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub context: u32,
-    /// With --suite gpu: new tokens of a run.
-    #[arg(long, requires = "suite", value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=2048))]
-    pub tokens: u32,
-    /// With --suite: also 1.1B parameters.
-    #[arg(long, requires = "suite")]
-    pub large: bool,
+    pub measure: Measure,
     /// A Python with PyTorch and transformers, to decode plainly with the same weights in turns (f32, on the CPU).
     #[arg(long, value_name = "P")]
     pub python: Option<PathBuf>,
@@ -85,33 +86,10 @@ pub struct Bench {
     pub markdown: bool,
 }
 
-/// Where a suite measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Suite {
-    /// The CPU.
-    Cpu,
-    /// The GPU that --device names: recorded steps, with weights drawn on it.
-    Gpu,
-}
-
-/// Shapes of random weights on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum GpuShape {
-    /// Small enough for any device.
-    Tiny,
-    /// Vicuna-7B.
-    #[default]
-    #[value(name = "vicuna-7b")]
-    Vicuna7b,
-    /// Llama-3-8B.
-    #[value(name = "llama-3-8b")]
-    Llama3,
-}
-
 #[derive(Debug, Args)]
 pub struct Verify {
     #[command(flatten)]
-    pub contest: Contest,
+    pub measure: Measure,
     /// Above temperature 0: answers sampled for each prompt.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub samples: u32,
@@ -125,12 +103,14 @@ pub enum TreeCommand {
     Sequoia(Sequoia),
     /// Draw a tree.
     Show(Show),
+    /// Analyse which chain or tree pays, from measured acceptance, draft costs and step times.
+    Plan(Plan),
 }
 
 #[derive(Debug, Args)]
 pub struct Calibrate {
     #[command(flatten)]
-    pub contest: Contest,
+    pub measure: Measure,
     /// Measurements of each step time.
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
@@ -146,7 +126,7 @@ pub struct Sequoia {
     pub nodes: Option<u16>,
 }
 
-/// `gorgon plan`.
+/// `gorgon tree plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
     /// Heads that were calibrated: acceptance, costs and step times are those measured with them.

@@ -1,16 +1,17 @@
 //! `gorgon bench`: plain and drafted decoding side by side.
 
 use crate::args::Bench;
-use crate::commands::contest::Setup;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
 use gorgon_bench::measure::{BenchPrompt, Run, Summary, summarise};
 use gorgon_bench::suite::Peer;
 use gorgon_runs::table::{Column, Table};
-use gorgon_workflows::drafting::Loaded;
+use gorgon_workflows::bench_record::{BenchRecord, Decoded};
 use gorgon_workflows::drafting::recording;
+use gorgon_workflows::drafting::{DrafterChoice, Loaded};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring::{Options, Setup};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,20 @@ use std::process::ExitCode;
 const PEER: &str = "scripts/bench/decode_peer.py";
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
-    let measured = execute_beside(&args.contest, args.rounds as usize, args.python.as_deref(), settings)?;
-    store(args, &measured.document, settings)?;
+    let measured = execute_beside(&args.measure.options()?, args.rounds as usize, args.python.as_deref(), settings)?;
+    store(args.out.as_deref(), &measured.document, settings)?;
     match settings.json {
         true => printer::document(&measured.document.to_string()),
         false => measured.print(args.markdown),
+    }
+    if measured.summary.speedup < 1.0
+        && args.measure.draft.tree.is_none()
+        && measured.setup.drafting.is_uncalibrated()?
+    {
+        settings.talk.say(
+            "hint: drafting is slower than plain decoding with this tree: gorgon tree calibrate measures which tree pays \
+             on this machine and stores it with the heads",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -33,10 +43,10 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn store(args: &Bench, document: &Value, settings: &Settings) -> Result<(), Failure> {
-    if let Some(path) = &args.out {
+pub fn store(path: Option<&Path>, document: &Value, settings: &Settings) -> Result<(), Failure> {
+    if let Some(path) = path {
         gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
-            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::io(path, &error))?;
         settings.talk.say(format!("raw rows in {}", path.display()));
     }
     Ok(())
@@ -81,37 +91,38 @@ impl Measured {
 ///
 /// # Errors
 /// When model, heads or prompts are wrong, or there is nothing to compare.
-pub fn execute(args: &crate::args::Contest, rounds: usize, settings: &Settings) -> Result<Measured, Failure> {
-    execute_beside(args, rounds, None, settings)
+pub fn execute(options: &Options, rounds: usize, settings: &Settings) -> Result<Measured, Failure> {
+    execute_beside(options, rounds, None, settings)
 }
 
 /// As [`execute`], taking turns with another program.
 fn execute_beside(
-    args: &crate::args::Contest,
+    options: &Options,
     rounds: usize,
     python: Option<&Path>,
     settings: &Settings,
 ) -> Result<Measured, Failure> {
-    let mut setup = Setup::recorded(args, settings)?;
+    let mut setup = Setup::recorded(options, settings)?;
     if setup.drafting.is_plain() {
         let message = "nothing to compare: no heads, or a tree without drafts";
         return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
     }
     let start = |python: &Path| {
         let (python, script) = peer(python)?;
-        Ok::<_, Failure>(Peer::start(&python, &script, &gorgon_workflows::load::folder(&args.model, settings)?)?)
+        Ok::<_, Failure>(Peer::start(&python, &script, &gorgon_workflows::load::folder(&options.model, settings)?)?)
     };
     let mut peer = python.map(start).transpose()?;
     let (runs, peer) = measure(&mut setup, rounds, peer.as_mut(), settings)?;
     let Some(summary) = summarise(&runs) else {
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
+    remember(options, &setup, &summary, &runs, settings)?;
     let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
     let document = json!({
-        "recorded": recorded, "model": args.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
+        "recorded": recorded, "model": options.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
         "rounds": rounds, "max_new_tokens": setup.limits.max_new_tokens, "threads": rayon::current_num_threads(),
-        "summary": summary, "peer_plain_tokens_per_second": peer, "categories": categories(&runs), "runs": runs,
+        "summary": summary, "peer_plain_tokens_per_second": peer, "categories": by_category(&runs), "runs": runs,
     });
     Ok(Measured { document, peer, setup, summary, runs })
 }
@@ -134,7 +145,7 @@ fn measure(
             if let (true, [prompt, ..]) = (is_oracle, group) {
                 setup.reveal(prompt)?;
             }
-            runs.extend(setup.contest(settings.seed).run_round(group, round, &mut || bar.inc(1))?);
+            runs.extend(setup.comparison(settings.seed).run_round(group, round, &mut || bar.inc(1))?);
         }
         if let Some(peer) = &mut peer {
             speeds.push(peer.tokens_per_second()?);
@@ -144,32 +155,46 @@ fn measure(
     Ok((runs, speeds))
 }
 
-fn categories(runs: &[Run]) -> BTreeMap<String, Value> {
+/// Stores what was measured with the heads, if heads alone drafted.
+fn remember(
+    options: &Options,
+    setup: &Setup,
+    summary: &Summary,
+    runs: &[Run],
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let Some((DrafterChoice::Heads(_), folder)) = setup.drafting.heads() else { return Ok(()) };
+    let decoded = Decoded {
+        prompts: &options.prompts,
+        tree: &setup.drafting.tree_name,
+        accept: &setup.rule_name,
+        temperature: options.transform.temperature(),
+    };
+    BenchRecord::new(decoded, summary, &by_category(runs), settings)?.store(&folder.path);
+    Ok(())
+}
+
+fn by_category(runs: &[Run]) -> BTreeMap<String, Summary> {
     let mut by: BTreeMap<String, Vec<Run>> = BTreeMap::new();
     for run in runs {
         if let Some(category) = &run.category {
             by.entry(category.clone()).or_default().push(run.clone());
         }
     }
-    by.into_iter().filter_map(|(category, runs)| Some((category, json!(summarise(&runs)?)))).collect()
+    by.into_iter().filter_map(|(category, runs)| Some((category, summarise(&runs)?))).collect()
 }
 
 fn print(setup: &Setup, summary: &Summary, runs: &[Run], markdown: bool) {
     let columns = ["plain", "drafted", "speed-up", "tokens/step", "eta", "nodes/step", "same text"];
     let mut table = Table::new(std::iter::once(Column::text("category")).chain(columns.map(Column::number)));
-    let mut by: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
-    for run in runs {
-        if let Some(category) = run.category.as_deref() {
-            by.entry(category).or_default().push(run.clone());
-        }
-    }
-    for (category, runs) in &by {
-        if let Some(summary) = summarise(runs) {
-            table.row(row(category, &summary));
-        }
+    for (category, summary) in &by_category(runs) {
+        table.row(row(category, summary));
     }
     table.row(row("all", summary));
-    printer::piece(&if markdown { table.to_markdown() } else { table.to_text() });
+    match markdown {
+        true => printer::piece(&table.to_markdown()),
+        false => printer::table(&table),
+    }
     let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
     let [draft, verify, accept, commit, rest] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
     printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));

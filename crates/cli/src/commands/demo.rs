@@ -1,16 +1,19 @@
 //! `gorgon demo`: from prompts to measured, verified, faster decoding, without a download.
 
-use crate::args::{Accept, Contest, Demo, Draft};
+use crate::args::Demo;
 use crate::commands::train::report;
 use crate::commands::{bench, tree, verify};
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_core::tree::TreeChoice;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
 use gorgon_draft::ngram::Ngram;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_workflows::demo::{self, Options};
 use gorgon_workflows::drafting::DrafterChoice;
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring;
+use gorgon_workflows::measuring::calibration::measure_and_store;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,55 +29,52 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     say("a tree is calibrated: accuracies and step times, measured here");
     let (first, second) = demo::prompts(&args.dir)?;
-    let calibrated = tree::measure_and_store(&contest(args, run.path(), &first, None), 7, settings)?;
+    let (calibrated, _) = measure_and_store(&measured_on(args, run.path(), &first), 7, settings)?;
     if !settings.json {
-        calibrated.print();
+        tree::report(&calibrated);
     }
-    // Without a tree that pays, what heads would cost is shown with a short chain.
-    let tree = (!calibrated.has_tree()).then(|| "chain:3".parse::<TreeChoice>()).transpose().map_err(Failure::run)?;
     say("plain and drafted decoding of other held-out prompts, side by side");
-    let contest = contest(args, run.path(), &second, tree);
-    let measured = bench::execute(&contest, 3, settings)?;
+    let options = measured_on(args, run.path(), &second);
+    let measured = bench::execute(&options, 3, settings)?;
     if !settings.json {
         measured.print(false);
     }
-    let counts = compare(&contest, settings)?;
+    let counts = compare(&options, settings)?;
     finish(args, &run.path().display().to_string(), &measured.document, &counts, started, settings);
     Ok(if counts.same == counts.compared { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prompt lookup on the same prompts, and whether the heads' text is plain text.
-fn compare(contest: &Contest, settings: &Settings) -> Result<Counts, Failure> {
+fn compare(options: &measuring::Options, settings: &Settings) -> Result<Counts, Failure> {
     let say = |what: &str| settings.console.say(format!("\n== {what}"));
     say("prompt lookup on the same prompts: what drafting gives without training");
-    let lookup = lookup(contest, settings)?;
+    let lookup = lookup(options, settings)?;
     say("is the text the same?");
-    let (comparisons, ..) = verify::execute(contest, settings)?;
+    let (comparisons, ..) = verify::execute(options, settings)?;
     let same = comparisons.iter().filter(|c| c.divergence.is_none()).count();
     Ok(Counts { same, compared: comparisons.len(), lookup })
 }
 
-fn contest(args: &Demo, run: &Path, prompts: &Path, tree: Option<TreeChoice>) -> Contest {
-    Contest {
+fn measured_on(args: &Demo, run: &Path, prompts: &Path) -> measuring::Options {
+    measuring::Options {
         model: args.model.clone(),
-        draft: Draft { heads: Some(run.into()), drafter: DrafterChoice::Auto, tree },
-        prompts: Some(prompts.into()),
+        heads: Some(run.into()),
+        drafter: DrafterChoice::Auto,
+        tree: None,
+        prompts: prompts.into(),
         turns: 1,
-        limit: demo::HELD_OUT,
+        limit: demo::HELD_OUT as usize,
         max_new_tokens: 128,
-        accept: Accept::Auto,
-        temperature: 0.0,
-        top_p: None,
-        top_k: None,
+        accept: RuleChoice::Auto,
+        transform: Transform::GREEDY,
         ignore_eos: false,
     }
 }
 
 /// Tokens per step of prompt lookup.
-fn lookup(contest: &Contest, settings: &Settings) -> Result<f64, Failure> {
-    let draft =
-        Draft { heads: None, drafter: DrafterChoice::TrainingFree(TrainingFree::Ngram(Ngram { n: 3 })), tree: None };
-    let measured = bench::execute(&Contest { draft, ..contest.clone() }, 1, settings)?;
+fn lookup(options: &measuring::Options, settings: &Settings) -> Result<f64, Failure> {
+    let drafter = DrafterChoice::TrainingFree(TrainingFree::Ngram(Ngram { n: 3 }));
+    let measured = bench::execute(&measuring::Options { heads: None, drafter, ..options.clone() }, 1, settings)?;
     let summary = &measured.document["summary"];
     let (tokens, speedup) = (summary["tokens_per_step"].as_f64(), summary["speedup"].as_f64());
     let (tokens, speedup) = (tokens.unwrap_or(f64::NAN), speedup.unwrap_or(f64::NAN));
@@ -84,7 +84,7 @@ fn lookup(contest: &Contest, settings: &Settings) -> Result<f64, Failure> {
     Ok(tokens)
 }
 
-/// What is said at the end.
+/// Counts that are printed at the end.
 struct Counts {
     same: usize,
     compared: usize,
@@ -110,6 +110,7 @@ fn finish(
         return;
     }
     printer::line(&format!("{same} of {compared} answers have the same text with and without heads"));
-    printer::line(&format!("\nrun folder {run} (metrics.jsonl, plots/*.svg); {seconds:.0} s in all"));
+    printer::line("");
+    printer::line(&format!("run folder {run} (metrics.jsonl, plots/*.svg); {seconds:.0} s in all"));
     printer::line(&format!("gorgon chat --model {} --heads {run}", args.model));
 }

@@ -1,16 +1,30 @@
-//! `gorgon doctor`: what this machine has, and what is wrong with it.
+//! `gorgon doctor`: what this machine has, what is wrong with it, and whether drafting pays on it.
 
+use crate::args::Doctor;
 use crate::printer::{document, line};
 use crate::settings::Settings;
 use gorgon_workflows::doctor::{self, Report};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring::prediction;
 use std::process::ExitCode;
 
-pub fn run(settings: &Settings) -> Result<ExitCode, Failure> {
+pub fn run(args: &Doctor, settings: &Settings) -> Result<ExitCode, Failure> {
     let report = doctor::examine(settings);
-    match settings.json {
-        true => document(&report.document().to_string()),
-        false => print(&report),
+    let prediction = match (&args.model, &args.heads) {
+        (Some(model), Some(heads)) => Some(prediction::predict(model, heads, settings)?),
+        _ => None,
+    };
+    if settings.json {
+        let mut whole = report.document();
+        if let Some(prediction) = &prediction {
+            whole["drafting"] = prediction.document();
+        }
+        document(&whole.to_string());
+    } else {
+        print(&report);
+        if let Some(prediction) = &prediction {
+            line(&format!("drafting {}", prediction.sentence()));
+        }
     }
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

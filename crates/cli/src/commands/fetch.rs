@@ -13,7 +13,7 @@ pub fn run(args: &Fetch, settings: &Settings) -> Result<ExitCode, Failure> {
         let document = serde_json::json!({ "repo": args.repo, "folder": folder.display().to_string() });
         printer::document(&document.to_string());
     } else {
-        printer::document(&folder.display().to_string());
+        printer::untrusted(&format!("{}\n", folder.display()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ use gorgon_workflows::drafting::recording;
 use gorgon_workflows::drafting::{Drafting, Loaded};
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::load;
+use gorgon_workflows::prompts;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let rule = args.accept.resolve(&transform);
     // Everything that can be wrong with the input is looked at before the weights are read.
     let request = Question::prepare(args, settings)?;
-    let drafting = Drafting::resolve(args.draft.heads.as_deref(), &args.draft.drafter, args.draft.tree.as_ref())?;
+    let drafting = args.draft.resolve(&settings.console)?;
     let drafting = drafting.for_text_of(&request.dir, rule, transform)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
@@ -44,27 +45,27 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
     let hooks = loaded.drafter().needs().hooks;
     let mut target = DecoderTarget::new(decoder.clone(), tokens, hooks);
-    let law = rule.rule(transform);
+    let acceptance = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
-        oracle.reveal(request.truth(&mut target, law.as_ref(), settings.seed)?);
+        oracle.reveal(request.truth(&mut target, acceptance.as_ref(), settings.seed)?);
     }
     let (drafter, random) = (loaded.drafter(), &mut SeededRandom::new(settings.seed));
     let generation = request.answer(args, settings, &mut |request, observe| {
         if drafting.is_plain() {
-            return decode(&mut target, &request.prompt, law.as_ref(), random, &request.limits, observe);
+            return decode(&mut target, &request.prompt, acceptance.as_ref(), random, &request.limits, observe);
         }
-        let (builder, rule) = (drafting.builder.as_ref(), law.as_ref());
+        let (builder, rule) = (drafting.builder.as_ref(), acceptance.as_ref());
         Session::new(&mut target, &mut *drafter).generate(
             Method { tree: builder, rule },
             Request::new(&request.prompt, &request.limits, &mut *random),
             observe,
         )
     })?;
-    answer.report(&generation, law.is_lossless(), &rule.to_string(), Value::Null)?;
+    answer.report(&generation, acceptance.is_lossless(), &rule.to_string(), Value::Null)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked, as tokens.
+/// Tokens of the prompt.
 struct Question {
     dir: PathBuf,
     text: Option<Tokenizer>,
@@ -74,16 +75,19 @@ struct Question {
 
 impl Question {
     fn prepare(args: &Generate, settings: &Settings) -> Result<Self, Failure> {
-        let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
-        if args.prompt.prompt.as_deref() == Some("") {
-            return Err(Failure::input("--prompt is empty"));
+        if (args.raw || args.prompt.ids.is_some()) && !settings.template.is_empty() {
+            return Err(Failure::input("--template-var: --raw and --ids use no chat template").hint("leave it out"));
         }
+        prompts::check_template(args.draft.heads.as_deref(), settings);
+        let given = args.prompt.ids.as_deref().map(token_ids).transpose()?;
+        let written = args.prompt.prompt.as_deref();
+        let written = written.map(|prompt| prompts::given(prompt, std::io::stdin())).transpose()?;
         let dir = load::folder(&args.model, settings)?;
         let config = ModelConfig::read(&dir)?;
         let text = text(&dir, given.is_some(), &config)?;
         let prompt = match (given, &text) {
             (Some(ids), _) => ids,
-            (None, Some(text)) => encode(args, &dir, text, settings)?,
+            (None, Some(text)) => encode(args, written.as_deref().unwrap_or_default(), &dir, text, settings)?,
             (None, None) => return Err(Failure::input("--prompt needs a tokenizer")),
         };
         if prompt.is_empty() {
@@ -93,10 +97,15 @@ impl Question {
         Ok(Self { dir, text, prompt, limits })
     }
 
-    /// What plain decoding says.
-    fn truth(&self, target: &mut DecoderTarget, law: &dyn AcceptanceRule, seed: u64) -> Result<Vec<u32>, Failure> {
+    /// Text of plain decoding.
+    fn truth(
+        &self,
+        target: &mut DecoderTarget,
+        acceptance: &dyn AcceptanceRule,
+        seed: u64,
+    ) -> Result<Vec<u32>, Failure> {
         let mut go_on = |_| ControlFlow::Continue(());
-        let truth = decode(target, &self.prompt, law, &mut SeededRandom::new(seed), &self.limits, &mut go_on);
+        let truth = decode(target, &self.prompt, acceptance, &mut SeededRandom::new(seed), &self.limits, &mut go_on);
         Ok(truth.map_err(decode_failure)?.ids)
     }
 
@@ -125,7 +134,7 @@ impl Question {
     }
 }
 
-/// What answers a request, telling of every token.
+/// Answers a request and reports every token.
 type Decode<'a> =
     &'a mut dyn FnMut(&Question, &mut dyn FnMut(Event) -> ControlFlow<()>) -> Result<Generation, DecodeError>;
 
@@ -149,29 +158,34 @@ fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Token
 }
 
 /// The prompt as token ids: one user turn of the chat template, or plain text.
-fn encode(args: &Generate, dir: &Path, text: &Tokenizer, settings: &Settings) -> Result<Vec<u32>, Failure> {
-    let prompt = args.prompt.prompt.as_deref().unwrap_or_default();
+fn encode(
+    args: &Generate,
+    prompt: &str,
+    dir: &Path,
+    text: &Tokenizer,
+    settings: &Settings,
+) -> Result<Vec<u32>, Failure> {
     if args.raw {
         return Ok(text.encode(prompt, true)?);
     }
     let template = match ChatTemplate::load(dir) {
-        Err(TemplateError::Missing { .. }) if args.system.is_none() => {
-            settings.talk.detail("the model has no chat template; the prompt is used as text");
+        Err(TemplateError::Missing { .. }) if args.system.is_none() && settings.template.is_empty() => {
+            tracing::debug!("the model has no chat template; the prompt is used as text");
             return Ok(text.encode(prompt, true)?);
         }
         template => template?,
     };
     let system = args.system.iter().map(|system| message("system", system));
     let messages: Vec<_> = system.chain([message("user", prompt)]).collect();
-    let render = Render { add_generation_prompt: true, ..Render::default() };
+    let render = Render { add_generation_prompt: true, variables: settings.template.clone(), ..Render::default() };
     // The template writes the special tokens itself.
     Ok(text.encode(&template.render(&messages, &render)?, false)?)
 }
 
 /// How many tokens there is room for, and what ends them.
 fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Settings) -> Result<Limits, Failure> {
-    load::check_context(config, prompt)?;
-    let context = config.max_positions;
+    let context = load::context(config, settings)?;
+    load::check_context(context, prompt)?;
     // The last new token is never read, so it needs no room.
     let room = context - prompt + 1;
     let max_new_tokens = match args.max_new_tokens.map(|n| n as usize) {
@@ -190,7 +204,7 @@ fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Setti
     Ok(Limits { max_new_tokens, end_tokens })
 }
 
-/// What is known of an answer beside its tokens.
+/// Facts about an answer beside its tokens.
 struct Answer<'a> {
     args: &'a Generate,
     settings: &'a Settings,

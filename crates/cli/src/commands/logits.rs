@@ -39,7 +39,7 @@ impl Rows {
 pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
     let ids = token_ids(&args.ids)?;
     load::check_output(&args.out)?;
-    let heads = args.heads.as_deref().map(|heads| drafting(heads, args.drafts, ids.len())).transpose()?;
+    let heads = args.heads.as_deref().map(|heads| drafting(heads, args.drafts, ids.len(), settings)).transpose()?;
     let dir = load::folder(&args.model, settings)?;
     let decoder = load::decoder(&dir, ids.len(), settings)?;
     let mut loaded = heads.map(|heads| heads.load(&decoder, settings.seed)).transpose()?;
@@ -65,17 +65,17 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
 }
 
 /// The heads in a folder, if there are tokens enough to draft along.
-fn drafting(heads: &Path, drafts: Option<u8>, tokens: usize) -> Result<Drafting, Failure> {
+fn drafting(heads: &Path, drafts: Option<u8>, tokens: usize, settings: &Settings) -> Result<Drafting, Failure> {
     let least = drafts.map_or(1, usize::from) + 1;
     if tokens < least {
         return Err(Failure::input(format!("--ids: {tokens} token ids; drafting along them takes at least {least}")));
     }
     // Heads are asked along tokens; the tree is the least that counts as drafting.
     let chain = TreeChoice::Chain(ChainTree::new(1).map_err(Failure::input)?);
-    Drafting::resolve(Some(heads), &DrafterChoice::Auto, Some(&chain))
+    Drafting::resolve(Some(heads), &DrafterChoice::Auto, Some(&chain), &settings.console)
 }
 
-/// What a drafter says at every token that enough others follow.
+/// Drafter states and logits at every token that is followed by enough others.
 fn drafted(
     drafter: &mut dyn Drafter,
     ids: &[Token],

@@ -36,7 +36,7 @@ fn print(analysis: &Analysis) {
         let (by_depth, measured) = (number(c.tokens_by_depth), number(c.measured_gain));
         table.row([c.drafts.to_string(), tokens, gain, operations, by_depth, measured]);
     }
-    printer::piece(&table.to_text());
+    printer::table(&table);
     if !analysis.trees.is_empty() {
         let names = [Column::text("tree"), Column::number("nodes"), Column::number("tokens"), Column::number("gain")];
         let mut table = Table::new(names);
@@ -44,7 +44,7 @@ fn print(analysis: &Analysis) {
             let figures = [tree.tokens, tree.speedup].map(|value| format!("{value:.2}"));
             table.row([vec![tree.name.clone(), tree.nodes.to_string()], figures.to_vec()].concat());
         }
-        printer::piece(&table.to_text());
+        printer::table(&table);
     }
     if !analysis.steps.is_empty() {
         let steps: Vec<String> = analysis.steps.iter().map(|(nodes, time)| format!("{nodes}: {time:.2}")).collect();

@@ -1,6 +1,6 @@
-//! `gorgon bench --suite`: the engine's speed with random weights.
+//! `gorgon dev suite`: the engine's speed with random weights.
 
-use crate::args::{Bench, GpuShape, Suite};
+use crate::args::{GpuShape, Suite, SuiteDevice};
 use crate::commands::bench;
 use crate::printer;
 use crate::settings::Settings;
@@ -14,21 +14,24 @@ use std::process::ExitCode;
 ///
 /// # Errors
 /// When weights cannot be written or the other program cannot be run.
-pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
-    if args.suite == Some(Suite::Gpu) {
+pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
+    if args.measured == SuiteDevice::Gpu {
         return run_gpu(args, settings);
     }
     if let Some(options) = settings.number_formats() {
         settings
             .talk
-            .say(format!("--suite cpu measures formats of its own choice on the CPU: {options} has no part in it"));
+            .say(format!("the CPU suite measures formats of its own choice on the CPU: {options} has no part in it"));
     }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));
     let peer = args.python.as_ref().map(|python| bench::peer(python)).transpose()?;
     let folder = suite::scratch_folder().map_err(|error| Failure::run(error.to_string()))?;
     let options = SuiteOptions { shapes, rounds: args.rounds as usize, peer, folder: folder.clone() };
-    let report = suite::run(&options, &gorgon_bench::allocations::count, &mut |what| settings.talk.say(what));
+    // Without the feature nothing is counted.
+    let count = &gorgon_bench::allocations::count as &dyn Fn() -> u64;
+    let count = Some(count).filter(|_| cfg!(feature = "count-allocations"));
+    let report = suite::run(&options, count, &mut |what| settings.talk.say(what));
     // Only random weights are in there.
     let _ = std::fs::remove_dir_all(&folder);
     let report = report?;
@@ -39,10 +42,10 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     finish(args, settings, &document, &report.figures)
 }
 
-fn run_gpu(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+fn run_gpu(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
     let compute = settings.compute()?;
     if compute.is_host() {
-        let message = "--suite gpu needs a GPU, and this run is on the CPU";
+        let message = "the GPU suite needs a GPU, and this run is on the CPU";
         return Err(Failure::input(message).hint("name one with --device cuda or --device wgpu"));
     }
     let shape = match args.shape {
@@ -50,10 +53,10 @@ fn run_gpu(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
         GpuShape::Vicuna7b => Shape::VICUNA_7B,
         GpuShape::Llama3 => Shape::LLAMA_3_8B,
     };
-    let (context, tokens) = (args.context as usize, args.tokens as usize);
+    let (context, tokens) = (args.prompt_tokens as usize, args.tokens as usize);
     let longest = shape.llama.max_positions;
     if context + tokens > longest {
-        let message = format!("--context {context} and --tokens {tokens} do not fit {longest} positions");
+        let message = format!("--prompt-tokens {context} and --tokens {tokens} do not fit {longest} positions");
         return Err(Failure::input(message));
     }
     let options = GpuOptions { shape, compute: compute.clone(), rounds: args.rounds as usize, context, tokens };
@@ -66,8 +69,8 @@ fn run_gpu(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
 }
 
 /// Stores and prints what was measured.
-fn finish(args: &Bench, settings: &Settings, document: &Value, figures: &[Figure]) -> Result<ExitCode, Failure> {
-    bench::store(args, document, settings)?;
+fn finish(args: &Suite, settings: &Settings, document: &Value, figures: &[Figure]) -> Result<ExitCode, Failure> {
+    bench::store(args.out.as_deref(), document, settings)?;
     match settings.json {
         true => printer::document(&document.to_string()),
         false => print(figures, args.markdown),
@@ -102,5 +105,8 @@ fn print(figures: &[Figure], markdown: bool) {
             verdict.to_owned(),
         ]);
     }
-    printer::piece(&if markdown { table.to_markdown() } else { table.to_text() });
+    match markdown {
+        true => printer::piece(&table.to_markdown()),
+        false => printer::table(&table),
+    }
 }

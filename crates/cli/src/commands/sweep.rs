@@ -1,6 +1,6 @@
-//! `gorgon bench --sweep`: what lossy rules cost in right answers and gain in speed, over a range of α.
+//! `gorgon dev sweep`: right answers, rejections and speed of lossy rules over a range of α.
 
-use crate::args::{Bench, SweepRange};
+use crate::args;
 use crate::commands::bench;
 use crate::printer;
 use crate::progress;
@@ -37,8 +37,8 @@ struct Setup {
     subjects: Vec<Subject>,
 }
 
-pub fn run(args: &Bench, range: &SweepRange, settings: &Settings) -> Result<ExitCode, Failure> {
-    let setup = Setup::new(args, range, settings)?;
+pub fn run(args: &args::Sweep, settings: &Settings) -> Result<ExitCode, Failure> {
+    let setup = Setup::new(args, settings)?;
     if let Some(path) = &args.out {
         load::check_output(path)?;
     }
@@ -51,7 +51,7 @@ pub fn run(args: &Bench, range: &SweepRange, settings: &Settings) -> Result<Exit
     let document = setup.document(args, &points);
     let mut whole = document.clone();
     whole["answers"] = json!(answers);
-    bench::store(args, &whole, settings)?;
+    bench::store(args.out.as_deref(), &whole, settings)?;
     match settings.json {
         true => printer::document(&document.to_string()),
         false => setup.print(args, &points),
@@ -60,39 +60,35 @@ pub fn run(args: &Bench, range: &SweepRange, settings: &Settings) -> Result<Exit
 }
 
 impl Setup {
-    fn new(args: &Bench, range: &SweepRange, settings: &Settings) -> Result<Self, Failure> {
-        let contest = &args.contest;
-        let families = contest.accept.families()?;
-        let transform = Transform::new(contest.temperature, contest.top_k, contest.top_p)?;
+    fn new(args: &args::Sweep, settings: &Settings) -> Result<Self, Failure> {
+        let families = if args.accept.is_empty() { Family::ALL.to_vec() } else { args.accept.clone() };
+        let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
         // An α out of range is told before anything is loaded or said.
-        Subject::all(&families, &range.alphas, transform)?;
-        if contest.model.is_empty() {
-            return Err(Failure::input("--model is needed"));
-        }
-        if !matches!(contest.draft.drafter, DrafterChoice::Model(_)) {
-            let message = "--sweep needs a drafter with distributions of its own";
+        Subject::all(&families, &args.range.alphas, transform)?;
+        if !matches!(args.draft.drafter, DrafterChoice::Model(_)) {
+            let message = "a sweep needs a drafter with distributions of its own";
             return Err(Failure::input(message).hint("name a draft model with --drafter model:DIR"));
         }
-        let drafting = Drafting::resolve(None, &contest.draft.drafter, contest.draft.tree.as_ref())?;
+        let drafting = Drafting::resolve(None, &args.draft.drafter, args.draft.tree.as_ref(), &settings.console)?;
         if drafting.is_plain() {
             return Err(Failure::input("nothing to sweep: a tree without drafts"));
         }
-        let dir = load::folder(&contest.model, settings)?;
+        let dir = load::folder(&args.model, settings)?;
         let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, transform)?;
         let (config, renderer) = (ModelConfig::read(&dir)?, Renderer::load(&dir)?);
         let decoder = load::decoder(&dir, 2, settings)?;
         let model = drafting.draft_model(&decoder)?.ok_or_else(|| Failure::input("no draft model"))?;
-        let new_tokens = contest.max_new_tokens as usize;
+        let new_tokens = args.max_new_tokens as usize;
         let context = config.max_positions.min(model.decoder().config().max_positions);
         let room = context.saturating_sub(new_tokens + drafting.builder.max_nodes());
-        let exam = exam(&renderer, contest.limit as usize, room, settings)?;
-        let end_tokens = if contest.ignore_eos { vec![] } else { config.eos_tokens };
+        let exam = exam(&renderer, args.limit as usize, room, settings)?;
+        let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
-        let subjects = Subject::all(&distinct(families, &transform, settings), &range.alphas, transform)?;
+        let subjects = Subject::all(&distinct(families, &transform, settings), &args.range.alphas, transform)?;
         Ok(Self { decoder, model, drafting, renderer, limits, exam, subjects })
     }
 
-    fn answers(&self, args: &Bench, settings: &Settings) -> Result<Vec<Answer>, Failure> {
+    fn answers(&self, args: &args::Sweep, settings: &Settings) -> Result<Vec<Answer>, Failure> {
         let sweep = Sweep {
             decoder: &self.decoder,
             model: &self.model,
@@ -113,15 +109,15 @@ impl Setup {
         Ok(answers)
     }
 
-    fn document(&self, args: &Bench, points: &[Point]) -> Value {
+    fn document(&self, args: &args::Sweep, points: &[Point]) -> Value {
         json!({
-            "model": args.contest.model, "drafter": self.drafting.name(), "tree": self.drafting.tree_name,
+            "model": args.model, "drafter": self.drafting.name(), "tree": self.drafting.tree_name,
             "prompts": self.exam.len(), "rounds": args.rounds, "max_new_tokens": self.limits.max_new_tokens,
             "threads": rayon::current_num_threads(), "points": points,
         })
     }
 
-    fn print(&self, args: &Bench, points: &[Point]) {
+    fn print(&self, args: &args::Sweep, points: &[Point]) {
         let texts = ["rule", "kind"].map(Column::text);
         let numbers = ["T", "alpha", "right", "rejected", "tokens/step", "tokens/s", "speed-up"].map(Column::number);
         let mut table = Table::new(texts.into_iter().chain(numbers));
@@ -139,10 +135,13 @@ impl Setup {
                 p.speedup.map_or_else(|| "-".into(), |x| format!("{x:.2}")),
             ]);
         }
-        printer::piece(&if args.markdown { table.to_markdown() } else { table.to_text() });
+        match args.markdown {
+            true => printer::piece(&table.to_markdown()),
+            false => printer::table(&table),
+        }
         printer::line(&format!(
             "{} with tree {}; right: {} held-out prompts whose answers can be checked, {} times; rejected: share of the \
-             places with drafts at which none was accepted; lossy rules do not keep the model's law",
+             places with drafts at which none was accepted; lossy rules do not keep the model's distribution",
             self.drafting.name(),
             self.drafting.tree_name,
             self.exam.len(),
@@ -195,7 +194,7 @@ fn exam(
 /// Quality against rejections and against speed, a line per rule and a mark per reference. Points at which everything
 /// is rejected (BiLD's at α = 0) are left out: they would stretch the axis to where nothing else is.
 fn plots(folder: &Path, points: &[Point]) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
     let chart = |title: &str, x_label: &str, x: fn(&Point) -> Option<f64>| {
         let mut series: Vec<Series> = vec![];
         for point in points.iter().filter(|point| point.rejection_rate.is_none_or(|rate| rate < 1.0)) {

@@ -24,12 +24,19 @@ pub fn run(args: &Synth, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let text = synth::jsonl(&dialogues, held_out);
     match &args.out {
+        None if settings.json => {
+            let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+            printer::document(&json!({ "dialogues": lines.map_err(Failure::run)? }).to_string());
+        }
         None => printer::piece(&text),
         Some(path) => {
             files::check_output(path)?;
             gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
-                .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-            settings.console.say(format!("{} dialogues in {}", dialogues.len(), path.display()));
+                .map_err(|error| Failure::io(path, &error))?;
+            match settings.json {
+                true => printer::document(&json!({"dialogues": dialogues.len(), "file": path}).to_string()),
+                false => settings.console.say(format!("{} dialogues in {}", dialogues.len(), path.display())),
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -57,5 +64,5 @@ fn report(scores: &BTreeMap<&str, Score>, settings: &Settings) {
         table.row([(*kind).to_owned(), s.right.to_string(), s.checked.to_string(), percent]);
     }
     table.row(["all".into(), right.to_string(), checked.to_string(), format!("{:.1}", 100.0 * share(right, checked))]);
-    printer::piece(&table.to_text());
+    printer::table(&table);
 }

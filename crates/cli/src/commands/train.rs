@@ -5,36 +5,45 @@ mod report;
 pub use self::report::report;
 
 use super::resume;
-use crate::args::{Features, Fit};
+use crate::args::{Features, Train};
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_train::config::TrainConfig;
-use gorgon_workflows::config;
+use gorgon_workflows::config::Given;
 use gorgon_workflows::failure::Failure;
-use gorgon_workflows::train::{self, Done};
+use gorgon_workflows::train::{self, Assumed, Done};
 use serde_json::json;
 use std::process::ExitCode;
 
-pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
-    let config: TrainConfig = config::load(&args.config, &args.overrides)?;
-    match train::execute(&config, args.resume.as_deref(), args.dry_run, settings)? {
-        Done::Planned | Done::Kept { .. } => Ok(ExitCode::SUCCESS),
+pub fn run(args: &Train, settings: &Settings) -> Result<ExitCode, Failure> {
+    let Train { fit: args, assume_tokens: tokens, assume_tflops: teraflops } = args;
+    let config: TrainConfig = args.given(settings).load()?;
+    if args.print_config {
+        return super::config::print(config, settings);
+    }
+    if args.dry_run {
+        let assumed = Assumed { tokens: *tokens, teraflops: *teraflops };
+        return Ok(super::config::planned(&train::plan(&config, args.run(), assumed, settings)?, settings));
+    }
+    match train::execute(&config, args.run(), false, settings)? {
+        Done::Planned(_) | Done::Kept { .. } => Ok(ExitCode::SUCCESS),
         Done::Finished(run) => {
             report(&run, settings)?;
             Ok(ExitCode::SUCCESS)
         }
-        Done::Stopped { run, step } => {
-            let line = resume::command(args, "train", &run);
-            settings.console.say(format!("saved step {step}; resume with: {line}"));
-            Ok(ExitCode::FAILURE)
-        }
+        Done::Stopped { run, step } => Ok(resume::stopped("train", &run, Some(step), settings)),
     }
 }
 
 /// The hidden states that a training will read, computed ahead.
 pub fn features(args: &Features, settings: &Settings) -> Result<ExitCode, Failure> {
-    let config: TrainConfig = config::load(&args.config, &args.overrides)?;
-    if let Done::Kept { folder, plan } = train::features(&config, args.dry_run, settings)? {
+    let (file, overrides) = (Some(args.config.as_path()), args.overrides.as_slice());
+    let config: TrainConfig = Given { file, overrides, settings, resume: None }.load()?;
+    let done = train::features(&config, args.dry_run, settings)?;
+    if let Done::Planned(plan) = &done {
+        return Ok(super::config::planned(plan, settings));
+    }
+    if let Done::Kept { folder, plan } = done {
         if settings.json {
             let document = json!({"features": folder.display().to_string(), "plan": plan});
             printer::document(&document.to_string());

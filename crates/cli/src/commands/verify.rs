@@ -1,25 +1,24 @@
 //! `gorgon verify`: whether drafted text is plain text.
 
 use crate::args::Verify;
-use crate::commands::contest::Setup;
 use crate::printer;
 use crate::progress;
 use crate::settings::Settings;
-use gorgon_bench::lossless::Comparison;
-use gorgon_core::dist::Transform;
+use gorgon_bench::lossless::TextComparison;
 use gorgon_workflows::drafting::recording;
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring::{Options, Setup};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
-    if args.contest.temperature > 0.0 {
+    if args.measure.temperature > 0.0 {
         return distribution(args, settings);
     }
-    let (comparisons, lossless, recorded) = execute(&args.contest, settings)?;
+    let (comparisons, lossless, recorded) = execute(&args.measure.options()?, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
     let accepted: usize = comparisons.iter().map(|c| c.accepted).sum();
-    let diverged: Vec<&Comparison> = comparisons.iter().filter(|c| c.divergence.is_some()).collect();
+    let diverged: Vec<&TextComparison> = comparisons.iter().filter(|c| c.divergence.is_some()).collect();
     let silent = comparisons.iter().filter(|c| c.accepted == 0).count();
     if settings.json {
         let document = json!({
@@ -49,18 +48,18 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sampled text has no one right continuation, so its law is tested.
+/// Sampled text has no one right continuation, so its distribution is tested.
 fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
-    let contest = &args.contest;
-    let transform = Transform::new(contest.temperature, contest.top_k, contest.top_p)?;
-    let mut setup = Setup::new(contest, settings)?;
+    let options = args.measure.options()?;
+    let transform = options.transform;
+    let mut setup = Setup::new(&options, settings)?;
     if setup.drafting.is_plain() {
         return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
     }
     let (prompts, samples) = (setup.prompts.clone(), args.samples as usize);
     let lossless = setup.rule.is_lossless();
     let bar = progress::count(settings.progress, "answers", (prompts.len() * samples) as u64);
-    let test = setup.contest(settings.seed).test_distribution(&prompts, samples, &transform, &mut || bar.inc(1))?;
+    let test = setup.comparison(settings.seed).test_distribution(&prompts, samples, &transform, &mut || bar.inc(1))?;
     bar.finish_and_clear();
     if settings.json {
         let mut document = json!(test);
@@ -72,9 +71,9 @@ fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure>
             "{} sampled tokens of {} answers, {} drafts accepted: chi-square {:.1} on {} degrees of freedom, p = {:.3}",
             test.tokens, test.generations, test.accepted, test.chi_square, test.degrees, test.p_value
         ));
-        let (rule, law) = (&setup.rule_name, if test.passes() { "cannot be told from" } else { "is not" });
+        let (rule, verdict) = (&setup.rule_name, if test.passes() { "cannot be told from" } else { "is not" });
         let kind = if lossless { "lossless" } else { "not lossless" };
-        printer::line(&format!("the law of drafted text ({rule}, {kind}) {law} that of plain sampling"));
+        printer::line(&format!("the distribution of drafted text ({rule}, {kind}) {verdict} that of plain sampling"));
     }
     if test.accepted == 0 {
         settings.talk.say("no draft was accepted, so nothing was shown");
@@ -87,8 +86,8 @@ fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure>
 ///
 /// # Errors
 /// When model, heads or prompts are wrong, or there is nothing to compare.
-pub fn execute(args: &crate::args::Contest, settings: &Settings) -> Result<(Vec<Comparison>, bool, Value), Failure> {
-    let mut setup = Setup::recorded(args, settings)?;
+pub fn execute(options: &Options, settings: &Settings) -> Result<(Vec<TextComparison>, bool, Value), Failure> {
+    let mut setup = Setup::recorded(options, settings)?;
     if setup.drafting.is_plain() {
         return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
     }
@@ -97,13 +96,13 @@ pub fn execute(args: &crate::args::Contest, settings: &Settings) -> Result<(Vec<
     Ok((comparisons, setup.rule.is_lossless(), recorded.unwrap_or_default()))
 }
 
-fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<Comparison>, Failure> {
+fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<TextComparison>, Failure> {
     let bar = progress::count(settings.progress, "prompts", setup.prompts.len() as u64);
     let mut all = vec![];
     for prompt in setup.prompts.clone() {
         setup.reveal(&prompt)?;
-        let mut contest = setup.contest(settings.seed);
-        all.extend(contest.compare(std::slice::from_ref(&prompt), &mut |_| bar.inc(1))?);
+        let mut comparison = setup.comparison(settings.seed);
+        all.extend(comparison.compare(std::slice::from_ref(&prompt), &mut |_| bar.inc(1))?);
     }
     bar.finish_and_clear();
     Ok(all)

@@ -52,7 +52,7 @@ impl Job {
             "train.toml",
             &format!(
                 "method = \"medusa\"\nmodel = {:?}\ndata = {:?}\nruns = {:?}\nheld_out = 0.2\nseed = 2\n\
-                 [medusa]\nheads = 3\n[training]\nsteps = 12\nmicro_batch_tokens = 256\neval_every = 4\nsave_every = 3\n\
+                 [training]\nsteps = 12\nmicro_batch_tokens = 256\neval_every = 4\nsave_every = 3\n\
                  log_every = 1\nsave_total_limit = 2\n",
                 backbone(),
                 job.path("data"),
@@ -145,7 +145,7 @@ pub fn last_run(folder: &Path) -> Option<PathBuf> {
 pub fn start(args: &[&str], environment: &[(&str, &str)]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_gorgon"))
         .args(args)
-        .args(["--threads", "2"])
+        .env("GORGON_THREADS", "2")
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -58,7 +58,7 @@ pub fn comparison(job: &Job) {
     job.write("compare.toml", &text);
 }
 
-/// What does not depend on the clock: what was fitted, and what decoding with the given trees accepts.
+/// Results that do not depend on the clock: weights, and the acceptance under given trees.
 pub fn compared(folder: &Path) -> (Vec<u8>, Vec<Value>) {
     let run: PathBuf = last_run(folder).unwrap();
     let heads = run.join("medusa-seed1-rateown/medusa-model-1/heads/model.safetensors");

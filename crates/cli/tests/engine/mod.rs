@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What is done with a request.
+/// Behaviour towards a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     /// Answers with ids.
@@ -42,6 +42,10 @@ pub enum Mood {
     OtherJson,
     /// No answer at all.
     Silent,
+    /// Status 307.
+    Moved,
+    /// Goes on far past the limit, without ids.
+    Endless,
     /// A byte now and then, for longer than anyone waits.
     Drip,
 }
@@ -107,6 +111,7 @@ impl Engine {
         let mood = self.moods[self.asked.fetch_add(1, Ordering::Relaxed) % self.moods.len()];
         match mood {
             Mood::Silent => return Ok(()),
+            Mood::Moved => return reply(stream, 307, "Location: http://127.0.0.1:9/\r\n", ""),
             Mood::Broken => return reply(stream, 500, "", "overloaded"),
             Mood::Busy => return reply(stream, 429, "Retry-After: 0\r\n", ""),
             Mood::OtherJson => return reply(stream, 200, "", "{\"weather\": \"fine\"}"),
@@ -140,6 +145,10 @@ impl Engine {
         let text = self.text.decode(&ids, true).unwrap();
         let mut choice = json!({"index": 0, "text": text, "finish_reason": if ended { "stop" } else { "length" }});
         choice["token_ids"] = match mood {
+            Mood::Endless => {
+                choice["text"] = "on and on ".repeat(20_000).into();
+                return json!({"choices": [choice]});
+            }
             Mood::TextOnly | Mood::NoIdsAtAll => return json!({"choices": [choice]}),
             Mood::WrongIds => ids.iter().map(|id| (id + 1) % 300).collect::<Vec<_>>().into(),
             Mood::MadUpIds => ids.iter().map(|id| u64::from(*id) + (1 << 33)).collect::<Vec<_>>().into(),

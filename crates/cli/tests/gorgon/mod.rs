@@ -68,6 +68,7 @@ pub fn gorgon(args: &[&str]) -> Output {
         .args(args)
         .env("HF_HOME", home)
         .env_remove("HF_HUB_CACHE")
+        .env_remove("HF_TOKEN")
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .output()
         .unwrap()

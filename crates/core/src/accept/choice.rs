@@ -10,6 +10,7 @@ use super::{
     TopBeta, Typical,
 };
 use crate::dist::Transform;
+use crate::suggest::did_you_mean;
 
 /// A rule as it is named: `auto`, `greedy`, `sampling`, `nucleus`, `typical[:EPSILON,DELTA]`, `lossy:ALPHA[,BETA]`,
 /// `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`, `top-beta:B,TAU` or `k-seq`.
@@ -87,7 +88,11 @@ impl DraftScheme {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
     /// No rule has this name.
-    #[error("unknown acceptance rule '{name}'; known are {}", RuleChoice::GRAMMAR)]
+    #[error(
+        "unknown acceptance rule '{name}'; {}known are {}",
+        did_you_mean(.name, RuleChoice::FORMS),
+        RuleChoice::FORMS.join(", ")
+    )]
     Unknown {
         /// The name given.
         name: String,
@@ -126,8 +131,23 @@ pub enum ChoiceError {
 
 impl RuleChoice {
     /// All names and their parameters.
-    pub const GRAMMAR: &'static str = "auto, greedy, sampling, nucleus, typical[:EPSILON,DELTA], lossy:ALPHA[,BETA], \
-        chow:A, diff:A, opt:A, token-v1:A, token-v2:A, token-v3:A, bild:FB,RB, top-beta:B,TAU, k-seq";
+    pub const FORMS: [&'static str; 15] = [
+        "auto",
+        "greedy",
+        "sampling",
+        "nucleus",
+        "typical[:EPSILON,DELTA]",
+        "lossy:ALPHA[,BETA]",
+        "chow:A",
+        "diff:A",
+        "opt:A",
+        "token-v1:A",
+        "token-v2:A",
+        "token-v3:A",
+        "bild:FB,RB",
+        "top-beta:B,TAU",
+        "k-seq",
+    ];
 
     /// The meaning of `auto` under `transform`; every other choice is itself.
     pub fn resolve(self, transform: &Transform) -> Self {

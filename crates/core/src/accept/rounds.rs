@@ -28,7 +28,7 @@ impl<'a> Proposals<'a> {
         Self { draft, transform, node, data: PooledVec::new(), spans: PooledVec::of(None, draft.sources().len()) }
     }
 
-    /// The same where the transformed distribution of `source` is known to be `q`.
+    /// Variant for a transformed distribution of `source` that is known to be `q`.
     pub fn with(mut self, source: usize, q: PooledVec<f64>) -> Self {
         let is_list = self.draft.scheme(source) == SamplingScheme::Deterministic;
         self.set(source, if is_list { PooledVec::new() } else { q });

@@ -112,7 +112,7 @@ impl Transform {
         self.top_p
     }
 
-    /// The same temperature without top-k and top-p.
+    /// Copy with this temperature, without top-k and top-p.
     pub fn uncut(&self) -> Self {
         Self { temperature: self.temperature, top_k: None, top_p: None }
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use crate::suggest::did_you_mean;
+
 use super::{ChainTree, DynamicTree, MAX_NODES, OwnTree, PublishedTree};
 
 /// A named choice of tree. [`FromStr`] and [`fmt::Display`] are inverse to each other, and serde uses both.
@@ -34,8 +36,9 @@ pub enum TreeChoice {
 pub enum ChoiceError {
     /// No such name.
     #[error(
-        "no tree is called {given:?}; allowed are none, chain:N, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, \
-         own:NODES,DEPTH, a file of rank paths (FILE.json), or a published tree: {}",
+        "no tree is called {given:?}; {}allowed are {}, a file of rank paths (FILE.json), or a published tree: {}",
+        did_you_mean(.given, FORMS.into_iter().chain(PublishedTree::ALL.map(PublishedTree::name))),
+        FORMS.join(", "),
         PublishedTree::ALL.map(PublishedTree::name).join(", ")
     )]
     Unknown {
@@ -74,6 +77,8 @@ const CHAIN: &str = "chain:N";
 const SEQUOIA: &str = "sequoia:N";
 const DYNAMIC: &str = "dynamic:TOTAL,DEPTH,TOPK";
 const OWN: &str = "own:NODES,DEPTH";
+/// All names but those of published trees.
+const FORMS: [&str; 6] = ["none", CHAIN, "calibrated", SEQUOIA, DYNAMIC, OWN];
 
 impl FromStr for TreeChoice {
     type Err = ChoiceError;

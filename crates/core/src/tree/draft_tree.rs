@@ -93,7 +93,8 @@ impl DraftTree {
         child
     }
 
-    /// The same arrangement and entries with other tokens; the root keeps its own, and probes keep their inputs.
+    /// Copy with this arrangement and these entries, but other tokens; the root keeps its own, and probes keep their
+    /// inputs.
     ///
     /// # Panics
     /// If there is not one token per node.

@@ -32,7 +32,7 @@ impl Trie {
         self.insert_candidates(tokens.iter().map(|&token| Candidate { token, probability: 1.0 }))
     }
 
-    /// The same for tokens with the drafter's probabilities. A node keeps the probability it was first inserted with.
+    /// Inserts tokens with the drafter's probabilities. A node keeps the probability it was first inserted with.
     pub fn insert_candidates(&mut self, sequence: impl IntoIterator<Item = Candidate>) -> PooledVec<usize> {
         let mut path = PooledVec::of(0, 1);
         for candidate in sequence.into_iter().take(self.max_depth) {

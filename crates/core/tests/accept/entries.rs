@@ -110,7 +110,7 @@ impl Pair {
         trees.iter().flat_map(|(drafted, draft)| self.verdicts(rule, *drafted, draft)).collect()
     }
 
-    /// The same for one drafted tree, which has probability `drafted`.
+    /// Distribution for one drafted tree, which has probability `drafted`.
     fn verdicts(&self, rule: &dyn AcceptanceRule, drafted: f64, draft: &DraftTree) -> Vec<(f64, Vec<Token>)> {
         let tree = draft.tree();
         let rows = |of: &dyn Fn(&[Token]) -> Vec<f64>| -> Vec<f64> {

@@ -98,7 +98,7 @@ impl Candidates {
         (best, path.len() - 1)
     }
 
-    /// The same row by row, for rows whose logits come from no tree. `score` is the log-probability of a draft.
+    /// Row by row, for rows whose logits come from no tree. `score` is the log-probability of a draft.
     fn row_by_row(&self, rule: &dyn AcceptanceRule, score: &dyn Fn(&[f32], Token) -> f64) -> (usize, usize) {
         let mut candidates = Vec::new();
         for row in 0..self.tokens.len() {

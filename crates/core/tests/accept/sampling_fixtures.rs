@@ -49,7 +49,7 @@ impl RandomSource for NotesBonus<'_> {
     }
 }
 
-/// What a rule does at one position with `k` drafts.
+/// Behaviour of a rule at one position with `k` drafts.
 struct Position {
     /// The distribution of the emitted token.
     output: Vec<f64>,

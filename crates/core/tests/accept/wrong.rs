@@ -49,7 +49,7 @@ fn rows<'a>(draft: DraftRows<'a>) -> Option<Rows<'a>> {
     draft.sources()[0].rows
 }
 
-/// What can be wrong with multi-round sampling.
+/// Bugs of multi-round sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SamplingBug {
     /// Nothing: the control that shows a check fails for the bug and not for the rewriting.
@@ -219,7 +219,7 @@ pub fn stale_bonus_greedy() -> Box<dyn AcceptanceRule> {
     }))
 }
 
-/// What can be wrong with a cascade (here `token-v2`, whose threshold scaling moves).
+/// Bugs of a cascade (here `token-v2`, whose threshold scaling moves).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CascadeBug {
     /// Nothing: the control.

@@ -7,6 +7,7 @@
 use super::{END_TOKEN, LENGTH};
 use crate::render::Renderer;
 use gorgon_core::Token;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -14,24 +15,26 @@ use ureq::Agent;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use ureq::http::{Method, Request, StatusCode};
 
-/// The longest answer of a server that is read.
-const MAX_BODY_BYTES: u64 = 64 << 20;
+/// The longest list of models, or reason of a refusal, that is read.
+const SHORT_BODY: u64 = 1 << 20;
+/// Bytes that a token can take in an answer: its id, its text with escapes, and what else servers say of it.
+const BYTES_PER_TOKEN: u64 = 1024;
 /// The longest wait that a server can ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// How to talk to serving engines.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// Requests to serving engines.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Serving {
-    /// The model's name there; the first one that a server lists if none is named.
+    /// Name of the model on the servers; the first one that a server lists if it is not set.
     pub model: Option<String>,
-    /// The longest that an answer may take, in seconds.
+    /// Longest time for an answer, in seconds.
     pub timeout_seconds: f64,
     /// Requests for an answer before the job gives up.
     pub attempts: u32,
-    /// How long a server that failed is left alone at first, in milliseconds; each further failure doubles it.
+    /// First pause after a failed request, in milliseconds. Each further failure doubles it.
     pub pause_ms: u64,
-    /// The environment variable that holds the key, if the servers want one.
+    /// Environment variable that holds the servers' key, if they ask for one.
     pub key_env: Option<String>,
 }
 
@@ -74,14 +77,14 @@ pub struct Served {
 pub enum Trouble {
     /// It may pass; the server may say when.
     Passing {
-        /// What happened.
+        /// Description of the failure.
         reason: String,
         /// How long to wait.
         wait: Option<Duration>,
     },
     /// The server does not take what it was sent.
     Refused {
-        /// What it said.
+        /// Message of the server.
         reason: String,
         /// Whether that may be because the prompt came as ids.
         may_be_ids: bool,
@@ -122,7 +125,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// When it cannot be asked, or lists none.
     pub fn model(&self, url: &str) -> Result<String, Trouble> {
-        let listed = self.send(Method::GET, &format!("{url}/models"), None)?;
+        let listed = self.send(Method::GET, &format!("{url}/models"), None, SHORT_BODY)?;
         let id = listed.pointer("/data/0/id").and_then(Value::as_str);
         id.map(str::to_owned).ok_or_else(|| passing("it lists no models"))
     }
@@ -147,18 +150,28 @@ impl<'a> Client<'a> {
             }
             false => body["prompt"] = question.ids.into(),
         }
-        let answer = self.send(Method::POST, &format!("{url}/completions"), Some(body.to_string()))?;
-        let choice = answer.pointer("/choices/0").ok_or_else(|| passing("an answer without choices"))?;
+        // Answers repeat the prompt.
+        let limit = SHORT_BODY + BYTES_PER_TOKEN * (question.ids.len() + question.max_tokens) as u64;
+        let answer = self.send(Method::POST, &format!("{url}/completions"), Some(body.to_string()), limit)?;
+        self.read(&answer, question)
+    }
+
+    /// The answer in the body that a server returned.
+    ///
+    /// # Errors
+    /// When there is none, none that can be, or the server read another prompt.
+    pub fn read(&self, body: &Value, question: &Question<'_>) -> Result<Served, Trouble> {
+        let choice = body.pointer("/choices/0").ok_or_else(|| passing("an answer without choices"))?;
         let theirs = choice.get("prompt_token_ids").and_then(ids);
         if theirs.is_some_and(|theirs| theirs != question.ids) {
             let reason = "it reads the prompt as other tokens than this model's tokenizer".into();
             return Err(Trouble::Refused { reason, may_be_ids: false });
         }
-        self.read(choice, question)
+        self.read_choice(choice, question)
     }
 
     /// An answer from a choice.
-    fn read(&self, choice: &Value, question: &Question<'_>) -> Result<Served, Trouble> {
+    fn read_choice(&self, choice: &Value, question: &Question<'_>) -> Result<Served, Trouble> {
         let text = choice.get("text").and_then(Value::as_str).ok_or_else(|| passing("an answer without text"))?;
         let end = match choice.get("finish_reason").and_then(Value::as_str) {
             Some("stop") => END_TOKEN,
@@ -181,7 +194,10 @@ impl<'a> Client<'a> {
         if let Some(at) = ids.iter().position(|id| ends.contains(id)) {
             ids.truncate(at + 1);
         }
-        let ids = close(ids);
+        let mut ids = close(ids);
+        // Servers that go on past the limit are cut off there, as the model itself is.
+        let end = if ids.len() > question.max_tokens { LENGTH } else { end };
+        ids.truncate(question.max_tokens);
         match ids.is_empty() {
             true => Err(passing("an empty answer that is said to be too long")),
             false => Ok(Served { ids, end, retokenised: true }),
@@ -194,7 +210,7 @@ impl<'a> Client<'a> {
         let ended = ids.last().is_some_and(|last| ends.contains(last));
         let said = &ids[..ids.len() - usize::from(ended)];
         let fits = !ids.is_empty()
-            && ids.len() <= max_tokens + usize::from(end == END_TOKEN)
+            && ids.len() <= max_tokens
             && ids.iter().all(|&id| (id as usize) < self.vocab_size)
             && (ended || ends.is_empty()) == (end == END_TOKEN)
             && !said.iter().any(|id| ends.contains(id));
@@ -202,7 +218,8 @@ impl<'a> Client<'a> {
         fits && (spelt(true) || spelt(false))
     }
 
-    fn send(&self, method: Method, url: &str, body: Option<String>) -> Result<Value, Trouble> {
+    /// The JSON that a server answers, of so many bytes at most.
+    fn send(&self, method: Method, url: &str, body: Option<String>, limit: u64) -> Result<Value, Trouble> {
         let refused = |reason: String| Trouble::Refused { reason, may_be_ids: false };
         let mut request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
@@ -222,16 +239,20 @@ impl<'a> Client<'a> {
         let wait = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
         let wait =
             wait.filter(|wait| *wait >= 0.0).map(|wait| LONGEST_WAIT.min(Duration::from_secs_f64(wait.min(1e6))));
-        let text = response.body_mut().with_config().limit(MAX_BODY_BYTES).read_to_vec();
         if status.is_server_error() || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status) {
             return Err(Trouble::Passing { reason: format!("it answers {status}"), wait });
         }
-        let text = text.map_err(passing)?;
+        let limit = if status.is_success() { limit } else { SHORT_BODY };
+        let text = response.body_mut().with_config().limit(limit).read_to_vec();
         if !status.is_success() {
-            let said: String = String::from_utf8_lossy(&text).chars().take(200).collect();
+            let said: String = String::from_utf8_lossy(&text.unwrap_or_default()).chars().take(200).collect();
             let may_be_ids = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
             return Err(Trouble::Refused { reason: one_line(format!("it answers {status}: {said}")), may_be_ids });
         }
+        let text = text.map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(_) => passing(format!("an answer of more than {limit} bytes")),
+            error => passing(error),
+        })?;
         serde_json::from_slice(&text).map_err(|error| passing(format!("an answer that is no JSON: {error}")))
     }
 }

@@ -28,7 +28,7 @@ impl Conversation<'_> {
     }
 }
 
-/// What is the same for all conversations.
+/// Settings shared by all conversations.
 pub(super) struct Work<'a> {
     pub renderer: &'a Renderer,
     pub answering: &'a Answering<'a>,
@@ -41,7 +41,7 @@ pub(super) type Next = Result<Request<'static>, Option<String>>;
 impl<'a> Work<'a> {
     /// A conversation with the answers that the journal has.
     pub fn open(&self, prompt: &'a Prompt, journal: &Journal) -> Result<Conversation<'a>, DistillError> {
-        let transcript = self.renderer.transcript(prompt.system.as_deref());
+        let transcript = self.renderer.transcript_with(prompt.system.as_deref(), prompt.tools.as_ref());
         // Without a template there is no system prompt to be had; the prompts were checked for that.
         let transcript = match transcript {
             Ok(transcript) => transcript,
@@ -52,8 +52,8 @@ impl<'a> Work<'a> {
         for answer in journal.answers(prompt.row) {
             conversation.made_up.extend(answer.user.clone());
             let Some(user) = conversation.user(conversation.turn).map(str::to_owned) else { break };
-            let transcript = &mut conversation.transcript;
-            if transcript.ask(&user).and_then(|()| transcript.answer_ids(&answer.ids)).is_err() {
+            let (transcript, calls) = (&mut conversation.transcript, prompt.calls(conversation.turn));
+            if transcript.ask_with(&user, calls).and_then(|()| transcript.answer_ids(&answer.ids)).is_err() {
                 break;
             }
             conversation.last_end = if answer.end == LENGTH { LENGTH } else { END_TOKEN };
@@ -72,7 +72,7 @@ impl<'a> Work<'a> {
         let user = conversation.user(turn).map(str::to_owned);
         let last_turn = conversation.prompt.users.len() + self.answering.self_talk_turns;
         let opening = match &user {
-            Some(user) => conversation.transcript.ask(user).map(|()| vec![]),
+            Some(user) => conversation.transcript.ask_with(user, conversation.prompt.calls(turn)).map(|()| vec![]),
             None if turn < last_turn => conversation.transcript.user_opening(),
             None => return Err(None),
         };
@@ -83,12 +83,17 @@ impl<'a> Work<'a> {
             return Err(Some(format!("no room for turn {} in {} tokens", turn + 1, self.capacity)));
         }
         conversation.asking = user.is_none();
-        let stream = conversation.prompt.row << 16 | (turn as u64) << 1 | u64::from(conversation.asking);
         let limits = Limits {
             max_new_tokens: self.answering.max_new_tokens.min(room),
             end_tokens: self.renderer.end_tokens().to_vec(),
         };
-        Ok(Request { text, limits, random: Box::new(SeededRandom::stream(self.answering.seed, stream)) })
+        Ok(Request { text, limits, random: Box::new(self.random(conversation)) })
+    }
+
+    /// The random source of a conversation's next continuation. It depends on the seed, the record and the turn alone.
+    pub fn random(&self, conversation: &Conversation<'_>) -> SeededRandom {
+        let stream = conversation.prompt.key ^ ((conversation.turn as u64) << 1 | u64::from(conversation.asking));
+        SeededRandom::stream(self.answering.seed, stream)
     }
 
     /// Takes over a continuation.

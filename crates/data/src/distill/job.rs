@@ -1,9 +1,11 @@
-//! What is to be answered, how, and what is reported of it.
+//! A distillation job: prompts, settings and events.
 
 use crate::render::RenderError;
 use gorgon_core::accept::AcceptanceRule;
 use gorgon_infer::DecodeError;
 use gorgon_runs::RunError;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Why distillation stops.
 #[derive(Debug, thiserror::Error)]
@@ -29,16 +31,24 @@ pub enum DistillError {
         url: String,
         /// How often servers were asked.
         attempts: u32,
-        /// What was wrong the last time.
+        /// Reason of the last failure.
         reason: String,
+    },
+    /// Every server was given up.
+    #[error("no server is left: {}", .reasons.join("; "))]
+    NoServers {
+        /// Each server with the reason.
+        reasons: Vec<String>,
     },
 }
 
 /// A conversation to be answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// Its number among all that were kept.
     pub row: u64,
+    /// Hash of its record, apart from those of equal records: random choices depend on it.
+    pub key: u64,
     /// Its id in the source.
     pub id: String,
     /// The file it came from.
@@ -49,14 +59,24 @@ pub struct Prompt {
     pub category: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
+    /// Definitions of the tools that can be called.
+    pub tools: Option<Value>,
     /// The user's turns.
     pub users: Vec<String>,
+    /// Tool calls and their results between the user's turn and the answer, by turn.
+    pub calls: BTreeMap<usize, Vec<Value>>,
 }
 
 impl Prompt {
     /// Bytes of its text.
     pub fn bytes(&self) -> usize {
-        self.system.iter().chain(&self.users).map(String::len).sum()
+        let calls = self.tools.iter().chain(self.calls.values().flatten()).map(|value| value.to_string().len());
+        self.system.iter().chain(&self.users).map(String::len).chain(calls).sum()
+    }
+
+    /// Tool calls and results of a turn.
+    pub fn calls(&self, turn: usize) -> &[Value] {
+        self.calls.get(&turn).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -74,8 +94,8 @@ pub struct Answering<'a> {
     pub seed: u64,
 }
 
-/// What is told while distilling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Progress reported while distilling.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An answer ended.
     Answer {
@@ -90,6 +110,11 @@ pub enum Event {
         row: u64,
         /// Where it was, and the tokens that were read there; nothing where servers answer.
         slot: Option<(usize, usize)>,
+    },
+    /// A server was given up; the others go on.
+    ServerLost {
+        /// Its address, and the reason.
+        reason: String,
     },
 }
 

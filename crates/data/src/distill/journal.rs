@@ -19,7 +19,7 @@ pub struct Answer {
     pub ids: Vec<Token>,
     /// How it ended.
     pub end: String,
-    /// What the model made up for the user before it.
+    /// User message that the model wrote before the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Whether the ids are not those that were sampled, but those of the answer's text.

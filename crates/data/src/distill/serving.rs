@@ -3,14 +3,14 @@
 //! Every conversation has a worker of its own, every answer a seed of its own. A server that fails rests, longer each
 //! time, or as long as it asks for; others go on. Answers go into the same journal as the model's own.
 
+use super::budget::Budget;
 use super::client::{Client, Question, Served, Serving, Trouble};
 use super::conversation::{Conversation, Work};
 use super::job::{Answering, DistillError, END_TOKEN, Event, LENGTH, Prompt, wrong};
 use super::journal::{Answer, Journal};
-use super::order::in_turn;
+use super::order::to_come;
 use crate::render::Renderer;
 use gorgon_core::accept::Greedy;
-use gorgon_core::accept::random::SeededRandom;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -44,9 +44,11 @@ pub struct Servers<'a> {
     pub context: usize,
     /// Conversations at a time.
     pub slots: usize,
+    /// Limit of all answers.
+    pub budget: Budget,
 }
 
-/// What is known of a server.
+/// State of one server: its failures, and until when it is paused.
 #[derive(Default)]
 struct State {
     rests_until: Option<Instant>,
@@ -55,19 +57,23 @@ struct State {
     busy: usize,
     as_text: bool,
     model: Option<String>,
+    /// Why it was given up.
+    lost: Option<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the workers share.
+/// Queues and results that the workers share.
 struct Crew<'a, 'b> {
     servers: &'b Servers<'a>,
     client: Client<'b>,
     states: Mutex<Vec<State>>,
     journal: Mutex<&'b mut Journal>,
     waiting: Mutex<VecDeque<&'b Prompt>>,
+    prompts: &'b [Prompt],
+    budget: Mutex<Budget>,
     stop: &'b AtomicBool,
     failed: Mutex<Option<DistillError>>,
 }
@@ -84,7 +90,7 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Event),
 ) -> Result<bool, DistillError> {
-    let waiting = in_turn(prompts.iter().filter(|p| !journal.is_done(p.row)));
+    let waiting = to_come(prompts, journal, &servers.budget);
     let workers = servers.slots.clamp(1, waiting.len().max(1));
     let local = servers.urls.iter().all(|url| gorgon_hub::is_loopback(url));
     let crew = Crew {
@@ -93,6 +99,8 @@ pub fn serve(
         states: Mutex::new(servers.urls.iter().map(|_| State::default()).collect()),
         journal: Mutex::new(journal),
         waiting: Mutex::new(waiting),
+        prompts,
+        budget: Mutex::new(servers.budget),
         stop,
         failed: Mutex::new(None),
     };
@@ -108,18 +116,24 @@ pub fn serve(
     if let Some(error) = lock(&crew.failed).take() {
         return Err(error);
     }
+    let over = crew.reaches_limit();
     let journal = lock(&crew.journal);
-    Ok(prompts.iter().all(|prompt| journal.is_done(prompt.row)))
+    Ok(over || prompts.iter().all(|prompt| journal.is_done(prompt.row)))
 }
 
 impl Crew<'_, '_> {
     fn work(&self, events: &Sender<Event>) {
-        while !self.is_over() {
+        while !self.is_over() && !self.reaches_limit() {
             let Some(prompt) = lock(&self.waiting).pop_front() else { return };
             if let Err(error) = self.converse(prompt, events) {
                 lock(&self.failed).get_or_insert(error);
             }
         }
+    }
+
+    /// Whether the answers reach their limit.
+    fn reaches_limit(&self) -> bool {
+        lock(&self.budget).reached(self.prompts, &lock(&self.journal)).is_some()
     }
 
     fn is_over(&self) -> bool {
@@ -134,7 +148,7 @@ impl Crew<'_, '_> {
         let work = Work { renderer, answering, capacity: max_tokens.min(context) };
         let mut conversation = work.open(prompt, &lock(&self.journal))?;
         loop {
-            let why = match self.turn(&work, &mut conversation)? {
+            let why = match self.turn(&work, &mut conversation, events)? {
                 Turn::Answered(answer) => {
                     let tokens = answer.ids.len();
                     lock(&self.journal).answer(answer)?;
@@ -150,13 +164,18 @@ impl Crew<'_, '_> {
         }
     }
 
-    fn turn(&self, work: &Work<'_>, conversation: &mut Conversation<'_>) -> Result<Turn, DistillError> {
+    fn turn(
+        &self,
+        work: &Work<'_>,
+        conversation: &mut Conversation<'_>,
+        events: &Sender<Event>,
+    ) -> Result<Turn, DistillError> {
         let Some(user) =
             conversation.user(conversation.turn).map(str::to_owned).filter(|_| conversation.last_end != LENGTH)
         else {
             return Ok(Turn::Over(None));
         };
-        if let Err(error) = conversation.transcript.ask(&user) {
+        if let Err(error) = conversation.transcript.ask_with(&user, conversation.prompt.calls(conversation.turn)) {
             return Ok(Turn::Over(Some(error.to_string())));
         }
         let ids = &conversation.transcript.example().ids;
@@ -168,8 +187,6 @@ impl Crew<'_, '_> {
                 work.capacity
             ))));
         }
-        let stream = conversation.prompt.row << 16 | (conversation.turn as u64) << 1;
-        let mut random = SeededRandom::stream(work.answering.seed, stream);
         let question = Question {
             ids,
             text: conversation.transcript.text(),
@@ -177,9 +194,9 @@ impl Crew<'_, '_> {
             max_tokens: room.min(work.answering.max_new_tokens),
             sampling: self.servers.sampling,
             // Servers take 32 bits with a sign.
-            seed: (random.uniform() * f64::from(i32::MAX)) as u64,
+            seed: (work.random(conversation).uniform() * f64::from(i32::MAX)) as u64,
         };
-        let Some(Served { ids, end, retokenised }) = self.answer(&question)? else { return Ok(Turn::Stopped) };
+        let Some(Served { ids, end, retokenised }) = self.answer(&question, events)? else { return Ok(Turn::Stopped) };
         conversation.transcript.answer_ids(&ids).map_err(|error| wrong(conversation.prompt, &error))?;
         let answer = Answer {
             row: conversation.prompt.row,
@@ -195,9 +212,9 @@ impl Crew<'_, '_> {
     }
 
     /// An answer from whichever server has one; `None` if it was asked to stop.
-    fn answer(&self, question: &Question<'_>) -> Result<Option<Served>, DistillError> {
+    fn answer(&self, question: &Question<'_>, events: &Sender<Event>) -> Result<Option<Served>, DistillError> {
         let (mut attempt, mut last) = (0, (0, String::new()));
-        while attempt < self.servers.serving.attempts.max(1) {
+        while attempt < self.servers.serving.attempts {
             let Some((server, as_text)) = self.pick() else { return Ok(None) };
             let url = self.servers.urls[server].trim_end_matches('/');
             let answered = match self.model(server, url) {
@@ -214,18 +231,34 @@ impl Crew<'_, '_> {
                 }
                 // Not every server takes ids; that is no failure of it.
                 Err(Trouble::Refused { may_be_ids: true, .. }) if !as_text => state.as_text = true,
-                Err(Trouble::Refused { reason, .. }) => return Err(self.unserved(server, 1, reason)),
+                Err(Trouble::Refused { reason, .. }) => self.lose(&mut states, server, &reason, events)?,
                 Err(Trouble::Passing { reason, wait }) => {
                     self.rest(state, wait);
                     (attempt, last) = (attempt + 1, (server, reason));
                 }
             }
         }
-        Err(self.unserved(last.0, attempt, last.1))
+        let (server, reason) = last;
+        Err(DistillError::Unserved { url: self.servers.urls[server].clone(), attempts: attempt, reason })
     }
 
-    fn unserved(&self, server: usize, attempts: u32, reason: String) -> DistillError {
-        DistillError::Unserved { url: self.servers.urls[server].clone(), attempts, reason }
+    /// Gives a server up.
+    fn lose(
+        &self,
+        states: &mut [State],
+        server: usize,
+        reason: &str,
+        events: &Sender<Event>,
+    ) -> Result<(), DistillError> {
+        if states[server].lost.is_none() {
+            let reason = format!("{}: {reason}", self.servers.urls[server]);
+            states[server].lost = Some(reason.clone());
+            let _ = events.send(Event::ServerLost { reason });
+        }
+        match states.iter().map(|state| state.lost.clone()).collect() {
+            Some(reasons) => Err(DistillError::NoServers { reasons }),
+            None => Ok(()),
+        }
     }
 
     fn model(&self, server: usize, url: &str) -> Result<String, Trouble> {
@@ -243,8 +276,8 @@ impl Crew<'_, '_> {
         while !self.is_over() {
             let now = Instant::now();
             let mut states = lock(&self.states);
-            let awake =
-                states.iter().enumerate().filter(|(_, state)| state.rests_until.is_none_or(|until| until <= now));
+            let is_awake = |state: &State| state.lost.is_none() && state.rests_until.is_none_or(|until| until <= now);
+            let awake = states.iter().enumerate().filter(|(_, state)| is_awake(state));
             let least = awake.min_by_key(|(_, state)| (state.busy, state.rests)).map(|(server, _)| server);
             if let Some(server) = least {
                 states[server].busy += 1;

@@ -5,6 +5,7 @@ use super::*;
 fn rows() -> Vec<Row> {
     let row = |i: u64| Row {
         row: i,
+        key: i + 7,
         id: format!("id-{i}"),
         source: "prompts.jsonl".into(),
         line: 10 * i + 1,

@@ -36,7 +36,7 @@ enum Place {
     Done,
 }
 
-/// What a byte does to the element it belongs to.
+/// Effect of a byte on the element it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// It goes on.

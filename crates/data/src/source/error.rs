@@ -1,4 +1,4 @@
-//! What is wrong with a file as a whole.
+//! Errors of a file as a whole.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ pub enum SourceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Reading failed on the way.
@@ -25,7 +25,7 @@ pub enum SourceError {
         path: PathBuf,
         /// The line that was being read.
         line: usize,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// It has no records: no bytes, only white space, or an empty array.
@@ -39,9 +39,9 @@ pub enum SourceError {
     Kind {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
-        /// What to do about it.
+        /// Advice for the reader.
         advice: &'static str,
     },
     /// It starts with a JSON object that goes on over several lines.
@@ -56,9 +56,28 @@ pub enum SourceError {
         /// The line where it starts.
         first: usize,
     },
+    /// A Parquet file is not as it has to be.
+    #[error("{}: the Parquet file is damaged{}: {reason}", path.display(), after_row(*row))]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The row that was being read, from 1; 0 where none was.
+        row: usize,
+        /// Description of the failure.
+        reason: String,
+    },
+    /// A Parquet file without a column of prompts.
+    #[error("{}: no column of prompts (conversations, messages, turns, instruction, prompt, question or text); its \
+        columns are {columns}", path.display())]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// Its columns with their types.
+        columns: String,
+    },
     /// None of its records can be used.
-    #[error("{}: no usable record: {count} of {} were skipped for {}; line {line}: {reason}", path.display(),
-        report.skipped.len(), reason.title())]
+    #[error("{}: no usable record: {count} of {} were skipped for {}; {} {line}: {reason}", path.display(),
+        report.skipped.len(), reason.title(), report.unit)]
     NothingUsable {
         /// The file.
         path: PathBuf,
@@ -71,6 +90,10 @@ pub enum SourceError {
         /// The whole account.
         report: Box<Report>,
     },
+}
+
+fn after_row(row: usize) -> String {
+    if row == 0 { String::new() } else { format!(" at row {row}") }
 }
 
 impl SourceError {

@@ -2,12 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clip::clip;
 
 /// How a record says who said what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// `conversations` (or `conversation`): a list of `{from, value}` or `{role, content}`.
@@ -18,7 +19,7 @@ pub enum Format {
     Alpaca,
     /// `turns`: a list of the user's texts, as in MT-Bench and Spec-Bench.
     Turns,
-    /// `prompt` (or `question`) with perhaps an `answer`, `response`, `completion` or `output`.
+    /// `prompt` (or `question`, or `text`) with perhaps an `answer`, `response`, `completion` or `output`.
     Prompt,
     /// No JSON: a prompt per line.
     Text,
@@ -45,6 +46,11 @@ impl Format {
         }
     }
 
+    /// Whether a key shows a format.
+    pub(super) fn has_key(key: &str) -> bool {
+        Self::ALL.iter().any(|format| format.keys().contains(&key))
+    }
+
     /// The keys of which a record of this format has at least one; of several, the first one counts.
     pub(super) fn keys(self) -> &'static [&'static str] {
         match self {
@@ -52,7 +58,7 @@ impl Format {
             Self::Messages => &["messages"],
             Self::Alpaca => &["instruction"],
             Self::Turns => &["turns"],
-            Self::Prompt => &["prompt", "question"],
+            Self::Prompt => &["prompt", "question", "text"],
             Self::Text => &[],
         }
     }

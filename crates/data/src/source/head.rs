@@ -1,4 +1,4 @@
-//! What kind of file it is, told from how it starts.
+//! Detects a file's kind from its first bytes.
 
 use std::{
     io::{self, Read},
@@ -39,7 +39,7 @@ const MARKS: &[(&[u8], &str, &str)] = &[
     (b"\xfd7zXZ\0", "an xz file", "decompress it first (unxz)"),
     (b"BZh", "a bzip2 file", "decompress it first (bunzip2)"),
     (b"PK\x03\x04", "a zip archive", "unpack it first (unzip)"),
-    (b"PAR1", "a Parquet file", "convert it to JSONL first"),
+    (b"PAR1", "a Parquet file", "name it as a file, since it cannot be read from a pipe"),
     (b"ARROW1", "an Arrow file", "convert it to JSONL first"),
     (b"%PDF-", "a PDF file", "convert it to text first"),
     (b"\xff\xfe", "UTF-16 text", "convert it to UTF-8 first (iconv)"),

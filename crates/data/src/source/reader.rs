@@ -11,16 +11,18 @@ use std::{
 use super::{
     Conversation, Options,
     array::Elements,
+    conversation::digest,
     error::SourceError,
     format::Format,
     head::{Head, Layout},
     lines::{Chunk, Lines},
+    parquet::{MARK, Rows},
     reason::{Reason, Repair},
     record::{self, Draft},
     report::{Report, Skipped},
 };
 
-/// What is read: the head that was looked at, and the rest.
+/// Input of a reader: the head that was inspected, then the rest.
 type Input = BufReader<Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
 /// Reads conversations one at a time.
@@ -43,6 +45,7 @@ enum Chunks {
     Lines(Lines<Input>),
     Elements(Elements<Input>),
     Text(Lines<Input>),
+    Rows(Box<Rows>),
 }
 
 impl Chunks {
@@ -50,6 +53,7 @@ impl Chunks {
         match self {
             Self::Lines(lines) | Self::Text(lines) => lines.next(),
             Self::Elements(elements) => elements.next(),
+            Self::Rows(rows) => rows.next(),
         }
     }
 
@@ -57,6 +61,7 @@ impl Chunks {
         match self {
             Self::Lines(lines) | Self::Text(lines) => lines.line(),
             Self::Elements(elements) => elements.line(),
+            Self::Rows(rows) => rows.row(),
         }
     }
 }
@@ -68,8 +73,19 @@ impl Reader {
     ///
     /// The file cannot be read, is empty or of a kind that is not read here.
     pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
-        let file = File::open(path).map_err(|source| SourceError::Open { path: path.to_path_buf(), source })?;
-        Self::new(path, Box::new(file), options)
+        let opened = File::open(path).and_then(|mut file| {
+            let mut start = vec![];
+            (&mut file).take(MARK.len() as u64).read_to_end(&mut start)?;
+            Ok((file, start))
+        });
+        let (file, start) = opened.map_err(|source| SourceError::Open { path: path.to_path_buf(), source })?;
+        if start == MARK && file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let rows = Rows::open(file, path, options.max_line_bytes)?;
+            let mut reader = Self::of(path, Chunks::Rows(Box::new(rows)), options);
+            reader.report.unit = "row";
+            return Ok(reader);
+        }
+        Self::new(path, Box::new(Cursor::new(start).chain(file)), options)
     }
 
     /// Reads from `input`, which reports and errors call `path`.
@@ -83,27 +99,32 @@ impl Reader {
         let layout = head.layout(path, options.format)?;
         let input = BufReader::with_capacity(64 << 10, Cursor::new(head.bytes).chain(input));
         let limit = options.max_line_bytes;
-        Ok(Self {
+        let chunks = match layout {
+            Layout::Lines => Chunks::Lines(Lines::new(input, limit)),
+            Layout::Array => Chunks::Elements(Elements::new(input, limit)),
+            Layout::Text => Chunks::Text(Lines::new(input, limit)),
+        };
+        Ok(Self::of(path, chunks, options))
+    }
+
+    fn of(path: &Path, chunks: Chunks, options: &Options) -> Self {
+        Self {
             path: path.to_path_buf(),
-            chunks: match layout {
-                Layout::Lines => Chunks::Lines(Lines::new(input, limit)),
-                Layout::Array => Chunks::Elements(Elements::new(input, limit)),
-                Layout::Text => Chunks::Text(Lines::new(input, limit)),
-            },
+            chunks,
             options: options.clone(),
             report: Report::new(path),
             ids: HashMap::new(),
             unnamed: (0, 0),
             done: false,
-        })
+        }
     }
 
-    /// What became of the records so far.
+    /// Kept and skipped records so far.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// What became of the records that were read.
+    /// Kept and skipped records of all that were read.
     pub fn into_report(self) -> Report {
         self.report
     }
@@ -132,7 +153,7 @@ impl Reader {
         }
         let object = record::parse(&bytes, chunk)?;
         *id = record::id_to_show(&object);
-        let mut draft = record::convert(&object, self.options.format)?;
+        let mut draft = record::convert(&object, &self.options)?;
         if !chunk.separated {
             draft.repairs.insert(Repair::Comma);
         }
@@ -153,12 +174,14 @@ impl Reader {
     /// The conversation that starts at `line`, counted and named.
     fn keep(&mut self, line: usize, mut draft: Draft) -> Conversation {
         self.report.keep(line, &draft);
+        let digest = digest(&(&draft.id, &draft.category, &draft.system, &draft.tools, &draft.turns));
         let id = draft.id.take().unwrap_or_else(|| self.name(line));
         // Names of lines of text cannot meet again, and there may be very many of them.
         if draft.format != Format::Text {
             self.ids.insert(id.clone(), line);
         }
-        Conversation { id, line, category: draft.category, system: draft.system, turns: draft.turns }
+        let Draft { category, system, tools, turns, .. } = draft;
+        Conversation { id, line, digest, category, system, tools, turns }
     }
 
     /// A name that is not taken yet for a record without one that starts at `line`.
@@ -169,8 +192,8 @@ impl Reader {
         loop {
             self.unnamed.1 += 1;
             let name = match self.unnamed.1 {
-                1 => format!("line-{line}"),
-                number => format!("line-{line}-{number}"),
+                1 => format!("{}-{line}", self.report.unit),
+                number => format!("{}-{line}-{number}", self.report.unit),
             };
             if !self.ids.contains_key(&name) {
                 return name;
@@ -194,7 +217,10 @@ impl Iterator for Reader {
                 Err(source) => {
                     self.done = true;
                     let (path, line) = (self.path.clone(), self.chunks.line());
-                    return Some(Err(SourceError::Read { path, line, source }));
+                    return Some(Err(match &self.chunks {
+                        Chunks::Rows(_) => SourceError::Damaged { path, row: line, reason: source.to_string() },
+                        _ => SourceError::Read { path, line, source },
+                    }));
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! What is done to records that are not quite right.
+//! Repairs of records, and reasons to skip them.
 
 use std::fmt;
 
 use super::format::Format;
 
-/// What was put right in a record that is kept.
+/// Repair of a record that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Repair {
     /// Assistant turns before the first user turn were dropped.
@@ -19,6 +19,8 @@ pub enum Repair {
     EmptyAnswer,
     /// A role was spelled in another way.
     RoleAlias,
+    /// A tool call without a result was dropped.
+    OpenCall,
     /// The comma before it in the array was missing, or one too many.
     Comma,
 }
@@ -33,6 +35,7 @@ impl Repair {
             Self::OpenEnd => "open_end",
             Self::EmptyAnswer => "empty_answer",
             Self::RoleAlias => "role_alias",
+            Self::OpenCall => "open_call",
             Self::Comma => "comma",
         }
     }
@@ -47,6 +50,7 @@ impl fmt::Display for Repair {
             Self::OpenEnd => "last user turn without an answer kept as a prompt",
             Self::EmptyAnswer => "empty answer taken as none",
             Self::RoleAlias => "other spelling of a role",
+            Self::OpenCall => "tool call without a result dropped",
             Self::Comma => "comma between elements missing or doubled",
         })
     }
@@ -84,6 +88,10 @@ pub enum Reason {
     UnknownRole { place: String, role: String },
     /// A tool has a turn.
     ToolTurn { place: String, role: String },
+    /// A tool call is no JSON with a name and arguments.
+    BadToolCall { place: String },
+    /// The definitions of tools are no list.
+    BadTools { found: String },
     /// A part of a message is an image or the like.
     NotTextPart { place: String, kind: String },
     /// A user turn is blank.
@@ -135,6 +143,10 @@ impl Reason {
             Self::EmptyList { .. } => ("empty_list", "empty list"),
             Self::UnknownRole { .. } => ("unknown_role", "unknown role"),
             Self::ToolTurn { .. } => ("tool_turn", "turn of a tool"),
+            Self::BadToolCall { .. } => {
+                ("bad_tool_call", "tool call without a name or with arguments that are no JSON")
+            }
+            Self::BadTools { .. } => ("bad_tools", "definitions of tools that are no list"),
             Self::NotTextPart { .. } => ("not_text_part", "part that is not text"),
             Self::EmptyUser { .. } => ("empty_user", "empty user turn"),
             Self::NoUser => ("no_user", "no user turn"),
@@ -169,8 +181,10 @@ impl fmt::Display for Reason {
             Self::UnknownRole { place, role } | Self::ToolTurn { place, role } => {
                 write!(f, "{title}: `{place}` is by `{role}`")
             }
+            Self::BadTools { found } => write!(f, "{title}: {found}"),
             Self::NotTextPart { place, kind } => write!(f, "{title}: `{place}` is of type `{kind}`"),
             Self::EmptyList { place }
+            | Self::BadToolCall { place }
             | Self::EmptyUser { place }
             | Self::LateSystem { place }
             | Self::Nul { place } => {

@@ -5,18 +5,20 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    Turn,
+    Options, Turn,
     clip::clip,
     format::Format,
     lines::Chunk,
     reason::{Reason, Repair},
     roles::{Fold, Role, join, not_blank},
+    tools,
 };
 
 /// The keys of an id, the first one found counts; likewise below.
 const ID: &[&str] = &["id", "question_id", "conversation_id", "prompt_id"];
 const SYSTEM: &[&str] = &["system", "system_prompt"];
 const CATEGORY: &str = "category";
+const TOOLS: &str = "tools";
 const INPUT: &[&str] = &["input", "context"];
 const OUTPUT: &[&str] = &["output", "response", "completion", "answer"];
 const ANSWER: &[&str] = &["answer", "response", "completion", "output"];
@@ -31,6 +33,13 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 type Object = Map<String, Value>;
 
+/// Whether a key of a record means something.
+pub(super) fn is_known(key: &str) -> bool {
+    Format::has_key(key)
+        || [CATEGORY, TOOLS].contains(&key)
+        || [ID, SYSTEM, INPUT, OUTPUT].iter().any(|keys| keys.contains(&key))
+}
+
 /// A record's content, before it has its place among the others.
 #[derive(Debug)]
 pub(super) struct Draft {
@@ -42,9 +51,11 @@ pub(super) struct Draft {
     pub category: Option<String>,
     /// Its system prompt.
     pub system: Option<String>,
+    /// Definitions of its tools.
+    pub tools: Option<Value>,
     /// Its turns.
     pub turns: Vec<Turn>,
-    /// What was put right.
+    /// Repairs that were made.
     pub repairs: BTreeSet<Repair>,
     /// Keys that mean nothing.
     pub unknown: BTreeSet<String>,
@@ -91,14 +102,14 @@ pub(super) fn plain(line: Vec<u8>) -> Result<Option<Draft>, Reason> {
     }
     Ok(not_blank(line).map(|user| {
         let mut draft = Draft::new(Format::Text);
-        draft.turns.push(Turn { user, assistant: None });
+        draft.turns.push(Turn { user, calls: vec![], assistant: None });
         draft
     }))
 }
 
-/// The content of `object`, of the `wanted` format if there is one.
-pub(super) fn convert(object: &Object, wanted: Option<Format>) -> Result<Draft, Reason> {
-    let (format, key) = Format::of(object, wanted)?;
+/// The content of `object`, of the format in the options if there is one.
+pub(super) fn convert(object: &Object, options: &Options) -> Result<Draft, Reason> {
+    let (format, key) = Format::of(object, options.format)?;
     let mut draft = Draft::new(format);
     draft.id = id(object)?;
     draft.category = optional(object, &[CATEGORY])?;
@@ -109,11 +120,14 @@ pub(super) fn convert(object: &Object, wanted: Option<Format>) -> Result<Draft, 
         _ => (&[], &[]),
     };
     match format {
-        Format::ShareGpt | Format::Messages => draft.messages(object, key)?,
+        Format::ShareGpt | Format::Messages => draft.messages(object, key, options.tools)?,
         Format::Turns => draft.user_turns(object, key)?,
         Format::Alpaca | Format::Prompt | Format::Text => draft.single(object, key, more, answer)?,
     }
-    draft.note_unknown(object, "", &[&[key, CATEGORY], ID, SYSTEM, more, answer]);
+    if options.tools {
+        draft.tools = tools::definitions(object.get(TOOLS))?;
+    }
+    draft.note_unknown(object, "", &[&[key, CATEGORY, TOOLS], ID, SYSTEM, more, answer]);
     Ok(draft)
 }
 
@@ -124,6 +138,7 @@ impl Draft {
             id: None,
             category: None,
             system: None,
+            tools: None,
             turns: Vec::new(),
             repairs: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -156,7 +171,7 @@ impl Draft {
         if was_given && assistant.is_none() {
             self.repairs.insert(Repair::EmptyAnswer);
         }
-        self.turns.push(Turn { user, assistant });
+        self.turns.push(Turn { user, calls: vec![], assistant });
         Ok(())
     }
 
@@ -168,13 +183,13 @@ impl Draft {
             if user.trim().is_empty() {
                 return Err(Reason::EmptyUser { place });
             }
-            self.turns.push(Turn { user, assistant: None });
+            self.turns.push(Turn { user, calls: vec![], assistant: None });
         }
         Ok(())
     }
 
     /// The messages in the list under `key`.
-    fn messages(&mut self, object: &Object, key: &str) -> Result<(), Reason> {
+    fn messages(&mut self, object: &Object, key: &str, tools: bool) -> Result<(), Reason> {
         let mut fold = Fold::default();
         for (index, value) in list(object, key)?.iter().enumerate() {
             let place = format!("{key}[{index}]");
@@ -182,14 +197,30 @@ impl Draft {
                 return Err(Reason::WrongType { place, found: type_of(value), wanted: "an object" });
             };
             let (role_key, role) = required(message, ROLE, &place)?;
-            let (role, alias) = Role::named(&text(role, &format!("{place}.{role_key}"))?, &place)?;
+            let name = text(role, &format!("{place}.{role_key}"))?;
+            let (role, alias) = Role::named(&name, &place)?;
             if alias {
                 self.repairs.insert(Repair::RoleAlias);
             }
-            let (content_key, content) = required(message, CONTENT, &place)?;
-            let content = text_or_parts(content, &format!("{place}.{content_key}"))?;
-            fold.add(role, content, &place, &mut self.repairs)?;
-            self.note_unknown(message, &format!("{key}[]."), &[&[role_key, content_key]]);
+            let calls = if role == Role::Assistant { tools::calls(message, &place)? } else { vec![] };
+            if !tools && (role.is_of_tools() || !calls.is_empty()) {
+                return Err(Reason::ToolTurn { place, role: clip(&name) });
+            }
+            let (content_key, content) = match required(message, CONTENT, &place) {
+                Ok((key, content)) if !content.is_null() || calls.is_empty() => {
+                    (key, text_or_parts(content, &format!("{place}.{key}"))?)
+                }
+                Err(reason) if calls.is_empty() => return Err(reason),
+                _ => ("content", String::new()),
+            };
+            match role {
+                Role::Call => fold.call(String::new(), tools::spelled(&content, &place)?, &place)?,
+                Role::Assistant if !calls.is_empty() => fold.call(content, calls, &place)?,
+                Role::Result => fold.result(tools::result(message, &content), &place)?,
+                role => fold.add(role, content, &place, &mut self.repairs)?,
+            }
+            let known: [&[&str]; 3] = [&[role_key, content_key], tools::OF_CALLS, tools::OF_RESULTS];
+            self.note_unknown(message, &format!("{key}[]."), &known);
         }
         let (system, turns) = fold.finish(&mut self.repairs)?;
         if self.system.is_some() && system.is_some() {
@@ -283,7 +314,7 @@ fn text_or_parts(value: &Value, place: &str) -> Result<String, Reason> {
     Ok(whole)
 }
 
-/// What `value` is, in words.
+/// Type of `value`, in words.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

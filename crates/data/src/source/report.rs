@@ -1,4 +1,4 @@
-//! What became of a file's records.
+//! Report on a file's records.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,21 @@ const LINES_NAMED: usize = 10;
 /// How many unknown keys are named.
 const KEYS_NAMED: usize = 64;
 
-/// What became of a file's records. Displayed, it is a line for the file and one for each repair and reason.
+/// Kept, repaired and skipped records of a file. Displayed, it is a line for the file and one for each repair and
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The file.
     pub path: PathBuf,
+    /// Unit by which its records are counted: `line` or `row`.
+    pub unit: &'static str,
     /// How many conversations were kept.
     pub kept: usize,
     /// How many of them came in which format.
     pub formats: BTreeMap<Format, usize>,
-    /// What was put right in those kept.
+    /// Repairs in the records that were kept.
     pub repaired: Vec<Repaired>,
-    /// What was skipped, in the file's order.
+    /// Skipped records, in the file's order.
     pub skipped: Vec<Skipped>,
     /// Keys that mean nothing here, with the number of kept records that have them. Names are clipped, and later ones
     /// left out when there are too many; see `more_unknown_keys`.
@@ -43,7 +46,7 @@ pub struct Report {
 /// How often something was put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was put right.
+    /// Kind of repair.
     pub repair: Repair,
     /// In how many records.
     pub count: usize,
@@ -66,6 +69,7 @@ impl Report {
     pub(super) fn new(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
+            unit: "line",
             kept: 0,
             formats: BTreeMap::new(),
             repaired: Vec::new(),
@@ -108,7 +112,7 @@ impl Report {
         self.repaired.iter().find(|repaired| repaired.repair == repair).map_or(0, |repaired| repaired.count)
     }
 
-    /// What was skipped, grouped by reason; the most frequent reason comes first.
+    /// Skipped records grouped by reason; the most frequent reason comes first.
     pub fn reasons(&self) -> Vec<Vec<&Skipped>> {
         let mut groups = BTreeMap::<&str, Vec<&Skipped>>::new();
         for skipped in &self.skipped {
@@ -149,12 +153,18 @@ impl fmt::Display for Report {
         }
         write!(f, ", {} skipped", self.skipped.len())?;
         for Repaired { repair, count, lines } in &self.repaired {
-            write!(f, "\n  repaired: {repair}: {count} ({})", name_lines(lines, *count))?;
+            write!(f, "\n  repaired: {repair}: {count} ({})", name_lines(self.unit, lines, *count))?;
         }
         for group in self.reasons() {
             let Some(first) = group.first() else { continue };
             let lines = group.iter().take(LINES_NAMED).map(|skipped| skipped.line).collect::<Vec<_>>();
-            write!(f, "\n  skipped: {}: {} ({})", first.reason.title(), group.len(), name_lines(&lines, group.len()))?;
+            write!(
+                f,
+                "\n  skipped: {}: {} ({})",
+                first.reason.title(),
+                group.len(),
+                name_lines(self.unit, &lines, group.len())
+            )?;
         }
         if !self.unknown_keys.is_empty() {
             let keys = self.unknown_keys.iter().map(|(key, count)| format!("{key} ({count})")).collect::<Vec<_>>();
@@ -166,9 +176,9 @@ impl fmt::Display for Report {
 }
 
 /// The `lines` in words, which are the first of `count`.
-fn name_lines(lines: &[usize], count: usize) -> String {
+fn name_lines(unit: &str, lines: &[usize], count: usize) -> String {
     let list = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let noun = if count == 1 { "line" } else { "lines" };
+    let noun = if count == 1 { unit.to_owned() } else { format!("{unit}s") };
     match count.saturating_sub(lines.len()) {
         0 => format!("{noun} {list}"),
         more => format!("{noun} {list} and {more} more"),

@@ -6,7 +6,9 @@ use super::{
     Turn,
     clip::clip,
     reason::{Reason, Repair},
+    tools,
 };
+use serde_json::Value;
 
 /// Who says something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub(super) enum Role {
     Assistant,
     /// Nobody: instructions.
     System,
+    /// The model: a tool call as text.
+    Call,
+    /// A tool.
+    Result,
 }
 
 impl Role {
@@ -30,13 +36,18 @@ impl Role {
             "prompter" => (Self::User, false),
             "chatgpt" | "bing" | "bard" | "gemini" | "claude" | "model" | "bot" | "ai" => (Self::Assistant, false),
             "developer" => (Self::System, false),
-            "tool" | "tools" | "tool_call" | "tool_response" | "function" | "function_call" | "function_response"
-            | "observation" | "ipython" => {
-                return Err(Reason::ToolTurn { place: place.to_owned(), role: clip(name) });
+            "function_call" | "tool_call" => (Self::Call, true),
+            "tool" | "tools" | "tool_response" | "function" | "function_response" | "observation" | "ipython" => {
+                (Self::Result, true)
             }
             _ => return Err(Reason::UnknownRole { place: place.to_owned(), role: clip(name) }),
         };
         Ok((role, !usual || lower != name))
+    }
+
+    /// Whether it takes part in the use of a tool.
+    pub(super) fn is_of_tools(self) -> bool {
+        matches!(self, Self::Call | Self::Result)
     }
 }
 
@@ -65,8 +76,32 @@ impl Fold {
             Role::User if text.trim().is_empty() => return Err(Reason::EmptyUser { place: place.to_owned() }),
             Role::User => self.user(text, repairs),
             Role::Assistant => self.assistant(text, repairs),
+            Role::Call | Role::Result => return Err(tool_turn(place)),
         }
         self.last = Some(role);
+        Ok(())
+    }
+
+    /// Adds tool calls that an assistant makes at `place`, with what it says there.
+    pub(super) fn call(&mut self, said: String, calls: Vec<Value>, place: &str) -> Result<(), Reason> {
+        let turn = self.turns.last_mut().ok_or_else(|| tool_turn(place))?;
+        // What was said just before belongs to the call.
+        let mut content = turn.assistant.take().unwrap_or_default();
+        if !content.is_empty() && !said.is_empty() {
+            content.push_str("\n\n");
+        }
+        turn.calls.push(tools::calling(&(content + &said), calls));
+        self.last = Some(Role::Call);
+        Ok(())
+    }
+
+    /// Adds the result of a call.
+    pub(super) fn result(&mut self, message: Value, place: &str) -> Result<(), Reason> {
+        match self.turns.last_mut() {
+            Some(turn) if matches!(self.last, Some(Role::Call | Role::Result)) => turn.calls.push(message),
+            _ => return Err(tool_turn(place)),
+        }
+        self.last = Some(Role::Result);
         Ok(())
     }
 
@@ -76,7 +111,7 @@ impl Fold {
                 repairs.insert(Repair::JoinedUsers);
                 join(&mut turn.user, &text);
             }
-            _ => self.turns.push(Turn { user: text, assistant: None }),
+            _ => self.turns.push(Turn { user: text, calls: vec![], assistant: None }),
         }
     }
 
@@ -99,7 +134,13 @@ impl Fold {
     }
 
     /// The system prompt and the turns, once all messages were added.
-    pub(super) fn finish(self, repairs: &mut BTreeSet<Repair>) -> Result<(Option<String>, Vec<Turn>), Reason> {
+    pub(super) fn finish(mut self, repairs: &mut BTreeSet<Repair>) -> Result<(Option<String>, Vec<Turn>), Reason> {
+        for turn in &mut self.turns {
+            // A call that nothing came back from: the model answers in its place.
+            while turn.calls.pop_if(|message| message["role"] == "assistant").is_some() {
+                repairs.insert(Repair::OpenCall);
+            }
+        }
         if self.turns.is_empty() {
             return Err(Reason::NoUser);
         }
@@ -108,6 +149,10 @@ impl Fold {
         }
         Ok((self.system, self.turns))
     }
+}
+
+fn tool_turn(place: &str) -> Reason {
+    Reason::ToolTurn { place: place.to_owned(), role: "a tool without a call, or before the user".into() }
 }
 
 /// `text` unless it is blank.

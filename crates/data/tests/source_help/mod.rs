@@ -1,4 +1,4 @@
-//! What the tests of `gorgon_data::source` share.
+//! Helpers of the tests of `gorgon_data::source`.
 
 #![allow(dead_code)] // each test binary compiles its own copy of this module
 
@@ -40,7 +40,7 @@ pub fn skipped(report: &Report) -> Vec<(usize, &'static str)> {
 
 /// A turn.
 pub fn turn(user: &str, assistant: Option<&str>) -> Turn {
-    Turn { user: user.to_owned(), assistant: assistant.map(str::to_owned) }
+    Turn { user: user.to_owned(), calls: vec![], assistant: assistant.map(str::to_owned) }
 }
 
 /// The ids of `conversations`.

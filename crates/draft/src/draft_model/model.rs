@@ -18,7 +18,7 @@ pub enum DraftModelError {
     /// A tokenizer that is there and cannot be read.
     #[error(transparent)]
     Text(#[from] TokenizerError),
-    /// The same id is another token.
+    /// An id stands for different tokens.
     #[error(
         "{} and {} have different tokenizers: token {id} is {theirs} in the one and {ours} in the other",
         .draft.display(), .target.display()
@@ -30,9 +30,9 @@ pub enum DraftModelError {
         target: PathBuf,
         /// The first id that differs.
         id: u32,
-        /// What the draft model calls it.
+        /// Token of the draft model.
         theirs: String,
-        /// What the target calls it.
+        /// Token of the target.
         ours: String,
     },
     /// Without tokenizers, the sizes are all that can be compared.

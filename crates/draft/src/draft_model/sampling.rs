@@ -6,7 +6,7 @@ use gorgon_core::dist::Transform;
 /// How a draft model's distributions become drafts, and whether the acceptance rule gets to see them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DraftSampling {
-    /// What the distributions go through before drafts are drawn: the same as the target's.
+    /// Transform applied to distributions before drafts are drawn: that of the target.
     pub transform: Transform,
     /// How children are taken.
     pub children: SamplingScheme,
@@ -17,14 +17,14 @@ pub struct DraftSampling {
 }
 
 impl DraftSampling {
-    /// The likeliest tokens, without distributions: what greedy acceptance needs.
-    pub const LIKELIEST: Self =
+    /// The top-k tokens, without distributions, for greedy acceptance.
+    pub const GREEDY: Self =
         Self { transform: Transform::GREEDY, children: SamplingScheme::Deterministic, rows: false, stop: None };
 
-    /// What serves a rule best under a transform. Rules that compare `p` with `q` get draws from the transformed `q`,
-    /// k-SEQ independent ones, the others draws without replacement; at temperature 0 these are the likeliest tokens.
-    /// Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which then are the
-    /// likeliest.
+    /// Sampling that serves a rule best under a transform. Rules that compare `p` with `q` get draws from the
+    /// transformed `q`, k-SEQ independent ones, the others draws without replacement; at temperature 0 these are the
+    /// likeliest tokens. Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which
+    /// then are the likeliest.
     pub fn of(rule: RuleChoice, transform: Transform) -> Self {
         let DraftScheme { scheme, rows, stop } = rule.draft_scheme(&transform);
         Self { transform, children: scheme, rows, stop }

@@ -1,22 +1,23 @@
-//! What is trained, its sizes, and what its tensors are called.
+//! Trained parameters of an EAGLE layer: sizes and tensor names.
 
 use crate::layer::LayerShape;
 use crate::parameter::ParameterSpec;
 use crate::settings::{SettingsCheck, SettingsErrors};
 use gorgon_model::config::ModelConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How a draft layer is trained.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+/// An EAGLE draft layer (EAGLE-1 and EAGLE-2).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EagleConfig {
     /// Whether `fc` has a bias. Layers without one load in every engine.
     pub fc_bias: bool,
     /// Half-width of the uniform noise on the features that are read, `U(-noise, noise)`.
-    /// The same for every conversation, as in the paper; the reference scales it by 512 over the conversation's length.
+    /// It is one number for all conversations, as in the paper. The reference scales it by 512 over their length.
     pub noise: f64,
-    /// What the cross-entropy counts beside the regression.
+    /// Weight of the cross-entropy relative to the regression.
     pub cross_entropy: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a draft layer can do on a GPU without a word from the host.
+//! Interface of a draft layer that runs on a GPU without reads by the host.
 
 use super::feature_layer::FeatureLayer;
 use crate::drafter::DraftError;

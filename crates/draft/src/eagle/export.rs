@@ -2,16 +2,14 @@
 
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HeadsFormat};
-use crate::published::{self, Named};
+use crate::published::{Destination, Named};
 use serde_json::Value;
-use std::path::Path;
 
-/// Writes the tensors of an EAGLE-1/2 draft layer in f16 and its `config.json` into `out`, which exists. The embedding
-/// is left out: every loader takes it from the backbone. `base` is what the config names as the base model.
+/// Writes the tensors of an EAGLE-1/2 draft layer and its `config.json`. The embedding is left out: every loader takes it from the backbone. `base` is what the config names as the base model.
 ///
 /// # Errors
-/// When these are other heads or have no config, a weight does not fit f16, or a file cannot be written.
-pub fn export(from: &HeadsFolder, base: &str, out: &Path) -> Result<(), HeadsError> {
+/// When these are other heads or have no config, a weight does not fit the number format, or a file cannot be written.
+pub fn export(from: &HeadsFolder, base: &str, to: &Destination<'_>) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let format = from.detected.format;
     let (HeadSpec::Eagle(facts), HeadsFormat::Eagle1) = (&from.detected.facts, format) else {
@@ -24,12 +22,11 @@ pub fn export(from: &HeadsFolder, base: &str, out: &Path) -> Result<(), HeadsErr
     config.insert("architectures".into(), serde_json::json!(["LlamaForCausalLMEagle"]));
     config.insert("bias".into(), facts.fc_bias.into());
     config.insert("base_model_name_or_path".into(), base.into());
-    config.insert("torch_dtype".into(), "float16".into());
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries() {
         if name != "embed_tokens.weight" {
             tensors.push((name.clone(), entry.shape.clone(), from.checkpoint.read_all(name)?));
         }
     }
-    published::write(&from.path, tensors, &Value::Object(config), "model.safetensors", out)
+    to.write(tensors, Value::Object(config), "model.safetensors")
 }

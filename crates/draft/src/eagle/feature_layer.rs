@@ -1,4 +1,4 @@
-//! What a draft layer in feature space can do, of any generation.
+//! Interface of a draft layer in feature space, of any generation.
 
 use crate::drafter::{DraftError, Needs};
 use gorgon_core::{PooledVec, Token};
@@ -11,7 +11,7 @@ use gorgon_model::pass::PassOutput;
 /// A network that reads pairs of a state and the token after it, and guesses the next state: EAGLE-1's layer or
 /// EAGLE-3's.
 pub trait FeatureLayer: Send + Sync {
-    /// What it wants from the target's passes.
+    /// Requirements on the target's passes.
     fn needs(&self) -> Needs {
         Needs::default()
     }

@@ -1,4 +1,4 @@
-//! What every generation's draft layer has in common: its sizes, and its embedding.
+//! Parts of every generation's draft layer: its sizes, and its embedding.
 
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{EagleSpec, HeadsFormat};
@@ -55,7 +55,7 @@ pub(super) fn embedded(
     }
 }
 
-/// The same for tokens that are on a GPU, `ids [tokens]`.
+/// Embeds tokens that are on a GPU, `ids [tokens]`.
 pub(super) fn embedded_on_device(decoder: &Decoder, own: Option<&Embedding>, ids: Tensor<1, Int>) -> HiddenStates {
     HiddenStates::on_device(match own {
         None => decoder.embed_on_device(ids),
@@ -63,7 +63,7 @@ pub(super) fn embedded_on_device(decoder: &Decoder, own: Option<&Embedding>, ids
     })
 }
 
-/// What the config says of the layer, wherever its writer puts it.
+/// Settings of the layer, wherever the config's writer puts them.
 pub(super) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>, HeadsError> {
     let path = folder.path.join("config.json");
     let config = folder::config(&folder.path)?;
@@ -89,6 +89,8 @@ pub(super) fn layer_config(
     let mut object = layer_document(folder)?;
     // Draft layers carry class names of their own, or their target's, and are Llama layers all the same.
     object.remove("architectures");
+    // It ends no text either.
+    object.remove("eos_token_id");
     object.insert("model_type".into(), "llama".into());
     object.insert("num_hidden_layers".into(), 1.into());
     object.entry("vocab_size").or_insert_with(|| backbone.vocab_size.into());

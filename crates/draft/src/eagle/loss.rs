@@ -26,7 +26,7 @@ pub struct EagleBatch {
     pub targets: Tensor<2>,
 }
 
-/// What a batch yields, an entry per pair that counts.
+/// Result of a batch, an entry per pair that counts.
 #[derive(Clone, Debug, Default)]
 pub struct EagleOutput {
     /// Smooth L1 distances.
@@ -37,12 +37,12 @@ pub struct EagleOutput {
     pub ranks: Vec<u32>,
 }
 
-/// What a loss depends on beside weights and batch.
+/// Inputs of a loss beside weights and batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Criterion<'a> {
     /// The backbone's LM head, `[V, d]`.
     pub lm_head: &'a Table,
-    /// What the cross-entropy counts beside the regression, `w`.
+    /// Weight of the cross-entropy beside the regression, `w`.
     pub cross_entropy: f64,
     /// Rows of logits in memory at once.
     pub chunk_rows: usize,

@@ -110,7 +110,7 @@ impl EagleOnDevice {
         rows(self.growth())
     }
 
-    /// What it wants from the target's passes.
+    /// Requirements on the target's passes.
     pub fn needs(&self) -> Needs {
         self.model.needs()
     }

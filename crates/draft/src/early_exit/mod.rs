@@ -129,7 +129,8 @@ impl FirstLayers<'_> {
         Ok(output.hidden)
     }
 
-    /// What verification resumes from; `None` for a tree that dropped or moved nodes, which is verified from the start.
+    /// States from which verification resumes; `None` for a tree that dropped or moved nodes, which is verified from
+    /// the start.
     fn finish(mut self, draft: &DraftTree) -> Result<Option<Resume>, ModelError> {
         let tree = draft.tree();
         let in_order = draft.source_nodes().iter().enumerate().all(|(node, &source)| node == source);

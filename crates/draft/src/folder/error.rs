@@ -14,7 +14,7 @@ pub enum HeadsError {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is refused.
         reason: String,
     },
     /// Not draft heads, or not of a kind that can be loaded.
@@ -22,7 +22,7 @@ pub enum HeadsError {
     Format {
         /// The folder.
         path: PathBuf,
-        /// What was found.
+        /// Description of the content.
         reason: String,
     },
 }

@@ -1,8 +1,11 @@
-//! What a `config.json` beside draft heads says. Nothing in it is trusted over the tensors.
+//! Hints from a `config.json` beside draft heads. Nothing in it is trusted over the tensors.
 
 use super::specs::{Claim, Size};
 use super::tensor_index::{Report, shown};
 use serde_json::{Map, Value};
+
+/// Heads that a config can claim: published ones have up to 8.
+const MOST_HEADS: usize = 256;
 
 /// A config, or one object inside it.
 #[derive(Clone)]
@@ -56,11 +59,18 @@ impl<'a> ConfigHints<'a> {
         self.get(key)?.as_str()
     }
 
-    /// A number of things; anything else is a problem.
+    /// A number of things that there is at least one of; anything else is a problem.
     pub fn count(&self, key: &str, report: &mut Report) -> Option<usize> {
         let value = self.get(key)?;
-        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
-        self.typed(key, value, count, "a count", report)
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+        self.typed(key, value, count, "a count of 1 or more", report)
+    }
+
+    /// A number of heads or modules.
+    pub fn heads(&self, key: &str, report: &mut Report) -> Option<usize> {
+        let count = self.count(key, report)?;
+        let heads = Some(count).filter(|count| *count <= MOST_HEADS);
+        self.typed(key, &count.into(), heads, &format!("a count from 1 to {MOST_HEADS}"), report)
     }
 
     /// A size of tensors.

@@ -12,13 +12,13 @@ use super::{eagle, hydra, medusa, mtp};
 pub struct Detected {
     /// The format.
     pub format: HeadsFormat,
-    /// What the shapes say.
+    /// Sizes read from the shapes.
     pub facts: HeadSpec,
     /// Everything that makes the heads load wrongly, here or in the engines the format belongs to: names that are
     /// missing or unexpected, wrong shapes and types, contradictions with the config. Heads with problems must not be
     /// loaded.
     pub problems: Vec<String>,
-    /// What is worth knowing and does no harm here, such as configs that are known to miscount heads.
+    /// Harmless oddities, such as configs that are known to miscount heads.
     pub notes: Vec<String>,
 }
 

@@ -1,9 +1,10 @@
-//! What the shapes say about draft heads.
+//! Facts about draft heads that the shapes tell.
 
 use super::hydra::HydraNaming;
 use super::medusa::MedusaNaming;
+use serde_json::Value;
 
-/// What the tensors say about the heads, by method.
+/// Facts about the heads that the tensors tell, by method.
 ///
 /// A plain size is 0 where no tensor tells it, which never happens without a problem being reported. An optional size
 /// is absent where the format leaves it to the target.
@@ -143,8 +144,9 @@ pub struct MtpSpec {
 }
 
 impl HeadSpec {
-    /// Names and values in the order in which they are worth reading.
-    pub fn list(&self) -> Vec<(&'static str, String)> {
+    /// Names and values in the order in which they are worth reading: numbers, flags, lists and words. A size that no
+    /// tensor tells is null.
+    pub fn list(&self) -> Vec<(&'static str, Value)> {
         let mut list = Listing(vec![]);
         match self {
             Self::Medusa(facts) => facts.list(&mut list),
@@ -156,11 +158,11 @@ impl HeadSpec {
     }
 }
 
-struct Listing(Vec<(&'static str, String)>);
+struct Listing(Vec<(&'static str, Value)>);
 
 impl Listing {
     fn size(&mut self, name: &'static str, size: usize) {
-        self.0.push((name, if size == 0 { "unknown".into() } else { size.to_string() }));
+        self.0.push((name, if size == 0 { Value::Null } else { size.into() }));
     }
 
     fn optional(&mut self, name: &'static str, size: Option<usize>) {
@@ -170,16 +172,16 @@ impl Listing {
     }
 
     fn flag(&mut self, name: &'static str, flag: bool) {
-        self.0.push((name, if flag { "yes" } else { "no" }.into()));
+        self.0.push((name, flag.into()));
     }
 
     fn lm_heads(&mut self, heads: &LmHeads) {
         let text = match heads {
-            LmHeads::PerHead => "one per head".into(),
+            LmHeads::PerHead => "one per head".to_owned(),
             LmHeads::Shared { tensor } => format!("one for all heads ({tensor})"),
-            LmHeads::Target => "the target's".into(),
+            LmHeads::Target => "the target's".to_owned(),
         };
-        self.0.push(("LM heads", text));
+        self.0.push(("LM heads", text.into()));
     }
 }
 
@@ -230,10 +232,9 @@ impl EagleSpec {
         list.size("hidden size", self.hidden_size);
         list.optional("vocabulary", self.vocab_size);
         list.optional("draft vocabulary", self.draft_vocab_size);
-        list.size("taps", self.hooks);
+        list.size("aux hidden states", self.hooks);
         if let Some(layers) = &self.tap_layers {
-            let layers: Vec<String> = layers.iter().map(usize::to_string).collect();
-            list.0.push(("tap layers", layers.join(", ")));
+            list.0.push(("aux hidden state layers", layers.clone().into()));
         }
         list.size("target hidden size", self.target_hidden_size);
         self.layer.list(list);
@@ -241,8 +242,8 @@ impl EagleSpec {
         list.flag("own embedding", self.own_embedding);
         list.flag("own LM head", self.draft_vocab_size.is_some());
         list.flag("vocabulary map", self.vocab_map);
-        list.flag("tap norms", self.tap_norms);
-        list.flag("input norm", self.input_norm);
+        list.flag("norms on aux hidden states", self.tap_norms);
+        list.flag("norm before fc", self.input_norm);
         for (name, flag) in [("norm before residual", self.norm_before_residual), ("norm on output", self.norm_output)]
         {
             if let Some(flag) = flag {
@@ -256,7 +257,7 @@ impl MtpSpec {
     fn list(&self, list: &mut Listing) {
         list.size("modules", self.modules);
         // Layer 0 is a number like any other, where a size of 0 would be an unknown one.
-        list.0.push(("first layer", self.first_layer.to_string()));
+        list.0.push(("first layer", self.first_layer.into()));
         list.size("hidden size", self.hidden_size);
         list.optional("vocabulary", self.vocab_size);
         self.layer.list(list);

@@ -64,7 +64,7 @@ impl HeadsFormat {
         }
     }
 
-    /// What it is, in one line.
+    /// Description in one line.
     pub fn description(self) -> &'static str {
         match self {
             Self::MedusaV1 => "Medusa heads with an LM head each (original loader, TGI V1, TensorRT-LLM)",

@@ -7,9 +7,9 @@ use super::tensor_index::{Report, TensorIndex};
 
 /// A Llama-like decoder layer in a file.
 pub(super) struct Layer {
-    /// What its names start with, up to and including the last dot.
+    /// Prefix of its names, up to and including the last dot.
     pub prefix: String,
-    /// What the query, key and value projections read.
+    /// Input width of the query, key and value projections.
     pub attention_input: Dim,
     /// Norms of the residual stream's width.
     pub norms: &'static [&'static str],
@@ -69,7 +69,7 @@ impl Layer {
     }
 }
 
-/// What a Hugging Face config of a Llama-like decoder says about sizes.
+/// Sizes claimed by a Hugging Face config of a Llama-like decoder.
 pub(super) fn claims(config: &ConfigHints<'_>, report: &mut Report) -> Vec<Claim> {
     let mut claims = vec![];
     let mut add = |key: String, size: Size, value: Option<usize>| {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const LAYERS: &str = "model.layers.";
 
-/// What the names of the tensors of a module start with, the last dot included; `layer` is its number as a layer.
+/// Prefix of a module's tensor names, the last dot included; `layer` is its number as a layer.
 pub fn mtp_prefix(layer: usize) -> String {
     format!("{LAYERS}{layer}.")
 }
@@ -89,7 +89,7 @@ fn check_layers(first_layer: usize, modules: usize, claims: &ConfigHints<'_>, re
             "config.json: num_hidden_layers is {layers}, but the first module is layer {first_layer}"
         ));
     }
-    if let Some(claimed) = claims.count("num_nextn_predict_layers", report).filter(|claimed| *claimed != modules) {
+    if let Some(claimed) = claims.heads("num_nextn_predict_layers", report).filter(|claimed| *claimed != modules) {
         report.note(format!("config.json: num_nextn_predict_layers is {claimed}, but there are {modules} modules"));
     }
     if !claims.given() {

@@ -19,7 +19,7 @@ pub enum DetectError {
         total: usize,
         /// The first few names.
         names: Vec<String>,
-        /// What the tensors may be instead, in parentheses; or nothing.
+        /// Alternative reading of the tensors, in parentheses; or nothing.
         hint: &'static str,
     },
     /// The names fit two formats.

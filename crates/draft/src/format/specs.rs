@@ -49,7 +49,7 @@ impl From<Size> for Dim {
     }
 }
 
-/// What a tensor holds.
+/// Content of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// Weights.
@@ -118,7 +118,7 @@ impl Specs {
         self.add(name, &[size.into()], kind, false);
     }
 
-    /// What the tensors say the sizes are. What a config claims counts as one more voice.
+    /// Sizes read from the tensors, with each claim of a config as one more vote.
     pub fn sizes(&self, inventory: &TensorIndex<'_>, claims: &[Claim]) -> Sizes {
         let mut votes = Votes::default();
         for spec in &self.0 {
@@ -197,7 +197,7 @@ impl Spec {
     }
 }
 
-/// What a config says a size is.
+/// Size claimed by a config.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     /// The keys it says so with.

@@ -14,7 +14,7 @@ pub struct TensorInfo {
     pub dtype: String,
 }
 
-/// What was found: problems make heads load wrongly, notes are only worth knowing.
+/// Findings: problems make heads load wrongly, notes are harmless.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub problems: Vec<String>,

@@ -5,26 +5,27 @@ use crate::layer::LayerShape;
 use crate::medusa::{MAX_BLOCKS, MAX_HEADS};
 use crate::parameter::{Init, ParameterSpec};
 use crate::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The heads' shape and what they are fitted to.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+/// Hydra heads: each reads the tokens drafted before its own.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HydraConfig {
-    /// Heads, `K`.
+    /// Number of heads, `K`: the tokens drafted in a step, 1 to 8.
     pub heads: usize,
-    /// Blocks of each head; 4 in Hydra++.
+    /// Residual blocks of each head, 1 to 8; 4 in Hydra++.
     pub blocks: usize,
-    /// Whether the blocks after the first of a head are one block, repeated: what the original loader makes of them.
+    /// Whether the blocks after a head's first one share their weights, as the original loader has it.
     pub tied_blocks: bool,
-    /// Whether each head has an LM head of its own, which starts as the backbone's.
+    /// Whether each head has an LM head of its own, which starts as the backbone's. Otherwise all share the backbone's.
     pub own_lm_heads: bool,
     /// Whether a decoder layer over all committed tokens makes the state that heads read (Hydra++).
     pub prefix_attention: bool,
     /// Whether heads are fitted to the backbone's distribution instead of the text's tokens (Hydra++).
     pub soft_targets: bool,
-    /// Head `k`'s loss counts `decay^k`.
+    /// Weight of head `k` in the loss: `decay^k`, from 0 to 1.
     pub decay: f64,
 }
 
@@ -60,7 +61,7 @@ impl HydraConfig {
         check.finish()
     }
 
-    /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.
+    /// Weight of head `head` (from 0) in the loss: `decay^k`, `k = head + 1`.
     pub fn weight(&self, head: usize) -> f64 {
         self.decay.powi(head as i32 + 1)
     }

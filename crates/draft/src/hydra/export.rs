@@ -3,20 +3,18 @@
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, HydraSpec, LmHeads};
 use crate::medusa::Backbone;
-use crate::published::{self, Named};
+use crate::published::{Destination, Named};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// The file of tensors, as the original calls it.
 const FILE: &str = "hydra_lm_head.safetensors";
 
-/// Writes Hydra or Hydra++ heads in f16 and their `config.json` into `out`, which exists. Shared LM heads are written
-/// out, with biases of zero: the original loader needs one per head.
+/// Writes Hydra or Hydra++ heads and their `config.json`. Shared LM heads are written out, with biases of zero: the original loader needs one per head.
 ///
 /// # Errors
-/// When these are other heads, have blocks that the original loader would make one of, a weight does not fit f16, or a
-/// file cannot be written.
-pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, out: &Path) -> Result<(), HeadsError> {
+/// When these are other heads, have blocks that the original loader would make one of, a weight does not fit the number format, or
+/// a file cannot be written.
+pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, to: &Destination<'_>) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let HeadSpec::Hydra(facts) = &from.detected.facts else {
         return Err(wrong(format!("{} heads, not Hydra heads", from.detected.format.method())));
@@ -44,8 +42,7 @@ pub fn export(from: &HeadsFolder, backbone: &Backbone<'_>, out: &Path) -> Result
             tensors.push((format!("{name}.bias"), vec![vocab], vec![0.0; vocab]));
         }
     }
-    let config = config(facts, backbone);
-    published::write(&from.path, tensors, &config, FILE, out)
+    to.write(tensors, config(facts, backbone), FILE)
 }
 
 /// A block that is another one than the first of those that the original loader builds as one, and that first one. In

@@ -25,7 +25,7 @@ pub struct HydraHeads {
     pub chunk_rows: usize,
 }
 
-/// What one head gives: its output, the gradients of its tensors, and that of the states it read.
+/// Result of one head: its output, the gradients of its tensors, and that of the states it read.
 type OfHead = (HeadOutput, Vec<Tensor<1>>, Option<Tensor<2>>);
 
 impl HydraHeads {
@@ -52,7 +52,7 @@ impl HydraHeads {
         rms_norm_tracked(layer.forward(layer_weights, states, segments), norm, layer.norm_eps())
     }
 
-    /// What head `head` makes of its input.
+    /// Output of head `head` for its input.
     ///
     /// # Shapes
     /// `weights` flat, as in [`HydraShape::parameters`] for one head; `z [rows, (head + 2) d]`, result `[rows, d]`.
@@ -205,7 +205,7 @@ impl HydraHeads {
     }
 }
 
-/// What the last step of a head's loss gives.
+/// Result of the last step of a head's loss.
 struct Differentiated {
     output: HeadOutput,
     d_top: Tensor<2>,

@@ -135,8 +135,8 @@ impl HydraModel {
         self.prefix.as_ref().map(|prefix| prefix.layer.new_cache(ROOM))
     }
 
-    /// What heads read in place of the last of some committed tokens' states: the state itself, or what the prefix
-    /// layer makes of it. The tokens' keys and values stay in `cache`.
+    /// State that heads read in place of the last of some committed tokens' states: the state itself, or the output of
+    /// the prefix layer. The tokens' keys and values stay in `cache`.
     ///
     /// # Shapes
     /// `hidden` one row or more; result one.
@@ -169,7 +169,7 @@ impl HydraModel {
         self.states(state, head, paths).map(|states| self.project(head, &states))
     }
 
-    /// What the LM head of head `head` reads after some paths, as [`Self::logits`] takes them.
+    /// Input of the LM head of head `head` after some paths, in the form of [`Self::logits`].
     ///
     /// # Shapes
     /// Result one row for each path.

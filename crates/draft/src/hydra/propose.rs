@@ -20,7 +20,7 @@ pub struct HydraDrafter {
     cache: Option<KvCache>,
     /// States of committed tokens that the prefix layer has not read; without one, of the last committed token.
     waiting: Vec<HiddenStates>,
-    /// What heads read.
+    /// State that heads read.
     state: Option<HiddenStates>,
 }
 
@@ -46,7 +46,7 @@ impl HydraDrafter {
         self.cache.as_ref().map_or(0, KvCache::len)
     }
 
-    /// What heads read at the last committed token; `None` before the first.
+    /// State that heads read at the last committed token; `None` before the first.
     fn catch_up(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         if !self.waiting.is_empty() {
             let hidden = HiddenStates::concat(&self.waiting);

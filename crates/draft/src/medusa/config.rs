@@ -2,6 +2,7 @@
 
 pub use crate::parameter::{Init, ParameterSpec};
 use crate::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,17 +11,17 @@ pub const MAX_HEADS: usize = 8;
 /// Most residual blocks of a head.
 pub const MAX_BLOCKS: usize = 8;
 
-/// The heads' shape.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+/// Medusa heads on a frozen backbone.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MedusaConfig {
-    /// Heads, `K`.
+    /// Number of heads, `K`: the tokens drafted in a step, 1 to 8.
     pub heads: usize,
-    /// Residual blocks of each head.
+    /// Residual blocks of each head, 1 to 8.
     pub blocks: usize,
-    /// Whether each head has an LM head of its own, which starts as the backbone's.
+    /// Whether each head has an LM head of its own, which starts as the backbone's. Otherwise all share the backbone's.
     pub own_lm_heads: bool,
-    /// Head `k`'s loss counts `decay^k`.
+    /// Weight of head `k` in the loss: `decay^k`, from 0 to 1.
     pub decay: f64,
 }
 
@@ -45,7 +46,7 @@ impl MedusaConfig {
         check.finish()
     }
 
-    /// What head `head` (from 0) counts in the loss: `decay^k`, `k = head + 1`.
+    /// Weight of head `head` (from 0) in the loss: `decay^k`, `k = head + 1`.
     pub fn weight(&self, head: usize) -> f64 {
         self.decay.powi(head as i32 + 1)
     }

@@ -2,12 +2,11 @@
 
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadSpec, LmHeads, MedusaSpec};
-use crate::published::{self, Named};
+use crate::published::{Destination, Named};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::str::FromStr;
 
-/// What Medusa heads can be exported to.
+/// A format that Medusa heads can be exported to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MedusaTarget {
     /// An LM head per head: the original loader and TensorRT-LLM.
@@ -66,19 +65,19 @@ pub struct Backbone<'a> {
     pub lm_head: Option<&'a [f32]>,
     /// Size of the vocabulary.
     pub vocab_size: usize,
-    /// What the exported config names as the base model.
+    /// The base model's name in the exported config.
     pub name: &'a str,
 }
 
-/// Writes tensors in f16 and a `config.json` into `out`, which exists.
+/// Writes tensors and a `config.json` for `target`.
 ///
 /// # Errors
-/// When the target cannot hold these heads, a weight does not fit f16, or a file cannot be written.
+/// When the target cannot hold these heads, a weight does not fit the number format, or a file cannot be written.
 pub fn export(
     folder: &HeadsFolder,
     backbone: &Backbone<'_>,
     target: MedusaTarget,
-    out: &Path,
+    to: &Destination<'_>,
 ) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
     let HeadSpec::Medusa(facts) = &folder.detected.facts else {
@@ -86,7 +85,7 @@ pub fn export(
     };
     refuse(facts, target).map_err(wrong)?;
     let tensors = collect(folder, facts, backbone, target)?;
-    published::write(&folder.path, tensors, &config(facts, backbone, target), target.file(), out)
+    to.write(tensors, config(facts, backbone, target), target.file())
 }
 
 fn refuse(facts: &MedusaSpec, target: MedusaTarget) -> Result<(), String> {

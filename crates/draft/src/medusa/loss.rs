@@ -7,10 +7,10 @@ use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::{Table, host};
 
-/// What each label of a head counts in the gradients; zero for an evaluation.
+/// Weight of each label of a head in the gradients; zero for an evaluation.
 pub type HeadScale = f32;
 
-/// What one head yields.
+/// Result of one head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadOutput {
     /// Cross-entropy of each label, in nats.
@@ -186,7 +186,7 @@ impl Heads {
     }
 }
 
-/// What a head yields: losses and ranks, gradients of its parameters, and the gradient of the states that it read.
+/// Result of a head: losses and ranks, gradients of its parameters, and the gradient of the states that it read.
 type OfHead = (HeadOutput, Vec<Tensor<1>>, Option<Tensor<2>>);
 
 /// A head on its way to its loss.
@@ -211,7 +211,7 @@ impl Begun<'_> {
         self.states.as_ref().map(|states| states.top.clone().inner())
     }
 
-    /// What a head without labels yields.
+    /// Result of a head without labels.
     fn empty(self) -> OfHead {
         let zeros = if self.scale.is_some() { self.weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
         (HeadOutput::default(), zeros, None)

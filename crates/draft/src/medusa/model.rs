@@ -26,7 +26,7 @@ pub struct MedusaModel {
     format: HeadsFormat,
 }
 
-/// What makes logits of the heads' states.
+/// Projection of the heads' states to logits.
 #[derive(Debug)]
 enum Projection {
     /// The backbone's LM head.

@@ -4,17 +4,18 @@ use crate::format::mtp_prefix;
 use crate::layer::LayerShape;
 use crate::parameter::ParameterSpec;
 use crate::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Most modules that can be trained.
 const MAX_DEPTHS: usize = 8;
 
-/// How many modules are trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// Multi-token-prediction modules, as in DeepSeek-V3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MtpConfig {
-    /// Modules, `D`: one for every token beyond the next one.
+    /// Number of modules, `D`, 1 to 8: one for every token beyond the next one.
     pub depths: usize,
 }
 

@@ -30,7 +30,7 @@ impl MtpHeads {
         Self { shape, layer, chunk_rows }
     }
 
-    /// What depth `depth` (from 0) counts in the loss: all the same, together 1.
+    /// Weight of depth `depth` (from 0) in the loss: equal for all, 1 in total.
     pub fn weight(&self, _depth: usize) -> f64 {
         1.0 / self.shape.config.depths as f64
     }

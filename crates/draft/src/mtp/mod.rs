@@ -12,11 +12,13 @@
 //! backbone's.
 
 mod config;
+mod export;
 mod loss;
 mod model;
 mod propose;
 
 pub use config::{MtpConfig, MtpShape};
+pub use export::export;
 pub use loss::MtpHeads;
 pub use model::MtpModel;
 pub use propose::MtpDrafter;

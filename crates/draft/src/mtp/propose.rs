@@ -16,7 +16,7 @@ use gorgon_model::target::PREFILL_CHUNK;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// What each module made of some tokens, `None` where it knows no state yet or was not asked.
+/// Output of each module for some tokens; `None` where it has no state yet or was not called.
 type Outputs = SmallVec<[Option<HiddenStates>; 4]>;
 
 /// Drafts level by level with a chain of pairs for each module.

@@ -1,4 +1,4 @@
-//! What a drafter says along given tokens is what it drafts with.
+//! A drafter's trace along given tokens is the network that it drafts with.
 
 use gorgon_core::Token;
 use gorgon_core::tree::ChainTree;

@@ -57,7 +57,7 @@ fn a_layer_without_a_config_or_for_another_model_is_refused() {
     said(&load(dir.path(), &decoder).unwrap_err().to_string(), path, &["config.json", "attention heads"]);
 }
 
-/// What published configs leave out is taken from the tensors and the backbone.
+/// Keys that published configs leave out are taken from the tensors and the backbone.
 #[test]
 fn sparse_configs_and_foreign_class_names_load() {
     let decoder = decoder();

@@ -1,4 +1,4 @@
-//! What must hold of the loss, whoever computes it.
+//! Properties that must hold of the loss, whoever computes it.
 
 use crate::random::{SHAPE, decoder, model, parameter, tensor, values};
 use burn::tensor::Tensor;
@@ -77,7 +77,7 @@ fn gradients_are_slopes() {
     }
 }
 
-/// What one sequence holds changes nothing about another's loss, and pairs that do not count have no loss.
+/// One sequence changes nothing about another's loss, and pairs that do not count have no loss.
 #[test]
 fn sequences_do_not_feel_each_other() {
     let shape = small(false);

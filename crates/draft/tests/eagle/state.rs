@@ -1,4 +1,4 @@
-//! What a drafter remembers: committed tokens with the backbone's own features, and nothing else.
+//! A drafter remembers committed tokens with the backbone's own features, and nothing else.
 
 use crate::random::{SHAPE, decoder, model, model_three};
 use gorgon_core::Token;

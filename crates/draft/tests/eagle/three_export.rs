@@ -8,7 +8,9 @@ use gorgon_draft::eagle::EagleDrafter;
 use gorgon_draft::eagle::three::{Base, DraftVocabulary, Layout, export};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
+use gorgon_draft::published::Destination;
 use gorgon_model::decoder::Decoder;
+use gorgon_model::device::FloatFormat;
 use gorgon_model::target::DecoderTarget;
 use half::f16;
 use serde_json::{Value, json};
@@ -16,6 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 const TEXT: [Token; 9] = [256, 12, 99, 3, 250, 77, 1, 8, 190];
+
+fn to(out: &Path) -> Destination<'_> {
+    Destination { from: Path::new("heads"), out, dtype: FloatFormat::F16 }
+}
 
 fn base(embedding: &[f32]) -> Base<'_> {
     let (layers, vocab_size) = (SHAPE.layers, SHAPE.vocab_size);
@@ -56,7 +62,7 @@ fn exported_layers_propose_what_the_trained_one_did() {
         {
             let out = tempfile::tempdir().unwrap();
             let without = Base { embedding: None, ..base(&table) };
-            export(&HeadsFolder::open(folders[source].path()).unwrap(), &without, layout, out.path()).unwrap();
+            export(&HeadsFolder::open(folders[source].path()).unwrap(), &without, layout, &to(out.path())).unwrap();
             let written = HeadsFolder::open(out.path()).unwrap();
             let format = if layout == Layout::Original { HeadsFormat::Eagle3 } else { HeadsFormat::Eagle3Speculators };
             assert_eq!(written.detected.format, format);
@@ -76,7 +82,7 @@ fn exported(layout: Layout, change: impl FnOnce(&mut Value)) -> Result<(Value, V
     write(from.path(), &decoder, &vocabulary(SHAPE.vocab_size), change);
     let table = values(SHAPE.vocab_size * SHAPE.hidden_size, 5);
     let folder = HeadsFolder::open(from.path()).map_err(|error| error.to_string())?;
-    export(&folder, &base(&table), layout, out.path()).map_err(|error| error.to_string())?;
+    export(&folder, &base(&table), layout, &to(out.path())).map_err(|error| error.to_string())?;
     let written = HeadsFolder::open(out.path()).map_err(|error| error.to_string())?;
     let names = written.checkpoint.entries().keys().cloned().collect();
     Ok((folder::config(out.path()).unwrap().unwrap(), names))
@@ -160,7 +166,7 @@ fn the_speculators_layout_has_every_field() {
     assert_eq!(names.len(), 16);
 }
 
-/// What a layout has no place for is refused by name, and so are other heads.
+/// Features that a layout cannot store are refused by name, and so are other heads.
 #[test]
 fn what_would_load_wrongly_is_not_written() {
     let refused = |layout, change: fn(&mut Value), word: &str| {
@@ -208,7 +214,7 @@ fn norms_of_later_generations_are_exported_with_their_flags() {
         let table = vec![0.5f32; SHAPE.vocab_size * d];
         for layout in [Layout::Original, Layout::Speculators] {
             let out = tempfile::tempdir().unwrap();
-            let written = export(&folder, &Base { embedding: None, ..base(&table) }, layout, out.path());
+            let written = export(&folder, &Base { embedding: None, ..base(&table) }, layout, &to(out.path()));
             if together && layout == Layout::Original {
                 assert!(written.unwrap_err().to_string().contains("all taps together have a norm"));
                 continue;

@@ -1,4 +1,4 @@
-//! What must hold of EAGLE-3's unrolled network and its loss, whoever computes them.
+//! Properties that must hold of EAGLE-3's unrolled network and its loss, whoever computes them.
 
 use crate::random::{SHAPE, decoder, flat, model_three, parameter, tensor, values, vocabulary};
 use burn::tensor::Tensor;
@@ -89,7 +89,7 @@ fn gradients_are_slopes() {
     }
 }
 
-/// What one sequence holds changes nothing about another's loss; where nothing counts there is no loss.
+/// One sequence changes nothing about another's loss; where nothing counts there is no loss.
 #[test]
 fn sequences_do_not_feel_each_other() {
     let network = Eagle3Network::new(small(), 8, 3);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const D: usize = SHAPE.hidden_size;
 const ROWS: usize = 4;
 const TOKENS: [Token; ROWS] = [12, 99, 3, 250];
-/// What configs without a word about it have.
+/// Defaults of configs that do not mention norms.
 const EPS: f64 = 1e-6;
 
 type Tensors = Vec<(String, Vec<usize>, Vec<f32>)>;

@@ -119,8 +119,8 @@ fn configs_are_held_against_the_tensors() {
     broken(json!({"medusa_num_layers": 2}), "config.json: medusa_num_layers is 2, but heads have 1 blocks");
     broken(json!({"hidden_size": 32}), "config.json: hidden_size is 32, but the tensors say 64");
     broken(json!({"vocab_size": 32000}), "config.json: vocab_size is 32000, but the tensors say 512");
-    broken(json!({"medusa_num_heads": "5"}), r#"config.json: medusa_num_heads is \"5\", not a count"#);
-    broken(json!({"medusa_num_heads": -1}), "config.json: medusa_num_heads is -1, not a count");
+    broken(json!({"medusa_num_heads": "5"}), r#"config.json: medusa_num_heads is \"5\", not a count of 1 or more"#);
+    broken(json!({"medusa_num_heads": -1}), "config.json: medusa_num_heads is -1, not a count of 1 or more");
     broken(json!([1, 2]), "config.json: no JSON object");
     broken(
         json!({"hydra_num_heads": 5}),

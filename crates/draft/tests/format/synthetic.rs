@@ -59,14 +59,14 @@ impl Tensors {
         self
     }
 
-    /// What is detected, which must be of this format.
+    /// Detection, which must find this format.
     pub fn detect(&self, format: HeadsFormat, config: Option<&Value>) -> Detected {
         let detected = detect(&self.0, config).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(detected.format, format, "{:?}", detected.problems);
         detected
     }
 
-    /// What is detected, which must be of this format and without problems.
+    /// Detection, which must find this format and no problems.
     pub fn clean(&self, format: HeadsFormat, config: Option<&Value>) -> Detected {
         let detected = self.detect(format, config);
         assert_eq!(detected.problems, [""; 0]);

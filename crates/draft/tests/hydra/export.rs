@@ -5,8 +5,15 @@ use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, HeadsFormat, LmHeads};
 use gorgon_draft::hydra::{HydraConfig, export};
 use gorgon_draft::medusa::Backbone;
+use gorgon_draft::published::Destination;
+use gorgon_model::device::FloatFormat;
 use half::f16;
 use serde_json::json;
+use std::path::Path;
+
+fn to(out: &Path) -> Destination<'_> {
+    Destination { from: Path::new("heads"), out, dtype: FloatFormat::F16 }
+}
 
 #[test]
 fn exported_heads_are_the_heads_in_f16() {
@@ -20,7 +27,7 @@ fn exported_heads_are_the_heads_in_f16() {
         write(from.path(), &shape, |tensors, _| {
             tensors.push(("input_embed_fn.weight".into(), vec![vocab, d], vec![0.0; vocab * d]));
         });
-        export(&HeadsFolder::open(from.path()).unwrap(), &backbone, out.path()).unwrap();
+        export(&HeadsFolder::open(from.path()).unwrap(), &backbone, &to(out.path())).unwrap();
         assert!(out.path().join("hydra_lm_head.safetensors").is_file());
         let written = HeadsFolder::open(out.path()).unwrap();
         let plus = config.prefix_attention;
@@ -53,7 +60,7 @@ fn independent_blocks_are_refused() {
     let config = HydraConfig { heads: 2, blocks: 3, own_lm_heads: true, ..HydraConfig::default() };
     let (from, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(from.path(), &shape(&decoder, config), |_, _| ());
-    let error = export(&HeadsFolder::open(from.path()).unwrap(), &backbone, out.path()).unwrap_err().to_string();
+    let error = export(&HeadsFolder::open(from.path()).unwrap(), &backbone, &to(out.path())).unwrap_err().to_string();
     for word in ["hydra_mlp.0.2", "hydra_mlp.0.1", "tied_blocks"] {
         assert!(error.contains(word), "{error}");
     }

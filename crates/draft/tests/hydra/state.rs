@@ -1,4 +1,4 @@
-//! What a drafter remembers: committed tokens and nothing else.
+//! A drafter remembers committed tokens and nothing else.
 
 use crate::random::{SHAPE, decoder, kinds, model};
 use gorgon_core::Token;

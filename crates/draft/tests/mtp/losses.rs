@@ -46,7 +46,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
     }
 }
 
-/// What comes after a text's last label is seen by nothing that counts.
+/// Tokens after a text's last label are seen by nothing that counts.
 #[test]
 fn pairs_beyond_the_end_do_not_matter() {
     let file = File::open("mtp.safetensors");

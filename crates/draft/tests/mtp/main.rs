@@ -3,6 +3,7 @@
 #[path = "../along/mod.rs"]
 mod along;
 mod definition;
+mod export;
 mod losses;
 mod random;
 #[path = "../reference/mod.rs"]

@@ -1,4 +1,4 @@
-//! What a drafter remembers: pairs of committed tokens and nothing else.
+//! A drafter remembers pairs of committed tokens and nothing else.
 
 use crate::random::{SHAPE, decoder, decoder_of, model};
 use gorgon_core::Token;

@@ -1,4 +1,4 @@
-//! What `data/heads.py` wrote: losses and gradients that PyTorch computed.
+//! Losses and gradients that PyTorch computed, written by `data/heads.py`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::fitting::HeadBatch;
@@ -7,7 +7,7 @@ use gorgon_draft::medusa::HeadLabels;
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use safetensors::SafeTensors;
 
-/// What the heads' losses count.
+/// Weights of the heads' losses.
 pub const SCALES: [f32; 3] = [0.5, 0.3, 0.2];
 
 /// The sizes in `data/heads.py`.

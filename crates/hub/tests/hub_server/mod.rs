@@ -2,11 +2,14 @@
 //! be told to fail in the ways that networks do.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use gorgon_hub::HubOptions;
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -14,12 +17,13 @@ pub struct Request {
     pub method: String,
     pub path: String,
     pub headers: HashMap<String, String>,
+    pub body: Vec<u8>,
 }
 
-/// What the server holds and how it behaves.
+/// Files of the server, and its behaviour.
 #[derive(Debug, Default)]
 pub struct Behaviour {
-    /// What the listing calls the commit.
+    /// Commit in the listing.
     pub commit: String,
     pub files: BTreeMap<String, Vec<u8>>,
     /// An etag that differs from the SHA-256 of the content.
@@ -36,6 +40,14 @@ pub struct Behaviour {
     pub redirect: Option<String>,
     /// Sends this as the listing.
     pub listing: Option<String>,
+    /// Sends zeros without end or length for whatever contains the text.
+    pub endless: Option<String>,
+    /// Sends headers, but no content, for whatever contains the text.
+    pub stalled: Option<String>,
+    /// Reads requests and says nothing.
+    pub silent: bool,
+    /// Whether the repository is private; there is none without it.
+    pub private: Option<bool>,
     pub requests: Vec<Request>,
 }
 
@@ -76,35 +88,69 @@ impl Server {
     }
 }
 
+/// Options with an empty cache.
+pub fn options(endpoint: &str) -> (TempDir, HubOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = HubOptions {
+        offline: false,
+        cache: folder.path().join("hub"),
+        endpoint: endpoint.into(),
+        token: None,
+        attempts: 3,
+        pause: Duration::from_millis(1),
+        connect_timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(10),
+    };
+    (folder, options)
+}
+
 /// One request for each connection.
 fn serve(stream: &TcpStream, behaviour: &Mutex<Behaviour>) {
     let Some(request) = read_request(stream) else { return };
-    let answer = {
+    let (answer, silent, stalled) = {
         let mut behaviour = behaviour.lock().unwrap();
         behaviour.requests.push(request.clone());
-        behaviour.answer(&request)
+        let stalled = behaviour.stalled.as_ref().is_some_and(|path| request.path.contains(path));
+        (behaviour.answer(&request), behaviour.silent, stalled)
     };
+    let pause = || -> ! {
+        loop {
+            std::thread::park();
+        }
+    };
+    if silent {
+        pause();
+    }
     let mut stream = stream;
     let _ = stream.write_all(answer.head.as_bytes());
     if request.method != "HEAD" {
+        if stalled {
+            pause();
+        }
         let _ = stream.write_all(&answer.body);
+        while answer.endless && stream.write_all(&[0; 1 << 16]).is_ok() {}
     }
     let _ = stream.flush();
 }
 
 fn read_request(stream: &TcpStream) -> Option<Request> {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut reader = BufReader::new(stream);
+    let mut lines = reader.by_ref().lines().map_while(Result::ok);
     let first = lines.next()?;
     let mut words = first.split(' ').map(str::to_owned);
     let (method, path) = (words.next()?, words.next()?);
     let headers = lines.take_while(|line| !line.is_empty());
     let headers = headers.filter_map(|line| line.split_once(": ").map(|(k, v)| (k.to_lowercase(), v.to_owned())));
-    Some(Request { method, path, headers: headers.collect() })
+    let headers: HashMap<_, _> = headers.collect();
+    let mut body = vec![0; headers.get("content-length").and_then(|n| n.parse().ok()).unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request { method, path, headers, body })
 }
 
 struct Answer {
     head: String,
     body: Vec<u8>,
+    endless: bool,
 }
 
 fn answer(status: u16, headers: &[(&str, String)], body: Vec<u8>) -> Answer {
@@ -112,7 +158,7 @@ fn answer(status: u16, headers: &[(&str, String)], body: Vec<u8>) -> Answer {
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    Answer { head: head + "\r\n", body }
+    Answer { head: head + "\r\n", body, endless: false }
 }
 
 impl Behaviour {
@@ -123,18 +169,45 @@ impl Behaviour {
             *times -= 1;
             return answer(*status, &[("Content-Length", "0".into())], Vec::new());
         }
-        if request.path.starts_with("/api/models/") {
+        if self.endless.as_ref().is_some_and(|path| request.path.contains(path)) {
+            return Answer { endless: true, ..answer(200, &[("ETag", "\"endless\"".into())], Vec::new()) };
+        }
+        if let Some(json) = self.upload(request) {
+            return answer(200, &[("Content-Length", json.len().to_string())], json.into_bytes());
+        }
+        if request.path == "/api/models/owner/name" && self.private.is_none() {
+            return answer(404, &[("Content-Length", "0".into())], Vec::new());
+        }
+        if request.path.starts_with("/api/") {
             let listing = self.listing.clone().unwrap_or_else(|| {
                 let files: Vec<_> = self.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
-                serde_json::json!({"sha": self.commit, "siblings": files}).to_string()
+                serde_json::json!({"sha": self.commit, "siblings": files, "private": self.private}).to_string()
             });
             return answer(200, &[("Content-Length", listing.len().to_string())], listing.into_bytes());
         }
-        let name = request.path.rsplit('/').next().unwrap_or_default().to_owned();
+        let resolved = request.path.split_once("/resolve/").and_then(|(_, rest)| rest.split_once('/'));
+        let name = resolved.map_or_else(|| request.path.rsplit('/').next().unwrap_or_default(), |(_, name)| name);
+        let name = name.to_owned();
         match self.files.get(&name).cloned() {
             Some(content) => self.file(request, &name, &content),
             None => answer(404, &[("Content-Length", "0".into())], Vec::new()),
         }
+    }
+
+    /// The answers of an upload: a new repository, which files go where, and the commit.
+    fn upload(&self, request: &Request) -> Option<String> {
+        let json = match request.path.as_str() {
+            "/api/repos/create" => serde_json::json!({"url": "http://hub/owner/name"}),
+            "/api/models/owner/name/preupload/main" => {
+                let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+                let mode =
+                    |file: &serde_json::Value| serde_json::json!({"path": file["path"], "uploadMode": "regular"});
+                serde_json::json!({"files": body["files"].as_array().unwrap().iter().map(mode).collect::<Vec<_>>()})
+            }
+            "/api/models/owner/name/commit/main" => serde_json::json!({"commitOid": self.commit}),
+            _ => return None,
+        };
+        Some(json.to_string())
     }
 
     fn file(&mut self, request: &Request, name: &str, content: &[u8]) -> Answer {

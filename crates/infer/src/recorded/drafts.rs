@@ -1,4 +1,4 @@
-//! What drafts in recorded steps, and what an oracle says in its place.
+//! Drafts of recorded steps, and the tokens that an oracle puts in their place.
 
 use crate::error::DecodeError;
 use burn::tensor::Device;
@@ -105,7 +105,7 @@ pub(super) fn paths(parents: &[usize]) -> Vec<Vec<usize>> {
     paths
 }
 
-/// What an oracle that knows `text` puts below a root at each position that `target` has room for.
+/// Tokens that an oracle knowing `text` puts below a root, for each position that `target` has room for.
 pub(super) fn oracle(
     tree: &TreeTable,
     target: &DecoderTarget,

@@ -11,7 +11,7 @@ pub struct RecordedPair {
 
 impl RecordedPair {
     /// Plain steps beside these.
-    pub fn concat_columns(drafted: Recorded) -> Self {
+    pub fn new(drafted: Recorded) -> Self {
         Self { plain: drafted.plain_beside(), drafted }
     }
 
@@ -20,7 +20,7 @@ impl RecordedPair {
         if drafts { &mut self.drafted } else { &mut self.plain }
     }
 
-    /// What was counted in both since the last call.
+    /// Counts of both since the last call.
     pub fn take_counts(&mut self) -> StepCounts {
         self.plain.take_counts().and(self.drafted.take_counts())
     }

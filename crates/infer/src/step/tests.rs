@@ -71,7 +71,7 @@ fn lengths<D: Drafter>(sessions: &[Session<DecoderTarget, D>]) -> Vec<(usize, us
 fn turns_name_slots_that_there_are_once_and_in_order() {
     let decoder = decoder(false);
     let mut all = sessions(&decoder, 3, || NoDrafter);
-    all.iter_mut().for_each(|session| drop(session.read(&[1, 2]).unwrap()));
+    all.iter_mut().for_each(|session| drop(session.read(&[1, 2], 0).unwrap()));
     for slots in [&[1, 0][..], &[0, 2, 1], &[0, 0], &[2, 2], &[3], &[0, 3], &[]] {
         let turns: Vec<(usize, Token)> = slots.iter().map(|&slot| (slot, 5)).collect();
         let error = take_step(&mut all, &ChainTree::ROOT, &turns, 5, &[]).unwrap_err();
@@ -88,7 +88,7 @@ fn turns_name_slots_that_there_are_once_and_in_order() {
 #[test]
 fn scores_that_are_no_numbers_are_an_error() {
     let mut all = sessions(&decoder(true), 3, || NgramDrafter::new(2));
-    all[1].read(&[1, 2, 1]).unwrap();
+    all[1].read(&[1, 2, 1], 0).unwrap();
     for tree in [ChainTree::ROOT, ChainTree::new(2).unwrap()] {
         for (slots, wrong, at) in [(&[(1, 2), (2, 1)][..], 1, 4), (&[(2, 1)], 2, 1), (&[(1, 2)], 1, 4)] {
             for _ in 0..2 {
@@ -139,7 +139,7 @@ impl CandidateSource for Known {
 fn what_is_cut_off_is_not_committed() {
     let decoder = decoder(false);
     let mut plain = sessions(&decoder, 1, || NoDrafter);
-    plain[0].read(&[1, 2]).unwrap();
+    plain[0].read(&[1, 2], 0).unwrap();
     let mut text: Vec<Token> = vec![5];
     for _ in 0..5 {
         let root = text[text.len() - 1];
@@ -154,7 +154,7 @@ fn what_is_cut_off_is_not_committed() {
             let end_tokens: Vec<Token> = end.into_iter().collect();
             for count in [1, 2] {
                 let mut all = sessions(&decoder, count, || Known(text[1..].to_vec()));
-                all.iter_mut().for_each(|session| drop(session.read(&[1, 2]).unwrap()));
+                all.iter_mut().for_each(|session| drop(session.read(&[1, 2], 0).unwrap()));
                 let turns: Vec<(usize, Token)> = (0..count).map(|slot| (slot, 5)).collect();
                 let outcomes = take_step(&mut all, &tree, &turns, left, &end_tokens).unwrap();
                 let ended = text[1..].iter().position(|&token| Some(token) == end).map_or(5, |at| at + 1);

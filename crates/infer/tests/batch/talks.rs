@@ -48,7 +48,7 @@ pub fn room(read: usize) -> usize {
 /// A sequence in a slot.
 pub struct Talk {
     index: usize,
-    /// What was asked and answered.
+    /// Questions and answers.
     ids: Vec<Token>,
     /// Tokens of `ids` when the last question was asked.
     asked: usize,
@@ -140,7 +140,7 @@ pub fn together(
     (talks.answers, talks.beyond)
 }
 
-/// The same, sequence by sequence and turn by turn, each read from its first token on.
+/// Sequence by sequence and turn by turn, each read from its first token on.
 pub fn alone(
     decoder: &Arc<Decoder>,
     with: Option<Drafts<'_>>,

@@ -22,7 +22,7 @@ pub fn limits(max_new_tokens: usize, end_tokens: &[Token]) -> Limits {
 
 pub type Sessions = Session<DecoderTarget, Box<dyn Drafter>>;
 
-/// What decodes: plainly, or with drafts in a tree.
+/// Decoders: plain, or with drafts in a tree.
 pub struct Kind<'a> {
     pub name: &'static str,
     pub make: &'a dyn Fn() -> Box<dyn Drafter>,

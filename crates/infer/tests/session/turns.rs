@@ -78,7 +78,7 @@ fn a_diverging_text_is_answered_as_if_it_were_the_first() {
     }
 }
 
-/// What is left after a truncation is said, and it is a text's beginning or nothing.
+/// The remainder after a truncation is reported, and it is a text's beginning or nothing.
 #[test]
 fn a_session_says_how_much_a_truncation_left() {
     let decoder = eagle::decoder();

@@ -25,7 +25,7 @@ pub struct ByHand<'a, D> {
     pub root: Token,
 }
 
-/// What one step drafted and what became of it.
+/// Drafts of one step, and their fate.
 pub struct Step {
     pub draft: DraftTree,
     /// The target's argmax at every node.

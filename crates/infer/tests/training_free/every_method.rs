@@ -1,4 +1,4 @@
-//! What holds for every method.
+//! Properties that hold for every method.
 
 use crate::by_hand::decoder;
 use crate::shared;

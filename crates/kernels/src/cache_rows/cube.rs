@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 /// Units that share a head.
 const UNITS: usize = 32;
 
-/// What is known when the kernel is compiled.
+/// Sizes known when the kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Geometry {
     heads: usize,
@@ -42,25 +42,7 @@ fn place_head<F: Float>(
     let is_query = head < comptime!(g.heads);
     let is_value = head >= comptime!(g.heads + g.kv_heads);
 
-    let mut scale = f32::new(1.0);
-    if comptime!(g.normed) {
-        let mut squares = Shared::<[f32]>::new_slice(UNITS);
-        let mut sum = f32::new(0.0);
-        let mut dim = unit;
-        while dim < d {
-            let x = f32::cast_from(qkv[from + dim]);
-            sum += x * x;
-            dim += UNITS;
-        }
-        squares[unit] = sum;
-        sync_cube();
-        let mut all = f32::new(0.0);
-        for i in 0..UNITS {
-            all += squares[i];
-        }
-        scale = f32::new(1.0) / (all / f32::cast_from(d as u32) + eps).sqrt();
-    }
-
+    let scale = inverse_rms::<F>(qkv, from, eps, g);
     let slot = usize::cast_from(pass_table[0]) + usize::cast_from(pass_table[1]) + row;
     let mut position = usize::cast_from(pass_table[4 + comptime!(g.rows) + row]);
     if position >= angles.shape(0) {
@@ -79,26 +61,14 @@ fn place_head<F: Float>(
     while dim < d {
         let mut x = f32::cast_from(qkv[from + dim]);
         if !is_value {
-            if comptime!(g.normed) {
-                x = x * scale * weight(q_norm, k_norm, is_query, dim);
-            }
+            x = normed::<F>(qkv, q_norm, k_norm, from, dim, scale, is_query, g);
             if dim < 2 * half {
                 let mut other = dim + half;
-                let mut place = dim;
                 if dim >= half {
                     other = dim - half;
-                    place = other;
                 }
-                let mut y = f32::cast_from(qkv[from + other]);
-                if comptime!(g.normed) {
-                    y = y * scale * weight(q_norm, k_norm, is_query, other);
-                }
-                let (cos, sin) = (angles[angle + place], angles[angle + half + place]);
-                if dim < half {
-                    x = x * cos - y * sin;
-                } else {
-                    x = x * cos + y * sin;
-                }
+                let y = normed::<F>(qkv, q_norm, k_norm, from, other, scale, is_query, g);
+                x = rotated(x, y, angles, angle, dim, half);
             }
         }
         if is_query {
@@ -110,13 +80,63 @@ fn place_head<F: Float>(
     }
 }
 
+/// `1 / sqrt(mean(x²) + eps)` of the head at `from`; 1 without norms.
 #[cube]
-fn weight(q_norm: &Tensor<f32>, k_norm: &Tensor<f32>, is_query: bool, dim: usize) -> f32 {
-    let mut w = k_norm[dim];
-    if is_query {
-        w = q_norm[dim];
+fn inverse_rms<F: Float>(qkv: &Tensor<F>, from: usize, eps: f32, #[comptime] g: Geometry) -> f32 {
+    let mut scale = f32::new(1.0);
+    if comptime!(g.normed) {
+        let mut squares = Shared::<[f32]>::new_slice(UNITS);
+        let mut sum = f32::new(0.0);
+        let mut dim = UNIT_POS as usize;
+        while dim < comptime!(g.head_dim) {
+            let x = f32::cast_from(qkv[from + dim]);
+            sum += x * x;
+            dim += UNITS;
+        }
+        squares[UNIT_POS as usize] = sum;
+        sync_cube();
+        let mut all = f32::new(0.0);
+        for i in 0..UNITS {
+            all += squares[i];
+        }
+        scale = f32::new(1.0) / (all / f32::cast_from(comptime!(g.head_dim as u32)) + eps).sqrt();
     }
-    w
+    scale
+}
+
+/// A dimension of a query or key, normed where the model norms them.
+#[cube]
+fn normed<F: Float>(
+    qkv: &Tensor<F>,
+    q_norm: &Tensor<f32>,
+    k_norm: &Tensor<f32>,
+    from: usize,
+    dim: usize,
+    scale: f32,
+    is_query: bool,
+    #[comptime] g: Geometry,
+) -> f32 {
+    let mut x = f32::cast_from(qkv[from + dim]);
+    if comptime!(g.normed) {
+        let mut weight = k_norm[dim];
+        if is_query {
+            weight = q_norm[dim];
+        }
+        x = x * scale * weight;
+    }
+    x
+}
+
+/// Dimension `dim` of a rotated head: `x` is that dimension and `y` the other one of its plane.
+#[cube]
+fn rotated(x: f32, y: f32, angles: &Tensor<f32>, angle: usize, dim: usize, half: usize) -> f32 {
+    let place = dim % half;
+    let (cos, sin) = (angles[angle + place], angles[angle + half + place]);
+    let mut turned = x * cos + y * sin;
+    if dim < half {
+        turned = x * cos - y * sin;
+    }
+    turned
 }
 
 /// One key/value head of one layer, keys or values: each unit moves some dimensions of the whole path, in its order. A

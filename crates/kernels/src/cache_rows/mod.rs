@@ -16,7 +16,7 @@ pub use launch::{gather, place};
 use crate::tree_attention::AttentionSpec;
 use burn::tensor::Tensor;
 
-/// What stands between a projection and the cache.
+/// Operations between a projection and the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing<'a> {
     /// Sizes of the attention.

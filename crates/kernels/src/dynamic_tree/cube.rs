@@ -1,6 +1,7 @@
 //! Which candidates of a growing tree go on, on a GPU.
 
 use super::Grown;
+use crate::collective::window_start;
 use crate::device;
 use crate::greedy_step::TreeTable;
 use crate::tree_attention::PassTable;
@@ -60,10 +61,7 @@ fn choose_frontier(
     let section = comptime!(4 + 2 * rows);
     let prefix = pass_table[0];
     let position = prefix + i32::cast_from(level as u32);
-    let mut start = 0i32;
-    if window > 0 {
-        start = min(max(0i32, position + 1i32 - i32::cast_from(window as u32)), prefix);
-    }
+    let start = window_start(position, window, prefix);
     if unit == 0 {
         next[0] = prefix;
         next[section] = start;
@@ -83,13 +81,20 @@ fn choose_frontier(
             if word < words_before {
                 bits = u32::cast_from(before[section + 1 + rows + slot * words_before + word]);
             }
-            if word == own / 32 {
-                bits = bits | (1u32 << (own % 32) as u32);
-            }
-            next[section + 1 + rows + i * words + word] = i32::cast_from(bits);
+            next[section + 1 + rows + i * words + word] = i32::cast_from(with_bit(bits, word, own));
         }
         i += UNITS;
     }
+}
+
+/// A word of a mask with bit `own` of the whole mask set.
+#[cube]
+fn with_bit(bits: u32, word: usize, own: usize) -> u32 {
+    let mut all = bits;
+    if word == own / 32 {
+        all = bits | (1u32 << (own % 32) as u32);
+    }
+    all
 }
 
 /// One unit per candidate.
@@ -105,7 +110,7 @@ fn keep_best(values: &Tensor<f32>, kept: &mut Tensor<i32>, candidates: usize, co
     }
 }
 
-/// What is known of the tree when the kernel is compiled.
+/// Sizes of the tree known when the kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Geometry {
     candidates: usize,
@@ -135,6 +140,46 @@ fn plant_kept(
     let mut parents = Shared::<[u32]>::new_slice(nodes);
     let mut leading = Shared::<[u32]>::new_slice(nodes);
     let unit = UNIT_POS as usize;
+    number_kept(pool, kept, pass_table, &mut numbers, &mut parents, candidates);
+    mark_leading(&parents, &mut leading, nodes);
+    let prefix = pass_table[0];
+    let mut node = unit;
+    while node < nodes {
+        let (depth, first) = depth_of(&parents, &leading, node);
+        tree[node] = i32::cast_from(parents[node]);
+        tree[rows + node] = depth;
+        tree[3 * rows + node] = first;
+        let position = prefix + depth;
+        pass_table[4 + rows + node] = position;
+        #[unroll]
+        for index in 0..comptime!(windows.len()) {
+            let from = sections + index * section;
+            let window = windows[index];
+            let start = window_start(position, window, prefix);
+            pass_table[from + 1 + node] = start;
+            if node == 0 {
+                pass_table[from] = start;
+            }
+            for word in 0..words {
+                let bits = seen_above(&parents, node, window, word);
+                pass_table[from + 1 + rows + node * words + word] = i32::cast_from(bits);
+            }
+        }
+        node += UNITS;
+    }
+}
+
+/// Numbers the kept candidates from 1 on, and notes parents and tokens by number. The root is its own parent.
+#[cube]
+fn number_kept(
+    pool: &Tensor<i32>,
+    kept: &Tensor<i32>,
+    pass_table: &mut Tensor<i32>,
+    numbers: &mut Shared<[u32]>,
+    parents: &mut Shared<[u32]>,
+    #[comptime] candidates: usize,
+) {
+    let unit = UNIT_POS as usize;
     let mut c = unit;
     while c < candidates {
         let mut number = 1u32;
@@ -153,7 +198,7 @@ fn plant_kept(
         if kept[c] == 1i32 {
             let above = usize::cast_from(pool[candidates + c]);
             let mut parent = 0u32;
-            // Values never grow along a path, so the parent of what is kept is kept.
+            // Values never grow along a path, so the parent of a kept candidate is kept.
             if above > 0 {
                 parent = numbers[above - 1];
             }
@@ -164,8 +209,12 @@ fn plant_kept(
         c += UNITS;
     }
     sync_cube();
-    // The first child of each node.
-    let mut node = unit;
+}
+
+/// Marks the first child of each node.
+#[cube]
+fn mark_leading(parents: &Shared<[u32]>, leading: &mut Shared<[u32]>, #[comptime] nodes: usize) {
+    let mut node = UNIT_POS as usize;
     while node < nodes {
         let mut leads = 1u32;
         for other in 1..nodes {
@@ -177,56 +226,40 @@ fn plant_kept(
         node += UNITS;
     }
     sync_cube();
-    let prefix = pass_table[0];
-    let mut node = unit;
-    while node < nodes {
-        let mut depth = 0i32;
-        let mut first = 1i32;
-        let mut at = node;
-        while at > 0 {
-            depth += 1i32;
-            first *= i32::cast_from(leading[at]);
-            at = parents[at] as usize;
-        }
-        if node == 0 {
-            first = 0i32;
-        }
-        tree[node] = i32::cast_from(parents[node]);
-        tree[rows + node] = depth;
-        tree[3 * rows + node] = first;
-        let position = prefix + depth;
-        pass_table[4 + rows + node] = position;
-        #[unroll]
-        for index in 0..comptime!(windows.len()) {
-            let from = sections + index * section;
-            let window = windows[index];
-            let mut start = 0i32;
-            if window > 0 {
-                start = min(max(0i32, position + 1i32 - i32::cast_from(window as u32)), prefix);
-            }
-            pass_table[from + 1 + node] = start;
-            if node == 0 {
-                pass_table[from] = start;
-            }
-            for word in 0..words {
-                let mut bits = 0u32;
-                let mut at = node;
-                let mut seen = 0usize;
-                // Up to the root, or as far as the window goes.
-                let mut goes_on = true;
-                while goes_on {
-                    if at / 32 == word {
-                        bits = bits | (1u32 << (at % 32) as u32);
-                    }
-                    seen += 1;
-                    goes_on = at > 0 && seen != window;
-                    at = parents[at] as usize;
-                }
-                pass_table[from + 1 + rows + node * words + word] = i32::cast_from(bits);
-            }
-        }
-        node += UNITS;
+}
+
+/// A node's depth, and 1 if it and all above it are first children, else 0; the root is none.
+#[cube]
+fn depth_of(parents: &Shared<[u32]>, leading: &Shared<[u32]>, node: usize) -> (i32, i32) {
+    let mut depth = 0i32;
+    let mut first = 1i32;
+    let mut at = node;
+    while at > 0 {
+        depth += 1i32;
+        first *= i32::cast_from(leading[at]);
+        at = parents[at] as usize;
     }
+    if node == 0 {
+        first = 0i32;
+    }
+    (depth, first)
+}
+
+/// A word of the mask of the nodes that `node` sees: itself and those above it, up to the root or as far as the window
+/// goes.
+#[cube]
+fn seen_above(parents: &Shared<[u32]>, node: usize, window: usize, word: usize) -> u32 {
+    let mut bits = 0u32;
+    let mut at = node;
+    let mut seen = 0usize;
+    let mut more = true;
+    while more {
+        bits = with_bit(bits, word, at);
+        seen += 1;
+        more = at > 0 && seen != window;
+        at = parents[at] as usize;
+    }
+    bits
 }
 
 /// See [`super::descend`].

@@ -51,7 +51,7 @@ impl Growth {
     }
 }
 
-/// What is known of a tree while it grows, on a device: made once, written in place.
+/// State of a tree while it grows, on a device: allocated once, written in place.
 #[derive(Clone, Debug)]
 pub struct Grown {
     growth: Growth,

@@ -3,8 +3,9 @@
 
 use super::Grown;
 use super::reference::{DEEPEST, NEVER};
+use crate::collective::{LEAST, sum_units};
 use crate::device;
-use crate::greedy_step::greatest::{LEAST, UNITS, next_greatest};
+use crate::greedy_step::greatest::{UNITS, new_greatest, next_greatest};
 use burn::tensor::{DType, Int, Tensor as Burn};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -29,9 +30,7 @@ fn scan_segment<F: Float>(
     width: usize,
     #[define(F)] _dtype: ElemType,
 ) {
-    let mut values = Shared::<[f32]>::new_slice(UNITS);
-    let mut indices = Shared::<[u32]>::new_slice(UNITS);
-    let mut damaged = Shared::<[u32]>::new_slice(UNITS);
+    let mut memory = new_greatest();
     let mut sums = Shared::<[f32]>::new_slice(UNITS);
     let (part, row, unit) = (CUBE_POS_X as usize, CUBE_POS_Y as usize, UNIT_POS as usize);
     let base = row * vocab;
@@ -46,20 +45,9 @@ fn scan_segment<F: Float>(
     let mut last_place = none;
     for round in 0..width {
         if round < end - from {
-            next_greatest::<F>(
-                logits,
-                base,
-                from,
-                end,
-                none,
-                last_value,
-                last_place,
-                &mut values,
-                &mut indices,
-                &mut damaged,
-            );
-            last_value = values[0];
-            last_place = indices[0];
+            next_greatest::<F>(logits, base, from, end, none, last_value, last_place, &mut memory);
+            last_value = memory.values[0];
+            last_place = memory.places[0];
         } else {
             // Short segments have fewer tokens than are wanted.
             last_value = f32::new(LEAST);
@@ -70,25 +58,10 @@ fn scan_segment<F: Float>(
             places[at * width + round] = i32::cast_from(last_place);
         }
         if round == 0 {
-            let mut sum = f32::new(0.0);
-            let mut i = from + unit;
-            while i < end {
-                sum += (f32::cast_from(logits[base + i]) - last_value).exp();
-                i += UNITS;
-            }
-            sums[unit] = sum;
-            sync_cube();
-            let mut half = CUBE_DIM as usize / 2;
-            while half > 0 {
-                if unit < half {
-                    sums[unit] = sums[unit] + sums[unit + half];
-                }
-                sync_cube();
-                half /= 2;
-            }
+            sum_exponentials::<F>(logits, base + from, base + end, last_value, &mut sums);
             if unit == 0 {
                 let mut sum = sums[0];
-                if damaged[0] == 1u32 {
+                if memory.damaged[0] == 1u32 {
                     sum = f32::new(-1.0);
                 }
                 found[at * (width + 2) + width] = last_value;
@@ -96,6 +69,20 @@ fn scan_segment<F: Float>(
             }
         }
     }
+}
+
+/// `Σ exp(x − largest)` over `logits[from..end]`, into the first place.
+#[cube]
+fn sum_exponentials<F: Float>(logits: &Tensor<F>, from: usize, end: usize, largest: f32, sums: &mut Shared<[f32]>) {
+    let unit = UNIT_POS as usize;
+    let mut sum = f32::new(0.0);
+    let mut i = from + unit;
+    while i < end {
+        sum += (f32::cast_from(logits[i]) - largest).exp();
+        i += UNITS;
+    }
+    sums[unit] = sum;
+    sum_units::<f32>(sums);
 }
 
 /// One row: its segments' tokens become candidates.
@@ -123,41 +110,14 @@ fn join_segments(
     let of_row = row * parts;
     let total = parts * width;
 
-    let mut largest = f32::new(LEAST);
-    for part in 0..parts {
-        largest = max(largest, found[(of_row + part) * (width + 2) + width]);
-    }
-    let mut sum = f32::new(0.0);
-    let mut sound = largest > f32::new(LEAST);
-    for part in 0..parts {
-        let at = (of_row + part) * (width + 2) + width;
-        let share = found[at + 1];
-        if share < f32::new(0.0) {
-            sound = false;
-        }
-        // What has nothing finite has nothing to add.
-        if found[at] > f32::new(LEAST) {
-            sum += share * (found[at] - largest).exp();
-        }
-    }
-
+    let (largest, sum, finite) = joined_softmax(found, of_row, parts, width);
     let mut c = unit;
     while c < total {
         let value = found[(of_row + c / width) * (width + 2) + c % width];
         let place = places[of_row * width + c];
-        let mut rank = 0usize;
-        for other in 0..total {
-            let theirs = found[(of_row + other / width) * (width + 2) + other % width];
-            if theirs > value || (theirs == value && places[of_row * width + other] < place) {
-                rank += 1;
-            }
-        }
+        let rank = rank_in_row(found, places, of_row, total, value, place, width);
         if rank < width {
-            let mut log = f32::new(NEVER);
-            if sound && value - largest >= f32::new(DEEPEST) {
-                log = min(value - largest - sum.ln(), f32::new(0.0));
-            }
-            logs[rank] = log;
+            logs[rank] = log_probability(value, largest, sum, finite);
             tokens[rank] = place;
             if comptime!(mapped) {
                 tokens[rank] = named[usize::cast_from(place)];
@@ -176,22 +136,95 @@ fn join_segments(
     let mut c = unit;
     while c < width {
         let (log, token) = (logs[c], tokens[c]);
-        let mut rank = 0usize;
-        for other in 0..width {
-            if logs[other] > log || (logs[other] == log && tokens[other] < token) {
-                rank += 1;
-            }
-        }
-        let mut summed = f32::new(NEVER);
-        if log > f32::new(NEVER) && value > f32::new(NEVER) {
-            summed = value + log;
-        }
+        let rank = rank_of_tokens(&logs, &tokens, log, token, width);
         let at = first + row * width + rank;
-        values[at] = summed;
+        values[at] = summed(value, log);
         pool[at] = token;
         pool[candidates + at] = node;
         c += UNITS;
     }
+}
+
+/// `x − largest − ln Σ`, at most 0, where the row is finite and the token likely enough to count.
+#[cube]
+fn log_probability(x: f32, largest: f32, sum: f32, finite: bool) -> f32 {
+    let mut log = f32::new(NEVER);
+    if finite && x - largest >= f32::new(DEEPEST) {
+        log = min(x - largest - sum.ln(), f32::new(0.0));
+    }
+    log
+}
+
+/// The log-probability of a path that goes on by one token.
+#[cube]
+fn summed(value: f32, log: f32) -> f32 {
+    let mut sum = f32::new(NEVER);
+    if log > f32::new(NEVER) && value > f32::new(NEVER) {
+        sum = value + log;
+    }
+    sum
+}
+
+/// The softmax of a row's segments: the largest entry, `Σ exp(x − largest)`, and whether all entries are finite.
+#[cube]
+fn joined_softmax(found: &Tensor<f32>, of_row: usize, parts: usize, #[comptime] width: usize) -> (f32, f32, bool) {
+    let mut largest = f32::new(LEAST);
+    for part in 0..parts {
+        largest = max(largest, found[(of_row + part) * (width + 2) + width]);
+    }
+    let mut sum = f32::new(0.0);
+    let mut finite = largest > f32::new(LEAST);
+    for part in 0..parts {
+        let at = (of_row + part) * (width + 2) + width;
+        let share = found[at + 1];
+        if share < f32::new(0.0) {
+            finite = false;
+        }
+        // A segment without a finite entry adds nothing.
+        if found[at] > f32::new(LEAST) {
+            sum += share * (found[at] - largest).exp();
+        }
+    }
+    (largest, sum, finite)
+}
+
+/// How many of a row's tokens come before the one at `place`: by value, then by place.
+#[cube]
+fn rank_in_row(
+    found: &Tensor<f32>,
+    places: &Tensor<i32>,
+    of_row: usize,
+    total: usize,
+    value: f32,
+    place: i32,
+    #[comptime] width: usize,
+) -> usize {
+    let mut rank = 0usize;
+    for other in 0..total {
+        let theirs = found[(of_row + other / width) * (width + 2) + other % width];
+        if theirs > value || (theirs == value && places[of_row * width + other] < place) {
+            rank += 1;
+        }
+    }
+    rank
+}
+
+/// How many of the chosen tokens come before one: by log-probability, then by number.
+#[cube]
+fn rank_of_tokens(
+    logs: &Shared<[f32]>,
+    tokens: &Shared<[i32]>,
+    log: f32,
+    token: i32,
+    #[comptime] width: usize,
+) -> usize {
+    let mut rank = 0usize;
+    for other in 0..width {
+        if logs[other] > log || (logs[other] == log && tokens[other] < token) {
+            rank += 1;
+        }
+    }
+    rank
 }
 
 /// Tokens of a segment, and segments of a row.

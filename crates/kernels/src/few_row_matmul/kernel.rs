@@ -177,8 +177,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// What a product with `w` makes of `x [rows, d_in]` before it multiplies, in `paired` and `rounded` if it is something
-/// else.
+/// Converts `x [rows, d_in]` into the form that a matmul with `w` multiplies, in `paired` and `rounded` if that is
+/// another one.
 pub(super) fn as_read<'a>(x: &'a [f32], w: &Packed, paired: &'a mut Vec<f32>, rounded: &'a mut Vec<f32>) -> Read<'a> {
     if w.dtype() != WeightDtype::Bf16Pairs {
         return Read { lines: x, width: w.d_in(), numbers: x };

@@ -23,7 +23,7 @@ pub enum WeightDtype {
     /// `scale[c] = max_k |w[c, k]| / 127`.
     Int8,
     /// [`WeightDtype::Bf16`] with neighbouring inputs side by side, for processors that multiply two numbers at once.
-    /// What is multiplied with them is rounded to `bf16` too.
+    /// Pairs of `bf16`; the other factor is rounded to `bf16` too.
     Bf16Pairs,
 }
 
@@ -101,7 +101,7 @@ pub enum PackError {
     Memory {
         /// Bytes asked for.
         bytes: usize,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
     /// A finite weight became infinite, or one that is not finite has no 8-bit value.
@@ -111,9 +111,6 @@ pub enum PackError {
         value: f32,
     },
 }
-
-/// Panels begin on cache lines.
-const ALIGN: usize = 64;
 
 /// Zeroed pages. The system hands them out when they are first touched, so the threads that fill the panels also fault
 /// them in; and where it can, it hands out large ones, which spares a decode step most of its address translation.
@@ -280,7 +277,7 @@ impl Packed {
     pub(super) fn elements<T: Bits>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.bytes() * self.dtype.together());
         let bytes = &self.panels[..];
-        // SAFETY: the bytes begin on a cache line, above the alignment of every `T` here, and any bits are a value.
+        // SAFETY: the pages begin on a multiple of 4096 bytes, above the alignment of every `T` here, and any bits are a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }
 }
@@ -296,7 +293,7 @@ impl RowSource for Packed {
 }
 
 fn cast_mut<T: Bits>(bytes: &mut [u8]) -> &mut [T] {
-    assert!(bytes.as_ptr().align_offset(ALIGN) == 0, "a panel begins on a cache line");
+    assert!(bytes.as_ptr().cast::<T>().is_aligned(), "a panel begins at an element");
     // SAFETY: as in `elements`, and the borrow is exclusive.
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }

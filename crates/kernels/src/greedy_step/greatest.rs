@@ -1,11 +1,23 @@
 //! The greatest entry of a row on a GPU, found by all units of a cube.
 
+use crate::collective::LEAST;
 use cubecl::prelude::*;
 
 /// Units of a cube that share a row.
 pub(crate) const UNITS: usize = 256;
-/// Below any logit that counts.
-pub(crate) const LEAST: f32 = -3.0e38;
+
+/// Memory that the units of a row share. The first place of each holds what [`next_greatest`] found.
+#[derive(CubeType)]
+pub(crate) struct Greatest {
+    pub values: Shared<[f32]>,
+    pub places: Shared<[u32]>,
+    pub damaged: Shared<[u32]>,
+}
+
+#[cube]
+pub(crate) fn new_greatest() -> Greatest {
+    Greatest { values: Shared::new_slice(UNITS), places: Shared::new_slice(UNITS), damaged: Shared::new_slice(UNITS) }
+}
 
 /// Finds the greatest of `logits[base + from..base + end]` that comes after the last one in the order of value and
 /// index; after none at all if `last_place` is `none`. It is left in `values[0]`, its index (without `base`) in
@@ -20,9 +32,7 @@ pub(crate) fn next_greatest<F: Float>(
     none: u32,
     last_value: f32,
     last_place: u32,
-    values: &mut Shared<[f32]>,
-    places: &mut Shared<[u32]>,
-    damaged: &mut Shared<[u32]>,
+    memory: &mut Greatest,
 ) {
     let unit = UNIT_POS as usize;
     let mut best = f32::new(LEAST);
@@ -30,17 +40,8 @@ pub(crate) fn next_greatest<F: Float>(
     let mut wrong = 0u32;
     let mut i = from + unit;
     while i < end {
-        let mut value = f32::cast_from(logits[base + i]);
-        // Not a number is neither below nor above the bound.
-        let is_number = value <= f32::new(3.0e38) && value >= f32::new(LEAST);
-        if !is_number {
-            if !(value < f32::new(LEAST)) {
-                wrong = 1u32;
-            }
-            if !(value > f32::new(3.0e38)) {
-                value = f32::new(LEAST);
-            }
-        }
+        let (value, not_finite) = finite_or_least(f32::cast_from(logits[base + i]));
+        wrong = max(wrong, not_finite);
         let after = last_place == none || value < last_value || (value == last_value && i as u32 > last_place);
         if after && (place == none || value > best) {
             best = value;
@@ -49,23 +50,41 @@ pub(crate) fn next_greatest<F: Float>(
         i += UNITS;
     }
     sync_cube();
-    values[unit] = best;
-    places[unit] = place;
-    damaged[unit] = wrong;
+    memory.values[unit] = best;
+    memory.places[unit] = place;
+    memory.damaged[unit] = wrong;
     sync_cube();
     let mut half = CUBE_DIM as usize / 2;
     while half > 0 {
         if unit < half {
-            let (value, place) = (values[unit + half], places[unit + half]);
-            let mine = places[unit];
-            let greater = value > values[unit] || (value == values[unit] && place < mine);
+            let (value, place) = (memory.values[unit + half], memory.places[unit + half]);
+            let (own, mine) = (memory.values[unit], memory.places[unit]);
+            let greater = value > own || (value == own && place < mine);
             if place != none && (mine == none || greater) {
-                values[unit] = value;
-                places[unit] = place;
+                memory.values[unit] = value;
+                memory.places[unit] = place;
             }
-            damaged[unit] = max(damaged[unit], damaged[unit + half]);
+            memory.damaged[unit] = max(memory.damaged[unit], memory.damaged[unit + half]);
         }
         sync_cube();
         half /= 2;
     }
+}
+
+/// The entry, or the least one where it is NaN or minus infinity; and 1 if it is NaN or positive infinity, else 0.
+#[cube]
+fn finite_or_least(entry: f32) -> (f32, u32) {
+    let mut value = entry;
+    let mut wrong = 0u32;
+    // NaN is neither below nor above a bound.
+    let is_number = entry <= f32::new(3.0e38) && entry >= f32::new(LEAST);
+    if !is_number {
+        if !(entry < f32::new(LEAST)) {
+            wrong = 1u32;
+        }
+        if !(entry > f32::new(3.0e38)) {
+            value = f32::new(LEAST);
+        }
+    }
+    (value, wrong)
 }

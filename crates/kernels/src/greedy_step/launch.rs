@@ -1,8 +1,8 @@
 //! A greedy step's decisions as burn tensors.
 
-#[cfg(feature = "gpu")]
-use super::cube;
 use super::{Guide, Outcome, Trail, TreeTable};
+#[cfg(feature = "gpu")]
+use super::{cube, path};
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
@@ -57,7 +57,7 @@ pub fn top_rows(logits: &Tensor<3>, width: usize) -> Tensor<2, Int> {
 pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, pass_table: &PassTable, outcome: &Outcome) {
     #[cfg(feature = "gpu")]
     {
-        cube::accept(argmax, tree, pass_table, outcome);
+        path::accept(argmax, tree, pass_table, outcome);
     }
     #[cfg(not(feature = "gpu"))]
     {

@@ -8,6 +8,8 @@ mod device_tests;
 #[cfg(feature = "gpu")]
 pub(crate) mod greatest;
 mod launch;
+#[cfg(feature = "gpu")]
+mod path;
 pub mod reference;
 mod trail;
 
@@ -76,7 +78,7 @@ impl TreeTable {
     }
 }
 
-/// What a step decided, on the device: `[prefix, length, rows[n], last, tokens[n]]` for paths of at most `n` nodes.
+/// Decision of a step, on the device: `[prefix, length, rows[n], last, tokens[n]]` for paths of at most `n` nodes.
 /// `rows` are the accepted nodes, `last` the deepest of them, `tokens` what is emitted: the accepted drafts, then the
 /// bonus. A token below zero says that the scores of its row were no scores.
 #[derive(Clone, Debug)]
@@ -102,15 +104,15 @@ impl Outcome {
         self.table.clone().narrow(0, 2 + self.longest, 1)
     }
 
-    /// What is emitted, of a table that was read; empty if the table is none.
+    /// Emitted tokens of a table that was read; empty if the table is none.
     pub fn emitted<'a>(&self, read: &'a [i32]) -> &'a [i32] {
         let length = read.get(1).map_or(0, |&length| length.max(0) as usize);
         read.get(3 + self.longest..3 + self.longest + length).unwrap_or(&[])
     }
 }
 
-/// What an oracle puts into trees, on a device: the first path (from each node on to its first child) gets tokens
-/// that were chosen beforehand for each place of the root, and no other node the true token.
+/// Tokens that an oracle puts into trees, on a device: the first path (from each node on to its first child) gets
+/// tokens that were chosen beforehand for each place of the root, and no other node the true token.
 #[derive(Clone, Debug)]
 pub struct Guide {
     /// `[P + P · depths]`: the true token of each position (-1 if it is not known), and the first path's tokens for a

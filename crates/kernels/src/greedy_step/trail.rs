@@ -1,4 +1,4 @@
-//! What a step committed, as a pass of a drafter that reads committed tokens.
+//! Committed tokens of a step, as a pass of a drafter that reads them.
 
 use crate::tree_attention::{AttentionMask, PassTable};
 use burn::tensor::{Device, Int, Tensor, TensorData};

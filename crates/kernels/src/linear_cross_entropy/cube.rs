@@ -1,6 +1,7 @@
 //! Rows of logits become their gradients in place on a GPU.
 
 use super::Labels;
+use crate::collective::{LEAST, join_softmax, with_entry};
 use crate::device;
 use burn::tensor::{DType, Device, Int, Tensor as Burn, TensorData};
 use burn_cubecl::tensor::CubeTensor;
@@ -8,8 +9,6 @@ use cubecl::prelude::*;
 
 /// Units that share a row.
 const UNITS: usize = 256;
-/// Below any logit that counts.
-const LEAST: f32 = -3.0e38;
 
 /// One row: its greatest logit and the sum of exponentials in one pass, its gradient in a second one.
 ///
@@ -36,45 +35,7 @@ fn cross_entropy_row<F: Float, N: Size>(
     let from = CUBE_POS as usize * stride;
     let label = usize::cast_from(labels[row]);
     let own = f32::cast_from(logits[from + label / width].extract_dynamic(label % width));
-
-    let mut most = f32::new(LEAST);
-    let mut sum = f32::new(0.0);
-    let mut above = 0u32;
-    let mut i = unit;
-    while i < vocab {
-        let values = logits[from + i];
-        #[unroll]
-        for k in 0..width {
-            let x = f32::cast_from(values.extract(k));
-            // What is not a number is no more than anything, and so goes into the sum.
-            if x > most {
-                sum = sum * (most - x).exp() + f32::new(1.0);
-                most = x;
-            } else {
-                sum += (x - most).exp();
-            }
-            if x > own || (x == own && i * width + k < label) {
-                above += 1u32;
-            }
-        }
-        i += UNITS;
-    }
-    largest[unit] = most;
-    sums[unit] = sum;
-    counts[unit] = above;
-    sync_cube();
-    let mut half = CUBE_DIM as usize / 2;
-    while half > 0 {
-        if unit < half {
-            let (a, b) = (largest[unit], largest[unit + half]);
-            let both = max(a, b);
-            sums[unit] = sums[unit] * (a - both).exp() + sums[unit + half] * (b - both).exp();
-            largest[unit] = both;
-            counts[unit] = counts[unit] + counts[unit + half];
-        }
-        sync_cube();
-        half /= 2;
-    }
+    scan_row::<F, N>(logits, from, vocab, own, label, &mut largest, &mut sums, &mut counts, width);
 
     let most = largest[0];
     let sum = sums[0];
@@ -98,6 +59,54 @@ fn cross_entropy_row<F: Float, N: Size>(
         }
         logits[from + i] = gradient;
         i += UNITS;
+    }
+}
+
+/// The row's largest entry, its sum of exponentials, and how many entries beat that of the label, each in the first
+/// place.
+#[cube]
+fn scan_row<F: Float, N: Size>(
+    logits: &mut Tensor<Vector<F, N>>,
+    from: usize,
+    vocab: usize,
+    own: f32,
+    label: usize,
+    largest: &mut Shared<[f32]>,
+    sums: &mut Shared<[f32]>,
+    counts: &mut Shared<[u32]>,
+    #[comptime] width: usize,
+) {
+    let unit = UNIT_POS as usize;
+    let mut most = f32::new(LEAST);
+    let mut sum = f32::new(0.0);
+    let mut above = 0u32;
+    let mut i = unit;
+    while i < vocab {
+        let values = logits[from + i];
+        #[unroll]
+        for k in 0..width {
+            let x = f32::cast_from(values.extract(k));
+            let (now, total) = with_entry(x, most, sum);
+            most = now;
+            sum = total;
+            if x > own || (x == own && i * width + k < label) {
+                above += 1u32;
+            }
+        }
+        i += UNITS;
+    }
+    largest[unit] = most;
+    sums[unit] = sum;
+    counts[unit] = above;
+    sync_cube();
+    let mut half = CUBE_DIM as usize / 2;
+    while half > 0 {
+        if unit < half {
+            join_softmax(largest, sums, unit, unit + half);
+            counts[unit] = counts[unit] + counts[unit + half];
+        }
+        sync_cube();
+        half /= 2;
     }
 }
 

@@ -18,11 +18,11 @@ pub use kernel::cross_entropy_rows;
 pub use launch::{LinearCrossEntropy, linear_cross_entropy};
 pub use soft::{SoftCrossEntropy, soft_cross_entropy, soft_cross_entropy_between};
 
-/// What the rows should have said.
+/// Labels of the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     /// The label of each row, below `V`.
     pub tokens: &'a [u32],
-    /// What each row's loss counts in the gradients.
+    /// Weight of each row's loss in the gradients.
     pub scales: &'a [f32],
 }

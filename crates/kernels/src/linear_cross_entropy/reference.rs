@@ -1,6 +1,6 @@
 //! The definition, in double precision.
 
-/// What the reference yields: losses per row, `∂L/∂h [rows, d]` and `∂L/∂W [V, d]`.
+/// Result of the reference: losses per row, `∂L/∂h [rows, d]` and `∂L/∂W [V, d]`.
 pub type Reference = (Vec<f64>, Vec<f64>, Vec<f64>);
 
 /// Losses and gradients of rows `h [rows, d]` under `w [V, d]`.

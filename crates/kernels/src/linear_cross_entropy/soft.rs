@@ -44,8 +44,8 @@ pub fn soft_cross_entropy(
     soft_cross_entropy_between(of(hidden), of(target), scale, chunk, false)
 }
 
-/// The same for two projections onto one vocabulary, with the gradient of the first of them if asked for. On a GPU
-/// losses and ranks are read once, after all chunks.
+/// Soft cross-entropy between two projections onto one vocabulary, with the gradient of the first of them if requested.
+/// On a GPU losses and ranks are read once, after all chunks.
 ///
 /// # Shapes
 /// `guessed` of width `d`, `target` of any, both of the same rows and vocabulary.

@@ -1,5 +1,6 @@
 //! Two rows of logits are compared on a GPU, and the first becomes the gradient in place.
 
+use crate::collective::{LEAST, join_softmax, sum_units, with_entry};
 use crate::device;
 use burn::tensor::{DType, Device, Tensor as Burn};
 use burn_cubecl::tensor::CubeTensor;
@@ -7,10 +8,8 @@ use cubecl::prelude::*;
 
 /// Units that share a row.
 const UNITS: usize = 256;
-/// Below any logit that counts.
-const LEAST: f32 = -3.0e38;
 
-/// What is measured of `q = softmax(logits)` and `p = softmax(targets)`.
+/// Divergence between `q = softmax(logits)` and `p = softmax(targets)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Measure {
     /// `−Σ p ln q`.
@@ -77,6 +76,199 @@ fn log_mixed(q: f32, p: f32, beta: f32) -> f32 {
     max(beta * p + (f32::new(1.0) - beta) * q, f32::new(1.2e-38)).ln()
 }
 
+/// Memory that the units of a row share. In the second half of the work it holds the units' measures (in `largest`),
+/// overlaps (`sums`), mean slopes (`target_sums`) and counts of entries above that of the best target (`places`).
+#[derive(CubeType)]
+struct Memory {
+    largest: Shared<[f32]>,
+    sums: Shared<[f32]>,
+    target_largest: Shared<[f32]>,
+    target_sums: Shared<[f32]>,
+    places: Shared<[u32]>,
+}
+
+#[cube]
+fn new_memory() -> Memory {
+    Memory {
+        largest: Shared::new_slice(UNITS),
+        sums: Shared::new_slice(UNITS),
+        target_largest: Shared::new_slice(UNITS),
+        target_sums: Shared::new_slice(UNITS),
+        places: Shared::new_slice(UNITS),
+    }
+}
+
+/// `exp(x − most) / Σ`, and its logarithm `x − log_sum`.
+#[derive(CubeType)]
+struct Softmax {
+    most: f32,
+    log_sum: f32,
+    per_sum: f32,
+}
+
+#[cube]
+fn softmax(most: f32, sum: f32) -> Softmax {
+    Softmax { most, log_sum: most + sum.ln(), per_sum: f32::new(1.0) / sum }
+}
+
+/// Probability and log-probability of an entry.
+#[cube]
+fn probability(x: f32, of: &Softmax) -> (f32, f32) {
+    ((x - of.most).exp() * of.per_sum, x - of.log_sum)
+}
+
+/// The largest entries of both rows with their sums of exponentials, and the place of the target's, each in the first
+/// place.
+#[cube]
+fn scan_rows<F: Float, G: Float, N: Size>(
+    logits: &mut Tensor<Vector<F, N>>,
+    targets: &Tensor<Vector<G, N>>,
+    from: usize,
+    target_from: usize,
+    vocab: usize,
+    memory: &mut Memory,
+    #[comptime] width: usize,
+) {
+    let unit = UNIT_POS as usize;
+    let mut most = f32::new(LEAST);
+    let mut sum = f32::new(0.0);
+    let mut target_most = f32::new(LEAST);
+    let mut target_sum = f32::new(0.0);
+    let mut place = 0u32;
+    let mut i = unit;
+    while i < vocab {
+        let (values, others) = (logits[from + i], targets[target_from + i]);
+        #[unroll]
+        for k in 0..width {
+            let (now, total) = with_entry(f32::cast_from(values.extract(k)), most, sum);
+            most = now;
+            sum = total;
+            let t = f32::cast_from(others.extract(k));
+            if t > target_most {
+                place = (i * width + k) as u32;
+            }
+            let (now, total) = with_entry(t, target_most, target_sum);
+            target_most = now;
+            target_sum = total;
+        }
+        i += UNITS;
+    }
+    memory.largest[unit] = most;
+    memory.sums[unit] = sum;
+    memory.target_largest[unit] = target_most;
+    memory.target_sums[unit] = target_sum;
+    memory.places[unit] = place;
+    join_units(memory);
+}
+
+/// Joins the softmaxes of the units; of equal target entries the first counts.
+#[cube]
+fn join_units(memory: &mut Memory) {
+    let unit = UNIT_POS as usize;
+    sync_cube();
+    let mut half = CUBE_DIM as usize / 2;
+    while half > 0 {
+        if unit < half {
+            join_softmax(&mut memory.largest, &mut memory.sums, unit, unit + half);
+            let (a, b) = (memory.target_largest[unit], memory.target_largest[unit + half]);
+            join_softmax(&mut memory.target_largest, &mut memory.target_sums, unit, unit + half);
+            let other = memory.places[unit + half];
+            if b > a || (b == a && other < memory.places[unit]) {
+                memory.places[unit] = other;
+            }
+        }
+        sync_cube();
+        half /= 2;
+    }
+}
+
+/// Some entries' gradients where those need no mean (else the entries), and their sums: measure, overlap, mean slope,
+/// number of entries above that of the best target.
+#[cube]
+fn measure_entries<F: Float, G: Float, N: Size>(
+    values: Vector<F, N>,
+    others: Vector<G, N>,
+    guessed: &Softmax,
+    target: &Softmax,
+    at: usize,
+    best: usize,
+    own: f32,
+    scale: f32,
+    beta: f32,
+    #[comptime] width: usize,
+    #[comptime] measure: Measure,
+) -> (Vector<F, N>, f32, f32, f32, u32) {
+    let mut gradient = values;
+    let mut loss = f32::new(0.0);
+    let mut overlap = f32::new(0.0);
+    let mut mean = f32::new(0.0);
+    let mut above = 0u32;
+    #[unroll]
+    for k in 0..width {
+        let (x, t) = (f32::cast_from(values.extract(k)), f32::cast_from(others.extract(k)));
+        let (q, log_q) = probability(x, guessed);
+        let (p, log_p) = probability(t, target);
+        loss += share(q, p, log_q, log_p, beta, measure);
+        overlap += min(q, p);
+        if x > own || (x == own && at * width + k < best) {
+            above += 1u32;
+        }
+        if comptime!(measure.is_difference()) {
+            gradient.insert(k, F::cast_from(scale * (q - p)));
+        } else {
+            mean += q * slope(q, p, log_q, log_p, beta, measure);
+        }
+    }
+    (gradient, loss, overlap, mean, above)
+}
+
+/// Sums the measures of all units into the first place.
+#[cube]
+fn sum_measures(memory: &mut Memory, loss: f32, overlap: f32, mean: f32, above: u32) {
+    let unit = UNIT_POS as usize;
+    memory.largest[unit] = loss;
+    memory.sums[unit] = overlap;
+    memory.target_sums[unit] = mean;
+    memory.places[unit] = above;
+    sum_units::<f32>(&mut memory.largest);
+    sum_units::<f32>(&mut memory.sums);
+    sum_units::<f32>(&mut memory.target_sums);
+    sum_units::<u32>(&mut memory.places);
+}
+
+#[cube]
+fn write_measures(memory: &Memory, found: &mut Tensor<f32>, row: usize, all: usize) {
+    if UNIT_POS == 0 {
+        found[row] = memory.largest[0];
+        found[all + row] = memory.sums[0];
+        found[2 * all + row] = f32::cast_from(memory.places[0]);
+    }
+}
+
+/// The gradients of some entries: `scale · q (slope − mean)`.
+#[cube]
+fn centred<F: Float, G: Float, N: Size>(
+    values: Vector<F, N>,
+    others: Vector<G, N>,
+    guessed: &Softmax,
+    target: &Softmax,
+    mean: f32,
+    scale: f32,
+    beta: f32,
+    #[comptime] width: usize,
+    #[comptime] measure: Measure,
+) -> Vector<F, N> {
+    let mut gradient = values;
+    #[unroll]
+    for k in 0..width {
+        let (q, log_q) = probability(f32::cast_from(values.extract(k)), guessed);
+        let (p, log_p) = probability(f32::cast_from(others.extract(k)), target);
+        let of_q = slope(q, p, log_q, log_p, beta, measure);
+        gradient.insert(k, F::cast_from(scale * q * (of_q - mean)));
+    }
+    gradient
+}
+
 /// One row.
 ///
 /// # Shapes `logits` and `targets` `[rows, V]` in vectors, `found [3, all rows]`: measures, overlaps, ranks; `vocab`,
@@ -98,75 +290,16 @@ fn compare_row<F: Float, G: Float, N: Size>(
     #[define(F)] _dtype: ElemType,
     #[define(G)] _target_dtype: ElemType,
 ) {
-    let mut largest = Shared::<[f32]>::new_slice(UNITS);
-    let mut sums = Shared::<[f32]>::new_slice(UNITS);
-    let mut target_largest = Shared::<[f32]>::new_slice(UNITS);
-    let mut target_sums = Shared::<[f32]>::new_slice(UNITS);
-    let mut places = Shared::<[u32]>::new_slice(UNITS);
-    let unit = UNIT_POS as usize;
+    let mut memory = new_memory();
     let (from, target_from) = (CUBE_POS as usize * stride, CUBE_POS as usize * target_stride);
-
-    let mut most = f32::new(LEAST);
-    let mut sum = f32::new(0.0);
-    let mut target_most = f32::new(LEAST);
-    let mut target_sum = f32::new(0.0);
-    let mut place = 0u32;
-    let mut i = unit;
-    while i < vocab {
-        let (values, others) = (logits[from + i], targets[target_from + i]);
-        #[unroll]
-        for k in 0..width {
-            let (x, t) = (f32::cast_from(values.extract(k)), f32::cast_from(others.extract(k)));
-            // What is not a number is no more than anything, and so goes into the sums.
-            if x > most {
-                sum = sum * (most - x).exp() + f32::new(1.0);
-                most = x;
-            } else {
-                sum += (x - most).exp();
-            }
-            if t > target_most {
-                target_sum = target_sum * (target_most - t).exp() + f32::new(1.0);
-                target_most = t;
-                place = (i * width + k) as u32;
-            } else {
-                target_sum += (t - target_most).exp();
-            }
-        }
-        i += UNITS;
-    }
-    largest[unit] = most;
-    sums[unit] = sum;
-    target_largest[unit] = target_most;
-    target_sums[unit] = target_sum;
-    places[unit] = place;
-    sync_cube();
-    let mut half = CUBE_DIM as usize / 2;
-    while half > 0 {
-        if unit < half {
-            let (a, b) = (largest[unit], largest[unit + half]);
-            let both = max(a, b);
-            sums[unit] = sums[unit] * (a - both).exp() + sums[unit + half] * (b - both).exp();
-            largest[unit] = both;
-            let (a, b) = (target_largest[unit], target_largest[unit + half]);
-            let both = max(a, b);
-            target_sums[unit] = target_sums[unit] * (a - both).exp() + target_sums[unit + half] * (b - both).exp();
-            target_largest[unit] = both;
-            let other = places[unit + half];
-            if b > a || (b == a && other < places[unit]) {
-                places[unit] = other;
-            }
-        }
-        sync_cube();
-        half /= 2;
-    }
-    let (most, target_most) = (largest[0], target_largest[0]);
-    let (log_sum, target_log_sum) = (most + sums[0].ln(), target_most + target_sums[0].ln());
-    let (per_sum, per_target_sum) = (f32::new(1.0) / sums[0], f32::new(1.0) / target_sums[0]);
-    let best = places[0] as usize;
+    scan_rows::<F, G, N>(logits, targets, from, target_from, vocab, &mut memory, width);
+    let guessed = softmax(memory.largest[0], memory.sums[0]);
+    let target = softmax(memory.target_largest[0], memory.target_sums[0]);
+    let best = memory.places[0] as usize;
     let own = f32::cast_from(logits[from + best / width].extract_dynamic(best % width));
     // Shared memory is used again, and logits are written from here on.
     sync_cube();
-
+    let unit = UNIT_POS as usize;
     let mut loss = f32::new(0.0);
     let mut overlap = f32::new(0.0);
     let mut mean = f32::new(0.0);
@@ -174,70 +307,31 @@ fn compare_row<F: Float, G: Float, N: Size>(
     let mut i = unit;
     while i < vocab {
         let (values, others) = (logits[from + i], targets[target_from + i]);
-        let mut gradient = values;
-        #[unroll]
-        for k in 0..width {
-            let (x, t) = (f32::cast_from(values.extract(k)), f32::cast_from(others.extract(k)));
-            let (q, p) = ((x - most).exp() * per_sum, (t - target_most).exp() * per_target_sum);
-            let (log_q, log_p) = (x - log_sum, t - target_log_sum);
-            loss += share(q, p, log_q, log_p, beta, measure);
-            overlap += min(q, p);
-            if x > own || (x == own && i * width + k < best) {
-                above += 1u32;
-            }
-            if comptime!(measure.is_difference()) {
-                gradient.insert(k, F::cast_from(scale * (q - p)));
-            } else {
-                mean += q * slope(q, p, log_q, log_p, beta, measure);
-            }
-        }
+        let (gradient, more_loss, more_overlap, more_mean, more_above) =
+            measure_entries::<F, G, N>(values, others, &guessed, &target, i, best, own, scale, beta, width, measure);
+        loss += more_loss;
+        overlap += more_overlap;
+        mean += more_mean;
+        above += more_above;
         if comptime!(measure.is_difference()) {
             logits[from + i] = gradient;
         }
         i += UNITS;
     }
-    largest[unit] = loss;
-    sums[unit] = overlap;
-    target_sums[unit] = mean;
-    places[unit] = above;
-    sync_cube();
-    let mut half = CUBE_DIM as usize / 2;
-    while half > 0 {
-        if unit < half {
-            largest[unit] = largest[unit] + largest[unit + half];
-            sums[unit] = sums[unit] + sums[unit + half];
-            target_sums[unit] = target_sums[unit] + target_sums[unit + half];
-            places[unit] = places[unit] + places[unit + half];
-        }
-        sync_cube();
-        half /= 2;
-    }
-    let row = first + CUBE_POS as usize;
-    if unit == 0 {
-        found[row] = largest[0];
-        found[all + row] = sums[0];
-        found[2 * all + row] = f32::cast_from(places[0]);
-    }
+    sum_measures(&mut memory, loss, overlap, mean, above);
+    write_measures(&memory, found, first + CUBE_POS as usize, all);
     if comptime!(!measure.is_difference()) {
-        let mean = target_sums[0];
+        let mean = memory.target_sums[0];
         let mut i = unit;
         while i < vocab {
             let (values, others) = (logits[from + i], targets[target_from + i]);
-            let mut gradient = values;
-            #[unroll]
-            for k in 0..width {
-                let (x, t) = (f32::cast_from(values.extract(k)), f32::cast_from(others.extract(k)));
-                let (q, p) = ((x - most).exp() * per_sum, (t - target_most).exp() * per_target_sum);
-                let of_q = slope(q, p, x - log_sum, t - target_log_sum, beta, measure);
-                gradient.insert(k, F::cast_from(scale * q * (of_q - mean)));
-            }
-            logits[from + i] = gradient;
+            logits[from + i] = centred::<F, G, N>(values, others, &guessed, &target, mean, scale, beta, width, measure);
             i += UNITS;
         }
     }
 }
 
-/// What was found about pairs of rows: on the device until all chunks are through.
+/// Results for pairs of rows: on the device until all chunks are through.
 pub(crate) struct Compared {
     /// `[3, rows]`: measures, overlaps, and how many logits beat that of the target's likeliest token, exact below 2²⁴.
     found: CubeTensor,

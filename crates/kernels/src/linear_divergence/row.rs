@@ -3,7 +3,7 @@
 use super::Divergence;
 use crate::{isa::per_isa, lanes};
 
-/// What one row yields beside the gradient.
+/// Result of one row beside the gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RowOutput {
     pub loss: f32,

@@ -170,7 +170,7 @@ fn rotate(spec: &Segments, heads: &mut [f32], sign: f32) {
     rotate_from(spec, heads, 0, sign);
 }
 
-/// The same to position `first + i`.
+/// Rotates to position `first + i`.
 pub(crate) fn rotate_from(spec: &Segments, heads: &mut [f32], first: usize, sign: f32) {
     let half = spec.head_dim / 2;
     let (cos, sin) = &*spec.angles;

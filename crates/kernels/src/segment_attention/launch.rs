@@ -31,7 +31,7 @@ impl Differentiable<3> for Fused {
     }
 }
 
-/// The same from burn's operations, for other devices: one masked square over all rows.
+/// Composition of burn's operations, for other devices: one masked square over all rows.
 fn composed(spec: &Segments, q: Tensor<2>, k: Tensor<2>, v: Tensor<2>) -> Tensor<2> {
     let ([n, _], d, device) = (q.dims(), spec.head_dim, q.device());
     let positions: Vec<usize> = spec.rows.iter().flat_map(|rows| 0..rows.len()).collect();

@@ -1,4 +1,4 @@
-//! The same on a device.
+//! Tests of the squares on a device.
 
 #[test]
 fn all_values_count() {

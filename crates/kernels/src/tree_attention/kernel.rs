@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 /// Rows handled together, so that they share the keys they read.
 const ROW_BLOCK: usize = 8;
-/// What a dimension of a slot costs, in multiply-adds of a product whose weights are read once.
+/// Cost of a slot's dimension, in multiply-adds of a matmul whose weights are read once.
 const WEIGHT: usize = 6;
 /// Keys per block: 64 keys of 64 dimensions fill a third of a first-level cache.
 const KEY_BLOCK: usize = 64;
@@ -63,7 +63,7 @@ impl Heads {
     }
 }
 
-/// What one task reads.
+/// Inputs of one task.
 struct Part<'a> {
     isa: Isa,
     spec: &'a AttentionSpec,
@@ -79,7 +79,7 @@ impl Part<'_> {
         self.pass.slots()
     }
 
-    /// What `row` sees, in the order of positions.
+    /// Rows visible to `row`, in the order of positions.
     #[inline(always)]
     fn view(&self, row: usize) -> View {
         let seen = self.pass.view(row, self.spec.window);
@@ -100,7 +100,7 @@ struct View {
     length: usize,
 }
 
-/// What a task needs room for; kept by its thread, so that steps after the first allocate nothing.
+/// Memory of a task; kept by its thread, so that steps after the first allocate nothing.
 #[derive(Default)]
 struct Scratch {
     views: Vec<View>,

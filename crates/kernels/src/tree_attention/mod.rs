@@ -13,6 +13,8 @@ pub(crate) mod kernel;
 mod pass_rows;
 mod pass_table;
 pub mod reference;
+#[cfg(feature = "gpu")]
+mod tile;
 
 pub use cached::attend_cached;
 pub use host_kv::HostKv;
@@ -22,7 +24,7 @@ pub use pass_table::PassTable;
 
 use gorgon_core::PooledVec;
 
-/// What attention does besides the softmax.
+/// Options of attention beside the softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.

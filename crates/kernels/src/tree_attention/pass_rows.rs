@@ -38,7 +38,7 @@ impl<'a> PassRows<'a> {
             }
     }
 
-    /// What a row sees through a window of so many positions, its own included.
+    /// Rows visible to a row through a window of so many positions, its own included.
     pub fn view(&self, row: usize, window: Option<usize>) -> RowView {
         let start = (self.position(row) + 1).saturating_sub(window.unwrap_or(usize::MAX));
         let first = start.min(self.prefix);

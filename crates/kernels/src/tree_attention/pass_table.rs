@@ -109,7 +109,7 @@ impl PassTable {
         &self.windows
     }
 
-    /// The same table for a longer context: at most `slots` slots will be read with it.
+    /// Copy of the table for a longer context: at most `slots` slots will be read with it.
     pub fn with_slots(&self, slots: usize) -> Self {
         Self { slots, ..self.clone() }
     }

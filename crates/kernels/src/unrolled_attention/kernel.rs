@@ -135,7 +135,7 @@ impl<'a> Block<'a> {
         scores
     }
 
-    /// What the probabilities make of the values, into rows of `out` that are `stride` apart.
+    /// Weighted sum of the values, into rows of `out` that are `stride` apart.
     fn mix(&self, q: &[f32], out: &mut [f32], stride: usize) {
         let (n, d) = (self.rows.len(), self.spec.head_dim);
         let p = self.probabilities(q);

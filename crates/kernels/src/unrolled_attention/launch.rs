@@ -55,7 +55,7 @@ impl Differentiable<5> for Fused {
     }
 }
 
-/// The same from burn's operations, for other devices: one masked square over all rows, and a column per later step.
+/// Composition of burn's operations, for other devices: one masked square over all rows, and a column per later step.
 fn composed(
     spec: &Segments,
     q: Tensor<2>,

@@ -10,7 +10,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The file is no JSON object.
@@ -18,7 +18,7 @@ pub enum ConfigError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// Message of the parser.
         reason: String,
     },
     /// A value is missing, of the wrong type or out of range.

@@ -69,15 +69,20 @@ impl Fields {
         }
     }
 
-    /// A token id or a list of them.
-    pub fn tokens(&self, name: &str) -> Result<Option<Vec<u32>>, String> {
+    /// A token id of a vocabulary, or a list of them.
+    pub fn tokens(&self, name: &str, vocab_size: usize) -> Result<Option<Vec<u32>>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let one = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
         let list = match value {
             Value::Array(list) => list.iter().map(one).collect::<Option<Vec<u32>>>(),
             one_value => one(one_value).map(|token| vec![token]),
         };
-        list.map(Some).ok_or_else(|| format!("{name} is {}; a token id or a list of them is expected", brief(value)))
+        let list =
+            list.ok_or_else(|| format!("{name} is {}; a token id or a list of them is expected", brief(value)))?;
+        match list.iter().find(|token| **token as usize >= vocab_size) {
+            Some(token) => Err(format!("{name} is {token}; the vocabulary ends with token {}", vocab_size - 1)),
+            None => Ok(Some(list)),
+        }
     }
 }
 
@@ -100,7 +105,7 @@ pub(super) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>,
     let read = |source| ConfigError::Read { path: path.into(), source };
     let json = |reason: String| ConfigError::Json { path: path.into(), reason };
     let bytes = gorgon_runs::file::read(path, LIMIT).map_err(read)?;
-    match serde_json::from_slice(&bytes) {
+    match gorgon_runs::json::read(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(json(format!("it holds {}", brief(&other)))),
         Err(error) => Err(json(error.to_string())),

@@ -1,4 +1,4 @@
-//! What the keys of a config mean, whatever their spelling and age.
+//! Resolves the keys of a config, whatever their spelling and age.
 
 use super::defaults::Defaults;
 use super::fields::{Fields, brief, quoted};
@@ -38,10 +38,10 @@ pub(super) fn refuse_quantised(f: &Fields) -> Result<(), String> {
 }
 
 /// Tokens that end a generation.
-pub(super) fn end_tokens(f: &Fields, defaults: &Defaults) -> Result<Vec<u32>, String> {
+pub(super) fn end_tokens(f: &Fields, defaults: &Defaults, vocab_size: usize) -> Result<Vec<u32>, String> {
     match defaults.end_token.filter(|_| f.is_absent("eos_token_id")) {
         Some(token) => Ok(vec![token]),
-        None => Ok(f.tokens("eos_token_id")?.unwrap_or_default()),
+        None => Ok(f.tokens("eos_token_id", vocab_size)?.unwrap_or_default()),
     }
 }
 
@@ -88,8 +88,9 @@ pub(super) fn soft_cap(f: &Fields, name: &str, default: Option<f64>) -> Result<O
 
 pub(super) fn norm_eps(f: &Fields, defaults: &Defaults) -> Result<f32, String> {
     let eps = f.number("rms_norm_eps")?.unwrap_or(defaults.norm_eps);
-    if !(0.0..=1.0).contains(&eps) {
-        return Err(format!("rms_norm_eps is {eps}; a number from 0 to 1 is expected"));
+    // Without it a row of zeros becomes NaN; with a large one norms leave next to nothing.
+    if !(1e-12..=0.1).contains(&eps) {
+        return Err(format!("rms_norm_eps is {eps:?}; a number from 1e-12 to 0.1 is expected"));
     }
     Ok(eps as f32)
 }

@@ -45,7 +45,7 @@ pub enum DeviceError {
     NotFound {
         /// The device asked for.
         name: String,
-        /// What there is.
+        /// Devices that exist.
         found: String,
     },
     /// The device cannot compute in this format.

@@ -1,10 +1,10 @@
-//! What the command line says about devices and number formats.
+//! Command-line choices of devices and number formats.
 
 use super::error::DeviceError;
 use burn::tensor::DType;
 use std::str::FromStr;
 
-/// What `--device` names.
+/// Value of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// A CUDA device if the build and the machine have one, else the CPU.
@@ -17,7 +17,7 @@ pub enum DeviceChoice {
     Wgpu,
 }
 
-/// What `--dtype` names: the precision of weights, and on a GPU of activations too.
+/// Value of `--dtype`: the precision of weights, and on a GPU of activations too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub enum FloatFormat {
@@ -26,7 +26,7 @@ pub enum FloatFormat {
     Bf16,
 }
 
-/// What `--int8` names: linear layers whose weights the CPU stores in 8 bits, with a scale per output.
+/// Value of `--int8`: linear layers whose weights the CPU stores in 8 bits, with a scale per output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Int8 {
     /// None.
@@ -38,7 +38,7 @@ pub enum Int8 {
     All,
 }
 
-/// What `--compute-dtype` names: the numbers that the CPU multiplies. Sums are in 32 bits either way.
+/// Value of `--compute-dtype`: the number format of the CPU's matmuls. Sums are in 32 bits either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Products {
     /// Weights as they are stored, activations in 32 bits.

@@ -25,6 +25,20 @@ pub(super) fn widen(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
+/// Whether all numbers are finite, which have magnitudes below that of infinity: none of the differences is negative. A
+/// loop of differences alone is one of vector instructions on any processor.
+pub(super) fn all_finite(values: &[f32]) -> bool {
+    let below = f32::INFINITY.to_bits() - 1;
+    let signs = values.iter().fold(0u32, |signs, value| signs | below.wrapping_sub(value.to_bits() & 0x7fff_ffff));
+    signs >> 31 == 0
+}
+
+/// [`all_finite`] of 16-bit numbers, with the bits of their infinity.
+pub(super) fn all_finite_bits(values: &[u16], infinity: u16) -> bool {
+    let signs = values.iter().fold(0u16, |signs, bits| signs | (infinity - 1).wrapping_sub(bits & 0x7fff));
+    signs >> 15 == 0
+}
+
 /// Fills `bytes` from `offset` on.
 #[cfg(unix)]
 pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {

@@ -1,5 +1,6 @@
 //! Why a checkpoint cannot be read.
 
+use gorgon_runs::visible;
 use std::path::PathBuf;
 
 /// Why a checkpoint cannot be read.
@@ -10,7 +11,7 @@ pub enum WeightsError {
     NotFound {
         /// The folder.
         dir: PathBuf,
-        /// What is there instead.
+        /// Hint about the content.
         hint: &'static str,
     },
     /// A file cannot be opened or read.
@@ -18,7 +19,7 @@ pub enum WeightsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A file is no valid safetensors file.
@@ -26,7 +27,7 @@ pub enum WeightsError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it is refused.
         reason: String,
     },
     /// The index is wrong.
@@ -34,7 +35,7 @@ pub enum WeightsError {
     Index {
         /// The index file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it is refused.
         reason: String,
     },
     /// The tensors are not those that the config calls for.
@@ -52,7 +53,7 @@ pub enum WeightsError {
         path: PathBuf,
         /// The tensor.
         tensor: String,
-        /// What is wrong.
+        /// Reason why it is refused.
         reason: String,
     },
 }
@@ -81,7 +82,7 @@ impl std::fmt::Display for Problems {
         let parts: Vec<String> = lists
             .iter()
             .filter(|(_, list)| !list.is_empty())
-            .map(|(what, list)| format!("{} {what} ({})", list.len(), list.join(", ")))
+            .map(|(what, list)| format!("{} {what} ({})", list.len(), visible::listed(list)))
             .collect();
         f.write_str(&parts.join("; "))
     }

@@ -6,9 +6,9 @@ use std::fs::File;
 
 /// Why a header cannot be used.
 pub(super) enum HeaderError {
-    /// What the system said.
+    /// Error of the operating system.
     Io(std::io::Error),
-    /// What is wrong with it.
+    /// Reason why it is refused.
     Bad(String),
 }
 
@@ -29,7 +29,7 @@ pub(super) fn read_header(file: &File, length: u64) -> Result<(Metadata, u64), H
     read_at(file, &mut header, 8).map_err(HeaderError::Io)?;
     // The crate checks that offsets are in order without gaps or overlaps and that they fit shapes and types.
     let metadata: Metadata =
-        serde_json::from_slice(&header).map_err(|error| HeaderError::Bad(format!("header: {error}")))?;
+        gorgon_runs::json::read(&header).map_err(|error| HeaderError::Bad(format!("header: {error}")))?;
     let data = metadata.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
     let held = length - 8 - size;
     if data > held {

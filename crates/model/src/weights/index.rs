@@ -9,7 +9,7 @@ pub(super) fn read_index(path: &Path) -> Result<BTreeMap<String, String>, Weight
     let wrong = |reason: String| WeightsError::Index { path: path.into(), reason };
     let bytes =
         gorgon_runs::file::read(path, 256 << 20).map_err(|source| WeightsError::Read { path: path.into(), source })?;
-    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| wrong(format!("not JSON: {e}")))?;
+    let json: serde_json::Value = gorgon_runs::json::read(&bytes).map_err(|e| wrong(format!("not JSON: {e}")))?;
     let map = json.get("weight_map").and_then(|map| map.as_object());
     let map = map.filter(|map| !map.is_empty()).ok_or_else(|| wrong("it has no weight_map".into()))?;
     let entry = |(tensor, file): (&String, &serde_json::Value)| match file.as_str() {

@@ -1,4 +1,4 @@
-//! What a plan says holds: inputs, layer ranges, positions, several plans together.
+//! Plans hold: inputs, layer ranges, positions, several plans together.
 
 use crate::targets::{PARENTS, decoders, layers, plain, random, same, tokens};
 use gorgon_core::tree::TokenTree;

@@ -3,11 +3,11 @@
 /// A line chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the horizontal axis shows, with its unit.
+    /// The quantity on the horizontal axis, with its unit.
     pub x_label: String,
-    /// What the vertical axis shows, with its unit.
+    /// The quantity on the vertical axis, with its unit.
     pub y_label: String,
     /// The lines, in the order of the legend.
     pub series: Vec<Series>,

@@ -28,10 +28,30 @@ const MARKED_POINTS: usize = 24;
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 /// Lines beyond the last colour start again, dashed.
 const DASHES: [&str; 4] = ["", "7 4", "2 4", "9 4 2 4"];
-const INK: &str = "#24292f";
-const FAINT_INK: &str = "#57606a";
-const GRID: &str = "#e4e7eb";
+/// Their counterparts on a dark page.
+const DARK_COLOURS: [&str; 7] = ["#58a6e6", "#ff8c42", "#2ec4a0", "#e29dc4", "#f2b84b", "#9fdcff", "#f0f6fc"];
+const INK: Ink = Ink { class: "ink", light: "#24292f", dark: "#e6edf3" };
+const FAINT_INK: Ink = Ink { class: "faint", light: "#57606a", dark: "#9aa4af" };
+const GRID: Ink = Ink { class: "grid", light: "#e4e7eb", dark: "#2d333b" };
+const PAPER: Ink = Ink { class: "paper", light: "#ffffff", dark: "#0d1117" };
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
+
+/// A colour by the page: `light` stands in the elements, and the style sheet has `dark` for readers who prefer that.
+#[derive(Clone, Copy)]
+struct Ink {
+    class: &'static str,
+    light: &'static str,
+    dark: &'static str,
+}
+
+/// The style sheet: nothing but the colours on a dark page.
+fn style() -> String {
+    let rule = |Ink { class, dark, .. }: Ink| format!(".{class}{{fill:{dark}}}.{class}-line{{stroke:{dark}}}");
+    let inks: String = [INK, FAINT_INK, GRID, PAPER].map(rule).concat();
+    let series = |(i, colour): (usize, &&str)| format!(".s{i}{{stroke:{colour}}}.s{i}-dot{{fill:{colour}}}");
+    let series: String = DARK_COLOURS.iter().enumerate().map(series).collect();
+    format!("<style>@media (prefers-color-scheme:dark){{{inks}{series}}}</style>")
+}
 
 /// Where things are.
 struct Layout {
@@ -78,9 +98,12 @@ fn open(svg: &mut String, chart: &Chart, layout: &Layout) {
         svg,
         format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-             viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" font-family=\"{FONT}\">\n<title>{}</title>\n\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
-            escape(&chart.title)
+             viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" font-family=\"{FONT}\">\n<title>{}</title>\n{}\n\
+             <rect class=\"{}\" width=\"{WIDTH}\" height=\"{height}\" fill=\"{}\"/>\n",
+            escape(&chart.title),
+            style(),
+            PAPER.class,
+            PAPER.light
         ),
     );
     text(svg, LEFT, 28.0, 16.0, INK, "font-weight=\"600\"", &cut(&chart.title, LONGEST_LABEL));
@@ -93,8 +116,12 @@ fn open(svg: &mut String, chart: &Chart, layout: &Layout) {
 /// The grid, the labels and the frame's two lines.
 fn draw_axes(svg: &mut String, layout: &Layout, x: &Axis, y: &Axis) {
     let Layout { right, bottom, .. } = *layout;
-    let line = |svg: &mut String, x1: f64, y1: f64, x2: f64, y2: f64, colour: &str| {
-        put(svg, format_args!("<path d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" stroke=\"{colour}\"/>\n"));
+    let line = |svg: &mut String, x1: f64, y1: f64, x2: f64, y2: f64, ink: Ink| {
+        let Ink { class, light, .. } = ink;
+        put(
+            svg,
+            format_args!("<path class=\"{class}-line\" d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" stroke=\"{light}\"/>\n"),
+        );
     };
     for tick in &y.ticks {
         let (_, at) = layout.place(0.0, y.position(tick.value));
@@ -125,17 +152,18 @@ fn draw_series(svg: &mut String, layout: &Layout, i: usize, lines: &[Line], x: &
             }
         }
     }
-    let colour = COLOURS[i % COLOURS.len()];
-    put(svg, format_args!("<path class=\"line\" d=\"{path}\" {}/>\n", stroke(i)));
+    let n = i % COLOURS.len();
+    put(svg, format_args!("<path class=\"line s{n}\" d=\"{path}\" {}/>\n", stroke(i)));
     if !dots.is_empty() {
-        put(svg, format_args!("<g fill=\"{colour}\">{dots}</g>\n"));
+        put(svg, format_args!("<g class=\"s{n}-dot\" fill=\"{}\">{dots}</g>\n", COLOURS[n]));
     }
 }
 
 /// A row of the legend.
 fn draw_name(svg: &mut String, layout: &Layout, i: usize, name: &str) {
     let (x, y) = (layout.right + 18.0, TOP + 8.0 + i as f64 * LEGEND_ROW);
-    put(svg, format_args!("<path d=\"M{x:.1} {y:.1}h{LEGEND_SAMPLE}\" {}/>\n", stroke(i)));
+    let n = i % COLOURS.len();
+    put(svg, format_args!("<path class=\"s{n}\" d=\"M{x:.1} {y:.1}h{LEGEND_SAMPLE}\" {}/>\n", stroke(i)));
     text(svg, x + LEGEND_SAMPLE + 8.0, y + 4.0, 13.0, INK, "", name);
 }
 
@@ -155,12 +183,13 @@ impl Layout {
     }
 }
 
-fn text(svg: &mut String, x: f64, y: f64, size: f64, colour: &str, attributes: &str, content: &str) {
+fn text(svg: &mut String, x: f64, y: f64, size: f64, Ink { class, light, .. }: Ink, attributes: &str, content: &str) {
     let content = escape(content);
     put(
         svg,
         format_args!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" {attributes}>{content}</text>\n"
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{light}\" {attributes}>\
+             {content}</text>\n"
         ),
     );
 }

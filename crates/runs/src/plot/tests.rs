@@ -12,10 +12,23 @@ fn chart(points: &[&[(f64, f64)]], log_y: bool) -> Chart {
 #[test]
 fn every_series_has_a_line_and_a_name() {
     let svg = chart(&[&[(0.0, 2.0), (10.0, 1.0)], &[(0.0, 4.0), (10.0, 3.0)]], false).to_svg();
-    assert_eq!(svg.matches("class=\"line\"").count(), 2);
+    assert_eq!(svg.matches("class=\"line ").count(), 2);
     for text in ["head 0", "head 1", "Loss", "step", "nats"] {
         assert!(svg.contains(&format!(">{text}</text>")), "{text}");
     }
+}
+
+/// Every colour has another one for a dark page, and the light ones stay for viewers without style sheets.
+#[test]
+fn a_dark_page_has_its_own_colours() {
+    let svg = chart(&[&[(0.0, 2.0), (10.0, 1.0)]], false).to_svg();
+    assert_eq!(svg.matches("prefers-color-scheme:dark").count(), 1, "{svg}");
+    let classes: std::collections::BTreeSet<&str> =
+        svg.split("class=\"").skip(1).flat_map(|rest| rest.split('"').next().unwrap().split(' ')).collect();
+    for class in classes.into_iter().filter(|class| *class != "line") {
+        assert!(svg.contains(&format!(".{class}{{")), "{class} has no dark colour");
+    }
+    assert!(svg.contains("fill=\"#ffffff\"") && svg.contains("stroke=\"#0072b2\""), "{svg}");
 }
 
 #[test]

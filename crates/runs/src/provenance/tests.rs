@@ -3,9 +3,10 @@
 use super::*;
 
 fn launch(started: i64) -> Launch {
-    let host = Host { device: "AMD EPYC".into(), cpu_threads: 2 };
+    let host = Host { device: "AMD EPYC".into(), cpu_threads: 2, formats: None };
     let started = Timestamp::from_second(started).unwrap();
-    Launch::new("0.1.0", ["gorgon", "train", "-c", "../my run.toml"], started, host)
+    let build = Build { version: "0.1.0".into(), commit: "d8c46cc".into(), features: vec!["cpu".into()] };
+    Launch::new(&build, ["gorgon", "train", "-c", "../my run.toml"], started, host)
 }
 
 #[test]
@@ -14,13 +15,12 @@ fn written_once_and_appended_to() {
     let (path, input) = (dir.path().join("provenance.json"), dir.path().join("input"));
     fs::write(&input, "abc").unwrap();
     let mut provenance = Provenance::new(launch(0));
-    provenance.launch.commit = Some("d8c46cc".into());
     provenance.add_input(&input).unwrap();
     assert!(provenance.add_input(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
     provenance.write(&path).unwrap();
     assert!(provenance.write(&path).is_err());
     assert_eq!(Provenance::read(&path).unwrap(), provenance);
-    let resumed = Resumed { step: 500, launch: launch(86_400) };
+    let resumed = Resumed { step: 500, changes: vec![], launch: launch(86_400) };
     append_resumed(&path, &resumed).unwrap();
     append_resumed(&path, &resumed).unwrap();
     provenance.resumed = vec![resumed.clone(), resumed];
@@ -34,14 +34,28 @@ fn what_others_wrote_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("provenance.json");
     fs::write(&path, "{\"note\": 1.5, \"gorgon\": \"0.0.1\"}").unwrap();
-    append_resumed(&path, &Resumed { step: 1, launch: launch(0) }).unwrap();
+    append_resumed(&path, &Resumed { step: 1, changes: vec![], launch: launch(0) }).unwrap();
     let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert_eq!((&file["note"], &file["resumed"][0]["step"]), (&Value::from(1.5), &Value::from(1)));
     for wrong in ["[]", "{", "{\"resumed\": 3}"] {
         fs::write(&path, wrong).unwrap();
-        assert!(append_resumed(&path, &Resumed { step: 1, launch: launch(0) }).is_err());
+        assert!(append_resumed(&path, &Resumed { step: 1, changes: vec![], launch: launch(0) }).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), wrong);
     }
+}
+
+/// Files of earlier versions have `null` for the commit and no features.
+#[test]
+fn builds_of_earlier_versions_are_unknown() {
+    let read = |text: &str| serde_json::from_str::<Build>(text).unwrap();
+    let unknown = Build { version: "0.1.0".into(), commit: "unknown".into(), features: vec![] };
+    assert_eq!(read("{\"gorgon\": \"0.1.0\", \"commit\": null}"), unknown);
+    assert_eq!(read("{\"gorgon\": \"0.1.0\"}"), unknown);
+    let now = serde_json::to_value(launch(0)).unwrap();
+    assert_eq!(
+        (&now["gorgon"], &now["commit"], &now["features"][0]),
+        (&"0.1.0".into(), &"d8c46cc".into(), &"cpu".into())
+    );
 }
 
 /// The expected values are from `sha256sum`.

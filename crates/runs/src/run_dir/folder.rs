@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What the name of an unfinished file or folder starts with.
+/// Prefix of the name of an unfinished file or folder.
 pub(super) const UNFINISHED_PREFIX: &str = ".gorgon-";
-/// What the name of an unfinished file or folder ends with.
+/// Suffix of the name of an unfinished file or folder.
 pub(super) const UNFINISHED_SUFFIX: &str = ".tmp";
 
 /// The entries of a folder, none if there is no folder. What is no text in a name is replaced.

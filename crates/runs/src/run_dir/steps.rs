@@ -25,7 +25,7 @@ pub struct Step {
     pub path: PathBuf,
     /// Its number.
     pub step: u64,
-    /// What the caller stored with it.
+    /// The caller's state.
     pub state: Value,
 }
 
@@ -40,14 +40,14 @@ pub(super) struct StateFile {
 }
 
 impl StateFile {
-    /// What the file says of itself, in hexadecimal.
+    /// SHA-256 of the fields, in hexadecimal.
     fn digest(&self) -> Result<String, serde_json::Error> {
         serde_json::to_vec(&(self.step, &self.state, &self.manifest)).map(|bytes| hash_bytes(&bytes))
     }
 }
 
 impl Step {
-    /// What the caller stored, in the caller's own type.
+    /// The caller's state, in the caller's own type.
     ///
     /// # Errors
     /// When it is something else.
@@ -67,6 +67,16 @@ impl RunView {
         let mut steps: Vec<u64> = named.filter(|&step| read_whole(&self.step(step), step).is_ok()).collect();
         steps.sort_unstable();
         Ok(steps)
+    }
+
+    /// The errors of the checkpoints that are not whole, by name. An empty list says nothing about their contents;
+    /// [`RunView::open_step`] looks into them.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn damaged_steps(&self) -> Result<Vec<RunError>, RunError> {
+        let named = entries(self.path())?.into_iter().filter_map(|(name, _)| step_of(&name));
+        Ok(named.filter_map(|step| read_whole(&self.step(step), step).err()).collect())
     }
 
     /// Reads a checkpoint's state and compares all files with their hashes.
@@ -238,7 +248,7 @@ pub(super) fn read_whole(folder: &Path, step: u64) -> Result<StateFile, RunError
     let path = folder.join(STATE_FILE);
     let wrong = |error| RunError::damaged(&path, error);
     let text = fs::read(&path).map_err(RunError::io(&path))?;
-    let file: StateFile = serde_json::from_slice(&text).map_err(wrong)?;
+    let file: StateFile = crate::json::read(&text).map_err(wrong)?;
     if let Some(expected) = &file.sha256
         && *expected != file.digest().map_err(wrong)?
     {

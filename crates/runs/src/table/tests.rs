@@ -11,24 +11,34 @@ fn table() -> Table {
 
 #[test]
 fn numbers_are_aligned_to_the_right() {
-    let text = "drafter         τ    speedup\n\
-                ----------  -----  ---------\n\
-                plain        1.00      1.00×\n\
-                medusa a|b  12.25   [1m2.31×\n";
-    assert_eq!(table().to_text(), text);
-    let markdown = "| drafter     |     τ |   speedup |\n\
-                    | ----------- | ----: | --------: |\n\
-                    | plain       |  1.00 |     1.00× |\n\
-                    | medusa a\\|b | 12.25 |  [1m2.31× |\n";
+    let text = "drafter         τ         speedup\n\
+                ─────────────────────────────────\n\
+                plain        1.00           1.00×\n\
+                medusa a|b  12.25  \\u{1b}[1m2.31×\n";
+    assert_eq!(table().to_text(None), text);
+    let markdown = "| drafter     |     τ |        speedup |\n\
+                    |-------------|------:|---------------:|\n\
+                    | plain       |  1.00 |          1.00× |\n\
+                    | medusa a\\|b | 12.25 | \\u{1b}[1m2.31× |\n";
     assert_eq!(table().to_markdown(), markdown);
 }
 
 #[test]
 fn any_shape_is_a_table() {
     let mut table = Table::new([Column::text("a\nb")]);
-    assert_eq!(table.to_markdown(), "| a b |\n| --- |\n");
+    assert_eq!(table.to_markdown(), "| a\\nb |\n|------|\n");
     table.row(Vec::<String>::new());
     table.row(["1", "2"]);
-    assert_eq!(table.to_text(), "a b\n---  -\n\n1    2\n");
-    assert_eq!(table.to_markdown(), "| a b |     |\n| --- | --- |\n|     |     |\n| 1   | 2   |\n");
+    assert_eq!(table.to_text(None).lines().count(), 4);
+    let mut pairs = Table::new([Column::text(""), Column::text("")]);
+    pairs.row(["layers", "2"]);
+    assert_eq!(pairs.to_text(None), "layers  2\n");
+}
+
+#[test]
+fn a_narrow_terminal_wraps_cells() {
+    let mut table = Table::new([Column::text("run"), Column::text("data")]);
+    table.row(["medusa-1", "one two three four five six"]);
+    let text = table.to_text(Some(24));
+    assert!(text.lines().all(|line| line.chars().count() <= 24) && text.lines().count() > 3, "{text}");
 }

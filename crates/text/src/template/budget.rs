@@ -1,4 +1,4 @@
-//! What one rendering may use: bytes of new values, and work.
+//! Limits of one rendering: bytes of new values, and work.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Bytes of all strings and lists that are made, together.
     pub memory_bytes: u64,
-    /// What operations look at, together: an element of a list counts as 16, eight bytes of text as 1.
+    /// Work of all operations together: an element of a list counts as 16, eight bytes of text as 1.
     pub work: u64,
     /// Instructions.
     pub fuel: u64,
@@ -42,12 +42,12 @@ impl Default for Limits {
 const MAX_DEPTH: usize = 128;
 /// The most elements of one value, nested ones included.
 const MAX_ELEMENTS: usize = 1 << 16;
-/// What one element of a list costs in memory: the value itself and, where it is small, what it holds.
+/// Memory of one list element: the value itself and, where it is small, its content.
 const ELEMENT_BYTES: u64 = 64;
-/// What it takes to look at one element, where looking at eight bytes of a string is one.
+/// Work of reading one element, where eight bytes of a string are 1.
 const ELEMENT_WORK: u64 = 16;
 
-/// What is left of the limits during one rendering.
+/// Remainder of the limits during one rendering.
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: Limits,

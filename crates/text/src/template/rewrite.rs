@@ -154,7 +154,7 @@ impl Rewriter {
         Ok(Spanned::new(node, m.span()))
     }
 
-    /// What stands on the left of an assignment.
+    /// Left side of an assignment.
     fn target<'a>(&mut self, target: &Expr<'a>) -> Result<Expr<'a>, Error> {
         match target {
             Expr::List(l) => {
@@ -323,7 +323,7 @@ fn settled(expr: Expr<'_>) -> Expr<'_> {
     call(SETTLE, vec![expr], span)
 }
 
-/// What is assigned: an attribute on the left is that of a namespace.
+/// Assigned expression: an attribute on the left is that of a namespace.
 fn stored<'a>(target: &Expr<'a>, expr: Expr<'a>) -> Expr<'a> {
     if matches!(target, Expr::GetAttr(_)) { call(STORE, vec![expr], target.span()) } else { expr }
 }

@@ -20,7 +20,7 @@ use super::budget::{self, Budget, Limits};
 use super::functions::{self, Clock};
 use super::rewrite;
 
-/// What the engine calls the template.
+/// Name of the template in the engine.
 const NAME: &str = "chat_template";
 
 /// A syntax tree can be as deep as the template is long, and is dropped recursively.
@@ -33,7 +33,7 @@ pub(super) struct Program {
     pub limits: Limits,
 }
 
-/// What is to be rendered.
+/// A rendering to be done.
 pub(super) struct Request {
     pub variables: Map<String, Value>,
     pub now: Option<SystemTime>,
@@ -130,7 +130,7 @@ fn gave_up() -> Failed {
     Failed::Thread("the template engine gave up".into())
 }
 
-/// What a thread does: compiles, and renders as long as there is anybody who may ask.
+/// Body of a thread: compiles, then renders until nobody can ask any more.
 fn run(program: &Program, requests: &Receiver<Request>, replies: &SyncSender<Result<String, Error>>) {
     let served = compile_and(&program.source, |instructions, blocks| {
         let (budget, clock) = (Arc::new(Budget::new(&program.limits)), Clock::default());

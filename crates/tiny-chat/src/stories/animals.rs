@@ -1,4 +1,4 @@
-//! What there is to say about animals and places.
+//! Sentences about animals and places.
 
 /// An animal: its name, where it lives, what it eats, what it looks like, what it does.
 pub(crate) type Animal = (&'static str, &'static str, &'static str, &'static str, &'static str);

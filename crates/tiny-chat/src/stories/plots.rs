@@ -1,4 +1,4 @@
-//! What happens in a story.
+//! Events of a story.
 
 use super::words::Plot;
 

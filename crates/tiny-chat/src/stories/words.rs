@@ -111,9 +111,9 @@ pub(super) const WEATHERS: &[&str] = &[
 
 /// A turn of events: what goes wrong, what is done about it, how it comes out.
 pub(super) struct Plot {
-    /// What goes wrong.
+    /// Problem of the story.
     pub problem: &'static [&'static str],
-    /// What is done about it.
+    /// Action that solves it.
     pub deed: &'static [&'static str],
     /// How it comes out.
     pub outcome: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! What the assistant knows by heart.
+//! Answers that the assistant knows by heart.
 
 /// A word with its article and what it means.
 pub(crate) const GLOSSARY: &[(&str, &str)] = &[
@@ -188,7 +188,7 @@ pub(crate) const ADVICE: &[(&str, &str)] = &[
     ("it is too hot in my room", "Close the curtains by day and open the windows at night."),
 ];
 
-/// What the assistant cannot do: how it is asked, what it is.
+/// Abilities that the assistant lacks: the question, and the name of the ability.
 pub(crate) const CANNOT: &[(&str, &str)] = &[
     ("what the weather is like today", "see the weather"),
     ("if it will rain tomorrow", "see the weather"),

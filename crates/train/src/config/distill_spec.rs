@@ -1,27 +1,29 @@
 //! The `[distill_spec]` table.
 
+use super::training::MOST_TOKENS;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_kernels::linear_divergence::Divergence;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How a draft model is fitted to a target (Zhou et al. 2024).
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// DistillSpec: a draft model fitted to a target (Zhou et al. 2024).
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DistillSpecConfig {
-    /// The folder of the draft model to start from. It has no default.
+    /// Folder of the draft model to start from. It has to be named.
     pub draft: PathBuf,
     /// Divergence to minimise.
     pub divergence: Measure,
-    /// The β of `jsd`, between 0 and 1.
+    /// Weight β of `jsd`, between 0 and 1.
     pub beta: f32,
-    /// The answers that it is fitted on.
+    /// Answers that the draft model is fitted on.
     pub answers: Answers,
-    /// With `draft`: steps between one writing of answers and the next.
+    /// With `answers = "draft"`: optimizer steps between one writing of answers and the next.
     pub every: u64,
-    /// With `draft`: new tokens of an answer at most.
+    /// With `answers = "draft"`: new tokens of an answer at most.
     pub max_new_tokens: usize,
-    /// With `draft`: the temperature at which the draft model writes.
+    /// With `answers = "draft"`: sampling temperature of the draft model.
     pub temperature: f64,
 }
 
@@ -40,7 +42,7 @@ impl Default for DistillSpecConfig {
 }
 
 /// A divergence by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
     /// Forward KL, `KL(p ‖ q)`.
@@ -54,7 +56,7 @@ pub enum Measure {
 }
 
 /// The answers that a draft model is fitted on. In both cases it is fitted to the target's distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Answers {
     /// Those of the shards: the target's own, or the data's, as they were distilled.
@@ -85,7 +87,7 @@ impl DistillSpecConfig {
         check.require(self.beta > 0.0 && self.beta < 1.0, "beta", self.beta, "it has to be between 0 and 1");
         check.not_negative("temperature", self.temperature);
         check.require(self.every > 0, "every", self.every, "it has to be at least 1");
-        check.at_least("max_new_tokens", self.max_new_tokens, 1);
+        check.within("max_new_tokens", self.max_new_tokens as u64, 1..=MOST_TOKENS);
         check.finish()
     }
 }

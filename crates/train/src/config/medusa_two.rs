@@ -2,19 +2,20 @@
 
 use crate::lora::LoraConfig;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The config of Medusa-2.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// Medusa-2: backbone and heads together.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MedusaTwoConfig {
     /// The backbone's adapter.
     pub lora: LoraConfig,
-    /// `λ₀`: weight of the heads' loss beside the language loss.
+    /// Weight `λ₀` of the heads' loss relative to the language loss.
     pub heads_weight: f64,
     /// How the backbone joins the heads.
     pub warmup: Warmup,
-    /// Share of the steps that the warm-up takes.
+    /// Share of the steps that the warm-up takes, from 0 to 0.5.
     pub warmup_share: f64,
     /// The adapter's learning rate relative to the heads'.
     pub backbone_rate: f64,
@@ -26,7 +27,7 @@ pub struct MedusaTwoConfig {
 }
 
 /// How untrained heads are kept from changing the backbone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warmup {
     /// First the heads alone, then both, the adapter's rate rising over as many steps.
@@ -36,7 +37,7 @@ pub enum Warmup {
 }
 
 /// The language loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LanguageLoss {
     /// `KL(original || adapted)`: for answers that the backbone gave itself.
@@ -69,7 +70,7 @@ impl MedusaTwoConfig {
         check.positive("heads_weight", self.heads_weight);
         let warmup = (0.0..=0.5).contains(&self.warmup_share);
         check.require(warmup, "warmup_share", self.warmup_share, "it has to be between 0 and 0.5");
-        check.positive("backbone_rate", self.backbone_rate);
+        check.rate("backbone_rate", self.backbone_rate);
         check.positive("kl_bound", self.kl_bound);
         check.include(self.lora.check());
         check.finish()

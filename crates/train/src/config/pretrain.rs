@@ -1,40 +1,42 @@
 //! The config of `gorgon pretrain`.
 
-use super::training::{RATES, Training, checkpoints};
+use super::training::{MOST_TOKENS, RATES, Training, checkpoints};
+use gorgon_data::config::Files;
 use gorgon_draft::settings::{SettingsCheck, SettingsError, SettingsErrors};
 use gorgon_model::random::LlamaShape;
 use gorgon_tiny_chat as synth;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The config of `gorgon pretrain`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// A training of a small Llama from scratch: `gorgon dev pretrain`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PretrainConfig {
-    /// Seed of weights and order.
+    /// Seed of the initial weights and of the order of the data.
     #[serde(default)]
     pub seed: u64,
-    /// Where the finished model goes.
+    /// Folder for the finished model.
     pub out: PathBuf,
-    /// Where run folders are made.
+    /// Folder in which run folders are made.
     #[serde(default = "checkpoints")]
     pub runs: PathBuf,
-    /// The conversations.
+    /// Conversations to fit to.
     pub data: Corpus,
-    /// A last part on more of the synthetic corpus.
+    /// A last part of the training, on chosen kinds of the synthetic corpus. It is left out if it is not set.
     #[serde(default)]
     pub finish: Option<Finish>,
-    /// The tokenizer.
+    /// Tokenizer to train, or to take from a model.
     pub tokenizer: Vocabulary,
-    /// The network.
+    /// Sizes of the network.
     pub model: Shape,
-    /// The fitting.
+    /// Steps, batches, optimizer, reports and checkpoints.
     #[serde(default)]
     pub training: Training,
 }
 
 impl PretrainConfig {
-    /// The same with the default learning rate and bound on the gradients' norm filled in.
+    /// Copy with the default learning rate and bound on the gradients' norm filled in.
     #[must_use]
     pub fn resolved(self) -> Self {
         Self { training: self.training.with_rates(RATES), ..self }
@@ -47,51 +49,67 @@ impl PretrainConfig {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::top();
         check.include(self.training.check());
+        check.include(self.data.check());
         check.include(self.finish.as_ref().map_or(Ok(()), Finish::check));
+        check.include(self.tokenizer.check());
         check.include(self.model.with_vocabulary(self.tokenizer.size).map(|_| ()).map_err(SettingsErrors::from));
         check.finish()
     }
 }
 
+/// Made-up dialogues of a corpus, at most: they are held in memory.
+pub const MOST_DIALOGUES: u64 = 10_000_000;
+
 /// The conversations that a model is fitted to from scratch.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Corpus {
-    /// Dialogues of the synthetic corpus.
+    /// Number of dialogues of the synthetic corpus.
     #[serde(default)]
     pub synthetic: u64,
-    /// Copying drills: random tokens to be echoed or looked up. They teach a small model to copy.
+    /// Number of copying drills: random tokens to be echoed or looked up. They teach a small model to copy.
     #[serde(default)]
     pub drills: u64,
-    /// Files of conversations with answers.
+    /// A file of conversations with answers, or a list of files, as in the config of a distillation.
     #[serde(default)]
-    pub files: Vec<PathBuf>,
-    /// Held-out dialogues for the evaluation.
+    pub files: Files,
+    /// Number of held-out dialogues for the evaluation.
     #[serde(default = "held_out")]
     pub held_out: u64,
-    /// Weight of a prompt's token, relative to an answer's.
+    /// Weight of a prompt's token relative to an answer's.
     #[serde(default)]
     pub prompt_weight: f64,
+}
+
+impl Corpus {
+    fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("data");
+        check.within("synthetic", self.synthetic, 0..=MOST_DIALOGUES);
+        check.within("drills", self.drills, 0..=MOST_DIALOGUES);
+        check.within("held_out", self.held_out, 1..=MOST_DIALOGUES);
+        check.not_negative("prompt_weight", self.prompt_weight);
+        check.finish()
+    }
 }
 
 /// A last part of a training from scratch: a choice of the synthetic corpus. The learning rate rises and falls once
 /// more, by the `warmup` and the `min_lr_ratio` of `[training]`. One pass over its dialogues, in
 /// `gradient_accumulation` micro-batches a step.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
-    /// Further dialogues of the synthetic corpus.
+    /// Number of further dialogues of the synthetic corpus.
     pub synthetic: u64,
-    /// Kinds that are chosen.
+    /// Kinds of dialogues that are chosen, by name.
     pub kinds: Vec<String>,
-    /// The share of dialogues of these kinds; the others are of any kind.
+    /// Share of dialogues of these kinds, from 0 to 1. The others are of any kind.
     pub share: f64,
-    /// Copying drills beside them.
+    /// Number of copying drills beside them.
     #[serde(default)]
     pub drills: u64,
-    /// The highest learning rate.
+    /// Highest learning rate of this part.
     pub learning_rate: f64,
-    /// Tokens of a micro-batch, if others than in the first part.
+    /// Tokens in a micro-batch, at most; `training.micro_batch_tokens` if it is not set.
     #[serde(default)]
     pub micro_batch_tokens: Option<usize>,
 }
@@ -103,16 +121,19 @@ impl Finish {
     /// All wrong settings.
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::table("finish");
-        check.require(self.synthetic > 0, "synthetic", self.synthetic, "it has to be at least 1");
+        check.within("synthetic", self.synthetic, 1..=MOST_DIALOGUES);
+        check.within("drills", self.drills, 0..=MOST_DIALOGUES);
         check.share("share", self.share);
-        check.positive("learning_rate", self.learning_rate);
+        check.rate("learning_rate", self.learning_rate);
         if let Some(tokens) = self.micro_batch_tokens {
-            check.at_least("micro_batch_tokens", tokens, 1);
+            check.within("micro_batch_tokens", tokens as u64, 1..=MOST_TOKENS);
         }
         check.require(!self.kinds.is_empty(), "kinds", "[]", "name at least one kind of dialogue");
         for name in &self.kinds {
             let known = synth::kinds().any(|kind| kind.name == name.as_str());
-            check.require(known, "kinds", format_args!("{name:?}"), "no kind of dialogue is called so");
+            let all: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
+            let reason = format_args!("no kind of dialogue is called so; kinds: {}", all.join(" "));
+            check.require(known, "kinds", format_args!("{name:?}"), reason);
         }
         check.finish()
     }
@@ -123,18 +144,28 @@ fn held_out() -> u64 {
 }
 
 /// A tokenizer to train, or to take.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vocabulary {
-    /// Tokens of a new tokenizer.
+    /// Number of tokens of a new tokenizer.
     #[serde(default = "vocabulary_size")]
     pub size: usize,
-    /// Conversations that it is trained on.
+    /// Number of conversations that it is trained on.
     #[serde(default = "vocabulary_conversations")]
     pub conversations: usize,
-    /// A model folder whose tokenizer to take instead.
+    /// A model folder whose tokenizer is taken instead of training one.
     #[serde(default)]
     pub from: Option<PathBuf>,
+}
+
+impl Vocabulary {
+    fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table("tokenizer");
+        // Bytes and special tokens come first.
+        check.within("size", self.size as u64, 1..=1 << 24);
+        check.within("conversations", self.conversations as u64, 1..=MOST_DIALOGUES);
+        check.finish()
+    }
 }
 
 fn vocabulary_size() -> usize {
@@ -146,15 +177,20 @@ fn vocabulary_conversations() -> usize {
 }
 
 /// The network's sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // the names say it
 pub struct Shape {
+    /// Width of the residual stream, a multiple of twice the number of heads.
     pub hidden_size: usize,
+    /// Width of the feed-forward network.
     pub intermediate_size: usize,
+    /// Number of decoder layers.
     pub layers: usize,
+    /// Number of query heads.
     pub heads: usize,
+    /// Number of key/value heads; the query heads are a multiple of it.
     pub kv_heads: usize,
+    /// Longest context, in tokens.
     pub max_positions: usize,
 }
 

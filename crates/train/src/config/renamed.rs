@@ -14,10 +14,10 @@ const RENAMED: &[(&str, &str)] = &[
     ("eagle3.taps", "eagle3.aux_hidden_state_layers"),
 ];
 
-/// The old spellings in a config, a line for each. `has` returns true for the path of a key that the config sets.
-pub fn renamed(has: impl Fn(&str) -> bool) -> Vec<String> {
-    let found = RENAMED.iter().filter(|(old, _)| has(old));
-    found.map(|(old, new)| format!("{old} was renamed to {new}")).collect()
+/// The old spellings in a config, each with its new name. `has` returns true for the path of a key that the config
+/// sets.
+pub fn renamed(has: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+    RENAMED.iter().filter(|(old, _)| has(old)).copied().collect()
 }
 
 #[cfg(test)]

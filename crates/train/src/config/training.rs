@@ -3,15 +3,23 @@
 use crate::optimizer::{Method, Optimizer};
 use crate::schedule::Schedule;
 use crate::trainer::FitSettings;
-use gorgon_draft::settings::{SettingsCheck, SettingsError, SettingsErrors};
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The `[training]` table of every method.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// Tokens of anything that is counted in tokens, at most.
+pub const MOST_TOKENS: u64 = 1 << 30;
+/// Steps of a training, at most: far more than anybody takes, and few enough to count bytes and seconds of.
+const MOST_STEPS: u64 = 1 << 40;
+/// Passes over the data, at most.
+const MOST_EPOCHS: f64 = 1e6;
+
+/// Steps, batches, optimizer, reports and checkpoints of every method.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Training {
-    /// Optimizer steps; 0 means `epochs` passes over the data.
+    /// Optimizer steps. 0 means `epochs` passes over the data.
     pub steps: u64,
     /// Passes over the data, where `steps` is 0.
     pub epochs: f64,
@@ -19,16 +27,16 @@ pub struct Training {
     pub gradient_accumulation: usize,
     /// Tokens in a micro-batch, at most. A longer conversation has one of its own.
     pub micro_batch_tokens: usize,
-    /// Tokens of the longest conversation. Longer ones are cut off.
+    /// Tokens of the longest conversation. Longer ones are cut off there.
     pub max_seq_len: usize,
-    /// Highest learning rate; the method's own if it is not set.
+    /// Highest learning rate. If it is not set: 3e-5 for `eagle`, 5e-5 for `eagle3`, 3e-4 for `distill-spec`, otherwise 1e-3.
     pub learning_rate: Option<f64>,
-    /// Share of the steps over which the learning rate rises.
+    /// Share of the steps over which the learning rate rises, from 0 to 1.
     pub warmup: f64,
-    /// Last learning rate, relative to the highest.
+    /// Last learning rate relative to the highest, from 0 to 1.
     pub min_lr_ratio: f64,
-    /// `adamw` or `muon`.
-    pub optimizer: String,
+    /// Optimizer of the matrices. Tables and vectors use AdamW.
+    pub optimizer: Method,
     /// AdamW's decay rates.
     pub betas: (f64, f64),
     /// AdamW's epsilon.
@@ -37,18 +45,18 @@ pub struct Training {
     pub weight_decay: f64,
     /// Muon's learning rate relative to `learning_rate`.
     pub muon_factor: f64,
-    /// Bound on the global norm of the gradients; the method's own if it is not set.
+    /// Bound on the global norm of the gradients. If it is not set: 0.5 for `eagle` and `eagle3`, otherwise 1.
     pub max_grad_norm: Option<f64>,
-    /// Steps between reports.
+    /// Optimizer steps between reports.
     pub log_every: u64,
-    /// Steps between evaluations.
+    /// Optimizer steps between evaluations; 0 evaluates at the end only.
     pub eval_every: u64,
-    /// Steps between checkpoints.
+    /// Optimizer steps between checkpoints; 0 saves at the end only.
     pub save_every: u64,
-    /// Checkpoints to save_total_limit beside the best one.
+    /// Checkpoints that are kept beside the best one.
     pub save_total_limit: usize,
-    /// Megabytes that fitting may take: parameters, moments, gradients and micro-batches at work. Micro-batches beyond
-    /// it are computed in halves.
+    /// Memory that fitting may take, in MB: parameters, moments, gradients and micro-batches at work. Micro-batches
+    /// beyond it are computed in halves. If it is not set, there is no limit.
     pub memory_limit_mb: Option<u64>,
 }
 
@@ -63,7 +71,7 @@ impl Default for Training {
             learning_rate: None,
             warmup: 0.05,
             min_lr_ratio: 0.0,
-            optimizer: "adamw".into(),
+            optimizer: Method::AdamW,
             betas: (0.9, 0.95),
             epsilon: 1e-8,
             weight_decay: 0.0,
@@ -82,7 +90,7 @@ impl Default for Training {
 pub(super) const RATES: (f64, f64) = (1e-3, 1.0);
 
 impl Training {
-    /// The same with a learning rate and a bound on the gradients' norm.
+    /// Copy with a learning rate and a bound on the gradients' norm.
     #[must_use]
     pub fn with_rates(self, (learning_rate, max_grad_norm): (f64, f64)) -> Self {
         let learning_rate = Some(self.learning_rate.unwrap_or(learning_rate));
@@ -100,7 +108,7 @@ impl Training {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::table("training");
         let (learning_rate, max_grad_norm) = self.rates();
-        check.positive("learning_rate", learning_rate);
+        check.rate("learning_rate", learning_rate);
         check.positive("max_grad_norm", max_grad_norm);
         check.positive("epsilon", self.epsilon);
         check.share("warmup", self.warmup);
@@ -108,24 +116,19 @@ impl Training {
         let betas = [self.betas.0, self.betas.1].iter().all(|b| (0.0..1.0).contains(b));
         let reason = "both have to be at least 0 and below 1";
         check.require(betas, "betas", format_args!("{:?}", self.betas), reason);
-        let epochs = self.steps > 0 || (self.epochs.is_finite() && self.epochs > 0.0);
-        check.require(epochs, "epochs", self.epochs, "it has to be a number above 0 where steps is 0");
+        let epochs = (0.0..=MOST_EPOCHS).contains(&self.epochs) && (self.steps > 0 || self.epochs > 0.0);
+        let reason = format_args!("it has to be a number above 0 where steps is 0, and at most {MOST_EPOCHS}");
+        check.require(epochs, "epochs", self.epochs, reason);
         check.not_negative("weight_decay", self.weight_decay);
         check.not_negative("muon_factor", self.muon_factor);
-        check.at_least("gradient_accumulation", self.gradient_accumulation, 1);
-        check.at_least("micro_batch_tokens", self.micro_batch_tokens, 1);
+        check.within("steps", self.steps, 0..=MOST_STEPS);
+        check.within("gradient_accumulation", self.gradient_accumulation as u64, 1..=1 << 16);
+        check.within("micro_batch_tokens", self.micro_batch_tokens as u64, 1..=MOST_TOKENS);
+        check.within("max_seq_len", self.max_seq_len as u64, 2..=MOST_TOKENS);
         check.at_least("save_total_limit", self.save_total_limit, 1);
-        check.at_least("max_seq_len", self.max_seq_len, 2);
-        check.include(self.method().map(|_| ()).map_err(SettingsErrors::from));
+        check.require(self.log_every > 0, "log_every", 0, "it has to be at least 1");
+        check.require(self.memory_limit_mb != Some(0), "memory_limit_mb", 0, "it has to be at least 1");
         check.finish()
-    }
-
-    fn method(&self) -> Result<Method, SettingsError> {
-        match self.optimizer.as_str() {
-            "adamw" => Ok(Method::AdamW),
-            "muon" => Ok(Method::Muon),
-            other => Err(SettingsError::new("training.optimizer", other, "expected adamw or muon")),
-        }
     }
 
     /// How to fit, for data of which one pass takes `steps_per_epoch`.
@@ -140,7 +143,7 @@ impl Training {
         };
         let warmup_steps = (steps as f64 * self.warmup).round() as u64;
         let optimizer = Optimizer {
-            method: self.method()?,
+            method: self.optimizer,
             betas: self.betas,
             epsilon: self.epsilon,
             weight_decay: self.weight_decay,
@@ -157,7 +160,7 @@ impl Training {
             },
             optimizer,
             max_grad_norm: self.rates().1,
-            log_every: self.log_every.max(1),
+            log_every: self.log_every,
             eval_every: self.eval_every,
             save_every: self.save_every,
             save_total_limit: self.save_total_limit,

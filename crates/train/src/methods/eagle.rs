@@ -1,5 +1,6 @@
 //! Fitting an EAGLE-1/2 draft layer to a frozen backbone.
 
+use super::at_work;
 use super::conversations::{Conversations, OnBackbone};
 use super::initial::initial_all;
 use crate::error::TrainError;
@@ -221,10 +222,7 @@ impl OnBackbone for EagleFitting {
     }
 
     fn bytes_at_work(&self, tokens: usize) -> usize {
-        let s = &self.network.shape().layer;
-        let layer = 10 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
-        // Values and their gradients; logits of drafter and backbone, and a product on the way.
-        let logits = 3 * self.lm_head.rows_at_once(self.chunk_rows).min(tokens) * s.vocab_size;
-        4 * (2 * tokens * layer + logits) + self.lm_head.scratch_bytes(tokens)
+        let at_once = self.lm_head.rows_at_once(self.chunk_rows);
+        at_work::of_eagle(&self.network.shape().layer, at_once, tokens) + self.lm_head.scratch_bytes(tokens)
     }
 }

@@ -1,5 +1,6 @@
 //! Fitting an EAGLE-3 draft layer to a frozen backbone.
 
+use super::at_work;
 use super::conversations::{Conversations, OnBackbone};
 use super::eagle::{counted, read_positions, sum};
 use super::initial::initial_all;
@@ -257,8 +258,10 @@ impl Objective for Eagle3Fitting {
         let (outputs, gradients) = self.losses(weights, &gathered.batch, Some(&narrow));
         let (mut loss, mut counts) = (0.0, vec![]);
         for (step, output) in outputs.iter().enumerate() {
-            loss += sum(&output.losses) * scales[step];
-            counts.push((format!("step{}_top1", step + 1), right(output, 1), gathered.rows[step] as f64));
+            let (losses, rows) = (sum(&output.losses), gathered.rows[step] as f64);
+            loss += losses * scales[step];
+            counts.push((format!("step{}_loss", step + 1), losses, rows));
+            counts.push((format!("step{}_top1", step + 1), right(output, 1), rows));
         }
         let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&gathered, &outputs));
@@ -348,10 +351,7 @@ impl OnBackbone for Eagle3Fitting {
     }
 
     fn bytes_at_work(&self, tokens: usize) -> usize {
-        let s = &self.network.shape().layer;
-        let layer = 12 * s.hidden_size + 2 * (s.heads + s.kv_heads) * s.head_dim + 4 * s.intermediate_size;
-        let logits = self.chunk_rows.min(tokens) * (3 * self.vocabulary.len() + s.vocab_size);
-        // Values and their gradients of every step; logits of drafter and backbone, and a product on the way.
-        4 * (2 * tokens * layer * self.config.steps + logits)
+        let (layer, steps) = (&self.network.shape().layer, self.config.steps);
+        at_work::of_eagle3(layer, self.vocabulary.len(), steps, self.chunk_rows, tokens)
     }
 }

@@ -3,11 +3,12 @@
 use gorgon_runs::tensors::write_f32;
 use half::bf16;
 use safetensors::Dtype;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
 /// How hidden states are kept on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureFormat {
     /// As they were computed: training is bitwise what it is without a cache.

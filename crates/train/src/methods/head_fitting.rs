@@ -1,5 +1,6 @@
 //! Heads with a loss each on a frozen backbone: the objective of Medusa, Hydra and MTP.
 
+use super::at_work;
 use super::conversations::{Conversations, OnBackbone};
 use super::head_stack::HeadStack;
 use super::initial::initial_all;
@@ -137,7 +138,9 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
             let sum: f64 = output.losses.iter().map(|&l| f64::from(l)).sum();
             loss += sum * scales[head];
             let right = output.ranks.iter().filter(|&&rank| rank == 0).count();
-            counts.push((format!("head{}_top1", head + 1), right as f64, output.ranks.len() as f64));
+            let labels = output.ranks.len() as f64;
+            counts.push((format!("head{}_loss", head + 1), sum, labels));
+            counts.push((format!("head{}_top1", head + 1), right as f64, labels));
         }
         let tokens = batch.iter().map(|&i| self.data.rows[i].example.ids.len()).sum();
         let not_finite = (!loss.is_finite()).then(|| self.blame(&rows, &micro.labels, &outputs));
@@ -198,9 +201,9 @@ impl<S: HeadStack> OnBackbone for HeadFitting<S> {
     }
 
     fn bytes_at_work(&self, rows: usize) -> usize {
-        let logits = self.lm_head.rows_at_once(self.heads.chunk_rows()).min(rows) * self.lm_head.dims()[0] * 2;
-        let values = self.heads.values_per_row(host::is_host(&self.lm_head.device()));
-        4 * (logits + rows * values) + self.lm_head.scratch_bytes(rows)
+        let (vocab_size, on_host) = (self.lm_head.dims()[0], host::is_host(&self.lm_head.device()));
+        let at_once = self.lm_head.rows_at_once(self.heads.chunk_rows());
+        at_work::of_heads(&self.heads, vocab_size, at_once, rows, on_host) + self.lm_head.scratch_bytes(rows)
     }
 }
 

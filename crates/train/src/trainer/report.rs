@@ -22,6 +22,8 @@ pub enum Report {
 pub struct StepRecord {
     /// Steps done.
     pub step: u64,
+    /// Steps of the whole run.
+    pub total_steps: u64,
     /// Tokens read per second since the row before.
     pub tokens_per_second: f64,
     /// Seconds that the steps left will take at this speed.

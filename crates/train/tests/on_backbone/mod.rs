@@ -48,6 +48,7 @@ pub fn conversations(dir: &Path) -> Conversations {
     let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
     let row = |i: usize| Row {
         row: i as u64,
+        key: i as u64,
         id: format!("conversation-{i}"),
         source: "somewhere.jsonl".into(),
         line: 100 + i as u64,
@@ -70,7 +71,7 @@ pub fn conversations(dir: &Path) -> Conversations {
     }
 }
 
-/// The same on a backbone that is gone from the disk.
+/// Variant on a backbone that is gone from the disk.
 pub fn loaded() -> Conversations {
     conversations(tempfile::tempdir().unwrap().path())
 }
@@ -105,7 +106,7 @@ pub fn step<O: Objective>(objective: &O, parameters: &[Parameter], number: u64) 
     (loss, sums)
 }
 
-/// The same parameters with other values, all of them small and none of them zero.
+/// Copy of the parameters with other values, all of them small and none of them zero.
 pub fn stirred(parameters: Vec<Parameter>) -> Vec<Parameter> {
     let stir = |(i, p): (usize, Parameter)| {
         let values = read(p.value.clone()).into_iter().enumerate();

@@ -1,73 +1,80 @@
 //! The config of a comparison.
 
-use crate::failure::Failure;
 use gorgon_core::tree::TreeChoice;
+use gorgon_data::config::Files;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use gorgon_text::variables::{self, Variables};
+use gorgon_train::config::Training;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The config of a comparison.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// A comparison of drafting methods: `gorgon compare`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareConfig {
-    /// The backbone: a model folder or a repo id.
+    /// Backbone: a model folder or a repo id on the hub.
     pub model: String,
-    /// The shards that every method is fitted to.
+    /// Folder of the shards that every method is fitted to.
     pub data: PathBuf,
-    /// The config that makes them, if there are none yet.
+    /// Config of the distillation that makes the shards, if there are none yet.
     #[serde(default)]
     pub distill: Option<PathBuf>,
-    /// A file of held-out prompts.
-    pub prompts: PathBuf,
-    /// So many prompts, the first of the file, are calibrated on.
+    /// File of held-out prompts, or a list of files, as in the config of a distillation.
+    pub prompts: Files,
+    /// Variables for the model's chat template, for the distillation and for the measurements.
+    #[serde(default)]
+    pub template: Variables,
+    /// Prompts for calibration: this many, the first of the files.
     #[serde(default = "forty")]
     pub calibration_prompts: u32,
-    /// So many prompts, those after them, are measured on.
+    /// Prompts for measurement: this many, after those for calibration.
     #[serde(default = "forty")]
     pub bench_prompts: u32,
-    /// New tokens of an answer at most.
+    /// New tokens in an answer, at most.
     #[serde(default = "new_tokens")]
     pub max_new_tokens: u32,
     /// Rounds of plain and drafted decoding.
     #[serde(default = "rounds")]
     pub rounds: u32,
-    /// Each method is fitted once with each; the first one chooses the learning rate.
+    /// Seeds: each method is fitted once with each. The first one chooses the learning rate.
     #[serde(default = "seeds")]
     pub seeds: Vec<u64>,
-    /// The rates that each method tries; its own where there are none.
+    /// Learning rates that each method tries; its own where the list is empty.
     #[serde(default)]
     pub learning_rates: Vec<f64>,
-    /// Where the run folder is made.
+    /// Folder in which the run folder is made.
     #[serde(default = "gorgon_train::config::checkpoints")]
     pub runs: PathBuf,
-    /// Keys that replace those of every method's config: the budget that they share.
+    /// Keys of `[training]` that replace those of every method's config: the budget that all share.
     #[serde(default)]
+    #[schemars(with = "Training", default)]
     pub budget: toml::Table,
-    /// The methods to compare.
+    /// Methods to compare.
     pub methods: Vec<Method>,
 }
 
-/// One way to draft.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// A way to draft.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Method {
-    /// Its name in the table.
+    /// Name in the table.
     pub name: String,
-    /// The config of its training; none if it needs none.
+    /// Config of the training; not set for a drafter that needs none.
     #[serde(default)]
     pub config: Option<PathBuf>,
-    /// Keys of that config to override, `key.path=value`.
+    /// Keys of that config to override, as `key.path=value`.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// What drafts, as `--drafter` has it; `{run}` stands for the folder of what was fitted. What the heads are, if not
-    /// said.
+    /// Drafter, as `--drafter` names it; `{run}` stands for the run folder. If it is not set, the heads decide.
     #[serde(default)]
     pub drafter: Option<String>,
-    /// The model that it drafts for, where that is not the backbone itself: `{run}/merged` of a training that changed
-    /// it.
+    /// Model to draft for, where it is not the backbone: `{run}/merged` of a training that changed it.
     #[serde(default)]
     pub model: Option<String>,
-    /// The tree that it is measured with beside the calibrated one.
+    /// Tree that is measured beside the calibrated one, as `--tree` names it.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub tree: Option<TreeChoice>,
 }
 
@@ -88,37 +95,37 @@ fn seeds() -> Vec<u64> {
 }
 
 impl CompareConfig {
-    /// Fails on settings that cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// With the key and the value.
-    pub fn check(&self) -> Result<(), Failure> {
-        let wrong = |what: String| Err(Failure::input(what));
-        if self.methods.is_empty() {
-            return wrong("methods: there is nothing to compare".into());
+    /// All wrong settings.
+    pub fn check(&self) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::top();
+        check.require(!self.methods.is_empty(), "methods", "[]", "there is nothing to compare");
+        check.require(!self.seeds.is_empty(), "seeds", "[]", "at least one is needed");
+        let numbers = [
+            ("bench_prompts", self.bench_prompts),
+            ("max_new_tokens", self.max_new_tokens),
+            ("rounds", self.rounds),
+            ("calibration_prompts", self.calibration_prompts),
+        ];
+        numbers.into_iter().for_each(|(key, value)| check.at_least(key, value as usize, 1));
+        for (name, value) in &self.template {
+            let valid = variables::check(name, value);
+            check.require(valid.is_ok(), &format!("template.{name}"), value, valid.err().unwrap_or_default());
         }
-        if self.seeds.is_empty() {
-            return wrong("seeds: at least one is needed".into());
-        }
-        let numbers = [self.bench_prompts, self.max_new_tokens, self.rounds, self.calibration_prompts];
-        if numbers.contains(&0) {
-            return wrong("calibration_prompts, bench_prompts, max_new_tokens and rounds have to be at least 1".into());
-        }
-        if let Some(rate) = self.learning_rates.iter().find(|rate| !(rate.is_finite() && **rate > 0.0)) {
-            return wrong(format!("learning_rates: {rate} is no rate"));
+        for rate in self.learning_rates.iter() {
+            check.rate("learning_rates", *rate);
         }
         for (i, method) in self.methods.iter().enumerate() {
-            let name = &method.name;
-            if self.methods[..i].iter().any(|other| other.slug() == method.slug()) {
-                return wrong(format!("methods: two are called {name:?}"));
-            }
-            if method.config.is_none() && method.drafter.as_ref().is_none_or(|drafter| drafter.contains("{run}")) {
-                return wrong(format!(
-                    "methods: {name:?} has neither a training (config) nor a drafter that needs none"
-                ));
-            }
+            let (name, key) = (&method.name, format!("methods[{i}].name"));
+            let twice = self.methods[..i].iter().any(|other| other.slug() == method.slug());
+            check.require(!twice, &key, format_args!("{name:?}"), "two methods are called so");
+            let drafts = method.drafter.as_ref().is_some_and(|drafter| !drafter.contains("{run}"));
+            let reason = "it has neither a training (config) nor a drafter that needs none";
+            check.require(method.config.is_some() || drafts, &key, format_args!("{name:?}"), reason);
         }
-        Ok(())
+        check.finish()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Comparison of methods: fitted to the same answers of one backbone, then measured side by side.
 //!
-//! What is done lies on the disk: shards, a run folder per training, a file per measurement. A resumed comparison does
+//! Finished work lies on the disk: shards, a run folder per training, a file per measurement. A resumed comparison does
 //! what is missing.
 
 mod config;
@@ -11,14 +11,15 @@ pub use self::config::{CompareConfig, Method};
 pub use self::report::{table, write};
 pub use self::results::{Fitted, Outcome};
 
+use crate::config::Resume;
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::{distill, files, train};
+use crate::{distill, files, fitting, train};
 use gorgon_data::config::DistillConfig;
 use gorgon_data::shard;
 use gorgon_runs::run_dir::{self, RunDir};
 use gorgon_train::config::TrainConfig;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -38,8 +39,12 @@ pub fn check_trainings(config: &CompareConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports what will be done.
-pub fn report_plan(config: &CompareConfig, settings: &Settings) {
+/// Reports what will be done. Returns it as a document.
+///
+/// # Errors
+/// When the run to resume cannot be read, or a key of its config was changed.
+pub fn report_plan(config: &CompareConfig, resume: Option<Resume<'_>>, settings: &Settings) -> Result<Value, Failure> {
+    let changes = fitting::changes(resume, config)?;
     let fitted = config.methods.iter().filter(|method| method.config.is_some()).count();
     let each = config.learning_rates.len().max(1) + config.seeds.len() - 1;
     settings.console.say(format!(
@@ -49,6 +54,22 @@ pub fn report_plan(config: &CompareConfig, settings: &Settings) {
         config.calibration_prompts,
         config.bench_prompts
     ));
+    let mut document = json!({
+        "methods": config.methods.len(), "trainings": fitted * each,
+        "calibration_prompts": config.calibration_prompts, "bench_prompts": config.bench_prompts,
+    });
+    if let Some(Resume { run, .. }) = resume {
+        let done = finished_trainings(run)?;
+        settings.console.say(format!("{} has {done} finished trainings", run.display()));
+        document["resume"] = json!({"run": run.display().to_string(), "finished_trainings": done, "changes": changes});
+    }
+    Ok(document)
+}
+
+/// Trainings of a comparison that are finished.
+fn finished_trainings(run: &Path) -> Result<usize, Failure> {
+    let entries = run.read_dir().map_err(|error| Failure::input(format!("{}: {error}", run.display())))?;
+    Ok(entries.filter_map(Result::ok).filter(|entry| entry.path().join(SECONDS).is_file()).count())
 }
 
 /// Whether the shards that methods are fitted to are there.
@@ -66,6 +87,7 @@ pub fn distil(comparison: &CompareConfig, settings: &Settings) -> Result<bool, F
     let mut job: DistillConfig = crate::config::load(file, &[])?;
     job.model.clone_from(&comparison.model);
     job.out.clone_from(&comparison.data);
+    job.template.extend(comparison.template.clone());
     Ok(matches!(distill::execute(job, false, settings)?, distill::Done::Written(_)))
 }
 
@@ -135,11 +157,13 @@ fn fit_once(
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let training = training(config, method, file, seed, rate, &folder)?;
     let before = previous(&folder)?;
-    let fitted = match before {
-        Some(path) if folder.join(SECONDS).is_file() => path,
-        before => {
+    let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
+    fitting::changes(resume, &training.clone().resolved())?;
+    let fitted = match &before {
+        Some(path) if folder.join(SECONDS).is_file() => path.clone(),
+        _ => {
             let started = Instant::now();
-            let done = train::execute(&training, before.as_deref(), false, settings)?;
+            let done = train::execute(&training, resume, false, settings)?;
             let train::Done::Finished(finished) = done else { return Ok(None) };
             let whole = before.is_none();
             let seconds = started.elapsed().as_secs_f64();

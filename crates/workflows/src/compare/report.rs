@@ -20,7 +20,7 @@ pub fn write(run: &RunDir, config: &CompareConfig, outcomes: &[Outcome]) -> Resu
     let path = run.path().join("table.md");
     let text = table(outcomes).to_markdown();
     gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
-        .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+        .map_err(|error| Failure::io(&path, &error))?;
     let plots = run.plots();
     std::fs::create_dir_all(&plots).map_err(|e| Failure::run(format!("{}: {e}", plots.display())))?;
     depths(outcomes).write(&plots.join("acceptance.svg"))?;

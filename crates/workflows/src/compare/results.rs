@@ -1,7 +1,7 @@
-//! What a method's training left, and what was measured of it.
+//! The files of a method's training, and the measurements of it.
 
-use crate::drafting::FITTED_MODEL;
 use crate::failure::Failure;
+use crate::fitting::{FITTED_MODEL, HEADS};
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ impl Fitted {
         };
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
         let model = run.join(FITTED_MODEL);
-        let folder = if model.is_dir() { model } else { run.join("heads") };
+        let folder = if model.is_dir() { model } else { run.join(HEADS) };
         let weights = open_weights(&folder)?
             .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
         let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
@@ -70,6 +70,6 @@ pub struct Outcome {
     pub mean_tokens_per_step: f64,
     /// Half the width of its 95 % interval over the seeds; `None` with a single one.
     pub half_width: Option<f64>,
-    /// What was measured with the first seed.
+    /// The measurement with the first seed.
     pub summary: Value,
 }

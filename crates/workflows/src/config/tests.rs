@@ -1,16 +1,80 @@
 //! Tests of `config`.
 
 use super::*;
+use gorgon_data::config::DistillConfig;
+use gorgon_train::config::TrainConfig;
+use toml::Table;
+
+const TRAIN: &str = "method = \"hydra\"\nmodel = \"m\"\ndata = \"d\"\n\n[hydra]\nheads = 3\n";
+
+fn document(text: &str, overrides: &[&str]) -> Document {
+    let mut document = Document::parse("c.toml", text).unwrap();
+    overrides.iter().for_each(|given| document.apply(given).unwrap());
+    document
+}
+
+fn message(text: &str, overrides: &[&str]) -> String {
+    read::<TrainConfig>(&document(text, overrides)).unwrap_err().message().to_owned()
+}
 
 #[test]
 fn overrides_are_toml_or_text() {
-    let mut table: Table = "a = 1\n[b]\nc = 2".parse().unwrap();
-    for given in ["a=3", "b.c=[1, 2]", "b.d=some/path", "e.f.g=true", "x=\"7\""] {
-        apply(&mut table, given).unwrap();
-    }
+    let text = "a = 1\n[b]\nc = 2";
+    let given = ["a=3", "b.c=[1, 2]", "b.d=some/path", "e.f.g=true", "x=\"7\""];
     let want = "a = 3\nx = \"7\"\n[b]\nc = [1, 2]\nd = \"some/path\"\n[e.f]\ng = true".parse::<Table>().unwrap();
-    assert_eq!(table, want);
+    let mut found = document(text, &given);
+    assert_eq!(found.table, want);
     for wrong in ["a", "=1", "a.b=1", "b..c=1"] {
-        assert!(apply(&mut table, wrong).is_err(), "{wrong}");
+        assert!(found.apply(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_wrong_key_is_named_with_its_line_and_the_nearest_one() {
+    let said = message(&format!("{TRAIN}[training]\nstepz = 4\n"), &[]);
+    assert_eq!(said, "c.toml:8: unknown key \"training.stepz\"; did you mean \"training.steps\"?");
+    let said = message(&format!("learning_rate = 1e-3\n{TRAIN}"), &[]);
+    assert_eq!(said, "c.toml:1: unknown key \"learning_rate\"; did you mean \"training.learning_rate\"?");
+}
+
+#[test]
+fn a_wrong_override_is_named_and_not_the_file() {
+    let said = message(TRAIN, &["training.stepz=5"]);
+    assert_eq!(said, "override training.stepz=5: unknown key \"training.stepz\"; did you mean \"training.steps\"?");
+    let said = message(TRAIN, &["method=medussa"]);
+    assert!(said.starts_with("override method=medussa: method = \"medussa\": expected medusa, "), "{said}");
+    assert!(said.ends_with("did you mean \"medusa\"?"), "{said}");
+    let said = message(TRAIN, &["training.warmup=2"]);
+    assert!(said.starts_with("override training.warmup=2: training.warmup = 2: it has to be between"), "{said}");
+    let said = message(TRAIN, &["training.optimizer=adamv"]);
+    assert!(said.ends_with("expected adamw, muon; did you mean \"adamw\"?"), "{said}");
+}
+
+#[test]
+fn a_table_of_another_method_is_refused_with_both_names() {
+    let said = message(&TRAIN.replace("method = \"hydra\"", "method = \"medusa\""), &[]);
+    assert_eq!(said, "c.toml:5: [hydra] belongs to another method; this config has method = \"medusa\"");
+    let said = message(TRAIN, &["mtp.depths=2"]);
+    assert!(said.starts_with("override mtp.depths=2: [mtp] belongs to another method"), "{said}");
+}
+
+#[test]
+fn wrong_types_and_missing_keys_are_named() {
+    assert_eq!(message("method = \"mtp\"\nmodel = \"m\"", &[]), "c.toml: the key \"data\" is missing");
+    let said = message(TRAIN, &["hydra.heads=two", "training.betas=[0.9, \"x\"]"]);
+    assert!(said.contains("hydra.heads = \"two\": expected a whole number"), "{said}");
+    assert!(said.contains("training.betas[1] = \"x\": expected a number"), "{said}");
+    assert!(message(TRAIN, &["seed=-1"]).contains("seed = -1: it has to be at least 0"));
+}
+
+#[test]
+fn a_resolved_config_is_its_own_source() {
+    let config: TrainConfig = read::<TrainConfig>(&document(TRAIN, &[])).unwrap().resolved();
+    let text = to_toml(&config).unwrap();
+    let again: TrainConfig = read::<TrainConfig>(&document(&text, &[])).unwrap().resolved();
+    assert_eq!((to_toml(&again).unwrap(), again), (text, config));
+    let text = "model = \"m\"\nout = \"o\"\nbatch_size = \"auto\"\n[synthetic]\ndialogues = 3\n";
+    let config: DistillConfig = read(&document(text, &[])).unwrap();
+    let again: DistillConfig = read(&document(&to_toml(&config).unwrap(), &[])).unwrap();
+    assert_eq!(again, config);
 }

@@ -3,7 +3,7 @@
 use super::forecast::{OnDisk, Tokens};
 use super::job::{JOURNAL, Job, metadata};
 use super::memory_budget::{self, MemoryBudget};
-use super::progress::{Looks, Memory, Meter, Totals, Work};
+use super::progress::{Memory, Meter, Readings, Totals, Work};
 use crate::drafting::Drafters;
 use crate::estimate::{Pool, Watch, pair};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::units::{bytes, count, duration};
 use gorgon_core::accept::RuleChoice;
 use gorgon_data::config::BatchSize;
-use gorgon_data::distill::{self, Answering, DistillError, Distillation, Journal, Servers};
+use gorgon_data::distill::{self, Answering, Budget, DistillError, Distillation, Journal, Servers};
 use gorgon_data::render::Example;
 use gorgon_data::shard::{self, Row};
 use gorgon_infer::batch::Drafts;
@@ -26,9 +26,9 @@ use std::sync::atomic::AtomicBool;
 /// Bytes of what is written at the end beside the shards: the report, and what the shards are.
 const REPORTS: u64 = 2000;
 
-/// What answering took, beside what was said before.
+/// Time and memory of answering.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Took {
+pub struct Usage {
     /// Bytes in memory at most, as said before, and a look at what there was since before the model was loaded; none
     /// where servers answer.
     memory: Option<(u64, Option<Watch>)>,
@@ -36,13 +36,13 @@ pub struct Took {
     pool: Option<u64>,
     /// Bytes of the output folder.
     disk: Option<u64>,
-    /// What the sample made one expect.
+    /// Expectation from the sample.
     expected: Option<Totals>,
-    /// What there was.
+    /// Measured totals.
     measured: Totals,
 }
 
-impl Took {
+impl Usage {
     /// With the bytes that the output folder has in the end.
     pub fn with_disk(self, bytes: u64) -> Self {
         Self { disk: Some(bytes), ..self }
@@ -80,13 +80,13 @@ impl Took {
             said.push(format!("memory {planned} / {}", bytes(peak)));
         }
         if let Some(expected) = self.expected {
-            if let (Some(planned), Some(took)) = (expected.disk, self.disk) {
-                said.push(format!("disk {} / {}", bytes(planned as u64), bytes(took)));
+            if let (Some(planned), Some(taken)) = (expected.disk, self.disk) {
+                said.push(format!("disk {} / {}", bytes(planned as u64), bytes(taken)));
             }
             let tokens = |totals: Totals| count(totals.tokens as u128);
             said.push(format!("new tokens {} / {}", tokens(expected), tokens(self.measured)));
-            let (planned, took) = (expected.seconds, self.measured.seconds);
-            said.push(format!("answering {} / {}", duration(planned), duration(took)));
+            let (planned, taken) = (expected.seconds, self.measured.seconds);
+            said.push(format!("answering {} / {}", duration(planned), duration(taken)));
         }
         (!said.is_empty()).then(|| format!("planned / measured: {}", said.join("; ")))
     }
@@ -100,36 +100,40 @@ impl Job {
         journal: &mut Journal,
         folder: &Path,
         settings: &Settings,
-    ) -> Result<Option<Took>, Failure> {
-        if prompts.iter().all(|prompt| journal.is_done(prompt.row)) {
-            return Ok(Some(Took::default()));
+    ) -> Result<Option<Usage>, Failure> {
+        let mut budget = Budget::new(self.config.max_total_tokens);
+        let reached = budget.reached(prompts, journal).is_some();
+        if reached || prompts.iter().all(|prompt| journal.is_done(prompt.row)) {
+            return Ok(Some(Usage::default()));
         }
         let to_come = prompts.iter().filter(|prompt| !journal.is_done(prompt.row));
-        let pilots = distill::pilots(to_come.clone());
+        // With a limit nobody knows how many conversations there will be.
+        let is_forecast = |_: &&distill::Prompt| !budget.is_limited();
+        let sample = distill::sample(to_come.clone().filter(is_forecast));
         let slots = self.slots(settings)?.min(to_come.clone().count());
         let asked = distill::in_turn(to_come).into_iter().map(Into::into).collect();
         let disk = |rows: &BTreeSet<u64>| self.look_at_disk(rows, prompts, folder);
-        let looks = Looks { asked, memory: None, disk: &disk };
+        let readings = Readings { asked, memory: None, disk: &disk };
         let work = Work { conversations: prompts.len(), before: journal.conversations(), slots };
-        let stop = settings.console.stop_flag()?;
-        let (finished, took) = if self.config.is_served() {
-            let mut meter = Meter::new(work, pilots, looks, settings);
+        let stop = settings.console.stop_flag();
+        let (finished, usage) = if self.config.is_served() {
+            let mut meter = Meter::new(work, sample, readings, settings);
             let finished =
                 distill::serve(&self.servers(slots), prompts, journal, &stop, &mut |event| meter.count(event));
             let (expected, measured) = meter.finish();
-            (finished, Took { expected, measured, ..Took::default() })
+            (finished, Usage { expected, measured, ..Usage::default() })
         } else {
-            self.answer_here(prompts, journal, (work, pilots, looks), &stop, settings)?
+            self.answer_here(prompts, journal, (work, sample, readings), &stop, settings)?
         };
         let finished = finished.map_err(|error| match error {
             DistillError::NonFinite { .. } => Failure::run(error),
-            DistillError::Unserved { .. } => {
+            DistillError::Unserved { .. } | DistillError::NoServers { .. } => {
                 Failure::run(error).hint("what was answered is kept; the same command goes on from there")
             }
-            error => Failure::input(error),
+            error => error.into(),
         })?;
         journal.sync()?;
-        Ok(finished.then_some(took))
+        Ok(finished.then_some(usage))
     }
 
     /// Lets the model on this machine answer, with drafts if the job has any.
@@ -137,10 +141,10 @@ impl Job {
         &self,
         prompts: &[distill::Prompt],
         journal: &mut Journal,
-        (work, pilots, looks): (Work, BTreeSet<u64>, Looks<'_>),
+        (work, sample, readings): (Work, BTreeSet<u64>, Readings<'_>),
         stop: &AtomicBool,
         settings: &Settings,
-    ) -> Result<(Result<bool, DistillError>, Took), Failure> {
+    ) -> Result<(Result<bool, DistillError>, Usage), Failure> {
         let rule = RuleChoice::Auto.resolve(&self.transform).rule(self.transform);
         let answering = Answering {
             max_new_tokens: self.config.sampling.max_new_tokens,
@@ -162,15 +166,17 @@ impl Job {
         // On another device, this process's own memory says nothing.
         let watch = Some(watch).filter(|_| compute.is_host());
         let memory = watch.map(|watch| Memory { watch, capacity: self.capacity(), per_token: room.per_token });
-        let mut meter = Meter::new(work, pilots, Looks { memory, ..looks }, settings);
-        let with = Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts };
+        let mut meter = Meter::new(work, sample, Readings { memory, ..readings }, settings);
+        let budget = Budget::new(self.config.max_total_tokens);
+        let with =
+            Distillation { decoder: &decoder, renderer: &self.renderer, answering, slots: work.slots, drafts, budget };
         let finished = distill::distill(&with, prompts, journal, stop, &mut |event| meter.count(event));
         let (expected, measured) = meter.finish();
         let (memory, pool) = (Some((room.bytes(work.slots), watch)), pool.as_ref().map(Pool::grown));
-        Ok((finished, Took { memory, pool, expected, measured, ..Took::default() }))
+        Ok((finished, Usage { memory, pool, expected, measured, ..Usage::default() }))
     }
 
-    /// What is on the disk of some rows, and beside them.
+    /// Bytes on disk of some rows, and of everything beside them.
     fn look_at_disk(&self, wanted: &BTreeSet<u64>, prompts: &[distill::Prompt], folder: &Path) -> Option<OnDisk> {
         let (scratch, path) = (tempfile::tempdir().ok()?, folder.join(JOURNAL));
         // What is being written is read from a copy.
@@ -199,6 +205,7 @@ impl Job {
             sampling: (s.temperature, s.top_p, s.top_k),
             context: self.model.max_positions,
             slots,
+            budget: Budget::new(self.config.max_total_tokens),
         }
     }
 
@@ -227,6 +234,7 @@ fn size(rows: &[Row], metadata: &BTreeMap<String, String>) -> Option<u64> {
 fn without_tokens(prompt: &distill::Prompt) -> Row {
     Row {
         row: prompt.row,
+        key: prompt.key,
         id: prompt.id.clone(),
         source: prompt.source.clone(),
         line: prompt.line,
@@ -237,7 +245,7 @@ fn without_tokens(prompt: &distill::Prompt) -> Row {
     }
 }
 
-/// What the tokens of a sample's rows take in a shard, and those of its quarters.
+/// Shard bytes of a sample's rows, and of its quarters.
 fn tokens(rows: &[Row], metadata: &BTreeMap<String, String>) -> Option<Tokens> {
     let of = |rows: &[Row]| {
         let bare: Vec<Row> = rows.iter().map(|row| Row { example: Example::default(), ..row.clone() }).collect();

@@ -1,4 +1,4 @@
-//! What all answers will take, estimated from the conversations that are answered first.
+//! Estimates all answers from the conversations that are answered first.
 
 use gorgon_data::distill::Prompt;
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Left<'_> {
     }
 }
 
-/// What is on the disk when the sample is answered, in bytes.
+/// Bytes on disk when the sample is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDisk {
     /// The sample's lines of the journal.
@@ -107,7 +107,7 @@ pub struct OnDisk {
     pub tokens: Tokens,
 }
 
-/// What tokens take in a shard.
+/// Shard bytes of tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
     /// Rows of the sample.

@@ -10,10 +10,11 @@ use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
 use gorgon_data::distill;
 use gorgon_data::manifest::IDENTITY;
-use gorgon_data::prompts::{self, Gathered};
+use gorgon_data::prompts::{self, Gathered, PromptFile};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
 use rayon::prelude::*;
@@ -30,9 +31,10 @@ pub(super) struct Job {
     pub(super) dir: PathBuf,
     pub(super) model: ModelConfig,
     pub(super) renderer: Renderer,
+    pub(super) files: Vec<PromptFile>,
     pub(super) gathered: Gathered,
     pub(super) transform: Transform,
-    /// What drafts, if the model answers with drafts.
+    /// Drafter and tree, if the model answers with drafts.
     pub(super) drafting: Option<Drafting>,
 }
 
@@ -52,7 +54,7 @@ impl Job {
         }
         let dir = load::folder(&config.model, settings)?;
         let model = ModelConfig::read(&dir)?;
-        let renderer = Renderer::load(&dir)?;
+        let renderer = Renderer::load(&dir)?.with(config.template.clone())?;
         if config.is_served() && config.self_talk_turns > 0 {
             return Err(Failure::input("self_talk_turns: servers make up no turns; this needs the model here"));
         }
@@ -64,24 +66,26 @@ impl Job {
         if !renderer.has_template() && config.self_talk_turns > 0 {
             return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
         }
-        let drafting = memory_budget::drafting(&config, &dir, transform)?;
-        let gathered = prompts::gather(&config, renderer.has_template())?;
+        let drafting = memory_budget::drafting(&config, &dir, transform, settings)?;
+        let files = crate::prompts::files(&config.prompts, settings)?;
+        let gathered = prompts::gather(&config, &files, &renderer)?;
         if gathered.prompts.is_empty() {
             return Err(Failure::input("there are no prompts"));
         }
-        Ok(Self { config, dir, model, renderer, gathered, transform, drafting })
+        Ok(Self { config, dir, model, renderer, files, gathered, transform, drafting })
     }
 
-    /// Reports what will be done.
+    /// Reports what will be done. Returns it as a document.
     ///
     /// # Errors
     /// When the memory that the config grants is too small.
-    pub(super) fn report_plan(&self, settings: &Settings) -> Result<(), Failure> {
+    pub(super) fn report_plan(&self, settings: &Settings) -> Result<Value, Failure> {
         for report in &self.gathered.reports {
             settings.console.say(report.to_string().trim_end());
         }
         let n = self.gathered.prompts.len();
         let turns: usize = self.gathered.prompts.iter().map(|p| p.users.len()).sum();
+        let mut document = json!({"out": self.config.out.display().to_string(), "conversations": n, "turns": turns});
         let mut plan = format!("{} conversations, {} turns", count(n as u128), count(turns as u128));
         if self.gathered.cut_to_one_turn > 0 {
             let cut = self.gathered.cut_to_one_turn;
@@ -90,22 +94,43 @@ impl Job {
         if self.config.is_served() {
             let (servers, at_once) = (self.config.servers.len(), self.slots(settings)?);
             plan.push_str(&format!("; {servers} servers answer, {at_once} conversations at a time"));
+            document["batch_size"] = at_once.into();
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
-            let (capacity, room) = (self.capacity(), self.room(&compute)?);
-            plan.push_str(&format!(
-                "; memory: weights {}{}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
-                bytes(room.weights as u64),
-                if room.copies == 0 { String::new() } else { format!(", copies of LM heads {}", bytes(room.copies)) },
-                bytes((room.each * room.slots as u128) as u64),
-                room.slots
-            ));
-            if let Some(drafting) = &self.drafting {
-                plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
-            }
-            let most = turns * self.config.sampling.max_new_tokens;
-            plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
+            self.plan_of_model(turns, &compute, (&mut plan, &mut document))?;
         }
         settings.console.say(plan);
+        Ok(document)
+    }
+
+    /// Adds memory and tokens to a plan in words and as a document.
+    fn plan_of_model(
+        &self,
+        turns: usize,
+        compute: &Compute,
+        (plan, document): (&mut String, &mut Value),
+    ) -> Result<(), Failure> {
+        let (capacity, room) = (self.capacity(), self.room(compute)?);
+        let caches = (room.each * room.slots as u128) as u64;
+        plan.push_str(&format!(
+            "; memory: weights {}{}, caches and logits at most {} ({} conversations of {capacity} tokens at a time)",
+            bytes(room.weights as u64),
+            if room.copies == 0 { String::new() } else { format!(", copies of LM heads {}", bytes(room.copies)) },
+            bytes(caches),
+            room.slots
+        ));
+        if let Some(drafting) = &self.drafting {
+            plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
+        }
+        let most = turns * self.config.sampling.max_new_tokens;
+        plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
+        let numbers = json!({
+            "batch_size": room.slots, "weights_bytes": room.weights as u64, "lm_head_copies_bytes": room.copies,
+            "caches_bytes": caches, "memory_bytes": room.bytes(room.slots), "new_tokens_at_most": most,
+            "seconds": null,
+        });
+        if let (Some(all), Value::Object(numbers)) = (document.as_object_mut(), numbers) {
+            all.extend(numbers);
+        }
         Ok(())
     }
 
@@ -137,16 +162,16 @@ impl Job {
     }
 
     /// Makes the folder this job's, if it is not yet.
-    pub(super) fn claim(&self, folder: &Path, settings: &Settings) -> Result<(), Failure> {
+    pub(super) fn claim(&self, folder: &Path) -> Result<(), Failure> {
         if !self.check_folder(folder)? {
             config::store(&folder.join("config.toml"), &self.config)?;
             files::write_json(&folder.join(IDENTITY), &self.identity()?)?;
         }
-        settings.console.detail(format!("writing to {}", folder.display()));
+        tracing::debug!(folder = %folder.display(), "writing shards");
         Ok(())
     }
 
-    /// What answers depend on. The batch size and the output folder are no part of it.
+    /// Settings that answers depend on. The batch size and the output folder are no part of it.
     pub(super) fn identity(&self) -> Result<Value, Failure> {
         // Where servers answer, the weights need not be here.
         let weights = match Checkpoint::open(&self.dir) {
@@ -156,13 +181,13 @@ impl Job {
                 Some(hash_folder_weights(&files)?)
             }
         };
-        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
         let tokenizer = self.renderer.text().path();
         let drafting = self.drafting.as_ref().filter(|_| !self.transform.is_greedy());
         let drafting = drafting.map(Drafting::identity).transpose()?;
         let mut inputs = BTreeMap::new();
-        for path in &self.config.prompts {
-            inputs.insert(path.display().to_string(), hash_file(path).map_err(|e| failed(path, e))?);
+        for PromptFile { path, name } in &self.files {
+            inputs.insert(name.clone(), hash_file(path).map_err(|e| failed(path, e))?);
         }
         Ok(json!({
             "model": self.config.model,
@@ -171,14 +196,17 @@ impl Job {
             "answers": self.config.answers,
             "sampling": self.config.sampling,
             "max_tokens": self.config.max_tokens,
+            "template": (!self.config.template.is_empty()).then_some(&self.config.template),
             "self_talk_turns": self.config.self_talk_turns,
             "inputs": inputs,
             "format": self.config.format,
             "limit": self.config.limit,
             "synthetic": self.config.synthetic,
             "conversations": self.gathered.prompts.len(),
-            // With drafts, sampled answers have the same law but are others; greedy ones are the same.
+            // With drafts, sampled answers have the same distribution but differ; greedy ones are the same.
             "drafting": drafting,
+            // Earlier versions numbered the records instead, so that their sampled answers are others.
+            "random_by": (!self.transform.is_greedy()).then_some("record"),
             "served": self.config.is_served().then(|| json!({"model": self.config.serving.model})),
         }))
     }
@@ -208,7 +236,7 @@ fn difference(was: &Value, is: &Value) -> Option<(String, String, String)> {
     })
 }
 
-/// What a shard says of its job.
+/// Metadata of a job in its shards.
 pub(super) fn metadata(identity: &Value) -> BTreeMap<String, String> {
     let mut metadata = BTreeMap::from([("gorgon.schema".to_owned(), "1".to_owned())]);
     let known = identity.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());

@@ -3,6 +3,7 @@
 use crate::drafting::{DrafterChoice, Drafting};
 use crate::failure::Failure;
 use crate::load;
+use crate::settings::Settings;
 use crate::units::bytes;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
@@ -11,6 +12,7 @@ use gorgon_data::config::{Answers, BatchSize, DistillConfig};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
+use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
 use std::path::Path;
 
@@ -25,7 +27,12 @@ const TAKEN: u128 = 90;
 ///
 /// # Errors
 /// When names or heads are wrong, or there is nothing to draft for.
-pub fn drafting(config: &DistillConfig, model: &Path, transform: Transform) -> Result<Option<Drafting>, Failure> {
+pub fn drafting(
+    config: &DistillConfig,
+    model: &Path,
+    transform: Transform,
+    settings: &Settings,
+) -> Result<Option<Drafting>, Failure> {
     let wrong = |key: &str, reason: String| Failure::input(format!("{key}: {reason}"));
     let choice = config.drafter.as_deref().map_or(Ok(DrafterChoice::Auto), str::parse);
     let choice = choice.map_err(|reason| wrong("drafter", reason))?;
@@ -41,7 +48,7 @@ pub fn drafting(config: &DistillConfig, model: &Path, transform: Transform) -> R
     if let DrafterChoice::Oracle(_) = choice {
         return Err(wrong("drafter", "an oracle has to know the answers; it is for measuring".into()));
     }
-    let drafting = Drafting::resolve(config.heads.as_deref(), &choice, tree.as_ref())?;
+    let drafting = Drafting::resolve(config.heads.as_deref(), &choice, tree.as_ref(), &settings.console)?;
     let drafting = drafting.for_text_of(model, RuleChoice::Auto, transform)?;
     Ok(Some(drafting).filter(|drafting| !drafting.is_plain()))
 }
@@ -76,13 +83,17 @@ impl MemoryBudget {
     ) -> Result<Self, Failure> {
         let nodes = drafting.map_or(1, |drafting| drafting.builder.max_nodes());
         let cache = KvCache::bytes(model, compute, capacity + nodes);
-        let (concat_columns, cached) = match drafting {
+        let (draft_weights, cached) = match drafting {
             Some(drafting) => drafting.memory(model, compute, capacity + nodes)?,
             None => (0, 0),
         };
-        let loaded = Checkpoint::open(dir).map_or(0, |checkpoint| checkpoint.loaded_bytes(compute));
-        let (weights, each) =
-            (loaded as u128 + concat_columns, cache + cached + 4 * (nodes * model.vocab_size) as u128);
+        let by_shape = || match config.is_served() {
+            true => 0,
+            false => 2 * layout::tensors(model).iter().map(|spec| spec.shape.iter().product::<usize>()).sum::<usize>(),
+        };
+        // Before there are weights, a plan counts them in 16 bits.
+        let loaded = Checkpoint::open(dir).map_or_else(|_| by_shape(), |checkpoint| checkpoint.loaded_bytes(compute));
+        let (weights, each) = (loaded as u128 + draft_weights, cache + cached + 4 * (nodes * model.vocab_size) as u128);
         let granted = config.memory_mib.map(|mib| u128::from(mib) << 20);
         let available = load::available_memory().filter(|_| compute.is_host());
         let memory = granted.or(available.map(|bytes| u128::from(bytes) * TAKEN / 100));

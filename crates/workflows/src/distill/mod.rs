@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::settings::Settings;
 use gorgon_data::config::{Answers, DistillConfig};
-use gorgon_data::distill::{self, Journal};
+use gorgon_data::distill::{self, Budget, Journal};
 use gorgon_data::manifest::IDENTITY;
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
@@ -27,8 +27,8 @@ use std::time::Instant;
 
 /// How far a distillation came.
 pub enum Done {
-    /// It was only planned.
-    Planned,
+    /// It was only planned; the plan as a document.
+    Planned(Value),
     /// The shards are written; a report of them.
     Written(Value),
     /// One part of the prompts is answered.
@@ -41,7 +41,7 @@ pub enum Done {
 pub struct Preview {
     /// The conversations.
     pub rows: Vec<Row>,
-    /// What rendered them, which knows how tokens read.
+    /// Renderer of the answers, which turns tokens into text.
     pub renderer: Renderer,
 }
 
@@ -52,14 +52,14 @@ pub struct Preview {
 pub fn execute(config: DistillConfig, dry_run: bool, settings: &Settings) -> Result<Done, Failure> {
     let job = Job::prepare(config, settings)?;
     job.check_folder(&job.config.out)?;
-    job.report_plan(settings)?;
+    let plan = job.report_plan(settings)?;
     if dry_run {
-        return Ok(Done::Planned);
+        return Ok(Done::Planned(plan));
     }
     files::check_writable(&job.config.out)?;
     std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
     let folder = RunDir::open(&job.config.out)?;
-    job.claim(folder.path(), settings)?;
+    job.claim(folder.path())?;
     let started = Instant::now();
     let answered = match job.config.answers {
         Answers::Data => Answered { rows: job.given_rows()?, ..Answered::default() },
@@ -87,20 +87,20 @@ pub fn execute_part(config: DistillConfig, part: Part, dry_run: bool, settings: 
     job.check_folder(&folder)?;
     let identity = job.identity()?;
     job.gathered.prompts = part.prompts(&job.gathered.prompts);
-    job.report_plan(settings)?;
+    let plan = job.report_plan(settings)?;
     if dry_run {
-        return Ok(Done::Planned);
+        return Ok(Done::Planned(plan));
     }
     files::check_writable(&folder)?;
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let folder = RunDir::open(&folder)?;
     files::write_json(&folder.path().join(IDENTITY), &identity)?;
     let mut journal = Journal::open(&folder.path().join(JOURNAL))?;
-    let Some(took) = job.answer(&job.gathered.prompts, &mut journal, folder.path(), settings)? else {
+    let Some(usage) = job.answer(&job.gathered.prompts, &mut journal, folder.path(), settings)? else {
         settings.console.say("stopped; the same command resumes from here");
         return Ok(Done::Stopped);
     };
-    if let Some(words) = took.words() {
+    if let Some(words) = usage.words() {
         settings.console.say(words);
     }
     settings
@@ -109,21 +109,13 @@ pub fn execute_part(config: DistillConfig, part: Part, dry_run: bool, settings: 
     Ok(Done::Part)
 }
 
-/// Answers the first `n` conversations and writes nothing; `None` if it is only to be planned.
+/// Answers the first `n` conversations and writes nothing.
 ///
 /// # Errors
 /// When the config, the prompts or the model are wrong.
-pub fn preview(
-    config: DistillConfig,
-    n: usize,
-    dry_run: bool,
-    settings: &Settings,
-) -> Result<Option<Preview>, Failure> {
+pub fn preview(config: DistillConfig, n: usize, settings: &Settings) -> Result<Preview, Failure> {
     let job = Job::prepare(config, settings)?;
     job.report_plan(settings)?;
-    if dry_run {
-        return Ok(None);
-    }
     let prompts = &job.gathered.prompts[..n.min(job.gathered.prompts.len())];
     let rows = match job.config.answers {
         Answers::Data => job.given_rows()?.into_iter().take(n).collect(),
@@ -134,7 +126,7 @@ pub fn preview(
             distill::rows(&job.renderer, prompts, &journal)?.0
         }
     };
-    Ok(Some(Preview { rows, renderer: job.renderer }))
+    Ok(Preview { rows, renderer: job.renderer })
 }
 
 impl Job {
@@ -146,10 +138,16 @@ impl Job {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
             settings.console.say(format!("{done} of {all} conversations are answered already"));
         }
-        let Some(took) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
+        let Some(usage) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
             return Ok(None);
         };
-        let (rows, without) = distill::rows(&self.renderer, &self.gathered.prompts, &journal)?;
-        Ok(Some(Answered { rows, without, took }))
+        let all = &self.gathered.prompts;
+        let kept = Budget::new(self.config.max_total_tokens).reached(all, &journal).unwrap_or(all.len());
+        if kept < all.len() {
+            let line = format!("max_total_tokens is reached after {kept} of {} conversations", all.len());
+            settings.console.say(line);
+        }
+        let (rows, without) = distill::rows(&self.renderer, &all[..kept], &journal)?;
+        Ok(Some(Answered { rows, without, usage }))
     }
 }

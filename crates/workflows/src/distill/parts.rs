@@ -29,7 +29,7 @@ impl FromStr for Part {
     }
 }
 
-/// What the name of a part's folder starts with.
+/// Prefix of a part's folder name.
 const PREFIX: &str = "part-";
 
 impl Part {

@@ -10,7 +10,7 @@ use gorgon_data::shard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// What there is to answer.
+/// Prompts to answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Conversations in all.
@@ -32,7 +32,7 @@ pub struct Totals {
     pub disk: Option<f64>,
 }
 
-/// What the memory of answering is forecast from.
+/// Figures that the memory of answering is forecast from.
 #[derive(Clone, Copy)]
 pub struct Memory {
     pub watch: Watch,
@@ -42,23 +42,23 @@ pub struct Memory {
     pub per_token: u64,
 }
 
-/// What is read when the sample is answered.
-pub struct Looks<'a> {
+/// Readings taken when the sample is answered.
+pub struct Readings<'a> {
     /// Conversations in the order in which they are begun.
     pub asked: Vec<Asked>,
     pub memory: Option<Memory>,
-    /// What is on the disk of the rows that are named, and beside them; where there is anything.
+    /// Bytes on disk of the named rows, and of everything beside them, where there is anything.
     pub disk: &'a dyn Fn(&BTreeSet<u64>) -> Option<OnDisk>,
 }
 
 impl Work {
-    /// What all answers will take, when those of so many pilots have so many tokens, and so many conversations took
-    /// that. Those in flight are half done, on average.
-    fn extrapolated(&self, (pilots, of_pilots): (usize, usize), done: usize, so_far: Totals) -> Totals {
+    /// Totals of all answers, extrapolated from the tokens of the sample and the totals of the finished conversations.
+    /// Those in flight are half done, on average.
+    fn extrapolated(&self, (sampled, of_sampled): (usize, usize), done: usize, so_far: Totals) -> Totals {
         let all = (self.conversations - self.before) as f64;
-        let tokens = of_pilots as f64 * all / pilots.max(1) as f64;
+        let tokens = of_sampled as f64 * all / sampled.max(1) as f64;
         let uncommitted = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
-        // Pilots are as long as any; others that are done, or in flight, are the longest.
+        // Those of the sample are as long as any; others that are done, or in flight, are the longest.
         let made = so_far.tokens * (1.0 + uncommitted / done.max(1) as f64);
         Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0), ..Totals::default() }
     }
@@ -72,18 +72,18 @@ pub struct Meter<'a> {
     tokens: usize,
     conversations: usize,
     /// Conversations that are answered first, as a sample of all.
-    pilots: BTreeSet<u64>,
+    sample: BTreeSet<u64>,
     /// Those of them that are done, and the tokens of all of them.
-    sample: (usize, usize),
+    sampled: (usize, usize),
     work: Work,
-    looks: Looks<'a>,
+    readings: Readings<'a>,
     /// Conversations that are done.
     read: BTreeMap<u64, Read>,
     expected: Option<Totals>,
 }
 
 impl<'a> Meter<'a> {
-    pub fn new(work: Work, pilots: BTreeSet<u64>, looks: Looks<'a>, settings: &'a Settings) -> Self {
+    pub fn new(work: Work, sample: BTreeSet<u64>, readings: Readings<'a>, settings: &'a Settings) -> Self {
         let Work { conversations: total, before, .. } = work;
         let bar = settings.console.bar_from(BarStyle::Conversations, "", before as u64, total as u64);
         let started = Instant::now();
@@ -94,29 +94,30 @@ impl<'a> Meter<'a> {
             started,
             tokens: 0,
             conversations: 0,
-            pilots,
-            sample: (0, 0),
+            sample,
+            sampled: (0, 0),
             work,
-            looks,
+            readings,
             read,
             expected,
         }
     }
 
     pub fn count(&mut self, event: Event) {
-        match event {
+        match &event {
             Event::Answer { row, tokens } => {
                 self.tokens += tokens;
-                self.sample.1 += if self.pilots.contains(&row) { tokens } else { 0 };
-                self.read.entry(row).or_default().answers += tokens;
+                self.sampled.1 += if self.sample.contains(row) { *tokens } else { 0 };
+                self.read.entry(*row).or_default().answers += tokens;
             }
             Event::Conversation { row, slot } => {
                 self.conversations += 1;
-                let read = self.read.entry(row).or_default();
+                let read = self.read.entry(*row).or_default();
                 (read.slot, read.tokens) = slot.unwrap_or_default();
-                self.sample.0 += usize::from(self.pilots.contains(&row));
+                self.sampled.0 += usize::from(self.sample.contains(row));
                 self.expect();
             }
+            Event::ServerLost { reason } => self.console.say(format!("server given up: {reason}")),
         }
         let so_far = self.so_far();
         let speed = so_far.tokens / so_far.seconds.max(1e-9);
@@ -138,12 +139,12 @@ impl<'a> Meter<'a> {
 
     /// Forecasts what the job will take, once.
     fn expect(&mut self) {
-        let done = self.sample.0;
+        let done = self.sampled.0;
         let last = self.work.before + self.conversations >= self.work.conversations;
-        if self.expected.is_some() || done < self.pilots.len() || last {
+        if self.expected.is_some() || self.sample.is_empty() || done < self.sample.len() || last {
             return;
         }
-        let mut all = self.work.extrapolated(self.sample, self.conversations, self.so_far());
+        let mut all = self.work.extrapolated(self.sampled, self.conversations, self.so_far());
         (all.memory, all.disk) = (self.memory(), self.disk());
         let (tokens, time) = (count(all.tokens as u128), duration(all.seconds));
         let mut line = format!("by a sample of {done} conversations: {tokens} new tokens and {time} for all of them");
@@ -154,19 +155,19 @@ impl<'a> Meter<'a> {
         self.expected = Some(all);
     }
 
-    /// What was used so far, and what conversations to come will add to it.
+    /// Memory used so far, plus the expected growth through later conversations.
     fn memory(&self) -> Option<f64> {
-        let Memory { watch, capacity, per_token } = self.looks.memory?;
+        let Memory { watch, capacity, per_token } = self.readings.memory?;
         let done = &self.read.iter().filter(|(_, read)| read.tokens > 0).map(|(row, read)| (*row, *read)).collect();
-        let left = Left { asked: &self.looks.asked, done, slots: self.work.slots, capacity, per_token };
+        let left = Left { asked: &self.readings.asked, done, slots: self.work.slots, capacity, per_token };
         Some(watch.peak()? as f64 + left.growth().memory)
     }
 
     /// Journal and shards grow with their rows.
     fn disk(&self) -> Option<f64> {
-        let OnDisk { journal, others, bare, tokens } = (self.looks.disk)(&self.pilots)?;
+        let OnDisk { journal, others, bare, tokens } = (self.readings.disk)(&self.sample)?;
         let all = self.work.conversations;
-        let journal = journal as f64 * all as f64 / self.pilots.len().max(1) as f64;
+        let journal = journal as f64 * all as f64 / self.sample.len().max(1) as f64;
         Some((others + bare) as f64 + journal + tokens.of(all, shard::ROWS_PER_SHARD))
     }
 

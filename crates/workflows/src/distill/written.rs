@@ -1,6 +1,6 @@
 //! The shards of a distillation, and the report of them.
 
-use super::answering::Took;
+use super::answering::Usage;
 use super::job::{Job, metadata};
 use crate::failure::Failure;
 use crate::files;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// What came of the prompts.
+/// Answers of the prompts.
 #[derive(Default)]
 pub(super) struct Answered {
     /// Rows with answers.
     pub rows: Vec<Row>,
     /// How many conversations have none, by reason.
     pub without: BTreeMap<String, usize>,
-    pub took: Took,
+    pub usage: Usage,
 }
 
 impl Job {
@@ -29,14 +29,14 @@ impl Job {
     pub(super) fn write(
         &self,
         folder: &Path,
-        Answered { rows, without, took }: &Answered,
+        Answered { rows, without, usage }: &Answered,
         started: Instant,
         settings: &Settings,
     ) -> Result<Value, Failure> {
         check_masks(rows)?;
         let identity = self.identity()?;
         let written = write_shards(folder, rows, &identity)?;
-        let took = took.with_disk(files::folder_bytes(folder));
+        let usage = usage.with_disk(files::folder_bytes(folder));
         let tokens: usize = rows.iter().map(|row| row.example.ids.len()).sum();
         let labels: usize = rows.iter().map(|row| row.example.labels()).sum();
         let ends = |wanted: fn(&str) -> bool| rows.iter().flat_map(|row| &row.ends).filter(|end| wanted(end)).count();
@@ -47,7 +47,7 @@ impl Job {
             "answers_retokenised": retokenised,
             "conversations_without_answers": without, "shards": written,
             "files": self.gathered.reports.iter().map(|report| report.to_json()).collect::<Vec<_>>(),
-            "cut_to_one_turn": self.gathered.cut_to_one_turn, "plan": took.to_json(), "out": folder.display().to_string(),
+            "cut_to_one_turn": self.gathered.cut_to_one_turn, "plan": usage.to_json(), "out": folder.display().to_string(),
         });
         files::write_json(&folder.join("report.json"), &report)?;
         settings.console.say(format!(
@@ -58,7 +58,7 @@ impl Job {
             folder.display(),
             started.elapsed().as_secs_f64()
         ));
-        settings.console.say_all(took.words());
+        settings.console.say_all(usage.words());
         if retokenised > 0 {
             let line = format!("{retokenised} answers came without their token ids and were tokenised again");
             settings.console.say(line);

@@ -8,8 +8,11 @@ pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
 use self::stored_tree::TREE_FILE;
+use crate::console::Console;
 use crate::failure::Failure;
+use crate::fitting::FITTED_MODEL;
 use crate::load;
+use crate::settings::Settings;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
@@ -32,16 +35,16 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The name of the tree that a calibration stored with the heads.
+const CALIBRATED: &str = "calibrated";
 /// Drafts of a draft model.
 const MODEL_CHAIN: usize = 4;
-/// Where a training leaves a draft model in its run folder.
-pub const FITTED_MODEL: &str = "model";
 
 /// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
 /// the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 
-/// What was asked for, before any weights are read.
+/// Requested drafter, tree and heads, before any weights are read.
 pub struct Drafting {
     choice: DrafterChoice,
     heads: Option<HeadsFolder>,
@@ -52,7 +55,7 @@ pub struct Drafting {
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
     /// How a draft model drafts, which depends on the acceptance rule.
-    law: DraftSampling,
+    sampling: DraftSampling,
 }
 
 impl Drafting {
@@ -60,8 +63,13 @@ impl Drafting {
     ///
     /// # Errors
     /// When heads are missing or wrong, or the tree is none.
-    pub fn resolve(heads: Option<&Path>, choice: &DrafterChoice, tree: Option<&TreeChoice>) -> Result<Self, Failure> {
-        let heads = heads.map(HeadsFolder::open).transpose()?;
+    pub fn resolve(
+        heads: Option<&Path>,
+        choice: &DrafterChoice,
+        tree: Option<&TreeChoice>,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let heads = heads.map(|path| load::heads(path, console)).transpose()?;
         let choice = match (choice, &heads) {
             (DrafterChoice::Auto, None) => DrafterChoice::None,
             (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
@@ -77,15 +85,15 @@ impl Drafting {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
         let record = match (&heads, tree) {
-            (Some(folder), None) if tree_name == "calibrated" => CalibrationRecord::read(&folder.path)?,
+            (Some(folder), None) if tree_name == CALIBRATED => CalibrationRecord::read(&folder.path)?,
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
-        Ok(Self { choice, heads, tree_name, builder, cost, law: DraftSampling::LIKELIEST })
+        Ok(Self { choice, heads, tree_name, builder, cost, sampling: DraftSampling::GREEDY })
     }
 
-    /// The same for text of the model in a folder that is accepted by a rule: a draft model has to have its tokens, and
-    /// drafts as the rule expects it.
+    /// Adapts to text of the model in a folder that is accepted by a rule: a draft model must have its tokens, and
+    /// drafts must be as the rule expects.
     ///
     /// # Errors
     /// When the draft model has other tokens.
@@ -93,7 +101,37 @@ impl Drafting {
         if let DrafterChoice::Model(draft) = &self.choice {
             DraftModel::check_vocabulary(draft, target)?;
         }
-        Ok(Self { law: DraftSampling::of(rule, transform), ..self })
+        Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
+    }
+
+    /// Where a calibration found that no tree pays: the best tree with drafts, so that there is something to measure.
+    ///
+    /// # Errors
+    /// When the calibration's record cannot be read.
+    pub fn or_best_tree(self, settings: &Settings) -> Result<Self, Failure> {
+        let folder = self.heads.as_ref().filter(|_| self.tree_name == CALIBRATED && self.builder.max_depth() == 0);
+        let Some(folder) = folder else { return Ok(self) };
+        let record = CalibrationRecord::read(&folder.path)?.filter(|record| !record.drafting_tree.is_empty());
+        let (tree_name, builder): (String, Box<dyn TreeBuilder>) = match record {
+            Some(record) => {
+                let shape = TreeShape::new(record.drafting_tree).map_err(Failure::input)?;
+                (format!("best with drafts, {} nodes", shape.len()), Box::new(FixedTree::new(shape)))
+            }
+            None => ("chain:1".to_owned(), Box::new(ChainTree::new(1).map_err(Failure::input)?)),
+        };
+        settings.console.say(format!(
+            "note: the calibration of these heads expects no tree to beat plain decoding here; measured is \"{tree_name}\""
+        ));
+        Ok(Self { tree_name, builder, cost: None, ..self })
+    }
+
+    /// Whether heads draft of which nothing was measured yet.
+    ///
+    /// # Errors
+    /// When a record of a calibration cannot be read.
+    pub fn is_uncalibrated(&self) -> Result<bool, Failure> {
+        let Some(folder) = &self.heads else { return Ok(false) };
+        Ok(CalibrationRecord::read(&folder.path)?.is_none())
     }
 
     /// The draft model, if that is what drafts, on the target's device.
@@ -102,7 +140,7 @@ impl Drafting {
     /// When it cannot be loaded.
     pub fn draft_model(&self, decoder: &Decoder) -> Result<Option<DraftModel>, Failure> {
         let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
-        Ok(Some(DraftModel::new(self.name(), load::concat_columns(dir, decoder)?, decoder.config())))
+        Ok(Some(DraftModel::new(self.name(), load::draft_model(dir, decoder)?, decoder.config())))
     }
 
     /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what
@@ -112,12 +150,12 @@ impl Drafting {
     /// When they are missing or wrong.
     pub fn unmeasured(heads: &Path) -> Result<Self, Failure> {
         if heads.ends_with(FITTED_MODEL) {
-            return Self::resolve(None, &DrafterChoice::Model(heads.into()), None);
+            return Self::resolve(None, &DrafterChoice::Model(heads.into()), None, &Console::silent());
         }
         let heads = HeadsFolder::open(heads)?;
         let choice = DrafterChoice::Heads(heads.detected.format.method());
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, law: DraftSampling::LIKELIEST })
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, sampling: DraftSampling::GREEDY })
     }
 
     /// The drafter's name.
@@ -169,7 +207,7 @@ impl Drafting {
                 Drafters::TrainingFree(method.clone())
             }
             (DrafterChoice::Model(_), _) => {
-                self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.law))
+                self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.sampling))
             }
             (DrafterChoice::Heads(_) | DrafterChoice::Oracle(_), None) => Drafters::None,
             (DrafterChoice::Heads(method), Some(folder)) => Drafters::of_heads(*method, folder, decoder)?,
@@ -209,7 +247,7 @@ impl Drafting {
         ]
     }
 
-    /// What drafts depend on beside the model: names, and hashes of weights and tree.
+    /// Identity of drafts beside the model: names, and hashes of weights and tree.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -221,7 +259,7 @@ impl Drafting {
             (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
         };
         let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
-        let failed = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+        let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
         let config = config.map(|path| hash_file(&path).map_err(|error| failed(&path, error))).transpose()?;
         let weights = if weights.is_empty() { None } else { Some(hash_folder_weights(&weights)?) };
         let tree = self.builder.build(0, &mut Ranks).map_err(Failure::input)?;
@@ -313,7 +351,7 @@ fn builder(
     let own = default_tree(choice);
     let Some(tree) = tree.or(own.as_ref()) else {
         return match stored {
-            Some(path) => Ok(fixed("calibrated".into(), stored_tree::file(&path)?)),
+            Some(path) => Ok(fixed(CALIBRATED.into(), stored_tree::file(&path)?)),
             None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
                 let (total, depth, top_k) = EAGLE_TREE;
                 let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;

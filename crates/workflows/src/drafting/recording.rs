@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// How steps are taken on a GPU: `recorded` where they can be, or `launched`, which always works.
 const STEPS: &str = "GORGON_STEPS";
 
-/// What a recorded step drafts with.
+/// Drafter of a recorded step.
 enum Kind<'a> {
     Nothing,
     Medusa(&'a HeadsFolder, TreeShape),

@@ -5,7 +5,7 @@ use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::tree::TreeShape;
 use gorgon_core::tree::sequoia::SequoiaTable;
 
-/// What to do about heads that were not measured.
+/// Advice about heads that were not measured.
 const CALIBRATE: &str = "gorgon tree calibrate measures it";
 
 /// An optimal tree under measured positional acceptance.

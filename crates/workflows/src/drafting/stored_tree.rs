@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The tree stored with heads.
 pub const TREE_FILE: &str = "tree.json";
-/// What its rank paths stand under.
+/// Key of the rank paths.
 const PATHS: &str = "tree";
 /// The largest file of a tree that is read.
 const MAX_BYTES: u64 = 1 << 20;

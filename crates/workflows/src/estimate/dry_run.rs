@@ -1,4 +1,4 @@
-//! What fitting takes in memory and time, estimated from a few discarded steps.
+//! Memory and time of fitting, estimated from a few discarded steps.
 
 use super::memory::{Pool, Watch};
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What fitting takes, by formulas and by a few discarded steps.
+/// The cost of fitting, by formulas and by a few discarded steps.
 #[derive(Clone, Copy, Debug)]
 pub struct FittingCost {
     /// Bytes by formula.

@@ -2,7 +2,7 @@
 
 use gorgon_model::device::Compute;
 
-/// What a GPU's memory pool holds, over some time.
+/// The size of a GPU's memory pool, over some time.
 #[derive(Clone, Debug)]
 pub struct Pool {
     compute: Compute,
@@ -16,7 +16,7 @@ impl Pool {
         compute.pool_bytes().map(|before| Self { compute: compute.clone(), before })
     }
 
-    /// What it holds now beyond what it held when this began: a pool keeps what it was given, so that is the most that
+    /// Its bytes beyond those that it held when this began: a pool keeps what it was given, so that is the most that
     /// was needed since, unless it was made to give something back.
     pub fn grown(&self) -> u64 {
         self.compute.pool_bytes().unwrap_or(0).saturating_sub(self.before)
@@ -49,13 +49,13 @@ impl Watch {
         Self::start();
     }
 
-    /// What is resident now beyond what was when it began.
+    /// Resident bytes beyond those when it began.
     pub fn grown(&self) -> Option<u64> {
         gorgon_bench::allocations::hand_back();
         Some(resident("VmRSS:")?.saturating_sub(self.before?))
     }
 
-    /// What was resident when it began.
+    /// Resident bytes when it began.
     pub fn before(&self) -> Option<u64> {
         self.before
     }

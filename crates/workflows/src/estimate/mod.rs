@@ -6,25 +6,19 @@ mod memory;
 pub use self::dry_run::{FittingCost, longest, share_of_time};
 pub use self::memory::{Pool, Watch};
 
-use crate::failure::Failure;
-use crate::files;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
 use gorgon_train::trainer::{FitSettings, Spent};
 use serde_json::{Value, json};
-use std::path::Path;
 
-/// The file in a run folder that holds both.
-pub const RESULTS: &str = "results.json";
-
-/// What a job will take.
+/// The planned cost of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
     /// Bytes in memory, without what was resident before.
     pub memory: u64,
     /// Bytes that were resident before, where the system tells: program and backbone.
     pub before: Option<u64>,
-    /// The same by formulas alone.
+    /// Bytes in memory by formulas alone.
     pub memory_by_formula: u64,
     /// Bytes in a GPU's pool beyond what was there before, where it tells.
     pub pool: Option<u64>,
@@ -34,7 +28,7 @@ pub struct Plan {
     pub seconds: Option<f64>,
 }
 
-/// What a job will leave on the disk.
+/// The planned disk space of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk {
     /// Bytes of a checkpoint.
@@ -79,12 +73,12 @@ impl Disk {
     }
 }
 
-/// What a job measured.
+/// The measured cost of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
     /// The highest resident size, as [`Plan::memory`] counts it.
     pub memory: Option<u64>,
-    /// What a GPU's pool came to hold, as [`Plan::pool`] counts it.
+    /// The bytes that a GPU's pool came to hold, as [`Plan::pool`] counts it.
     pub pool: Option<u64>,
     /// Bytes on the disk.
     pub disk: u64,
@@ -99,11 +93,21 @@ pub struct Measured {
 }
 
 impl Plan {
-    /// Writes plan and measurement into the run folder, and reports them.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn close(&self, measured: &Measured, run: &Path, settings: &Settings) -> Result<(), Failure> {
+    /// The plan as a document: bytes and seconds as numbers, `null` where nothing is known.
+    pub fn document(&self) -> Value {
+        json!({
+            "memory_bytes": self.memory,
+            "memory_bytes_by_formula": self.memory_by_formula,
+            "device_pool_bytes": self.pool,
+            "checkpoint_bytes": self.disk.checkpoint,
+            "checkpoints": self.disk.checkpoints,
+            "disk_bytes": self.disk.bytes(),
+            "seconds": self.seconds,
+        })
+    }
+
+    /// Plan and measurement side by side, as `results.json` has them. They are reported too.
+    pub fn close(&self, measured: &Measured, settings: &Settings) -> Value {
         let disk = self.disk.with(measured.checkpoints.max(self.disk.checkpoints));
         let seconds = Some(measured.spent.fitting).filter(|_| measured.whole);
         let mut parts = vec![];
@@ -120,7 +124,8 @@ impl Plan {
             parts.push(format!("fitting {}{corrected} / {}", duration(planned), duration(fitted)));
         }
         let line = format!("planned / measured: {}", parts.join("; "));
-        let document = json!({
+        settings.console.say(line);
+        json!({
             "memory_bytes": pair(self.memory as f64, measured.memory.filter(|_| measured.whole).map(|m| m as f64)),
             "memory_bytes_by_formula": self.memory_by_formula,
             "peak_rss_bytes": self.before.map(|before| {
@@ -134,14 +139,11 @@ impl Plan {
             "evaluating_seconds": measured.spent.evaluating,
             "saving_seconds": measured.spent.saving,
             "undisturbed": measured.whole,
-        });
-        files::write_json(&run.join(RESULTS), &json!({"plan": document}))?;
-        settings.console.say(line);
-        Ok(())
+        })
     }
 }
 
-/// What was planned, what was measured, and the first over the second.
+/// The planned and the measured value, and the first over the second.
 pub fn pair(planned: f64, measured: Option<f64>) -> Value {
     json!({"planned": planned, "measured": measured, "ratio": measured.map(|measured| planned / measured)})
 }

@@ -1,10 +1,11 @@
 //! The formats that heads can be exported to.
 
 use gorgon_draft::eagle::three;
+use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaTarget;
 use std::str::FromStr;
 
-/// What heads can be exported to.
+/// A format that heads can be exported to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     /// Medusa heads.
@@ -17,6 +18,10 @@ pub enum ExportFormat {
     Merged,
     /// Hydra or Hydra++ heads under their published names.
     Hydra,
+    /// Multi-token-prediction modules under DeepSeek's names.
+    Mtp,
+    /// The weights as they are, in a safetensors file: what PyTorch files become.
+    Safetensors,
 }
 
 impl FromStr for ExportFormat {
@@ -29,9 +34,11 @@ impl FromStr for ExportFormat {
             "speculators" => Ok(Self::Eagle3(three::Layout::Speculators)),
             "merged" => Ok(Self::Merged),
             "hydra" => Ok(Self::Hydra),
+            "mtp" => Ok(Self::Mtp),
+            "safetensors" => Ok(Self::Safetensors),
             other => {
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
-                            a Medusa-2 run to merged";
+                            MTP modules to mtp, a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{error}, {more}"))
             }
         }
@@ -47,6 +54,8 @@ impl ExportFormat {
             Self::Eagle3(layout) => layout.name(),
             Self::Merged => "merged",
             Self::Hydra => "hydra",
+            Self::Mtp => "mtp",
+            Self::Safetensors => "safetensors",
         }
     }
 
@@ -57,10 +66,22 @@ impl ExportFormat {
             Self::Eagle => "eagle",
             Self::Eagle3(_) => "eagle3",
             Self::Hydra => "hydra",
+            Self::Mtp => "mtp",
+            Self::Safetensors => "safetensors",
         }
     }
 
-    /// What was written, as a card's title has it.
+    /// The formats that the heads of a method go to.
+    pub(super) fn of(method: HeadsMethod) -> &'static str {
+        match method {
+            HeadsMethod::Medusa => "medusa-v1, medusa-v2, tgi or vllm-medusa",
+            HeadsMethod::Hydra => "hydra",
+            HeadsMethod::Eagle => "eagle (EAGLE-1/2), or eagle3 or speculators (EAGLE-3)",
+            HeadsMethod::Mtp => "mtp",
+        }
+    }
+
+    /// A noun for the written heads, as a card's title has it.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Medusa(_) => "Medusa heads",
@@ -68,44 +89,8 @@ impl ExportFormat {
             Self::Eagle3(_) => "EAGLE-3 draft layer",
             Self::Hydra => "Hydra heads",
             Self::Merged => "Medusa-2 model",
-        }
-    }
-
-    /// How to load what was written.
-    pub(super) fn loading(self) -> &'static str {
-        match self {
-            Self::Medusa(MedusaTarget::V1) => {
-                "The original loader and TensorRT-LLM read a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
-                 load_file\ntorch.save(load_file(\"medusa_lm_head.safetensors\"), \"medusa_lm_head.pt\")\n```\n"
-            }
-            Self::Medusa(MedusaTarget::V2 | MedusaTarget::Tgi) => {
-                "text-generation-inference: pass this folder as the model id; it finds the base model by \
-                 `base_model_name_or_path`.\n"
-            }
-            Self::Medusa(MedusaTarget::Vllm) => {
-                "vLLM: pass this folder as the speculative model, with the method `medusa`.\n"
-            }
-            Self::Merged => {
-                "A whole model: the original Medusa code loads this folder; gorgon takes it as `--model` and as `--heads`.\n"
-            }
-            Self::Eagle => {
-                "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle`; embedding \
-                 and LM head are the base model's.\n"
-            }
-            Self::Eagle3(three::Layout::Original) => {
-                "The original loader, SGLang and vLLM take this folder as the draft model, with the method `eagle3`; the embedding \
-                 is the base model's. The states that the layer reads are named twice in the config: \
-                 `eagle_aux_hidden_state_layer_ids` lists the layers that they enter, as vLLM counts; inside `eagle_config` \
-                 are the layers that they leave, one less each, as SGLang, SpecForge and ModelOpt count.\n"
-            }
-            Self::Eagle3(three::Layout::Speculators) => {
-                "vLLM: `vllm serve` with this folder; it finds the base model by `speculators_config.verifier`. \
-                 `eagle_aux_hidden_state_layer_ids` lists the layers that the states enter which the layer reads.\n"
-            }
-            Self::Hydra => {
-                "The original loader reads a `.pt` file:\n\n```python\nimport torch\nfrom safetensors.torch import \
-                 load_file\ntorch.save(load_file(\"hydra_lm_head.safetensors\"), \"hydra_lm_head.pt\")\n```\n"
-            }
+            Self::Mtp => "MTP modules",
+            Self::Safetensors => "weights",
         }
     }
 }

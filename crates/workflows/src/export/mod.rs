@@ -1,29 +1,37 @@
 //! Heads for other engines.
 
 mod card;
+mod convert;
 mod format;
+mod hub_id;
+mod serving;
+mod upload;
 
 pub use self::format::ExportFormat;
+pub use self::upload::Upload;
 
-use self::card::card;
+use self::card::Card;
+use self::hub_id::hub_id;
 use crate::failure::Failure;
+use crate::not_a_model::base_model;
 use crate::settings::Settings;
 use crate::{files, load};
 use gorgon_draft::eagle::{self, three};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::HeadsFormat;
-use gorgon_draft::hydra;
 use gorgon_draft::medusa::{self, Backbone};
+use gorgon_draft::published::Destination;
+use gorgon_draft::{hydra, mtp};
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::FloatFormat;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// What is exported, and to where.
+/// The heads to export, the format and the folder.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The run folder of a training, or a folder of heads.
+    /// The run folder of a training, a folder of heads, or a file of heads.
     pub run: PathBuf,
     /// The format.
     pub to: ExportFormat,
@@ -31,37 +39,72 @@ pub struct Options {
     pub out: PathBuf,
     /// The model that the heads are for, if they do not say or it has moved.
     pub model: Option<String>,
+    /// Where the result is uploaded to, if it is.
+    pub upload: Option<Upload>,
 }
 
-/// Writes heads in another engine's format, with a model card. Returns the format as it is detected in the result.
+/// The result of an export.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The format as it is detected in the folder; weights that are no draft heads have none.
+    pub format: Option<HeadsFormat>,
+    /// The address of the upload, if there was one.
+    pub address: Option<String>,
+}
+
+/// Writes heads in another engine's format, with a model card, and uploads them if that is asked for.
 ///
 /// # Errors
-/// When the heads or the model are wrong, the heads do not fit the format, or the folder cannot be written.
-pub fn execute(args: &Options, settings: &Settings) -> Result<HeadsFormat, Failure> {
-    let folder = HeadsFolder::open(&args.run)?;
+/// When the heads or the model are wrong, the heads do not fit the format, the folder cannot be written, or the hub
+/// does not take it.
+pub fn execute(args: &Options, settings: &Settings) -> Result<Exported, Failure> {
+    if args.upload.is_some() && args.to == ExportFormat::Safetensors {
+        return Err(Failure::input("--push: --to safetensors writes no model card").hint("choose another format"));
+    }
+    let upload = args.upload.as_ref().map(|upload| upload.check(settings)).transpose()?;
+    let format = write_folder(args, settings)?;
+    let message = format!("Draft heads by gorgon {}, {}", settings.build.version, args.to.name());
+    let address = upload.map(|upload| upload.push(&args.out, &message, settings)).transpose()?;
+    Ok(Exported { format, address })
+}
+
+/// Writes the folder. Returns the format as it is detected in the result.
+fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsFormat>, Failure> {
+    let requested = settings.formats.dtype;
+    if let (ExportFormat::Safetensors | ExportFormat::Merged, Some(dtype)) = (args.to, requested) {
+        let (to, dtype) = (args.to.name(), dtype.name());
+        return Err(Failure::input(format!(
+            "--dtype {dtype}: --to {to} keeps the number formats of the weights as they are"
+        )));
+    }
+    if args.to == ExportFormat::Safetensors {
+        return convert::execute(&args.run, &args.out, settings);
+    }
+    let folder = load::heads(&args.run, &settings.console)?;
     let config = folder::config(&folder.path)?.unwrap_or_default();
-    let verifier = config.pointer("/speculators_config/verifier/name_or_path");
-    let named = config.get("base_model_name_or_path").or(verifier).and_then(Value::as_str);
-    let base =
-        args.model.as_deref().or(named).ok_or_else(|| {
-            Failure::input("the heads do not say which model they are for").hint("name it with --model")
-        })?;
-    let dir = load::folder(base, settings)?;
+    let named = args.model.clone().or_else(|| base_model(&config));
+    let named = named
+        .ok_or_else(|| Failure::input("the heads do not say which model they are for").hint("name it with --model"))?;
+    let dir = load::folder(&named, settings)?;
     let model = ModelConfig::read(&dir)?;
+    let id = hub_id(&named, &dir);
     files::check_empty(&args.out)?;
     let staged = files::staging(&args.out)?;
-    let out = staged.path();
-    write(args, &folder, (&dir, &model), base, out)?;
-    let card = card(&args.run, args.to, base, &folder);
-    let path = out.join("README.md");
-    gorgon_runs::atomic::write(&path, |file| file.write_all(card.as_bytes()))
-        .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+    let to = Destination { from: &folder.path, out: staged.path(), dtype: requested.unwrap_or(FloatFormat::Bf16) };
+    write(args, &folder, (&dir, &model), id.as_deref().unwrap_or(&named), &to)?;
     // What was written is read back as a stranger would.
-    HeadsFolder::open(out)?;
+    let written = HeadsFolder::open(to.out)?;
+    let dtype = (args.to != ExportFormat::Merged).then(|| to.dtype.name());
+    let base = id.as_deref();
+    let card =
+        Card { run: &args.run, to: args.to, base, source: &folder, written: &written, dtype, build: &settings.build };
+    let path = to.out.join("README.md");
+    gorgon_runs::atomic::write(&path, |file| file.write_all(card.text().as_bytes()))
+        .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
     files::publish(staged, &args.out)?;
     let written = HeadsFolder::open(&args.out)?.detected.format;
     settings.console.say(format!("{} in {}", written.description(), args.out.display()));
-    Ok(written)
+    Ok(Some(written))
 }
 
 /// Writes the heads in the requested format. The backbone is its folder and its config.
@@ -70,24 +113,31 @@ fn write(
     folder: &HeadsFolder,
     (dir, model): (&Path, &ModelConfig),
     base: &str,
-    out: &Path,
+    to: &Destination<'_>,
 ) -> Result<(), Failure> {
-    match args.to {
-        ExportFormat::Eagle => eagle::export(folder, base, out)?,
-        ExportFormat::Eagle3(layout) => eagle3(folder, layout, dir, model, base, out)?,
-        ExportFormat::Merged => merged(&args.run, out)?,
+    let written = match args.to {
+        ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Eagle3(layout) => eagle3(folder, layout, (dir, model), base, to),
+        ExportFormat::Merged | ExportFormat::Safetensors => merged(&args.run, to.out),
         ExportFormat::Medusa(target) => {
             let lm_head = if target.needs_lm_head() { Some(lm_head(dir, model)?) } else { None };
             let backbone = Backbone { lm_head: lm_head.as_deref(), vocab_size: model.vocab_size, name: base };
-            medusa::export(folder, &backbone, target, out)?;
+            medusa::export(folder, &backbone, target, to).map_err(Failure::from)
         }
         ExportFormat::Hydra => {
             let lm_head = lm_head(dir, model)?;
             let backbone = Backbone { lm_head: Some(&lm_head), vocab_size: model.vocab_size, name: base };
-            hydra::export(folder, &backbone, out)?;
+            hydra::export(folder, &backbone, to).map_err(Failure::from)
         }
-    }
-    Ok(())
+    };
+    // The heads may be of another method.
+    let method = folder.detected.format.method();
+    let fits = args.to.method().starts_with(method.name());
+    written.map_err(|failure| match fits {
+        true => failure,
+        false => failure.hint(format!("{method} heads go to {}", ExportFormat::of(method))),
+    })
 }
 
 /// The backbone's LM head, `[V, d]`.
@@ -117,10 +167,9 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
 fn eagle3(
     folder: &HeadsFolder,
     layout: three::Layout,
-    dir: &Path,
-    model: &ModelConfig,
+    (dir, model): (&Path, &ModelConfig),
     base: &str,
-    out: &Path,
+    to: &Destination<'_>,
 ) -> Result<(), Failure> {
     let embedding = match layout {
         three::Layout::Speculators => {
@@ -137,5 +186,5 @@ fn eagle3(
         vocab_size: model.vocab_size,
         embedding: embedding.as_deref(),
     };
-    Ok(three::export(folder, &base, layout, out)?)
+    Ok(three::export(folder, &base, layout, to)?)
 }

@@ -1,10 +1,17 @@
-//! What all trainings share: devices that train together, the run folder, progress, charts.
+//! Parts that all trainings share: devices that train together, the run folder, progress, charts.
+
+/// Where a training leaves its heads in the run folder.
+pub const HEADS: &str = "heads";
+/// Where a training leaves a draft model in the run folder.
+pub const FITTED_MODEL: &str = "model";
 
 mod plots;
 mod progress;
 pub mod replicas;
+mod results;
 mod run_folder;
 
-pub use self::plots::plots;
+pub use self::plots::{Plot, curve, draw};
 pub use self::progress::{Progress, fields};
-pub use self::run_folder::{check_resume, run_folder};
+pub use self::results::{Fitted, Losses, Results, evaluation};
+pub use self::run_folder::{changes, report_resume, run_folder};

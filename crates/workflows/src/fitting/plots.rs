@@ -3,50 +3,63 @@
 use crate::failure::Failure;
 use gorgon_runs::metrics;
 use gorgon_runs::plot::{Chart, Series};
-use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::run_dir::RunView;
 use serde_json::Value;
 
-/// Draws a chart for each group of metrics: `(file, title, y label, names)`, a name being a key of the step records or,
-/// with a slash, of the evaluations.
+/// A chart over the steps of a run.
+pub struct Plot {
+    /// The file.
+    pub file: &'static str,
+    /// The title.
+    pub title: &'static str,
+    /// The vertical axis, with its unit.
+    pub y_label: &'static str,
+    /// The lines: keys of the step records or, with a slash, of the evaluations; and what a reader calls them. A key
+    /// that holds a list makes a line for each entry.
+    pub lines: &'static [(&'static str, &'static str)],
+}
+
+/// Draws each of `plots` into the run folder. One without a single point is left out: not every method measures
+/// everything.
 ///
 /// # Errors
 /// When metrics cannot be read or plots cannot be written.
-pub fn plots(run: &RunDir, groups: &[(&str, &str, &str, &[&str])]) -> Result<(), Failure> {
+pub fn draw(run: &RunView, plots: &[Plot]) -> Result<(), Failure> {
     let records = metrics::read(&run.metrics())?;
     std::fs::create_dir_all(run.plots()).map_err(|e| Failure::run(format!("{}: {e}", run.plots().display())))?;
-    for (file, title, y_label, names) in groups {
-        let series: Vec<Series> = names.iter().flat_map(|name| series(&records, name)).collect();
-        // Not every method measures everything.
+    for plot in plots {
+        let series: Vec<Series> = plot.lines.iter().flat_map(|(key, words)| series(&records, key, words)).collect();
         if series.iter().all(|series| series.points.is_empty()) {
             continue;
         }
-        let chart =
-            Chart { title: (*title).into(), x_label: "step".into(), y_label: (*y_label).into(), series, log_y: false };
-        chart.write(&run.plots().join(file))?;
+        let series = series.into_iter().filter(|series| !series.points.is_empty()).collect();
+        let (title, y_label) = (plot.title.into(), plot.y_label.into());
+        let chart = Chart { title, x_label: "training step".into(), y_label, series, log_y: false };
+        chart.write(&run.plots().join(plot.file))?;
     }
     Ok(())
 }
 
+/// The values of a key of the records by step; the key may lead into an evaluation with a slash.
+pub fn curve<'a>(records: &'a [Value], key: &str) -> Vec<(f64, &'a Value)> {
+    let pointer = format!("/{key}");
+    records.iter().filter_map(|record| Some((record.get("step")?.as_f64()?, record.pointer(&pointer)?))).collect()
+}
+
 /// One series of numbers, or one per entry of a list.
-fn series(records: &[Value], name: &str) -> Vec<Series> {
-    let pointer = format!("/{name}");
-    let shown = name.rsplit('/').next().unwrap_or(name).replace('_', " ");
-    let held_out = if name.contains('/') { "held out: " } else { "" };
-    let found = || {
-        let values = records.iter().filter_map(|r| Some((r.get("step")?.as_f64()?, r.pointer(&pointer)?)));
-        values.collect::<Vec<_>>()
+fn series(records: &[Value], key: &str, words: &str) -> Vec<Series> {
+    let found = curve(records, key);
+    let entries = found.iter().filter_map(|(_, value)| value.as_array()).map(Vec::len).max();
+    let points = |number: &dyn Fn(&Value) -> Option<f64>| {
+        found.iter().filter_map(|(step, value)| Some((*step, number(value)?))).collect()
     };
-    let entries = found().iter().filter_map(|(_, v)| v.as_array()).map(Vec::len).max();
     match entries {
-        None => {
-            let points = found().into_iter().filter_map(|(x, v)| Some((x, v.as_f64()?))).collect();
-            vec![Series { name: format!("{held_out}{shown}"), points }]
-        }
-        Some(entries) => {
-            let points = |i: usize| found().into_iter().filter_map(|(x, v)| Some((x, v.get(i)?.as_f64()?))).collect();
-            (0..entries)
-                .map(|i| Series { name: format!("{held_out}{shown}, head {}", i + 1), points: points(i) })
-                .collect()
-        }
+        None => vec![Series { name: words.into(), points: points(&Value::as_f64) }],
+        Some(entries) => (0..entries)
+            .map(|i| Series {
+                name: format!("{words} {}", i + 1),
+                points: points(&|value| value.get(i).and_then(Value::as_f64)),
+            })
+            .collect(),
     }
 }

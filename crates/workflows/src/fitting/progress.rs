@@ -97,8 +97,12 @@ pub fn fields(record: &impl Serialize) -> Map<String, Value> {
 
 /// `name 1.234 · name 5.678`.
 fn line(record: &Map<String, Value>) -> String {
+    let total = record.get("total_steps").map_or(String::new(), |total| format!("/{total}"));
+    // The loss of each head is for the metrics; the line has the one that is fitted.
+    let of_head = |name: &str| name.ends_with("_loss") && name.contains(|c: char| c.is_ascii_digit());
+    let shown = |name: &str| name != "total_steps" && !of_head(name);
     let show = |(name, value): (&String, &Value)| match (name.as_str(), value.as_f64()) {
-        ("step", _) => format!("step {value}"),
+        ("step", _) => format!("step {value}{total}"),
         ("eta_seconds", Some(seconds)) => format!("{} left", duration(seconds)),
         ("tokens_per_second", Some(speed)) => format!("{speed:.0} tokens/s"),
         ("learning_rate", Some(rate)) => format!("rate {rate:.1e}"),
@@ -111,5 +115,5 @@ fn line(record: &Map<String, Value>) -> String {
             None => format!("{} {value}", name.replace('_', " ")),
         },
     };
-    record.iter().map(show).collect::<Vec<_>>().join(" · ")
+    record.iter().filter(|(name, _)| shown(name)).map(show).collect::<Vec<_>>().join(" · ")
 }

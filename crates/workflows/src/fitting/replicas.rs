@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What gradients of several CUDA devices are summed with: `nccl`, or `host`, which always works.
+/// The library that sums gradients of several CUDA devices: `nccl`, or `host`, which always works.
 const SUMS: &str = "GORGON_SUMS";
 
 /// How long devices may take to come together, and to follow one that failed, where the library that they wait in
@@ -43,7 +43,7 @@ pub fn fit<O: Objective>(
     settings: &[Settings],
     observe: &mut (dyn FnMut(Report) + Send),
 ) -> Result<Outcome, Failure> {
-    let stop = settings[0].console.stop_flag()?;
+    let stop = settings[0].console.stop_flag();
     let requested = std::env::var(SUMS).unwrap_or_default();
     let sums = on_devices(&settings[0].together, &requested)?;
     let job = Together { settings, sums, fit: within(lead.fit, &settings[0]), stop: &stop };
@@ -69,7 +69,7 @@ pub fn fit<O: Objective>(
     outcome.ok_or_else(|| Failure::run(TrainError::Ended))
 }
 
-/// What all replicas share.
+/// State that all replicas share.
 struct Together<'a> {
     settings: &'a [Settings],
     /// Whether to try burn's sums over devices.

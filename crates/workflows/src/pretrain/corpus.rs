@@ -1,6 +1,7 @@
 //! The conversations that a pretraining fits to.
 
 use crate::failure::Failure;
+use crate::prompts;
 use crate::settings::Settings;
 use gorgon_data::drills::Drills;
 use gorgon_data::render::{Example, RenderError, Renderer};
@@ -8,6 +9,7 @@ use gorgon_data::source::{self, Conversation, Options};
 use gorgon_tiny_chat::{self as synth, Dialogue, Split};
 use gorgon_train::config::{Finish, PretrainConfig};
 use rayon::prelude::*;
+use std::path::PathBuf;
 
 /// A conversation with its answers: system prompt and turns.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct Corpus {
     drills: u64,
     seed: u64,
     files: Vec<Given>,
+    /// The files that were read.
+    pub inputs: Vec<PathBuf>,
 }
 
 impl Corpus {
@@ -55,7 +59,8 @@ impl Corpus {
     /// When one cannot be read, holds no answers, or there is nothing at all.
     pub fn read(config: &PretrainConfig, settings: &Settings) -> Result<Self, Failure> {
         let mut files = vec![];
-        for path in &config.data.files {
+        let inputs = prompts::paths(&config.data.files, settings)?;
+        for path in &inputs {
             let options = Options { answers_required: true, ..Options::default() };
             let (conversations, report) = source::read(path, &options)?;
             settings.console.say(report.to_string().trim_end());
@@ -67,7 +72,7 @@ impl Corpus {
             return Err(Failure::input("data: there is nothing to fit to").hint(hint));
         }
         let (synthetic, held_out, drills) = (data.synthetic, data.held_out, data.drills);
-        Ok(Self { synthetic, held_out, drills, seed: config.seed, files })
+        Ok(Self { synthetic, held_out, drills, seed: config.seed, files, inputs })
     }
 
     /// Texts for a tokenizer: those of the first conversations.
@@ -105,7 +110,7 @@ impl Corpus {
         Ok((fitted, held_out))
     }
 
-    /// What the last steps are fitted to: dialogues and drills beyond all others.
+    /// Examples of the last steps: dialogues and drills beyond all others.
     ///
     /// # Errors
     /// As of [`Self::examples`].

@@ -5,26 +5,27 @@ mod prepared;
 
 use self::corpus::Corpus;
 use self::prepared::{Prepared, make, prepare};
+use crate::config::Resume;
 use crate::estimate::{Measured, Pool};
 use crate::failure::Failure;
 use crate::files;
 use crate::fitting::replicas::{self, Lead};
-use crate::fitting::{self, Progress};
+use crate::fitting::{self, Fitted, Plot, Progress, Results};
 use crate::settings::Settings;
 use gorgon_data::vocabulary;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_text::tokenizer::Tokenizer;
-use gorgon_tiny_chat as synth;
 use gorgon_train::config::PretrainConfig;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::{self, Pretraining};
 use gorgon_train::trainer::Outcome;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// How far a pretraining came.
 pub enum Done {
-    /// It was only planned.
-    Planned,
+    /// It was only planned; the plan as a document.
+    Planned(Value),
     /// The model is written.
     Finished,
     /// It stopped on request after this step.
@@ -42,40 +43,49 @@ pub enum Done {
 /// When the config or the data are wrong, a loss is not finite, or the run folder or the model cannot be written.
 pub fn execute(
     config: &PretrainConfig,
-    resume: Option<&Path>,
+    resume: Option<Resume<'_>>,
     dry_run: bool,
     settings: &Settings,
 ) -> Result<Done, Failure> {
     let config = config.clone().resolved();
     check(&config)?;
-    fitting::check_resume(resume)?;
+    let changes = fitting::changes(resume, &config)?;
     let replicas = settings.divided();
     let settings = &replicas[0];
     let corpus = Corpus::read(&config, settings)?;
     if dry_run {
         let folder = tempfile::tempdir().map_err(Failure::run)?;
         let tokenizer = tokenizer(&config, &corpus, folder.path(), settings)?;
-        prepare(&config, &corpus, &tokenizer, settings)?;
-        return Ok(Done::Planned);
+        let prepared = prepare(&config, &corpus, &tokenizer, settings)?;
+        let (mut document, steps) = (prepared.plan.document(), prepared.fit.schedule.steps);
+        document["steps"] = steps.into();
+        if let Some(resume) = resume {
+            document["resume"] = fitting::report_resume(resume.run, steps, &changes, settings)?;
+        }
+        return Ok(Done::Planned(document));
     }
     // Where the model will be written in the end.
     files::check_writable(&config.out)?;
     let stem = format!("pretrain-{}", files::stem(&config.out));
-    let run = fitting::run_folder(&config.runs, &stem, resume, &config, &config.data.files, settings)?;
+    let resume = resume.map(|resume| (resume, changes.as_slice()));
+    let run = fitting::run_folder((&config.runs, &stem), resume, &config, &corpus.inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));
     let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
     let mut prepared = prepare(&config, &corpus, &tokenizer, settings)?;
     prepared.plan.disk.other = files::folder_bytes(run.path());
     let copy = |settings: &Settings| Ok(make(&config, &corpus, &tokenizer, settings)?.0);
     let (outcome, measured) = fit(&prepared, &run, &copy, &replicas)?;
-    fitting::plots(&run, PLOTS)?;
+    fitting::draw(&run, PLOTS)?;
     if !outcome.finished {
         return Ok(Done::Stopped { run, step: outcome.step });
     }
     write(&config.out, &tokenizer, &prepared.objective, &outcome.parameters)?;
     let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
     let measured = Measured { disk, checkpoints, whole: resume.is_none(), ..measured };
-    prepared.plan.close(&measured, run.path(), settings)?;
+    let plan = prepared.plan.close(&measured, settings);
+    let parameters = outcome.parameters.iter().map(Parameter::len).sum();
+    let fitted = Fitted { method: "pretrain", model: &config.out.display().to_string(), parameters };
+    Results::read(&run, &fitted, plan)?.write(&run)?;
     settings.console.say(format!("wrote {}", config.out.display()));
     Ok(Done::Finished)
 }
@@ -104,12 +114,7 @@ fn fit(
 
 /// Fails where a config can be seen to be wrong before anything is read.
 fn check(config: &PretrainConfig) -> Result<(), Failure> {
-    config.check().map_err(|errors| {
-        let failure = Failure::settings(&errors);
-        let kinds: Vec<&str> = synth::kinds().map(|kind| kind.name).collect();
-        let of_kinds = errors.iter().any(|error| error.key == "finish.kinds");
-        if of_kinds { failure.hint(format!("kinds: {}", kinds.join(" "))) } else { failure }
-    })
+    config.check().map_err(|errors| Failure::settings(&errors))
 }
 
 /// Writes the model with its tokenizer.
@@ -121,9 +126,19 @@ fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Pa
     files::copy_tokenizer(tokenizer, out)
 }
 
-const PLOTS: &[(&str, &str, &str, &[&str])] = &[
-    ("loss.svg", "Loss of answers", "nats per token", &["answer_loss", "evaluation/answer_loss"]),
-    ("accuracy.svg", "Answers' tokens predicted", "share", &["answer_top1", "evaluation/answer_top1"]),
+const PLOTS: &[Plot] = &[
+    Plot {
+        file: "loss.svg",
+        title: "Loss of the assistant's tokens",
+        y_label: "cross-entropy (nats per token)",
+        lines: &[("answer_loss", "training"), ("evaluation/answer_loss", "held-out text")],
+    },
+    Plot {
+        file: "accuracy.svg",
+        title: "The assistant's tokens that are predicted",
+        y_label: "share of tokens (top-1 accuracy)",
+        lines: &[("answer_top1", "training"), ("evaluation/answer_top1", "held-out text")],
+    },
 ];
 
 /// The folder of the tokenizer: trained once, then taken from the run.

@@ -36,7 +36,7 @@ pub(super) fn prepare(
     Ok(Prepared { objective, fit, plan, watch, pool })
 }
 
-/// What is fitted on the device of `settings`, and how.
+/// Prepares the model, data and settings of a pretraining on the device of `settings`.
 ///
 /// # Errors
 /// When the data cannot be rendered, or a setting is wrong.
@@ -117,7 +117,7 @@ fn finishing(
     Ok(Some(Finishing { restart, examples, packing }))
 }
 
-/// What is to be fitted, how, and what it will take.
+/// Model, data, settings and plan of a pretraining.
 pub(super) struct Prepared {
     pub objective: Pretraining,
     pub fit: FitSettings,

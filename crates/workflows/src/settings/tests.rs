@@ -6,8 +6,12 @@ use crate::estimate::share_of_time;
 fn named(devices: &str) -> Settings {
     Settings {
         seed: 0,
+        typed_seed: None,
+        template: Variables::new(),
         offline: true,
+        context: None,
         console: Console::silent(),
+        build: Build { version: "0.1.0".into(), commit: "unknown".into(), features: vec!["cpu".into()] },
         started: jiff::Timestamp::now(),
         together: vec![],
         devices: devices.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What is fitted to: a frozen backbone and conversations.
+//! A frozen backbone and the conversations that heads are fitted to.
 
 use super::job::Job;
 use crate::failure::Failure;
@@ -9,14 +9,15 @@ use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
 use gorgon_draft::draft_model::DraftModel;
-use gorgon_draft::eagle::{EagleNetwork, EagleShape};
-use gorgon_draft::medusa::Heads;
+use gorgon_draft::eagle::three::Eagle3Config;
+use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
+use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_file, hash_folder_weights};
-use gorgon_train::config::{HeadMethod, TrainConfig};
+use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
 use gorgon_train::methods::{
@@ -48,8 +49,7 @@ impl Backbone {
         Self::under(conversations(config, dir, settings)?, None, config, dir, settings)
     }
 
-    /// The same on another device, for conversations that were read before. Replicas on the CPU share what stays as it
-    /// is.
+    /// Copy on another device, for conversations that were read before. Replicas on the CPU share what stays as it is.
     ///
     /// # Errors
     /// When the model cannot be loaded there.
@@ -122,24 +122,29 @@ impl Backbone {
     ///
     /// # Errors
     /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
-    pub fn medusa_two(self, config: &TrainConfig) -> Result<Job<MedusaTwoFitting>, Failure> {
+    pub fn medusa_two(
+        self,
+        config: &TrainConfig,
+        medusa: MedusaConfig,
+        medusa2: &MedusaTwoConfig,
+    ) -> Result<Job<MedusaTwoFitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, true)))?;
         let Self { checkpoint, model, data, longest, .. } = self;
         let dir = checkpoint.dir().display().to_string();
         let device = data.features.decoder.compute().device().clone();
         let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
-        let lora = Lora::new(config.medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
+        let lora = Lora::new(medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
         let heads = Heads {
-            config: config.medusa,
+            config: medusa,
             hidden_size: model.hidden_size,
             vocab_size: model.vocab_size,
-            chunk_rows: config.chunk_rows.max(1),
+            chunk_rows: config.chunk_rows,
         };
         let steps = config
             .training
             .settings(data.packing.steps_per_epoch(), config.seed)
             .map_err(|errors| Failure::settings(&errors))?;
-        let (config_two, steps) = (config.medusa2.clone(), steps.schedule.steps);
+        let (config_two, steps) = (medusa2.clone(), steps.schedule.steps);
         let objective =
             MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
         Job::new(objective, config)
@@ -149,12 +154,12 @@ impl Backbone {
     ///
     /// # Errors
     /// When the LM head cannot be read or the settings of the training are wrong.
-    pub fn eagle(self, config: &TrainConfig) -> Result<Job<EagleFitting>, Failure> {
+    pub fn eagle(self, config: &TrainConfig, eagle: EagleConfig) -> Result<Job<EagleFitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, true)))?;
         let Self { model, data, longest, .. } = self;
-        let network = EagleNetwork::new(EagleShape::of(&model, config.eagle.fc_bias), longest);
-        let chunk_rows = config.chunk_rows.max(1);
-        let objective = EagleFitting { network, config: config.eagle, lm_head, chunk_rows, seed: config.seed, data };
+        let network = EagleNetwork::new(EagleShape::of(&model, eagle.fc_bias), longest);
+        let chunk_rows = config.chunk_rows;
+        let objective = EagleFitting { network, config: eagle, lm_head, chunk_rows, seed: config.seed, data };
         Job::new(objective, config)
     }
 
@@ -162,10 +167,10 @@ impl Backbone {
     ///
     /// # Errors When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
     /// the training are wrong.
-    pub fn eagle3(self, config: &TrainConfig) -> Result<Job<Eagle3Fitting>, Failure> {
+    pub fn eagle3(self, config: &TrainConfig, eagle3: &Eagle3Config) -> Result<Job<Eagle3Fitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { data, .. } = self;
-        let objective = Eagle3Fitting::new(config.eagle3.clone(), data, lm_head, config.chunk_rows.max(1));
+        let objective = Eagle3Fitting::new(eagle3.clone(), data, lm_head, config.chunk_rows);
         Job::new(objective.map_err(Failure::training)?, config)
     }
 }
@@ -175,10 +180,15 @@ impl Backbone {
     ///
     /// # Errors When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
     /// are wrong.
-    pub fn distill_spec(self, config: &TrainConfig, dir: &Path) -> Result<Job<DistillSpecFitting>, Failure> {
+    pub fn distill_spec(
+        self,
+        config: &TrainConfig,
+        distill_spec: &DistillSpecConfig,
+        dir: &Path,
+    ) -> Result<Job<DistillSpecFitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { model, data, longest, .. } = self;
-        let draft = &config.distill_spec.draft;
+        let draft = &distill_spec.draft;
         let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let small = ModelConfig::read(draft)?;
         DraftModel::check_vocabulary(draft, dir)?;
@@ -196,7 +206,7 @@ impl Backbone {
         draft_checkpoint.check(&small)?;
         let start = llama.load(&draft_checkpoint).map_err(Failure::training)?;
         let document = document(draft)?;
-        let (distill_spec, chunk_rows, seed) = (config.distill_spec.clone(), config.chunk_rows.max(1), config.seed);
+        let (distill_spec, chunk_rows, seed) = (distill_spec.clone(), config.chunk_rows, config.seed);
         let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, data };
         Job::new(DistillSpecFitting::new(llama, start, document, with), config)
     }
@@ -229,9 +239,7 @@ fn conversations(
     let mut held_out = match &config.eval_data {
         Some(folder) => read(folder)?,
         None => {
-            // A conversation's part depends on its number alone, so that more data does not reshuffle the parts.
-            let is_held = |row: &Row| SeededRandom::stream(config.seed, row.row).uniform() < config.held_out;
-            let (held, kept) = rows.into_iter().partition(is_held);
+            let (held, kept) = rows.into_iter().partition(|row| is_held_out(row, config));
             rows = kept;
             held
         }
@@ -241,6 +249,11 @@ fn conversations(
         row.example.truncate(config.training.max_seq_len);
     }
     Ok((rows, held_out, hash))
+}
+
+/// Whether a conversation is held out. That depends on its own record alone: other data does not reshuffle the parts.
+fn is_held_out(row: &Row, config: &TrainConfig) -> bool {
+    SeededRandom::stream(config.seed, row.key).uniform() < config.held_out
 }
 
 /// All rows of a folder of shards, checked against the backbone.
@@ -296,12 +309,10 @@ fn held(config: &TrainConfig, backward: bool) -> Frozen {
     Frozen { format: config.lm_head_format.into(), backward, room }
 }
 
-/// The same for heads of a kind; none where each head has an LM head of its own.
+/// Frozen LM head for heads of a kind; none where each head has an LM head of its own.
 fn held_for_heads(config: &TrainConfig) -> Option<Frozen> {
-    let own = match config.method {
-        HeadMethod::Medusa => config.medusa.own_lm_heads,
-        HeadMethod::Hydra => config.hydra.own_lm_heads,
-        _ => false,
-    };
-    (!own).then(|| held(config, true))
+    (!config.method.has_own_lm_heads()).then(|| held(config, true))
 }
+
+#[cfg(test)]
+mod tests;

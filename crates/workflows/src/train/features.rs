@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Conversations that are timed before a plan is made.
 const TIMED: usize = 12;
 
-/// What computing hidden states will take.
+/// Memory, disk and time of computing hidden states.
 pub struct StatesPlan {
     /// Bytes on the disk.
     pub disk: u64,
@@ -28,7 +28,7 @@ pub struct StatesPlan {
 }
 
 impl<F: OnBackbone> Job<F> {
-    /// What is to be kept, and where. The folder's name says what is in it unless the config names one.
+    /// Hidden states to be kept, and their folder. The folder's name says what is in it unless the config names one.
     pub fn cache_request(&self, config: &TrainConfig, backbone: &str) -> CacheRequest {
         let data = self.objective.data();
         let of = |row: &Row| self.objective.positions(&row.example);

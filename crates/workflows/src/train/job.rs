@@ -2,10 +2,10 @@
 
 use crate::estimate::{self, Disk, FittingCost, Plan, Pool, Watch};
 use crate::failure::Failure;
+use crate::load;
 use crate::settings::Settings;
 use crate::units::{bytes, count, duration};
 use gorgon_data::shard::Row;
-use gorgon_draft::folder::HeadsFolder;
 use gorgon_kernels::team;
 use gorgon_train::config::TrainConfig;
 use gorgon_train::methods::{FeatureCache, InitialValues, OnBackbone};
@@ -53,7 +53,7 @@ impl<F: OnBackbone> Job<F> {
     /// When they are wrong, or others than what is fitted.
     fn start_from(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
         let Some(dir) = &config.init_from else { return Ok(()) };
-        let folder = HeadsFolder::open(dir)?;
+        let folder = load::heads(dir, &settings.console)?;
         let (parameters, constants) = (self.objective.parameters(config.seed), self.objective.constants());
         let values = InitialValues::read(&folder, &parameters, &constants).map_err(Failure::training)?;
         self.objective.data_mut().init_from = Some(values);
@@ -65,7 +65,7 @@ impl<F: OnBackbone> Job<F> {
         Ok(())
     }
 
-    /// What the job will take: memory beyond what was there when `watch` began, disk, and time as one step takes it.
+    /// Predicts memory beyond the state when `watch` began, disk, and time from one step.
     ///
     /// # Errors
     /// When the backbone fails, or a single conversation does not fit into memory.
@@ -113,7 +113,7 @@ impl<F: OnBackbone> Job<F> {
         (parameters, Disk::of_run(parameters, self.fit.optimizer.values(&all), all.len(), &self.fit))
     }
 
-    /// What a step takes on all devices together: seconds that it reads, and the whole of it with what was loaded since
+    /// Measures a step on all devices together: seconds of reading, and seconds of all with everything loaded since
     /// `watch` began: the LM head, conversations.
     fn measure(
         &mut self,

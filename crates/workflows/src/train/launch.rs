@@ -4,30 +4,29 @@ use super::backbone::{Backbone, backbone_hash};
 use super::features::StatesPlan;
 use super::job::Job;
 use super::parity;
-use crate::drafting::FITTED_MODEL;
+use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
-use crate::fitting::{self, Progress};
+use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, Plot, Progress, Results};
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
 use gorgon_data::shard;
+use gorgon_runs::provenance::ConfigChange;
 use gorgon_runs::run_dir::RunDir;
-use gorgon_train::config::{HeadMethod, TrainConfig};
+use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::methods::OnBackbone;
+use gorgon_train::parameters::Parameter;
 use gorgon_train::process_group::ProcessGroup;
 use gorgon_train::trainer::Outcome;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The folder of the finished heads in a run folder.
-const HEADS: &str = "heads";
-
 /// How far a training came.
 pub enum Done {
-    /// It was only planned.
-    Planned,
+    /// It was only planned; the plan as a document.
+    Planned(Value),
     /// Hidden states are kept; nothing was fitted.
     Kept {
         /// Where they are.
@@ -52,13 +51,14 @@ pub(super) struct Launch<'a> {
     pub(super) dir: &'a Path,
     /// Hash of the backbone's files.
     pub(super) before: String,
-    pub(super) resume: Option<&'a Path>,
+    /// The run to resume, and the keys of its config that change.
+    pub(super) resume: Option<(Resume<'a>, &'a [ConfigChange])>,
     pub(super) dry_run: bool,
     /// Whether to keep hidden states and fit nothing.
     pub(super) only_features: bool,
     /// Memory since the backbone was loaded.
     pub(super) watch: Watch,
-    /// The same on a GPU.
+    /// Pool of a GPU.
     pub(super) pool: Option<Pool>,
     pub(super) settings: &'a Settings,
     /// Those of every device that fits along, the first one's first.
@@ -80,7 +80,7 @@ impl Launch<'_> {
         }
         let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()))?;
         if self.dry_run {
-            return Ok(Done::Planned);
+            return self.planned(&plan, job.fit.schedule.steps);
         }
         // The discarded steps are no part of what the run takes.
         self.watch.forget_peak();
@@ -95,11 +95,22 @@ impl Launch<'_> {
         if !group.is_root() {
             return self.assist(job, &make);
         }
-        let run = fitting::run_folder(&config.runs, &stem, resume, config, &inputs, settings)?;
+        let run = fitting::run_folder((&config.runs, &stem), resume, config, &inputs, settings)?;
         settings.console.say(format!("run folder {}", run.path().display()));
         job.objective.attach(run.path());
         let (outcome, measured) = self.fit_in(&job, &run, &make)?;
         self.finish(&job, run, &outcome, (&plan, measured))
+    }
+
+    /// The plan as a document, with what resuming would do.
+    fn planned(&self, plan: &Plan, steps: u64) -> Result<Done, Failure> {
+        let mut document = plan.document();
+        document["method"] = self.config.method.name().into();
+        document["steps"] = steps.into();
+        if let Some((resume, changes)) = self.resume {
+            document["resume"] = fitting::report_resume(resume.run, steps, changes, self.settings)?;
+        }
+        Ok(Done::Planned(document))
     }
 
     /// Fits on all devices, into a run folder.
@@ -135,17 +146,21 @@ impl Launch<'_> {
         if backbone_hash(dir)? != self.before {
             return Err(Failure::run(format!("{}: the backbone's files changed while it was in use", dir.display())));
         }
-        fitting::plots(&run, PLOTS)?;
+        fitting::draw(&run, PLOTS)?;
         if !outcome.finished {
             return Ok(Done::Stopped { run, step: outcome.step });
         }
-        job.objective.publish(&run.step(best(&run)?), run.path()).map_err(Failure::training)?;
-        if config.method == HeadMethod::DistillSpec {
-            files::copy_tokenizer(&config.distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+        let best = best(&run)?;
+        job.objective.publish(&run.step(best), run.path()).map_err(Failure::training)?;
+        if let MethodConfig::DistillSpec { distill_spec } = &config.method {
+            files::copy_tokenizer(&distill_spec.draft, &run.path().join(FITTED_MODEL))?;
         }
-        parity::check(&job.objective, &run, best(&run)?, &fitted(&run), settings)?;
+        parity::check(&job.objective, &run, best, &fitted(&run), settings)?;
         let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
-        plan.close(&Measured { disk, checkpoints, spent: outcome.spent, ..measured }, run.path(), settings)?;
+        let plan = plan.close(&Measured { disk, checkpoints, spent: outcome.spent, ..measured }, settings);
+        let parameters = outcome.parameters.iter().map(Parameter::len).sum();
+        let fitted = Fitted { method: config.method.name(), model: &config.model, parameters };
+        Results::read(&run, &fitted, plan)?.write(&run)?;
         Ok(Done::Finished(run))
     }
 }
@@ -158,7 +173,12 @@ impl Launch<'_> {
         let loaded = self.watch.grown();
         let StatesPlan { disk: size, work } = job.report_features(&request, config, settings)?;
         if self.dry_run {
-            return Ok(Done::Planned);
+            let (seconds, memory) = work.unzip();
+            let document = json!({
+                "features": request.folder.display().to_string(), "disk_bytes": size, "seconds": seconds,
+                "memory_bytes": memory.flatten(),
+            });
+            return Ok(Done::Planned(document));
         }
         self.watch.forget_peak();
         self.pool.iter().for_each(Pool::shrink);
@@ -186,17 +206,41 @@ impl Launch<'_> {
     }
 }
 
-const PLOTS: &[(&str, &str, &str, &[&str])] = &[
-    ("loss.svg", "Loss", "weighted nats", &["loss", "evaluation/loss"]),
-    ("top1.svg", "First guesses that are right", "share", &["evaluation/top1"]),
-    ("top5.svg", "Right tokens among the first five guesses", "share", &["evaluation/top5"]),
-    ("acceptance.svg", "Drafts that sampling accepts", "share", &["acceptance", "evaluation/acceptance"]),
-    (
-        "length.svg",
-        "Acceptance length on held-out text",
-        "tokens per step",
-        &["evaluation/length_chain", "evaluation/length_tree", "evaluation/tau"],
-    ),
+const PLOTS: &[Plot] = &[
+    Plot {
+        file: "loss.svg",
+        title: "Loss",
+        y_label: "loss (weighted, nats per token)",
+        lines: &[("loss", "training"), ("evaluation/loss", "held-out text")],
+    },
+    Plot {
+        file: "top1.svg",
+        title: "First guesses that are right on held-out text",
+        y_label: "share of tokens (top-1 accuracy)",
+        lines: &[("evaluation/top1", "head"), ("evaluation/step_top1", "unrolled step")],
+    },
+    Plot {
+        file: "top5.svg",
+        title: "Right tokens among the first five guesses on held-out text",
+        y_label: "share of tokens (top-5 accuracy)",
+        lines: &[("evaluation/top5", "head")],
+    },
+    Plot {
+        file: "acceptance.svg",
+        title: "Drafts that sampling accepts",
+        y_label: "share of drafts",
+        lines: &[("acceptance", "training"), ("evaluation/acceptance", "held-out text")],
+    },
+    Plot {
+        file: "length.svg",
+        title: "Tokens per step on held-out text",
+        y_label: "accepted tokens per step, bonus token included",
+        lines: &[
+            ("evaluation/length_chain", "chain (expected)"),
+            ("evaluation/length_tree", "tree mc_sim_7b_63 (expected)"),
+            ("evaluation/tau", "decoded prompts (measured)"),
+        ],
+    },
 ];
 
 /// The checkpoint that did best on held-out text, or the last one.

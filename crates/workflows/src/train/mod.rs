@@ -5,12 +5,15 @@ mod features;
 mod job;
 mod launch;
 mod parity;
+mod shape;
 mod together;
 
 pub use self::launch::{Done, best, fitted};
+pub use self::shape::{Assumed, plan as plan_by_formula};
 
 use self::backbone::Backbone;
 use self::launch::Launch;
+use crate::config::Resume;
 use crate::estimate::{Pool, Watch};
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -19,8 +22,8 @@ use gorgon_draft::hydra::{HydraHeads, HydraShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
-use gorgon_train::config::{HeadMethod, TrainConfig};
-use std::path::Path;
+use gorgon_train::config::{MethodConfig, TrainConfig};
+use serde_json::Value;
 
 /// Does what a config says.
 ///
@@ -28,11 +31,32 @@ use std::path::Path;
 /// When the config, the data or the model are wrong, a loss is no number, or the run folder cannot be written.
 pub fn execute(
     config: &TrainConfig,
-    resume: Option<&Path>,
+    resume: Option<Resume<'_>>,
     dry_run: bool,
     settings: &Settings,
 ) -> Result<Done, Failure> {
     launch(config, resume, dry_run, false, settings)
+}
+
+/// Plans what a config says, and does nothing: from a few discarded steps, or by formula where the model has no weights
+/// or there are no shards yet. Returns the plan as a document.
+///
+/// # Errors
+/// As of [`execute`].
+pub fn plan(
+    config: &TrainConfig,
+    resume: Option<Resume<'_>>,
+    assumed: Assumed,
+    settings: &Settings,
+) -> Result<Value, Failure> {
+    let dir = load::folder(&config.model, settings)?;
+    if resume.is_none() && shape::is_needed(config, &dir) {
+        return shape::plan(&config.clone().resolved(), &dir, assumed, settings);
+    }
+    match execute(config, resume, true, settings)? {
+        Done::Planned(plan) => Ok(plan),
+        _ => Ok(Value::Null),
+    }
 }
 
 /// Computes the hidden states that a training will read, ahead of it.
@@ -45,22 +69,23 @@ pub fn features(config: &TrainConfig, dry_run: bool, settings: &Settings) -> Res
 
 fn launch(
     config: &TrainConfig,
-    resume: Option<&Path>,
+    resume: Option<Resume<'_>>,
     dry_run: bool,
     only_features: bool,
     settings: &Settings,
 ) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
     config.check().map_err(|errors| Failure::settings(&errors))?;
-    fitting::check_resume(resume)?;
+    let changes = fitting::changes(resume, config)?;
     if !dry_run && !only_features {
-        files::check_writable(resume.unwrap_or(&config.runs))?;
+        files::check_writable(resume.map_or(&config.runs, |resume| resume.run))?;
     }
     let replicas = &settings.divided();
     let settings = &replicas[0];
     let dir = load::folder(&config.model, settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let (before, watch, pool) = (backbone.hash.clone(), Watch::start(), Pool::of(&settings.compute()?));
+    let resume = resume.map(|resume| (resume, changes.as_slice()));
     let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, pool, settings, replicas };
     fit(&launch, backbone)
 }
@@ -68,31 +93,35 @@ fn launch(
 /// Makes what the config's method fits, and fits it.
 fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
     let Launch { config, dir, .. } = *launch;
-    let chunk_rows = config.chunk_rows.max(1);
-    match config.method {
-        HeadMethod::Medusa => launch.fit(backbone, |backbone| {
+    let chunk_rows = config.chunk_rows;
+    match &config.method {
+        MethodConfig::Medusa { medusa } => launch.fit(backbone, |backbone| {
             backbone.heads(config, |model, _| Heads {
-                config: config.medusa,
+                config: *medusa,
                 hidden_size: model.hidden_size,
                 vocab_size: model.vocab_size,
                 chunk_rows,
             })
         }),
-        HeadMethod::MedusaTwo => launch.fit(backbone, |backbone| backbone.medusa_two(config)),
-        HeadMethod::Eagle => launch.fit(backbone, |backbone| backbone.eagle(config)),
-        HeadMethod::Eagle3 => launch.fit(backbone, |backbone| backbone.eagle3(config)),
-        HeadMethod::Hydra => launch.fit(backbone, |backbone| {
+        MethodConfig::MedusaTwo { medusa, medusa2 } => {
+            launch.fit(backbone, |backbone| backbone.medusa_two(config, *medusa, medusa2))
+        }
+        MethodConfig::Eagle { eagle } => launch.fit(backbone, |backbone| backbone.eagle(config, *eagle)),
+        MethodConfig::Eagle3 { eagle3 } => launch.fit(backbone, |backbone| backbone.eagle3(config, eagle3)),
+        MethodConfig::Hydra { hydra } => launch.fit(backbone, |backbone| {
             backbone.heads(config, |model, longest| {
-                let shape = HydraShape { config: config.hydra, layer: LayerShape::of(model) };
+                let shape = HydraShape { config: *hydra, layer: LayerShape::of(model) };
                 HydraHeads::new(shape, longest, chunk_rows)
             })
         }),
-        HeadMethod::Mtp => launch.fit(backbone, |backbone| {
+        MethodConfig::Mtp { mtp } => launch.fit(backbone, |backbone| {
             backbone.heads(config, |model, longest| {
-                let shape = MtpShape { config: config.mtp, layer: LayerShape::of(model), first_layer: model.layers };
+                let shape = MtpShape { config: *mtp, layer: LayerShape::of(model), first_layer: model.layers };
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
-        HeadMethod::DistillSpec => launch.fit(backbone, |backbone| backbone.distill_spec(config, dir)),
+        MethodConfig::DistillSpec { distill_spec } => {
+            launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters};
+use gorgon_train::config::changes_evaluation;
 use gorgon_train::evaluation::Decoded;
 use gorgon_train::methods::OnBackbone;
 use serde_json::{Map, Value, json};
@@ -17,8 +18,8 @@ use std::path::Path;
 /// are equal.
 const TOLERANCE: f64 = 0.02;
 
-/// Compares what the heads in `heads` do with what was measured of checkpoint `best` while training. The comparison
-/// goes into the metrics.
+/// Compares what the heads in `heads` do with the evaluation of checkpoint `best` while training. Where the config or
+/// the number formats were changed since, the checkpoint is evaluated again. The comparison goes into the metrics.
 ///
 /// # Errors
 /// When the heads cannot be loaded, or do something else.
@@ -35,16 +36,14 @@ pub fn check<F: OnBackbone>(
     let decoder = &data.features.decoder;
     let mut loaded = drafting.load(decoder, settings.seed)?;
     let served = data.decode_with(loaded.drafter(), drafting.builder.as_ref()).map_err(Failure::training)?;
-    let trained = trained(objective, run, best)?;
+    let trained = trained(objective, run, best, settings)?;
     let exact = gorgon_kernels::host::is_host(decoder.compute().device());
     let served = served.as_ref().map_or(Value::Null, document);
     let same = is_same(&trained, &served, if exact { 0.0 } else { TOLERANCE });
     let record = json!({"step": best, "parity": {"trained": trained, "served": served, "same": same}});
     let known = metrics::read(&run.metrics())?.into_iter().rev().find(|known| known.get("parity").is_some());
     if known.as_ref() != Some(&record) {
-        let mut file = Metrics::append(&run.metrics())?;
-        file.record(&record)?;
-        file.sync()?;
+        append(run, &record)?;
     }
     let (before, after) = (tau(&trained), tau(&served));
     if !same {
@@ -52,7 +51,7 @@ pub fn check<F: OnBackbone>(
             "{}: these heads are not what was trained: {before} tokens per step in training, {after} as they are loaded",
             heads.display()
         );
-        return Err(Failure::run(message).hint("was an evaluation setting changed since the run's last evaluation?"));
+        return Err(Failure::run(message));
     }
     settings.console.say(match trained.is_null() {
         true => "train and serve: not compared, since no held-out prompt is decoded".into(),
@@ -61,24 +60,56 @@ pub fn check<F: OnBackbone>(
     Ok(())
 }
 
-/// What was measured of a checkpoint while training; measured now where it was not.
-fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64) -> Result<Value, Failure> {
+fn append(run: &RunDir, record: &Value) -> Result<(), Failure> {
+    let mut file = Metrics::append(&run.metrics())?;
+    file.record(record)?;
+    Ok(file.sync()?)
+}
+
+/// Acceptance lengths of a checkpoint as they were recorded, or as they are now where the settings were others.
+fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64, settings: &Settings) -> Result<Value, Failure> {
     let records = metrics::read(&run.metrics())?;
-    let recorded = records.iter().rev().find(|r| r["step"] == best && r.get("evaluation").is_some());
-    let measured = match recorded.and_then(|record| record["evaluation"].as_object()) {
+    let recorded = fitting::evaluation(&records, best);
+    let measured = match recorded.and_then(Value::as_object).filter(|_| is_current(&records, best)) {
         Some(evaluation) => evaluation.clone(),
         None => {
             let mut parameters = objective.parameters(0);
             read_parameters(&run.step(best).join(MODEL_FILE), &mut parameters, &objective.constants())
                 .map_err(Failure::training)?;
             let evaluation = objective.evaluate(&parameters).map_err(Failure::training)?;
-            fitting::fields(&evaluation.metrics)
+            let measured = fitting::fields(&evaluation.metrics);
+            report_other(run, best, (recorded, &measured), settings)?;
+            measured
         }
     };
     let kept =
         ["tau", "accepted_by_depth"].into_iter().filter_map(|key| Some((key.into(), measured.get(key)?.clone())));
     let kept: Map<String, Value> = kept.collect();
     Ok(if kept.is_empty() { Value::Null } else { Value::Object(kept) })
+}
+
+/// Whether no setting that evaluations depend on was changed since the newest evaluation of a step.
+fn is_current(records: &[Value], step: u64) -> bool {
+    let is_change = |record: &Value| record["changed"]["key"].as_str().is_some_and(changes_evaluation);
+    let since = records.iter().rev().take_while(|r| r["step"] != step || r.get("evaluation").is_none());
+    !since.into_iter().any(is_change)
+}
+
+/// Records an evaluation that is not the one known of its step, and reports it.
+fn report_other(
+    run: &RunDir,
+    step: u64,
+    (recorded, measured): (Option<&Value>, &Map<String, Value>),
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let measured = Value::Object(measured.clone());
+    let Some(recorded) = recorded.filter(|recorded| **recorded != measured) else { return Ok(()) };
+    append(run, &json!({"step": step, "evaluation": measured}))?;
+    let (before, now) = (tau(recorded), tau(&measured));
+    settings.console.say(format!(
+        "step {step} was evaluated again with the changed settings: {now} tokens per step; recorded before: {before}"
+    ));
+    Ok(())
 }
 
 fn document(decoded: &Decoded) -> Value {

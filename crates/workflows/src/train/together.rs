@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::methods::OnBackbone;
 use gorgon_train::trainer::{Outcome, Report};
+use serde_json::Value;
 use std::path::Path;
 
 impl Launch<'_> {
@@ -24,7 +25,7 @@ impl Launch<'_> {
         }
         let (_scratch, run) = replicas::scratch()?;
         self.fit_on_all(&job, &run, None, make, &mut |_| ())?;
-        Ok(Done::Planned)
+        Ok(Done::Planned(Value::Null))
     }
 
     /// Fits on all devices of this process. What replicas read of each other lies in the folder `shared`, if there is

@@ -1,4 +1,4 @@
-//! What instructions compute from registers, lane by lane.
+//! Arithmetic of instructions on registers, lane by lane.
 
 use super::number::{Rounding, Type, by_halves, float, integer, rounded, signed, unsigned};
 use std::cmp::Ordering;
@@ -324,7 +324,7 @@ fn orders(name: &str) -> Option<u32> {
     })
 }
 
-/// What an atomic operation leaves in memory, from what was there and its operands.
+/// Value that an atomic operation leaves in memory, from the old value and its operands.
 pub fn atomic(name: Name<'_>) -> Option<Ternary> {
     let ty = name.ty()?;
     Some(match name.0.iter().find(|part| ["cas", "exch", "inc", "dec"].contains(part)).copied() {

@@ -50,7 +50,7 @@ impl Globals {
 /// Reads the kernels of a module.
 ///
 /// # Errors
-/// What this program cannot run: an instruction, a type, a function that is called.
+/// Feature that this program cannot run: an instruction, a type, a function that is called.
 pub fn kernels(text: &str) -> Result<HashMap<String, Arc<Kernel>>, Unsupported> {
     let parts = top_level(text);
     let mut globals = Globals::default();
@@ -109,7 +109,7 @@ fn kernel(
     Ok(Kernel { name: name.into(), params: places, code, registers, shared, local, globals: globals.clone() })
 }
 
-/// What `.align` says.
+/// Value of `.align`.
 fn alignment(declaration: &str) -> Option<usize> {
     let mut words = declaration.split_whitespace().skip_while(|word| *word != ".align");
     words.nth(1)?.parse().ok().filter(|bytes: &usize| bytes.is_power_of_two())

@@ -133,7 +133,7 @@ pub fn unsigned(ty: Type, register: u64) -> u64 {
     }
 }
 
-/// The same with the sign of the highest of them.
+/// Value with the sign of the highest of them.
 pub fn signed(ty: Type, register: u64) -> i64 {
     let above = 64 - ty.bits();
     ((register << above) as i64) >> above

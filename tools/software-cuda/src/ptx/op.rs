@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Instruction {
     /// A predicate's register; the instruction is left out where it is not what is told.
     pub guard: Option<(usize, bool)>,
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// With which threads.
     pub with: With,
@@ -53,7 +53,7 @@ pub struct Address {
     pub space: Space,
     /// The register.
     pub base: usize,
-    /// What is added to it.
+    /// Offset that is added.
     pub offset: i64,
 }
 
@@ -68,7 +68,7 @@ pub struct Access {
     pub registers: Vec<usize>,
 }
 
-/// What is computed from registers.
+/// Computation on registers.
 pub enum Compute {
     /// Of one.
     One(Unary, usize),
@@ -80,7 +80,7 @@ pub enum Compute {
     Insert(Type, [usize; 4]),
 }
 
-/// What is done with a barrier in shared memory (`mbarrier`).
+/// Operation on a barrier in shared memory (`mbarrier`).
 #[derive(Clone, Copy, Debug)]
 pub enum GateOp {
     /// So many threads come in every phase.
@@ -106,7 +106,7 @@ pub enum Shuffle {
     Butterfly,
 }
 
-/// What is asked of a predicate in all lanes.
+/// Vote on a predicate over all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
     /// Whether it holds in all.
@@ -179,7 +179,7 @@ pub struct Source {
     pub read: Option<usize>,
 }
 
-/// What an instruction does.
+/// Operation of an instruction.
 pub enum Op {
     /// Computes a register.
     Compute(usize, Compute),
@@ -188,7 +188,7 @@ pub enum Op {
     Compare {
         /// The comparison.
         test: Box<dyn Fn(u64, u64) -> bool + Send + Sync>,
-        /// What is compared.
+        /// Comparison.
         of: [usize; 2],
         /// How it is combined, with what.
         with: Option<(Binary, usize, bool)>,

@@ -1,6 +1,6 @@
 //! PTX cut into statements.
 
-/// What a module holds.
+/// Content of a module.
 #[derive(Debug, Default)]
 pub struct TopLevel {
     /// Declarations of arrays outside kernels.

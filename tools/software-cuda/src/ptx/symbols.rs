@@ -1,4 +1,4 @@
-//! What names stand for.
+//! Names and the things they stand for.
 
 /// Why a module cannot be run here.
 #[derive(Debug, PartialEq, Eq)]

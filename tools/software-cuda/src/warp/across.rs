@@ -1,4 +1,4 @@
-//! What threads of a warp do together.
+//! Operations across the threads of a warp.
 
 use super::{Lanes, WIDTH, Warp, lanes};
 use crate::block::Block;

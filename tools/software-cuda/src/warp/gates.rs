@@ -7,7 +7,7 @@ use crate::ptx::{Address, GateOp};
 
 const WORD: Type = Type::Unsigned(64);
 
-/// What a gate's 64 bits hold. NVIDIA does not say what lies where.
+/// Bits of a gate. NVIDIA does not document their layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Gate {
     /// Threads that come in every phase, 20 bits.

@@ -1,21 +1,26 @@
 //! Measuring what was fitted.
 
-use crate::args::{Accept, Contest, Draft};
-use crate::commands::{bench, tree};
+use crate::commands::bench;
 use crate::settings::Settings;
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeChoice;
+use gorgon_data::source::Conversation;
 use gorgon_runs::sealed;
 use gorgon_workflows::compare::{CompareConfig, Fitted, Method, Outcome};
 use gorgon_workflows::drafting::DrafterChoice;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::files;
+use gorgon_workflows::measuring::Options;
+use gorgon_workflows::measuring::calibration::measure_and_store;
+use gorgon_workflows::prompts;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Rounds of a calibration's step times.
 const CALIBRATION_ROUNDS: usize = 5;
 
-/// What every measurement has in common.
+/// Settings that all measurements share.
 pub struct Measuring<'a> {
     config: &'a CompareConfig,
     folder: PathBuf,
@@ -30,13 +35,13 @@ impl<'a> Measuring<'a> {
     /// # Errors
     /// When they cannot be read, or are too few.
     pub fn new(config: &'a CompareConfig, folder: &Path, settings: &'a Settings) -> Result<Self, Failure> {
-        let lines = prompt_lines(config)?;
+        let lines = prompt_lines(config, settings)?;
         let (first, needed) = (config.calibration_prompts as usize, config.bench_prompts as usize);
         let write = |name: &str, lines: &[String]| {
             let path = folder.join(name);
             let text = lines.join("\n") + "\n";
             gorgon_runs::atomic::write(&path, |file| file.write_all(text.as_bytes()))
-                .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+                .map_err(|error| Failure::io(&path, &error))?;
             Ok::<_, Failure>(path)
         };
         let calibrate = write("calibrate.jsonl", &lines[..first])?;
@@ -74,8 +79,8 @@ impl<'a> Measuring<'a> {
         if let Some(document) = self.stored(&path) {
             return Ok(document);
         }
-        let contest = self.contest(method, run, None, &self.calibrate)?;
-        let found = tree::measure_and_store(&contest, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
+        let options = self.options(method, run, None, &self.calibrate)?;
+        let (found, _) = measure_and_store(&options, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
         if found.has_tree() {
             return self.measure(method, run, Some(TreeChoice::Calibrated), &path);
         }
@@ -88,26 +93,26 @@ impl<'a> Measuring<'a> {
         self.folder.join(format!("bench-{}-{name}.json", method.slug()))
     }
 
-    fn contest(
+    fn options(
         &self,
         method: &Method,
         run: &Path,
         tree: Option<TreeChoice>,
         prompts: &Path,
-    ) -> Result<Contest, Failure> {
-        let (choice, heads) = drafter(method, run)?;
+    ) -> Result<Options, Failure> {
+        let (drafter, heads) = drafter(method, run)?;
         let model = method.model.as_ref().map(|model| model.replace("{run}", &run.to_string_lossy()));
-        Ok(Contest {
+        Ok(Options {
             model: model.unwrap_or_else(|| self.config.model.clone()),
-            draft: Draft { heads, drafter: choice, tree },
-            prompts: Some(prompts.into()),
+            heads,
+            drafter,
+            tree,
+            prompts: prompts.into(),
             turns: 1,
-            limit: self.config.bench_prompts.max(self.config.calibration_prompts),
-            max_new_tokens: self.config.max_new_tokens,
-            accept: Accept::Auto,
-            temperature: 0.0,
-            top_p: None,
-            top_k: None,
+            limit: self.config.bench_prompts.max(self.config.calibration_prompts) as usize,
+            max_new_tokens: self.config.max_new_tokens as usize,
+            accept: RuleChoice::Auto,
+            transform: Transform::GREEDY,
             ignore_eos: false,
         })
     }
@@ -122,8 +127,8 @@ impl<'a> Measuring<'a> {
     }
 
     fn measure(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, path: &Path) -> Result<Value, Failure> {
-        let contest = self.contest(method, run, tree, &self.bench)?;
-        let measured = bench::execute(&contest, self.config.rounds as usize, self.settings)?;
+        let options = self.options(method, run, tree, &self.bench)?;
+        let measured = bench::execute(&options, self.config.rounds as usize, self.settings)?;
         if !self.settings.json {
             measured.print(false);
         }
@@ -131,7 +136,7 @@ impl<'a> Measuring<'a> {
         Ok(measured.document)
     }
 
-    /// What an earlier attempt wrote; a file that was damaged since is named, and measured again.
+    /// Reads the result of an earlier attempt. A damaged file is named and measured again.
     fn stored(&self, path: &Path) -> Option<Value> {
         let text = std::fs::read(path).ok()?;
         let document = serde_json::from_slice(&text).map_err(|error| error.to_string());
@@ -142,23 +147,29 @@ impl<'a> Measuring<'a> {
     }
 }
 
-/// The lines of the file of prompts.
+/// The prompts, a line of JSONL for each.
 ///
 /// # Errors
-/// When it cannot be read, or has fewer than are needed.
-pub fn prompt_lines(config: &CompareConfig) -> Result<Vec<String>, Failure> {
-    let shown = config.prompts.display();
-    let text = std::fs::read_to_string(&config.prompts).map_err(|e| Failure::input(format!("{shown}: {e}")))?;
-    let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(String::from).collect();
-    let needed = (config.calibration_prompts + config.bench_prompts) as usize;
+/// When they cannot be read, or are fewer than are needed.
+pub fn prompt_lines(config: &CompareConfig, settings: &Settings) -> Result<Vec<String>, Failure> {
+    let needed = config.calibration_prompts as usize + config.bench_prompts as usize;
+    let conversations = prompts::read(&config.prompts, needed, settings)?;
+    let line = |(i, conversation): (usize, &Conversation)| {
+        let turns: Vec<&str> = conversation.turns.iter().map(|turn| turn.user.as_str()).collect();
+        let Conversation { id, category, system, .. } = conversation;
+        // Several files may use the same ids.
+        let id = if config.prompts.len() > 1 { format!("{}-{id}", i + 1) } else { id.clone() };
+        json!({"id": id, "category": category, "system": system, "turns": turns}).to_string()
+    };
+    let lines: Vec<String> = conversations.iter().enumerate().map(line).collect();
     if lines.len() < needed {
-        let message = format!("{shown}: {} lines, {needed} are needed", lines.len());
+        let message = format!("prompts: {} conversations, {needed} are needed", lines.len());
         return Err(Failure::input(message).hint("calibration_prompts and bench_prompts say how many"));
     }
     Ok(lines)
 }
 
-/// What drafts, and the folder of its heads; what needs no heads has none.
+/// Drafter of a method and the folder of its heads, if it needs any.
 ///
 /// # Errors
 /// When the name is no drafter's.

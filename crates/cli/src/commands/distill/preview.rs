@@ -3,12 +3,12 @@
 use crate::printer;
 use gorgon_workflows::distill::Preview;
 use gorgon_workflows::failure::Failure;
-use std::io::IsTerminal;
+use serde_json::{Value, json};
 
 /// Prints conversations token by token: the assistant's in colour on a terminal (two shades in turn, so that tokens can
 /// be told apart), in brackets elsewhere.
 pub fn show(shown: &Preview) -> Result<(), Failure> {
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = printer::colour_wanted(&std::io::stdout());
     let Preview { rows, renderer } = shown;
     for row in rows {
         let (labels, tokens) = (row.example.labels(), row.example.ids.len());
@@ -21,7 +21,7 @@ pub fn show(shown: &Preview) -> Result<(), Failure> {
         let mut stream = renderer.text().stream(false);
         for (i, (&id, &own)) in row.example.ids.iter().zip(&row.example.assistant).enumerate() {
             let piece = stream.push(id)?;
-            let piece = piece.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
+            let piece = printer::without_controls(&piece);
             match (own, colour) {
                 (true, true) => text.push_str(&format!("\x1b[{}m{piece}\x1b[0m", if i % 2 == 0 { 32 } else { 36 })),
                 (true, false) => text.push_str(&format!("[{piece}]")),
@@ -29,7 +29,18 @@ pub fn show(shown: &Preview) -> Result<(), Failure> {
                 (false, false) => text.push_str(&piece),
             }
         }
-        printer::document(&text);
+        printer::piece(&(text + "\n"));
     }
     Ok(())
+}
+
+/// Those conversations as a JSON document: token ids, and which of them are the assistant's.
+pub fn document(shown: &Preview) -> Value {
+    let rows = shown.rows.iter().map(|row| {
+        json!({
+            "row": row.row, "id": row.id, "source": row.source, "line": row.line, "ids": row.example.ids,
+            "assistant": row.example.assistant, "labels": row.example.labels(),
+        })
+    });
+    json!({ "rows": rows.collect::<Vec<_>>() })
 }

@@ -1,11 +1,11 @@
-//! What a training prints when it is done.
+//! The results that a training prints when it is done.
 
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
-use gorgon_workflows::drafting::FITTED_MODEL;
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::fitting::FITTED_MODEL;
 use gorgon_workflows::train::{best, fitted};
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn print_heads(measured: &Value, head_count: usize) {
     for head in 0..head_count {
         table.row([(head + 1).to_string(), of("head_loss", head), of("top1", head), of("top5", head)]);
     }
-    printer::piece(&table.to_text());
+    printer::table(&table);
     let number = |key: &str| measured.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN);
     printer::line(&format!(
         "expected tokens per step on held-out text: {:.2} with a chain, {:.2} with the tree mc_sim_7b_63",
@@ -58,7 +58,7 @@ fn print_heads(measured: &Value, head_count: usize) {
     }
 }
 
-/// What a backbone that was fitted along lost.
+/// The loss of a backbone that was fitted along.
 fn print_language(measured: &Value) {
     let number = |key: &str| measured.get(key).and_then(Value::as_f64);
     let (Some(kl), Some(before), Some(after)) = (number("kl"), number("perplexity_before"), number("perplexity"))
@@ -83,7 +83,7 @@ fn number(measured: &Value, key: &str) -> String {
 fn print_model(measured: &Value) {
     let mut table = Table::new(["divergence", "acceptance", "top-1"].map(Column::number));
     table.row(["loss", "acceptance", "top1"].map(|key| number(measured, key)));
-    printer::piece(&table.to_text());
+    printer::table(&table);
     print_lengths(measured, "chain:4");
 }
 
@@ -92,7 +92,7 @@ fn print_layer(measured: &Value) {
     let columns = ["smooth L1", "cross-entropy", "top-1", "top-5"].map(Column::number);
     let mut table = Table::new(columns);
     table.row(["regression", "cross_entropy", "top1", "top5"].map(number));
-    printer::piece(&table.to_text());
+    printer::table(&table);
     print_lengths(measured, "dynamic:60,5,10");
 }
 
@@ -104,14 +104,14 @@ fn print_steps(measured: &Value) {
         let number = |value: &Value| value.as_f64().map_or_else(|| "-".into(), |x| format!("{x:.3}"));
         table.row([(i + 1).to_string(), number(loss), number(&top1)]);
     }
-    printer::piece(&table.to_text());
+    printer::table(&table);
     if let Some(draftable) = measured.get("draftable").and_then(Value::as_f64) {
         printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * draftable));
     }
     print_lengths(measured, "dynamic:60,5,10");
 }
 
-/// What decoding held-out prompts gave.
+/// The results of decoding held-out prompts.
 fn print_lengths(measured: &Value, tree: &str) {
     let depths = measured.get("accepted_by_depth").and_then(Value::as_array).cloned().unwrap_or_default();
     let depths: Vec<String> = depths.iter().map(|share| format!("{:.2}", share.as_f64().unwrap_or(f64::NAN))).collect();

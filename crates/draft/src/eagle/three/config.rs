@@ -1,24 +1,26 @@
-//! What is trained, its sizes, and what its tensors are called.
+//! Trained parameters of an EAGLE-3 layer: sizes and tensor names.
 
 use crate::format::HeadsFormat;
 use crate::layer::LayerShape;
 use crate::parameter::{Init, ParameterSpec};
 use crate::settings::{SettingsCheck, SettingsError, SettingsErrors};
 use gorgon_model::config::ModelConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// How a draft layer is trained.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+/// An EAGLE-3 draft layer.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Eagle3Config {
-    /// How many times the layer is applied in training, to its own outputs from the second time on.
+    /// Applications of the layer in training, 1 to 32. From the second on it reads its own outputs.
     pub steps: usize,
-    /// What each step's loss counts relative to the one before.
+    /// Weight of an application's loss relative to the one before, from 0 to 1.
     pub decay: f64,
-    /// Tokens that can be drafted, at most: the most frequent ones of the training data.
+    /// Tokens that can be drafted: at most this many, the most frequent ones of the training data.
     pub draft_vocab: usize,
-    /// The layers whose entering states are read; [`default_taps`] where nothing is said.
+    /// Layers whose input hidden states are read; the number of layers itself stands for the last output. If it is not
+    /// set: an early, a middle and a late layer, as in the reference.
     #[serde(rename = "aux_hidden_state_layers")]
     pub hooks: Option<Vec<usize>>,
 }
@@ -70,7 +72,7 @@ impl Eagle3Config {
         }
     }
 
-    /// What step `i`'s loss counts, `decay^i`.
+    /// Weight of step `i` in the loss, `decay^i`.
     pub fn weight(&self, step: usize) -> f64 {
         self.decay.powi(step as i32)
     }
@@ -157,7 +159,7 @@ pub(super) fn layers_left(hooks: &[usize]) -> Option<Vec<usize>> {
     hooks.iter().map(|tap| tap.checked_sub(1)).collect()
 }
 
-/// What the names of the layer's tensors start with; `None` for what is not EAGLE-3.
+/// Prefix of the layer's tensor names; `None` for formats other than EAGLE-3.
 pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
     match format {
         HeadsFormat::Eagle3 => Some("midlayer."),

@@ -6,9 +6,8 @@ use super::{DraftVocabulary, default_taps};
 use crate::eagle::layer::{NESTED, layer_document};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::EagleSpec;
-use crate::published::{self, Named};
+use crate::published::{Destination, Named, torch_name};
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// How published EAGLE-3 layers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ impl Layout {
 /// The model that the layer is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
-    /// What the config names it.
+    /// Its name in the config.
     pub name: &'a str,
     /// Its class.
     pub class: &'a str,
@@ -57,12 +56,12 @@ const SPECULATORS: &str = "0.3.0";
 const SPECULATED: usize = 3;
 const EMBEDDING: &str = "embed_tokens.weight";
 
-/// Writes the tensors of an EAGLE-3 draft layer in f16, its vocabulary maps and its `config.json` into `out`, which
-/// exists.
+/// Writes the tensors of an EAGLE-3 draft layer, its vocabulary maps and its `config.json`.
 ///
-/// # Errors When these are other heads, have parts that the layout has no place for, have no config, a weight does not
-/// fit f16, or a file cannot be written.
-pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -> Result<(), HeadsError> {
+/// # Errors
+/// When these are other heads, have parts that the layout has no place for, have no config, a weight does not
+/// fit the number format, or a file cannot be written.
+pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destination<'_>) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let (facts, prefix) = facts(from)?;
     let vocabulary = vocabulary(from, facts, base.vocab_size)?;
@@ -73,7 +72,11 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -
     let layer = layer_document(from)?;
     let config = match layout {
         Layout::Original => original(layer, base, facts, &vocabulary, &hooks),
-        Layout::Speculators => speculators(&layer, base, facts, &vocabulary, &hooks),
+        Layout::Speculators => {
+            let mut document = speculators(&layer, base, facts, &vocabulary, &hooks);
+            document[NESTED]["torch_dtype"] = torch_name(to.dtype).into();
+            document
+        }
     };
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries() {
@@ -89,10 +92,10 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, out: &Path) -
     if let (Layout::Speculators, false, Some(table)) = (layout, facts.own_embedding, base.embedding) {
         tensors.push((EMBEDDING.into(), vec![base.vocab_size, facts.hidden_size], table.to_vec()));
     }
-    published::write_beside(&from.path, &vocabulary.stored(), tensors, &Value::Object(config), "model.safetensors", out)
+    to.write_beside(&vocabulary.stored(), tensors, Value::Object(config), "model.safetensors")
 }
 
-/// What a layout has no place for.
+/// The part of a layer that a layout has no place for.
 fn misfit(layout: Layout, facts: &EagleSpec, hooks: &[usize]) -> Option<&'static str> {
     match layout {
         Layout::Original if facts.norm_before_residual == Some(true) => {
@@ -112,7 +115,7 @@ fn misfit(layout: Layout, facts: &EagleSpec, hooks: &[usize]) -> Option<&'static
     }
 }
 
-/// What every layer's config says, whoever reads it; what its own left to defaults is said too.
+/// The keys that every layer's config has, whoever reads it, with the defaults that its own left out.
 fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleSpec) {
     if let Some(heads) = layer.get("num_attention_heads").and_then(Value::as_u64).filter(|heads| *heads > 0) {
         layer.entry("num_key_value_heads").or_insert_with(|| heads.into());
@@ -126,7 +129,6 @@ fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleSpec) {
     layer.insert("num_hidden_layers".into(), 1.into());
     layer.insert("vocab_size".into(), base.vocab_size.into());
     layer.insert("tie_word_embeddings".into(), false.into());
-    layer.insert("torch_dtype".into(), "float16".into());
 }
 
 fn original(
@@ -202,7 +204,7 @@ fn speculators(
         "target_hidden_size": if wide { json!(facts.target_hidden_size) } else { Value::Null },
         "eagle_aux_hidden_state_layer_ids": hooks, "norm_before_fc": facts.input_norm, "fc_norm": facts.tap_norms,
         "norm_output": facts.norm_output.unwrap_or(false),
-        "embed_requires_grad": false, "torch_dtype": "float16"
+        "embed_requires_grad": false
     });
     match document {
         Value::Object(object) => object,

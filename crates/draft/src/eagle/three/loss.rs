@@ -20,7 +20,7 @@ pub struct Eagle3Batch {
     pub hooks: Tensor<2>,
     /// The rows of each sequence.
     pub segments: Vec<Range<usize>>,
-    /// What is unrolled.
+    /// Unrolled steps.
     pub steps: Vec<Eagle3Step>,
 }
 
@@ -31,11 +31,11 @@ pub struct Eagle3Step {
     pub embedded: Tensor<2>,
     /// The rows that count, increasing.
     pub counted: Vec<u32>,
-    /// What the backbone's LM head reads where it says what those rows guess, `[counted, width]`.
+    /// Inputs of the backbone's LM head at the positions that those rows guess, `[counted, width]`.
     pub targets: Tensor<2>,
 }
 
-/// What a step yields, an entry per row that counts.
+/// Result of a step, an entry per row that counts.
 #[derive(Clone, Debug, Default)]
 pub struct Eagle3Output {
     /// Cross-entropies, in nats.
@@ -44,7 +44,7 @@ pub struct Eagle3Output {
     pub ranks: Vec<u32>,
 }
 
-/// What a loss depends on beside weights and batch.
+/// Inputs of a loss beside weights and batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Criterion<'a> {
     /// The rows of the backbone's LM head for the tokens that can be drafted, `[D, width]`.
@@ -84,7 +84,7 @@ pub fn losses(
     (outputs, gradients)
 }
 
-/// What the steps' gradients are made of.
+/// Sums that the steps' gradients are made of.
 #[derive(Default)]
 struct Sums {
     /// `∂L/∂g` of the guessed states.

@@ -45,7 +45,7 @@ pub struct Eagle3Model {
     vocabulary: DraftVocabulary,
 }
 
-/// What makes one state of the taps.
+/// Fuses the hooked hidden states into one.
 #[derive(Debug)]
 struct Fusion {
     /// A norm on each tap (EAGLE-3.1); none in EAGLE-3.
@@ -152,7 +152,7 @@ impl Eagle3Model {
         }
     }
 
-    /// What the attention reads, `[norm(E(x)); norm(g)]`, and what the residual stream starts from, `g`.
+    /// Input of the attention, `[norm(E(x)); norm(g)]`, and start of the residual stream, `g`.
     fn inputs(&self, embedded: &HiddenStates, states: &HiddenStates) -> (HiddenStates, HiddenStates) {
         let ([on_embedding, on_state], eps) = (&self.input_norms, self.layer.config().norm_eps);
         let normed = on_state.forward(states, eps);
@@ -160,7 +160,7 @@ impl Eagle3Model {
         (HiddenStates::concat_columns(&[on_embedding.forward(embedded, eps), normed]), x)
     }
 
-    /// What is handed on: EAGLE-3.1 norms outputs.
+    /// State that the next step reads: EAGLE-3.1 norms outputs.
     fn handed_on(&self, output: HiddenStates) -> HiddenStates {
         if self.norm_output { self.normed(&output) } else { output }
     }
@@ -257,7 +257,7 @@ impl DeviceLayer for Eagle3Model {
     }
 }
 
-/// What the heads are, and what the names of the layer's tensors start with.
+/// Spec of the heads, and the prefix of the layer's tensor names.
 pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleSpec, &'static str), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
     let format = folder.detected.format;

@@ -65,7 +65,7 @@ impl Eagle3Network {
         self.layer.after_attention(&weights[6..11], states, &mixed)
     }
 
-    /// What the LM head reads of states.
+    /// Input of the LM head.
     ///
     /// # Shapes
     /// `states [rows, d]`, result the same.

@@ -1,4 +1,4 @@
-//! What a config says about the one layer of a draft.
+//! Config flags of a draft's one layer.
 
 use crate::format::config_hints::ConfigHints;
 use crate::format::tensor_index::Report;

@@ -12,7 +12,7 @@ use super::layer::{self, Layer};
 use super::specs::{Size, Specs};
 use super::tensor_index::{Report, TensorIndex};
 
-/// What `layers.0.*` is: EAGLE-1, or EAGLE-3 as speculators or ModelOpt name it. One stray or missing tensor must not
+/// Format of `layers.0.*`: EAGLE-1, or EAGLE-3 as speculators or ModelOpt name it. One stray or missing tensor must not
 /// decide, so what only EAGLE-3 has is counted.
 pub(super) fn layer_zero_format(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> HeadsFormat {
     let names = ["d2t", "t2d", "norm.weight", "layers.0.hidden_norm.weight", "layers.0.input_layernorm.weight"];

@@ -15,7 +15,7 @@ const TAPS: &str = "eagle_aux_hidden_state_layer_ids";
 struct Config<'a> {
     /// The whole.
     top: ConfigHints<'a>,
-    /// What ModelOpt and SpecForge add.
+    /// Additions of ModelOpt and SpecForge.
     eagle: ConfigHints<'a>,
     /// The decoder layer's.
     layer: ConfigHints<'a>,
@@ -53,7 +53,7 @@ impl<'a> Config<'a> {
     }
 }
 
-/// What `fc` reads.
+/// Inputs of `fc`.
 struct Hooks {
     /// Number of the target's hidden states.
     count: usize,
@@ -150,7 +150,7 @@ fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>,
     specs
 }
 
-/// What `fc` reads, and whether the flags say so: engines build the norms that the flags ask for and skip the rest.
+/// Checks the inputs of `fc` against the flags: engines build the norms that the flags ask for and skip the rest.
 fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &TensorIndex<'_>, report: &mut Report) -> Hooks {
     let norms = inventory.names().filter(|name| tap_norm(name)).count();
     let layers = config.tap_layers(report);

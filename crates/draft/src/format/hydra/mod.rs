@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The reference implementation registers the target's embedding table as a part of the heads, so files hold a copy.
 const EMBEDDING_COPY: &str = "input_embed_fn.weight";
 
-/// What a file holds of one head.
+/// Tensors of one head in a file.
 #[derive(Default)]
 struct Head {
     /// Numbers as they stand in the names: in Hydra++ every other one, since dropouts are counted too.
@@ -102,7 +102,7 @@ fn prefix_layer() -> Layer {
     }
 }
 
-/// What decides which tensors heads have.
+/// Settings that decide which tensors heads have.
 struct Layout {
     blocks: usize,
     grounded: bool,
@@ -147,7 +147,7 @@ impl Layout {
 }
 
 fn check_config(facts: &HydraSpec, claims: &ConfigHints<'_>, report: &mut Report) {
-    if let Some(heads) = claims.count("hydra_num_heads", report).filter(|heads| *heads != facts.heads) {
+    if let Some(heads) = claims.heads("hydra_num_heads", report).filter(|heads| *heads != facts.heads) {
         let found = facts.heads;
         report.note(format!("config.json: hydra_num_heads is {heads}, but there are {found} heads"));
     }

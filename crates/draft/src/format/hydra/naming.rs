@@ -1,6 +1,6 @@
 //! How the tensors of Hydra heads are called.
 
-/// What the names of the prefix-attention layer start with, spelt as the reference implementation spells it.
+/// Prefix of the prefix-attention layer's names, spelt as the reference implementation spells it.
 pub(in crate::format) const PREFIX_LAYER: &str = "prefix_embeding_layer.";
 
 /// How the tensors of Hydra heads are called.
@@ -26,7 +26,7 @@ impl HydraNaming {
         format!("hydra_lm_head.{head}{}", if self.dropouts { ".1" } else { "" })
     }
 
-    /// What the names of the prefix-attention layer's tensors start with, the last dot included.
+    /// Prefix of the prefix-attention layer's tensor names, the last dot included.
     pub fn prefix_layer(self) -> String {
         format!("{PREFIX_LAYER}layers.0.")
     }

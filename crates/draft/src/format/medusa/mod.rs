@@ -20,7 +20,7 @@ pub(super) fn plain_format(inventory: &TensorIndex<'_>) -> HeadsFormat {
     if own > 0 && 2 * own >= heads.0.len() { HeadsFormat::MedusaV1 } else { HeadsFormat::MedusaV2 }
 }
 
-/// What a file holds of one head.
+/// Tensors of one head in a file.
 #[derive(Default)]
 struct Head {
     blocks: BTreeSet<usize>,
@@ -109,7 +109,7 @@ pub(super) fn check(
     facts
 }
 
-/// What decides which tensors heads have.
+/// Settings that decide which tensors heads have.
 struct Layout {
     naming: MedusaNaming,
     blocks: usize,
@@ -183,7 +183,7 @@ fn check_counts(format: HeadsFormat, facts: &MedusaSpec, claims: &ConfigHints<'_
 }
 
 fn check_heads(key: &str, facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
-    let Some(claimed) = claims.count(key, report).filter(|claimed| *claimed != facts.heads) else { return };
+    let Some(claimed) = claims.heads(key, report).filter(|claimed| *claimed != facts.heads) else { return };
     let (path, found) = (claims.path(key), facts.heads);
     report.note(format!("config.json: {path} is {claimed}, but there are {found} heads; the tensors are believed"));
 }

@@ -9,12 +9,12 @@ pub enum MedusaNaming {
     /// `{h}.{l}.linear.{weight,bias}`, and `{h}.{blocks}.weight` for the projection to the vocabulary: a
     /// `Sequential` of blocks and a `Linear`.
     Sequential {
-        /// What comes before: nothing, `medusa_head.` or `medusa_heads.`.
+        /// Prefix: nothing, `medusa_head.` or `medusa_heads.`.
         prefix: &'static str,
     },
     /// `blocks.{h}.layers.{l}.{weight,bias}`, `lm_heads.{h}.weight` (vLLM).
     Blocks {
-        /// What comes before: nothing or `medusa_heads.`, which vLLM strips.
+        /// Prefix: nothing or `medusa_heads.`, which vLLM strips.
         prefix: &'static str,
     },
     /// `medusa_heads.{h}.medusa_layers.{l}.linear.{weight,bias}`, `medusa_heads.{h}.lm_head.weight` (TensorRT-LLM
@@ -22,7 +22,7 @@ pub enum MedusaNaming {
     MedusaLayers,
 }
 
-/// What a name stands for.
+/// Part of a head that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::format) enum Part {
     /// The linear layer of a block.
@@ -47,7 +47,7 @@ impl MedusaNaming {
         }
     }
 
-    /// What comes before every name.
+    /// Prefix of every name.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Sequential { prefix } | Self::Blocks { prefix } => prefix,
@@ -73,7 +73,7 @@ impl MedusaNaming {
         }
     }
 
-    /// What a name stands for under this naming.
+    /// Part that a name stands for under this naming.
     pub(in crate::format) fn part(self, name: &str) -> Option<Part> {
         let name = name.strip_prefix(self.prefix())?;
         if let Self::Blocks { .. } = self {

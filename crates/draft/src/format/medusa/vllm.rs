@@ -1,4 +1,4 @@
-//! What only vLLM's Medusa has: optional biases, a shared LM head, a truncated vocabulary.
+//! Parts that only vLLM's Medusa has: optional biases, a shared LM head, a truncated vocabulary.
 
 use super::{MedusaNaming, Part};
 use crate::format::config_hints::ConfigHints;

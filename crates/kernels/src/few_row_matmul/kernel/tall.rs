@@ -19,7 +19,7 @@ use std::ops::Range;
 
 /// Rows from which these tiles are the faster ones where weights come from memory: they fetch further ahead.
 pub const FROM: usize = 3;
-/// The same where weights are in a cache, of so many bytes at most.
+/// Threshold for weights that are in a cache of so many bytes at most.
 pub const FROM_IN_CACHE: usize = 7;
 /// Bytes of such a matrix.
 pub const IN_CACHE: usize = 1 << 19;
@@ -141,7 +141,7 @@ impl<'a> SideBySide<'a> {
     }
 }
 
-/// What a tile fetches: so many bytes further on for each input.
+/// Distance of a tile's prefetches: so many bytes ahead for each input.
 #[derive(Clone, Copy)]
 struct Fetch {
     from: *const i8,

@@ -68,7 +68,7 @@ pub unsafe fn coarse<const R: usize>(
     found
 }
 
-/// The same by all 16 bits of `R` rows, from `first` on, of a tile.
+/// Refines [`coarse`] to all 16 bits of `R` rows, from `first` on, of a tile.
 ///
 /// # Safety
 /// As of [`coarse`].

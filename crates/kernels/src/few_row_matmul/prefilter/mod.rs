@@ -68,7 +68,7 @@ impl Int8Prefilter {
         w.dtype() != WeightDtype::Int8 && Self::helps_shape(w.d_in(), w.d_out())
     }
 
-    /// The same of a matrix of this shape that is not in 8 bits.
+    /// Whether the prefilter helps a matrix of this shape that is not in 8 bits.
     pub fn helps_shape(d_in: usize, d_out: usize) -> bool {
         d_in <= MOST_INPUTS && d_in.saturating_mul(d_out) >= LEAST && Isa::detect().has_byte_products()
     }
@@ -238,13 +238,13 @@ struct Rows {
     whole: Vec<i32>,
 }
 
-/// What bounds need of a row.
+/// Facts of a row that bounds need.
 #[derive(Clone, Copy, Default)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "read by instructions of x86"))]
 struct RowFacts {
     /// `t`.
     scale: f32,
-    /// What a column's lost length is multiplied with, and its kept one.
+    /// Factors of a column's lost length and of its kept one.
     on_lost: f32,
     on_kept: f32,
     /// `128 · Σ upper` and `128 · Σ lower`: what adding 128 to weights added to sums.
@@ -253,7 +253,7 @@ struct RowFacts {
     coarse: Coarse,
 }
 
-/// What bounds by the upper part of a row need.
+/// Facts that bounds by the upper part of a row need.
 #[derive(Clone, Copy, Default)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "read by instructions of x86"))]
 struct Coarse {

@@ -13,13 +13,13 @@ const TOO_MANY_CLOSE: usize = 4;
 /// Computing more than one panel in so many after all is no gain.
 const TOO_MANY: usize = 8;
 
-/// What a search needs room for; kept by its thread, so that steps after the first allocate nothing.
+/// Memory of a search; kept by its thread, so that steps after the first allocate nothing.
 #[derive(Default)]
 struct Scratch {
     rows: Rows,
     /// The greatest lower and upper bounds, `[rows][panels]` each.
     bounds: [Vec<f32>; 2],
-    /// The same of open panels, for rows in 16 bits.
+    /// Open panels of rows in 16 bits.
     close: [Vec<f32>; 2],
     /// Panels that may hold one of a row's greatest outputs: row and panel, by row.
     open: Vec<(u32, u32)>,

@@ -20,7 +20,7 @@ fn noise(i: usize) -> f32 {
 
 const TYPES: [WeightDtype; 4] = [WeightDtype::F32, WeightDtype::F16, WeightDtype::Bf16, WeightDtype::Bf16Pairs];
 
-/// What looking at all outputs says.
+/// Definition: the top outputs of a full matmul.
 fn by_product(x: &[f32], w: &Packed, counts: &[usize]) -> Vec<(u32, f32)> {
     let mut y = vec![0f32; counts.len() * w.d_out()];
     few_row_matmul(Isa::detect(), x, w, None, &mut y);

@@ -31,7 +31,7 @@ const SIZES: (usize, usize, usize, usize) = (7, 12, 20, 50);
 fn total(kind: Divergence, h: &[f64], w: &[f64], t: &[f64], u: &[f64]) -> f64 {
     let (_, d, wide, _) = SIZES;
     let rows = h.chunks_exact(d).zip(t.chunks_exact(wide));
-    rows.map(|(h, t)| reference::divergence(kind, &reference::law(t, u), &reference::law(h, w))).sum()
+    rows.map(|(h, t)| reference::divergence(kind, &reference::distribution(t, u), &reference::distribution(h, w))).sum()
 }
 
 /// Losses are the definition's, and gradients its slopes, whatever the chunk.
@@ -106,7 +106,7 @@ fn what_is_no_number_is_told_and_targets_can_be_capped() {
     }
     let capped = linear_divergence(of(&h, None), of(&h, Some(1e-6)), Divergence::ForwardKl, None, 4);
     // A cap near 0 leaves a uniform distribution.
-    let law = reference::law(&wide(&values(8, 3)), &wide(&values(80, 4)));
+    let law = reference::distribution(&wide(&values(8, 3)), &wide(&values(80, 4)));
     let expected = reference::divergence(Divergence::ForwardKl, &[0.1; 10], &law);
     assert!((f64::from(capped.losses[0]) - expected).abs() < 1e-4);
 }

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn old_spellings_are_found_with_their_new_names() {
     let set = ["training.floor", "training.warmup", "start"];
-    let lines = renamed(|key| set.contains(&key));
-    assert_eq!(lines, ["start was renamed to init_from", "training.floor was renamed to training.min_lr_ratio"]);
+    let found = renamed(|key| set.contains(&key));
+    assert_eq!(found, [("start", "init_from"), ("training.floor", "training.min_lr_ratio")]);
 }
 
 #[test]

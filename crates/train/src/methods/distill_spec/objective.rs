@@ -172,7 +172,7 @@ impl Objective for DistillSpecFitting {
         let n = found.iter().map(|f| f.3).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
-        let mut drafter = DraftModelDrafter::new(self.loaded(parameters, folder.path())?, DraftSampling::LIKELIEST);
+        let mut drafter = DraftModelDrafter::new(self.loaded(parameters, folder.path())?, DraftSampling::GREEDY);
         let chain = ChainTree::new(CHAIN).map_err(|error| TrainError::Data(error.to_string()))?;
         let metrics = DistillSpecMetrics {
             loss,

@@ -75,8 +75,10 @@ impl Objective for MedusaTwoFitting {
         let mut loss = sum * language;
         let mut counts = vec![("agreement".into(), agreeing as f64, gathered.language.rows.len() as f64)];
         for (head, output) in outputs.iter().enumerate() {
-            loss += output.losses.iter().map(|&l| f64::from(l)).sum::<f64>() * scale(head);
-            counts.push((format!("head{}_top1", head + 1), right(output) as f64, output.ranks.len() as f64));
+            let (sum, labels) = (output.losses.iter().map(|&l| f64::from(l)).sum::<f64>(), output.ranks.len() as f64);
+            loss += sum * scale(head);
+            counts.push((format!("head{}_loss", head + 1), sum, labels));
+            counts.push((format!("head{}_top1", head + 1), right(output) as f64, labels));
         }
         let not_finite = (!loss.is_finite()).then(|| match batch.rows.first() {
             Some(&index) => format!("one of {} conversations from {}", batch.rows.len(), self.data.place(false, index)),

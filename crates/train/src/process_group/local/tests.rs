@@ -3,7 +3,7 @@
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What each thread returns.
+/// Runs `each` on threads of their own and returns all results.
 fn together<R: Send>(size: usize, each: impl Fn(LocalRank) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let each = &each;

@@ -9,12 +9,14 @@ fn parts_are_named_and_cover_everything_once() {
     }
     let prompt = |row| Prompt {
         row,
+        key: row,
         id: String::new(),
         source: String::new(),
         line: 1,
         category: None,
         system: None,
         users: vec![],
+        ..Prompt::default()
     };
     let all: Vec<Prompt> = (0..17).map(prompt).collect();
     let part = |text: &str| text.parse::<Part>().unwrap().prompts(&all);

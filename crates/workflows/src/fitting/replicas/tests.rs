@@ -4,6 +4,7 @@ use super::*;
 use crate::console::Console;
 use crate::settings::NumberFormats;
 use gorgon_model::device::{Int8, Products};
+use gorgon_runs::provenance::Build;
 use gorgon_train::config::Training;
 
 /// A panic is contained, reported with its device, and ends the process group that the replica was in.
@@ -11,7 +12,21 @@ use gorgon_train::config::Training;
 fn a_panic_is_reported_with_its_device() {
     let formats = NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off };
     let (console, started, devices) = (Console::silent(), jiff::Timestamp::now(), "cpu,cpu".parse().unwrap());
-    let settings = Settings { seed: 0, offline: true, console, started, together: vec![], devices, formats };
+    let build = Build { version: "0.1.0".into(), commit: "unknown".into(), features: vec!["cpu".into()] };
+    let (context, together) = (None, vec![]);
+    let settings = Settings {
+        seed: 0,
+        typed_seed: None,
+        template: Default::default(),
+        offline: true,
+        context,
+        console,
+        build,
+        started,
+        together,
+        devices,
+        formats,
+    };
     let (settings, stop) = (settings.divided(), AtomicBool::new(false));
     let fit = Training::default().settings(4, 7).unwrap();
     let job = Together { settings: &settings, sums: true, fit, stop: &stop };

@@ -1,0 +1,110 @@
+//! `gorgon inspect` of everything that gorgon reads and writes; numbers are numbers.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone, finished};
+use gorgon::{gorgon, json, refused, stderr, stdout};
+use serde_json::Value;
+use std::path::Path;
+
+/// A small Medusa head as PyTorch stores it.
+const PYTORCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../draft/tests/data/medusa_lm_head.pt");
+
+fn inspected(path: &str) -> Value {
+    let document = json(&finished(&["inspect", path, "--json"], &[]));
+    assert_eq!(document["ok"], true, "{document}");
+    document
+}
+
+/// No number is written with a unit or in words: `"8.3 M"`.
+fn no_number_in_words(value: &Value) {
+    match value {
+        Value::String(text) => {
+            let mut parts = text.split(' ');
+            let number = parts.next().is_some_and(|part| part.parse::<f64>().is_ok());
+            assert!(!number || parts.count() != 1, "a number in words: {text:?}");
+        }
+        Value::Array(values) => values.iter().for_each(no_number_in_words),
+        Value::Object(fields) => fields.values().for_each(no_number_in_words),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[test]
+fn everything_is_recognised_and_numbers_are_numbers() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&["cache_features=true"]);
+    let run = job.run().unwrap();
+    let tree = job.text("tree.json");
+    std::fs::write(&tree, "[[0], [0, 0], [1]]").unwrap();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let data = job.text("data");
+    let shard = std::fs::read_dir(&data)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .find(|p| p.extension().is_some_and(|e| e == "parquet"));
+    for (path, kind, numbers) in [
+        (text(backbone()), "model", &["parameters", "context_tokens", "size_bytes", "layers"][..]),
+        (text(&run), "run", &["steps", "total_steps", "size_bytes", "held_out_loss", "checkpoints"]),
+        (text(&run.join("heads")), "heads", &["heads", "hidden_size", "size_bytes", "files"]),
+        (text(&run.join("step-000012")), "heads", &["heads"]),
+        (text(&run.join("heads/model.safetensors")), "heads", &["heads"]),
+        (data.clone(), "dataset", &["shards", "conversations", "tokens", "assistant_tokens", "size_bytes"]),
+        (text(&shard.unwrap()), "dataset", &["conversations"]),
+        (text(&job.features().unwrap()), "features", &["files", "hidden_states", "size_bytes"]),
+        (tree.clone(), "tree", &["nodes", "depth", "leaves"]),
+        (PYTORCH.to_owned(), "heads", &["heads", "hidden_size"]),
+    ] {
+        let document = inspected(&path);
+        assert_eq!(document["kind"], kind, "{path}: {document}");
+        for key in numbers {
+            assert!(document["facts"][key].is_number(), "{path}: {key}: {document}");
+        }
+        no_number_in_words(&document["facts"]);
+        let shown = stdout(&finished(&["inspect", &path], &[]));
+        assert!(shown.contains(kind) && shown.contains("no problems"), "{shown}");
+    }
+    assert_eq!(inspected(&tree)["facts"]["nodes_by_depth"], serde_json::json!([1, 2, 1]));
+    let report: Value = serde_json::from_slice(&std::fs::read(job.path("data/report.json")).unwrap()).unwrap();
+    assert_eq!(inspected(&data)["facts"]["tokens"], report["tokens"]);
+}
+
+#[test]
+fn what_is_damaged_or_nothing_is_said_to_be() {
+    let job = Job::new();
+    job.distill(&[]);
+    std::fs::write(job.path("data/shard-00000.parquet"), "PAR1").unwrap();
+    let output = gorgon(&["inspect", &job.text("data"), "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("shard-00000.parquet"));
+    std::fs::write(job.path("tree.json"), "[[0], [3, 0]]").unwrap();
+    refused(&["inspect", &job.text("tree.json")], &["tree.json"]);
+    std::fs::write(job.path("broken.pt"), "no pickle").unwrap();
+    refused(&["inspect", &job.text("broken.pt")], &["broken.pt"]);
+    std::fs::write(job.path("notes.txt"), "text").unwrap();
+    refused(&["inspect", &job.text("notes.txt")], &["notes.txt"]);
+    std::fs::create_dir(job.path("empty")).unwrap();
+    refused(&["inspect", &job.text("empty")], &["empty"]);
+}
+
+/// PyTorch files load wherever heads do; the old verb for them still works, and names the new one.
+#[test]
+fn pytorch_files_are_heads() {
+    let job = Job::new();
+    for (out, verb) in [("exported", &["export", "--to", "safetensors"][..]), ("converted", &["convert"])] {
+        let output = finished(&[verb, &[PYTORCH, &job.text(out)]].concat(), &[]);
+        assert_eq!(stderr(&output).contains("gorgon export"), verb[0] == "convert", "{}", stderr(&output));
+        assert_eq!(inspected(&job.text(out))["facts"]["format"], "medusa-v1");
+    }
+    let bytes = |out: &str| std::fs::read(job.path(out).join("model.safetensors")).unwrap();
+    assert_eq!(bytes("exported"), bytes("converted"));
+    refused(
+        &["export", PYTORCH, "--to", "safetensors", &job.text("narrow"), "--dtype", "f16"],
+        &["--dtype f16", "safetensors"],
+    );
+    // Heads of four hidden values for another model: they are read, and do not fit.
+    let model = backbone().to_str().unwrap();
+    refused(&["generate", "--model", model, "--heads", PYTORCH, "--prompt", "x"], &["hidden size"]);
+}

@@ -1,0 +1,255 @@
+//! Options of every verb: each has an effect on a verb, or is refused by it.
+
+mod chain;
+mod gorgon;
+
+use chain::{Job, backbone};
+use gorgon::{gorgon, stderr, stdout};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Options that only some verbs take, with a value that no verb can work with, and what is said of it.
+const TELLING: [(&str, &[&str], &str); 5] = [
+    ("--device", &["--device", "cuda:63"], "cuda"),
+    ("--dtype", &["--dtype", "f16", "--compute-dtype", "bf16"], "--dtype f16: weights are in bf16"),
+    ("--compute-dtype", &["--compute-dtype", "bf16", "--dtype", "f32"], "--dtype f32: weights are in bf16"),
+    ("--int8", &["--int8", "all", "--compute-dtype", "bf16"], "--int8 all: weights are either in 8 bits or in bf16"),
+    ("--context", &["--context", "2"], "context"),
+];
+
+/// Arguments of each verb that it can work with; words in capitals stand for files of a job.
+const VERBS: [(&str, &str); 32] = [
+    ("doctor", "--model MODEL --heads HEADS"),
+    ("fetch", "owner/name"),
+    ("inspect", "MODEL"),
+    ("generate", "--model MODEL --prompt Hello --max-new-tokens 4"),
+    ("chat", "--model MODEL --prompt Hello --max-new-tokens 4"),
+    ("distill", "-c JOB/distill.toml out=JOB/other"),
+    ("train", "-c JOB/train.toml"),
+    ("config-schema", "train"),
+    ("config-reference", "train"),
+    ("config-check", "JOB/train.toml"),
+    ("init", "MODEL PROMPTS --dir JOB/configs"),
+    ("compare", "-c JOB/compare.toml"),
+    ("bench", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4"),
+    ("verify", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4"),
+    ("tree-calibrate", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4 --rounds 1"),
+    ("tree-sequoia", "--heads HEADS"),
+    ("tree-show", "--tree chain:2"),
+    ("tree-plan", "--alpha 0.5"),
+    ("export", "HEADS --to medusa-v1 JOB/export"),
+    ("runs-list", "JOB/runs"),
+    ("runs-show", "HEADS"),
+    ("runs-compare", "HEADS --out JOB/curves.svg"),
+    ("runs-open", "HEADS"),
+    ("demo", "--model MODEL --dir JOB/demo"),
+    ("completions", "bash"),
+    ("dev-logits", "--model MODEL --ids 1,2,3 --out JOB/logits"),
+    ("dev-features", "-c JOB/train.toml"),
+    ("dev-synth", "--out JOB/synth"),
+    ("dev-pretrain", "-c PRETRAIN"),
+    ("dev-suite", "cpu"),
+    ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
+    ("dev-man", "JOB/man"),
+];
+
+/// The arguments of each verb for a job that was trained.
+fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {
+    let (model, heads) = (backbone().to_str().unwrap(), job.run().unwrap());
+    job.write("prompts.jsonl", "{\"prompt\": \"Hello there!\"}\n{\"prompt\": \"How are you today?\"}\n");
+    let (data, prompts, pretrain) =
+        (job.path("data"), job.text("prompts.jsonl"), backbone().with_file_name("pretrain.toml"));
+    let methods = "[[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n";
+    let counts = "calibration_prompts = 1\nbench_prompts = 1\n";
+    job.write("compare.toml", &format!("model = {model:?}\ndata = {data:?}\nprompts = {prompts:?}\n{counts}{methods}"));
+    let files = [
+        ("MODEL", model),
+        ("HEADS", heads.to_str().unwrap()),
+        ("PROMPTS", &prompts),
+        ("PRETRAIN", pretrain.to_str().unwrap()),
+        ("JOB", job.dir.path().to_str().unwrap()),
+    ];
+    let word = |word: &str| files.iter().fold(word.to_owned(), |word, (name, file)| word.replacen(name, file, 1));
+    VERBS.iter().map(|(verb, args)| (*verb, args.split(' ').map(word).collect())).collect()
+}
+
+/// Every verb of the program, by its man pages.
+fn known(job: &Job) -> BTreeSet<String> {
+    let folder = job.text("man-pages");
+    assert!(gorgon(&["dev", "man", &folder]).status.success());
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> =
+        names.filter_map(|name| Some(name.strip_prefix("gorgon-")?.strip_suffix(".1")?.to_owned())).collect();
+    let is_group = |name: &str| names.iter().any(|other| other.starts_with(&format!("{name}-")));
+    let is_help = |name: &str| name == "help" || name.starts_with("help-") || name.contains("-help");
+    names.iter().filter(|name| !is_group(name) && !is_help(name)).cloned().collect()
+}
+
+#[test]
+fn every_option_has_an_effect_or_is_refused() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    let verbs = verbs(&job);
+    let listed: BTreeSet<String> = verbs.keys().map(|verb| (*verb).to_owned()).collect();
+    assert_eq!(listed, known(&job), "the verbs of this test are those of the program");
+    let mut silent = vec![];
+    for (verb, args) in &verbs {
+        for (option, values, wanted) in TELLING {
+            let words: Vec<&str> =
+                verb.split('-').chain(args.iter().map(String::as_str)).chain(values.iter().copied()).collect();
+            let output = gorgon(&words);
+            let said = stderr(&output);
+            let refused = said.contains(&format!("has no effect on gorgon {}", verb.replace('-', " ")));
+            if *verb == "export" && option == "--dtype" {
+                assert!(said.contains("--compute-dtype has no effect"), "{words:?}: {said}");
+                continue;
+            }
+            if !(refused || said.contains(wanted)) || (*verb != "doctor" && output.status.code() != Some(2)) {
+                silent.push(format!("{words:?}: {said}{}", stdout(&output)));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "options taken in silence:\n{}", silent.join("\n"));
+}
+
+/// `--seed` replaces the seed of every kind of config, and is refused by verbs without randomness.
+#[test]
+fn a_seed_replaces_that_of_the_config() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    let path = config.to_str().unwrap();
+    let compare = "model = \"m\"\ndata = \"d\"\nprompts = \"p\"\nseeds = [1, 2]\n[[methods]]\nname = \"a\"\n\
+                   drafter = \"ngram:2\"\n";
+    for (verb, text, wanted) in [
+        (&["train"][..], "method = \"medusa\"\nmodel = \"m\"\ndata = \"d\"\nseed = 3\n", "seed = 7\n"),
+        (&["distill"], "model = \"m\"\nout = \"o\"\n[sampling]\nseed = 3\n", "seed = 7\n"),
+        (&["compare"], compare, "seeds = [7]\n"),
+        (&["dev", "pretrain"], PRETRAIN, "seed = 7\n"),
+    ] {
+        std::fs::write(&config, text).unwrap();
+        let output = gorgon(&[verb, &["-c", path, "--print-config", "--seed", "7"]].concat());
+        let said = stdout(&output);
+        assert!(output.status.success() && said.contains(wanted), "{verb:?}: {said}{}", stderr(&output));
+    }
+    let said = stderr(&gorgon(&["inspect", path, "--seed", "7"]));
+    assert!(said.contains("--seed has no effect on gorgon inspect"), "{said}");
+}
+
+/// A config of a pretraining with all that it needs.
+const PRETRAIN: &str = "out = \"o\"\n[data]\nsynthetic = 100\n[tokenizer]\nsize = 600\n[model]\nhidden_size = 32\n\
+     intermediate_size = 48\nlayers = 2\nheads = 2\nkv_heads = 1\nmax_positions = 512\n";
+
+/// Values of another kind than the default for a key, as they are typed after `=`.
+fn values(schema: &Value) -> Vec<String> {
+    let choices = ["anyOf", "oneOf"].iter().flat_map(|of| schema[of].as_array().into_iter().flatten());
+    let mut found: Vec<String> = choices.flat_map(values).collect();
+    found.extend(schema["const"].as_str().map(String::from));
+    found.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(String::from));
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    for kind in types {
+        let some: &[&str] = match kind {
+            "boolean" => &["true", "false"],
+            "integer" => &["1", "2", "3", "64"],
+            "number" => &["0.25", "0.5", "1.5"],
+            "string" if found.is_empty() => &["other"],
+            "object" => &["{ other = 1 }"],
+            "array" => &["[1, 2]", "[0.25, 0.5]", "[\"other\"]", "[1, 1, 1, 1]", "[]"],
+            _ => &[],
+        };
+        found.extend(some.iter().map(|value| (*value).to_owned()));
+    }
+    found
+}
+
+/// The keys of a schema that hold values, with those values.
+fn keys(schema: &Value, path: &str, found: &mut Vec<(String, Vec<String>)>) {
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let inner = inner["anyOf"]
+            .as_array()
+            .and_then(|any| any.iter().find(|one| one["properties"].is_object()))
+            .unwrap_or(inner);
+        match inner["properties"].is_object() {
+            true => keys(inner, &path, found),
+            false => found.push((path, values(inner))),
+        }
+    }
+}
+
+/// The config as gorgon resolves it, or its refusal.
+fn resolved(kind: &str, config: &str, override_: Option<&str>) -> Result<String, String> {
+    let verb: &[&str] = if kind == "pretrain" { &["dev", "pretrain"] } else { &[kind] };
+    let output = gorgon(&[verb, &["-c", config, "--print-config"], override_.as_slice()].concat());
+    match output.status.code() {
+        Some(0) => Ok(stdout(&output)),
+        Some(2) => Err(stderr(&output)),
+        other => panic!("{kind} {override_:?}: {other:?} {}", stderr(&output)),
+    }
+}
+
+#[test]
+fn every_config_key_has_an_effect_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    let path = config.to_str().unwrap();
+    let mut silent = vec![];
+    let mut tried = 0;
+    for kind in ["train", "distill", "compare", "pretrain"] {
+        let schema: Value = serde_json::from_str(&stdout(&gorgon(&["config", "schema", kind]))).unwrap();
+        let mut known = vec![];
+        keys(&schema, "", &mut known);
+        let methods = if kind == "train" { values(&schema["properties"]["method"]) } else { vec![String::new()] };
+        for method in methods {
+            let base = match kind {
+                "train" => format!("method = {method:?}\nmodel = \"m\"\ndata = \"d\"\n"),
+                "distill" => "model = \"m\"\nprompts = [\"p.jsonl\"]\nout = \"o\"\n".into(),
+                "compare" => {
+                    "model = \"m\"\ndata = \"d\"\nprompts = \"p\"\n[[methods]]\nname = \"a\"\ndrafter = \"ngram:2\"\n"
+                        .into()
+                }
+                _ => PRETRAIN.into(),
+            };
+            let draft = if method == "distill-spec" { "[distill_spec]\ndraft = \"d\"\n" } else { "" };
+            std::fs::write(&config, base + draft).unwrap();
+            let plain = resolved(kind, path, None).unwrap_or_else(|said| panic!("{kind} {method}: {said}"));
+            for (key, values) in &known {
+                tried += 1;
+                let said: Vec<_> =
+                    values.iter().map(|value| resolved(kind, path, Some(&format!("{key}={value}")))).collect();
+                let last = key.rsplit('.').next().unwrap();
+                let changed = said.iter().flatten().any(|printed| *printed != plain);
+                let refused = said.iter().any(|said| {
+                    said.as_ref().is_err_and(|said| said.contains(last) || said.contains("belongs to another method"))
+                });
+                if !changed && !refused {
+                    silent.push(format!("{kind} {method} {key}: {said:?}"));
+                }
+            }
+        }
+    }
+    assert!(tried > 200, "{tried}");
+    assert!(silent.is_empty(), "keys taken in silence:\n{}", silent.join("\n"));
+}
+
+#[test]
+fn every_verb_prints_one_document() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&[]);
+    // These take minutes, or open a window.
+    let heavy = ["compare", "demo", "dev-suite", "dev-sweep", "runs-open"];
+    let mut wrong = vec![];
+    for (verb, args) in verbs(&job).iter().filter(|(verb, _)| !heavy.contains(verb)) {
+        let words: Vec<&str> = verb.split('-').chain(args.iter().map(String::as_str)).chain(["--json"]).collect();
+        let output = gorgon(&words);
+        let document: Result<Value, _> = serde_json::from_slice(&output.stdout);
+        if document.is_err() || !(output.status.success() || *verb == "fetch") {
+            wrong.push(format!("{words:?}: {:.300} {:.300}", stdout(&output), stderr(&output)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,104 @@
+//! The recipes in `configs/recipes`: each is planned on the shape of its model, without weights, and the predictions
+//! stand in `docs/src/recipes.md`.
+
+mod chain;
+mod gorgon;
+mod written;
+
+use chain::finished;
+use gorgon::json;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+use written::{check, root};
+
+const MODELS: [&str; 5] = ["llama-3.1-8b", "qwen3-8b", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b"];
+const METHODS: [&str; 4] = ["medusa", "eagle3", "hydra", "mtp"];
+/// The data set that predictions are for, and the device: 60,000 conversations of 1,000 tokens.
+const TOKENS: &str = "60000000";
+const TFLOPS: &str = "100";
+
+/// A model's folder without weights: its config, and another model's tokenizer in place of its own.
+fn shape(model: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes").join(format!("{model}.json"));
+    std::fs::copy(from, dir.path().join("config.json")).unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(root().join("checkpoints/tiny").join(name), dir.path().join(name)).unwrap();
+    }
+    std::fs::write(dir.path().join("prompts.jsonl"), "{\"prompt\": \"Hello\"}\n").unwrap();
+    dir
+}
+
+fn planned(model: &str, file: &str, more: &[&str]) -> Value {
+    let dir = shape(model);
+    let config = root().join("configs/recipes").join(model).join(file);
+    let verb = if file == "distill.toml" { "distill" } else { "train" };
+    let own =
+        [format!("model={}", dir.path().display()), format!("prompts=[\"{}/prompts.jsonl\"]", dir.path().display())];
+    let nowhere = [format!("{}={}", if verb == "train" { "data" } else { "out" }, dir.path().join("none").display())];
+    let mut args = vec![verb, "-c", config.to_str().unwrap(), "--dry-run", "--json", &own[0], &nowhere[0]];
+    if verb == "distill" {
+        args.push(&own[1]);
+    }
+    args.extend(more);
+    let document = json(&finished(&args, &[]));
+    assert!(!dir.path().join("none").exists());
+    document["plan"].clone()
+}
+
+fn giga(value: &Value) -> String {
+    format!("{:.1} GB", value.as_f64().unwrap() / 1e9)
+}
+
+/// The hub id in a recipe.
+fn hub(model: &str) -> String {
+    let text = std::fs::read_to_string(root().join("configs/recipes").join(model).join("medusa.toml")).unwrap();
+    let line = text.lines().find(|line| line.starts_with("model = ")).unwrap();
+    line.trim_start_matches("model = ").trim_matches('"').to_owned()
+}
+
+const INTRODUCTION: &str = "<!-- Generated. Do not edit: `GORGON_WRITE_REFERENCE=1 make test` writes it. -->\n\n# Recipes\n\n\
+     Each folder in `configs/recipes` holds configs for one model: `distill.toml`, and one config per method.\n\
+     Run `gorgon distill`, then `gorgon train`, as the first lines of each file say.\n\n\
+     All numbers below are **predicted, not measured**. They come from the formulas of `--dry-run` on the model's\n\
+     `config.json` alone. Training is predicted for 60,000 conversations of 1,000 tokens and a device that does\n\
+     100·10¹² floating-point operations per second. This command prints them:\n\n```\n\
+     gorgon train -c CONFIG --dry-run --assume-tokens 60000000 --assume-tflops 100\n```\n\n\
+     Memory is that of fitting; the backbone's weights in 16 bits come on top of it. Disk is that of\n\
+     the run folder. `training.memory_limit_mb`, fewer `micro_batch_tokens` and more\n\
+     `gradient_accumulation` lower the memory.\n";
+
+#[test]
+fn recipes_are_planned_on_shapes() {
+    let mut page = String::from(INTRODUCTION);
+    for model in MODELS {
+        let distill = planned(model, "distill.toml", &[]);
+        let (weights, caches) = (giga(&distill["weights_bytes"]), giga(&distill["caches_bytes"]));
+        write!(
+            page,
+            "\n## {}\n\n`configs/recipes/{model}`. Distillation: weights {weights}, caches and logits at most {caches}\n\
+             on a CPU, for {} conversations at a time. Its time depends on the answers and is not predicted.\n\n\
+             | method | parameters | memory | backbone | disk | steps | hours |\n|---|--:|--:|--:|--:|--:|--:|\n",
+            hub(model),
+            distill["batch_size"],
+        )
+        .unwrap();
+        for method in METHODS {
+            let file = format!("{method}.toml");
+            let bare = planned(model, &file, &[]);
+            assert!(bare["seconds"].is_null() && bare["steps"].is_null() && bare["by_formula_alone"] == true, "{bare}");
+            let plan = planned(model, &file, &["--assume-tokens", TOKENS, "--assume-tflops", TFLOPS]);
+            let row = [
+                format!("{:.0} M", plan["parameters"].as_f64().unwrap() / 1e6),
+                giga(&plan["memory_bytes"]),
+                giga(&plan["backbone_bytes"]),
+                giga(&plan["disk_bytes"]),
+                plan["steps"].to_string(),
+                format!("{:.1}", plan["seconds"].as_f64().unwrap() / 3600.0),
+            ];
+            writeln!(page, "| {method} | {} |", row.join(" | ")).unwrap();
+        }
+    }
+    check("docs/src/recipes.md", &page);
+}

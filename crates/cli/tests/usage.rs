@@ -1,0 +1,125 @@
+//! Wrong use, old spellings, and pages made from the command line's own description.
+
+mod gorgon;
+
+use gorgon::{Model, gorgon, json, refused, stderr, stdout};
+
+/// A failed call: its exit code and its words.
+fn wrong(args: &[&str]) -> (i32, String) {
+    let output = gorgon(args);
+    assert!(output.stdout.is_empty(), "{args:?}: {}", stdout(&output));
+    (output.status.code().unwrap(), stderr(&output))
+}
+
+#[test]
+fn mistyped_flags_verbs_and_names_are_suggested() {
+    for (args, suggestion) in [
+        (&["generate", "--modle", "m"][..], "'--model'"),
+        (&["benhc"], "'bench'"),
+        (&["generate", "--model", "m", "--prompt", "p", "--tree", "chian:4"], "did you mean \"chain:N\"?"),
+        (
+            &["generate", "--model", "m", "--prompt", "p", "--accept", "typcal"],
+            "did you mean \"typical[:EPSILON,DELTA]\"?",
+        ),
+        (&["generate", "--model", "m", "--prompt", "p", "--drafter", "medussa"], "did you mean \"medusa\"?"),
+    ] {
+        let (code, words) = wrong(args);
+        assert_eq!(code, 2);
+        assert!(words.contains(suggestion), "{args:?}: {words}");
+    }
+    let (_, words) = wrong(&["generate", "--modle", "m"]);
+    assert!(words.contains("\nUsage: gorgon generate"), "clap's own lines stay lines: {words}");
+}
+
+#[test]
+fn wrong_use_is_a_json_document_too() {
+    let output = gorgon(&["generate", "--modle", "m", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"], "unexpected argument '--modle' found");
+    assert_eq!(document["hint"], "did you mean --model?");
+}
+
+#[test]
+fn old_spellings_work_with_a_notice() {
+    let output = gorgon(&["plan", "--alpha", "0.8", "--json"]);
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("note: \"gorgon plan\" is now \"gorgon tree plan\""), "{}", stderr(&output));
+    let new = gorgon(&["tree", "plan", "--alpha", "0.8", "--json"]);
+    assert!(stderr(&new).is_empty(), "{}", stderr(&new));
+    assert_eq!(json(&output), json(&new));
+    assert!(stderr(&gorgon(&["plan", "--alpha", "0.8", "--json", "-q"])).is_empty());
+}
+
+#[test]
+fn help_of_verify_knows_no_sweep() {
+    let help = stdout(&gorgon(&["verify", "--help"]));
+    assert!(!help.contains("sweep") && !help.contains("--suite"), "{help}");
+    assert!(stdout(&gorgon(&["dev", "--help"])).contains("sweep"));
+}
+
+#[test]
+fn completions_and_man_pages_name_every_verb() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = gorgon(&["completions", shell]);
+        assert!(output.status.success() && stdout(&output).contains("calibrate"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert!(gorgon(&["dev", "man", folder.path().to_str().unwrap()]).status.success());
+    for page in ["gorgon.1", "gorgon-generate.1", "gorgon-tree-calibrate.1", "gorgon-dev-logits.1"] {
+        assert!(folder.path().join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
+fn the_context_is_the_size_of_the_cache() {
+    let model = Model::new();
+    let base = ["generate", "--model", model.name(), "--ids", "1,2,3,4,5,6,7,8", "--ignore-eos", "--json"];
+    let with = |more: &[&str]| gorgon(&[&base[..], more].concat());
+    // The last new token is never read, so eight positions hold nine tokens.
+    let document = json(&with(&["--context", "16"]));
+    assert_eq!(document["ids"].as_array().unwrap().len(), 9);
+    let fewer = with(&["--context", "4"]);
+    assert_eq!(fewer.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&fewer.stdout).unwrap();
+    assert_eq!(document["error"], "the prompt of 8 tokens does not fit the context of 4 tokens");
+    refused(&[&base[..6], &["--context", "65"]].concat(), &["--context 65", "64 positions"]);
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let red = "\x1b[1;31merror:";
+    let plain = wrong(&["generate", "--model", "none/none/none", "--prompt", "p"]).1;
+    assert!(!plain.contains('\x1b') && plain.contains("error:"), "{plain}");
+    let coloured = wrong(&["generate", "--model", "none/none/none", "--prompt", "p", "--color", "always"]).1;
+    assert!(coloured.contains(red), "{coloured}");
+}
+
+#[test]
+fn verbose_runs_log_what_they_do() {
+    let model = Model::new();
+    let args = ["generate", "--model", model.name(), "--ids", "1,2", "--max-new-tokens", "2", "-v"];
+    assert!(stderr(&gorgon(&args)).contains("DEBUG gorgon_workflows::load: model loaded"));
+    assert!(!stderr(&gorgon(&args[..7])).contains("DEBUG"));
+}
+
+#[test]
+fn paths_that_do_not_exist_are_no_names_on_the_hub() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("checkpoints/tiny")).unwrap();
+    let run = |model: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"))
+            .args(["generate", "--model", model, "--prompt", "p"])
+            .current_dir(folder.path())
+            .env("HF_HOME", folder.path().join("home"))
+            // Whoever asks this hub waits.
+            .env("HF_ENDPOINT", "http://10.255.255.1")
+            .output()
+            .unwrap()
+    };
+    let output = run("checkpoints/tny");
+    assert_eq!(output.status.code(), Some(2));
+    let words = stderr(&output);
+    assert!(words.contains("error: checkpoints/tny: no such folder"), "{words}");
+    assert!(words.contains("hint: did you mean checkpoints/tiny?") && !words.contains("http"), "{words}");
+}

@@ -1,0 +1,20 @@
+//! Whether a chat template writes tool calls.
+
+use gorgon_text::template::message;
+use serde_json::{Value, json};
+
+/// A name and a text that no template writes of its own.
+const NAME: &str = "gorgon_probe";
+const RESULT: &str = "gorgon-probe-result";
+
+/// Renders a call with its result, and looks whether both are there.
+pub(super) fn are_rendered(render: impl Fn(&[Value]) -> Option<String>) -> bool {
+    // Some templates ask for ids of nine letters.
+    let call = json!({"type": "function", "id": "gorgon123", "function": {"name": NAME, "arguments": {}}});
+    let messages = [
+        message("user", "Hello"),
+        json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+        json!({"role": "tool", "name": NAME, "tool_call_id": "gorgon123", "content": RESULT}),
+    ];
+    render(&messages).is_some_and(|text| text.contains(NAME) && text.contains(RESULT))
+}

@@ -1,0 +1,127 @@
+//! The method of a training, with the tables that belong to it.
+
+use super::training::RATES;
+use super::{DistillSpecConfig, MedusaTwoConfig};
+use gorgon_draft::eagle::EagleConfig;
+use gorgon_draft::eagle::three::Eagle3Config;
+use gorgon_draft::hydra::HydraConfig;
+use gorgon_draft::medusa::MedusaConfig;
+use gorgon_draft::mtp::MtpConfig;
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A method of `gorgon train` with its own tables: `method = "hydra"` comes with `[hydra]` and no other.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(tag = "method", rename_all = "lowercase", deny_unknown_fields)]
+pub enum MethodConfig {
+    /// Medusa-1: heads on a frozen backbone.
+    Medusa {
+        /// Medusa heads on a frozen backbone.
+        #[serde(default)]
+        medusa: MedusaConfig,
+    },
+    /// Medusa-2: heads and, through an adapter, the backbone.
+    #[serde(rename = "medusa-2")]
+    MedusaTwo {
+        /// Medusa heads on a frozen backbone.
+        #[serde(default)]
+        medusa: MedusaConfig,
+        /// Medusa-2: backbone and heads together.
+        #[serde(default)]
+        medusa2: MedusaTwoConfig,
+    },
+    /// EAGLE-1 and EAGLE-2: a draft layer on a frozen backbone.
+    Eagle {
+        /// An EAGLE draft layer (EAGLE-1 and EAGLE-2).
+        #[serde(default)]
+        eagle: EagleConfig,
+    },
+    /// EAGLE-3: a draft layer on three depths of a frozen backbone.
+    Eagle3 {
+        /// An EAGLE-3 draft layer.
+        #[serde(default)]
+        eagle3: Eagle3Config,
+    },
+    /// Hydra and Hydra++: heads that read the tokens before theirs, on a frozen backbone.
+    Hydra {
+        /// Hydra heads: each reads the tokens drafted before its own.
+        #[serde(default)]
+        hydra: HydraConfig,
+    },
+    /// Multi-token-prediction modules on a frozen backbone.
+    Mtp {
+        /// Multi-token-prediction modules, as in DeepSeek-V3.
+        #[serde(default)]
+        mtp: MtpConfig,
+    },
+    /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
+    #[serde(rename = "distill-spec")]
+    DistillSpec {
+        /// DistillSpec: a draft model fitted to a target (Zhou et al. 2024).
+        #[serde(default)]
+        distill_spec: DistillSpecConfig,
+    },
+}
+
+impl MethodConfig {
+    /// The method's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Medusa { .. } => "medusa",
+            Self::MedusaTwo { .. } => "medusa-2",
+            Self::Eagle { .. } => "eagle",
+            Self::Eagle3 { .. } => "eagle3",
+            Self::Hydra { .. } => "hydra",
+            Self::Mtp { .. } => "mtp",
+            Self::DistillSpec { .. } => "distill-spec",
+        }
+    }
+
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE and DistillSpec.
+    pub(super) fn rates(&self) -> (f64, f64) {
+        match self {
+            Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
+            Self::Eagle { .. } => (3e-5, 0.5),
+            Self::Eagle3 { .. } => (5e-5, 0.5),
+            Self::DistillSpec { .. } => (3e-4, 1.0),
+        }
+    }
+
+    /// True where training can start from other heads.
+    pub(super) fn starts_from_heads(&self) -> bool {
+        !matches!(self, Self::MedusaTwo { .. } | Self::DistillSpec { .. })
+    }
+
+    /// True where every head has an LM head of its own, so the backbone's is not needed in training.
+    pub fn has_own_lm_heads(&self) -> bool {
+        match self {
+            Self::Medusa { medusa } => medusa.own_lm_heads,
+            Self::Hydra { hydra } => hydra.own_lm_heads,
+            _ => false,
+        }
+    }
+
+    /// Checks the method's tables.
+    ///
+    /// # Errors
+    /// All wrong settings.
+    pub(super) fn check(&self) -> Result<(), SettingsErrors> {
+        match self {
+            Self::Medusa { medusa } => medusa.check(),
+            Self::MedusaTwo { medusa, medusa2 } => {
+                let mut check = SettingsCheck::top();
+                check.include(medusa.check());
+                check.include(medusa2.check());
+                let reason = "medusa-2 needs 1, since loaders of merged models put one block in every place";
+                check.require(medusa.blocks <= 1, "medusa.blocks", medusa.blocks, reason);
+                check.finish()
+            }
+            Self::Eagle { eagle } => eagle.check(),
+            Self::Eagle3 { eagle3 } => eagle3.check(),
+            Self::Hydra { hydra } => hydra.check(),
+            Self::Mtp { mtp } => mtp.check(),
+            Self::DistillSpec { distill_spec } => distill_spec.check(),
+        }
+    }
+}

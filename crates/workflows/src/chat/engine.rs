@@ -1,0 +1,173 @@
+//! Decodes answers, plainly and with drafts. Each way keeps its cache between turns.
+
+use super::options::Options;
+use crate::drafting::{Drafting, Loaded, recording};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use gorgon_core::Token;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{AcceptanceRule, RuleChoice};
+use gorgon_core::tree::ChainTree;
+use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::drafter::{Drafter, NoDrafter};
+use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, RecordedPair, Request, Session};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::DecoderTarget;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Plain steps that are timed at most, and how long that may take. One step is timed in any case.
+const TIMED_STEPS: usize = 8;
+const TIMING_BUDGET: Duration = Duration::from_millis(250);
+/// New tokens of the plain answer that is timed where steps are recorded.
+const TIMED_TOKENS: usize = 16;
+
+/// How steps are taken.
+enum Steps {
+    /// Recorded on a GPU.
+    Recorded(Box<RecordedPair>),
+    /// One operation after the other.
+    Launched { drafted: Box<Session>, plain: Box<Session<DecoderTarget, NoDrafter>> },
+}
+
+impl Steps {
+    fn load(drafting: &Drafting, model: &Model, rule: RuleChoice, settings: &Settings) -> Result<Self, Failure> {
+        let (decoder, context) = (&model.decoder, model.context);
+        if let Some(recorded) = recording::steps(drafting, decoder, context, rule)? {
+            return Ok(Self::Recorded(Box::new(RecordedPair::new(recorded))));
+        }
+        let Loaded::Other(drafter) = drafting.load_for_use(decoder, settings.seed)? else {
+            return Err(Failure::input("drafter oracle: it is for measurements, and cannot draft in a chat"));
+        };
+        // Caches grow with the conversation, so the one that is not in use takes nothing.
+        let target = |hooks| DecoderTarget::new(decoder.clone(), context, hooks);
+        let drafted = Session::new(target(drafter.needs().hooks), drafter);
+        let plain = Session::plain(target(Hooks::none()));
+        Ok(Self::Launched { drafted: Box::new(drafted), plain: Box::new(plain) })
+    }
+}
+
+/// The model that answers, and tokens that fit its context.
+pub(super) struct Model {
+    pub decoder: Arc<Decoder>,
+    pub context: usize,
+}
+
+/// Decodes answers.
+pub(super) struct Engine {
+    pub drafting: Drafting,
+    steps: Steps,
+    choice: RuleChoice,
+    rule: Box<dyn AcceptanceRule + Send + Sync>,
+    random: SeededRandom,
+}
+
+impl Engine {
+    /// Loads what options ask for. `dir` is the model's folder.
+    pub fn load(drafting: Drafting, options: &Options, model: &Model, settings: &Settings) -> Result<Self, Failure> {
+        let transform = options.transform()?;
+        let choice = options.accept.resolve(&transform);
+        let steps = Steps::load(&drafting, model, choice, settings)?;
+        let random = SeededRandom::new(options.seed);
+        Ok(Self { drafting, steps, choice, rule: choice.rule(transform), random })
+    }
+
+    /// The drafter and tree that options ask for. Reads no weights.
+    pub fn drafting(options: &Options, dir: &Path, settings: &Settings) -> Result<Drafting, Failure> {
+        let transform = options.transform()?;
+        let (heads, tree) = (options.heads.as_deref(), options.tree.as_ref());
+        let drafting = Drafting::resolve(heads, &options.drafter, tree, &settings.console)?;
+        drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
+    }
+
+    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or a draft model samples as
+    /// the rule expects, everything is loaded anew.
+    pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
+        let transform = options.transform()?;
+        let choice = options.accept.resolve(&transform);
+        let bound = matches!(self.steps, Steps::Recorded(_)) || matches!(options.drafter, DrafterChoice::Model(_));
+        if bound {
+            return Ok(false);
+        }
+        (self.choice, self.rule) = (choice, choice.rule(transform));
+        Ok(true)
+    }
+
+    /// Begins the random source anew.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = SeededRandom::new(seed);
+    }
+
+    /// The state of the random source, to answer twice by the same choices.
+    pub fn random(&self) -> SeededRandom {
+        self.random.clone()
+    }
+
+    /// Puts the random source back to a state.
+    pub fn set_random(&mut self, random: SeededRandom) {
+        self.random = random;
+    }
+
+    /// The acceptance rule.
+    pub fn rule(&self) -> RuleChoice {
+        self.choice
+    }
+
+    /// Whether text is, or is distributed as, plain decoding's.
+    pub fn is_lossless(&self) -> bool {
+        self.rule.is_lossless()
+    }
+
+    /// Answers a prompt. What a session has read of it already is not read again.
+    pub fn decode(
+        &mut self,
+        prompt: &[Token],
+        drafts: bool,
+        limits: &Limits,
+        observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
+        settings: &Settings,
+    ) -> Result<Generation, DecodeError> {
+        let rule = self.rule.as_ref();
+        let request = Request::new(prompt, limits, &mut self.random);
+        match (&mut self.steps, drafts) {
+            (Steps::Recorded(pair), _) => {
+                let generation = pair.of(drafts).decode(prompt, limits, observe);
+                recording::told(pair.take_counts(), settings);
+                generation
+            }
+            (Steps::Launched { drafted, .. }, true) => {
+                drafted.generate(Method { tree: self.drafting.builder.as_ref(), rule }, request, observe)
+            }
+            (Steps::Launched { plain, .. }, false) => {
+                plain.generate(Method { tree: &ChainTree::ROOT, rule }, request, observe)
+            }
+        }
+    }
+
+    /// Times plain steps behind the text that the drafts' session has read; the text stays as it is. Where steps are
+    /// recorded, a short plain answer to `prompt` is timed.
+    pub fn time_plain_step(&mut self, prompt: &[Token]) -> Option<Duration> {
+        match &mut self.steps {
+            Steps::Launched { drafted, .. } => {
+                let (begun, mut times) = (Instant::now(), vec![]);
+                while times.len() < TIMED_STEPS && (times.is_empty() || begun.elapsed() < TIMING_BUDGET) {
+                    times.push(drafted.time_plain_step(self.rule.as_ref()).ok()?);
+                }
+                u32::try_from(times.len()).ok().and_then(|steps| times.iter().sum::<Duration>().checked_div(steps))
+            }
+            Steps::Recorded(pair) => {
+                let limits = Limits { max_new_tokens: TIMED_TOKENS, end_tokens: vec![] };
+                let plain = pair.of(false).decode(prompt, &limits, &mut |_| ControlFlow::Continue(())).ok()?;
+                u32::try_from(plain.accepted.len()).ok().and_then(|steps| plain.times.total().checked_div(steps))
+            }
+        }
+    }
+
+    /// Whether timing plain steps leaves the caches as they are.
+    pub fn times_in_place(&self) -> bool {
+        matches!(self.steps, Steps::Launched { .. })
+    }
+}

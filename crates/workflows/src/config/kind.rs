@@ -1,0 +1,190 @@
+//! The kinds of configs.
+
+use crate::compare::CompareConfig;
+use gorgon_data::config::{BatchSize, DistillConfig};
+use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
+use gorgon_text::variables;
+use gorgon_train::config::{MOST_DIALOGUES, MOST_TOKENS, PretrainConfig, TrainConfig};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+use toml::Table;
+
+/// A kind of config, named after the verb that reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `gorgon train` and `gorgon dev features`.
+    Train,
+    /// `gorgon distill`.
+    Distill,
+    /// `gorgon compare`.
+    Compare,
+    /// `gorgon dev pretrain`.
+    Pretrain,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Train, Self::Distill, Self::Compare, Self::Pretrain];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Distill => "distill",
+            Self::Compare => "compare",
+            Self::Pretrain => "pretrain",
+        }
+    }
+
+    /// The kind of a config, by the keys that only one kind has.
+    pub(super) fn of(table: &Table) -> Self {
+        let has = |key: &str| table.contains_key(key);
+        match () {
+            () if has("method") || has("training") && !has("tokenizer") => Self::Train,
+            () if has("methods") => Self::Compare,
+            () if has("tokenizer") || table.get("model").is_some_and(toml::Value::is_table) => Self::Pretrain,
+            () => Self::Distill,
+        }
+    }
+
+    /// The override that sets the seed of such a config.
+    pub(super) fn seed(self, seed: u64) -> String {
+        match self {
+            Self::Train | Self::Pretrain => format!("seed={seed}"),
+            Self::Distill => format!("sampling.seed={seed}"),
+            Self::Compare => format!("seeds=[{seed}]"),
+        }
+    }
+
+    /// Its JSON Schema.
+    pub fn schema(self) -> Value {
+        match self {
+            Self::Train => schema_of::<TrainConfig>(),
+            Self::Distill => schema_of::<DistillConfig>(),
+            Self::Compare => schema_of::<CompareConfig>(),
+            Self::Pretrain => schema_of::<PretrainConfig>(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| "expected train, distill, compare or pretrain".into())
+    }
+}
+
+/// Draft 7 is the newest that editors of TOML understand.
+fn schema_of<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft07();
+    settings.inline_subschemas = true;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.insert("title".into(), T::schema_name().as_ref().into());
+    schema.to_value()
+}
+
+/// A config that is read, checked and stored.
+pub trait Config: DeserializeOwned + Serialize + JsonSchema {
+    /// Its kind.
+    const KIND: Kind;
+
+    /// The config with all defaults filled in that depend on other keys.
+    #[must_use]
+    fn resolved(self) -> Self;
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// All wrong settings.
+    fn check(&self) -> Result<(), SettingsErrors>;
+}
+
+impl Config for TrainConfig {
+    const KIND: Kind = Kind::Train;
+
+    fn resolved(self) -> Self {
+        self.resolved()
+    }
+
+    fn check(&self) -> Result<(), SettingsErrors> {
+        self.check()
+    }
+}
+
+impl Config for PretrainConfig {
+    const KIND: Kind = Kind::Pretrain;
+
+    fn resolved(self) -> Self {
+        self.resolved()
+    }
+
+    fn check(&self) -> Result<(), SettingsErrors> {
+        self.check()
+    }
+}
+
+impl Config for CompareConfig {
+    const KIND: Kind = Kind::Compare;
+
+    fn resolved(self) -> Self {
+        self
+    }
+
+    fn check(&self) -> Result<(), SettingsErrors> {
+        self.check()
+    }
+}
+
+impl Config for DistillConfig {
+    const KIND: Kind = Kind::Distill;
+
+    fn resolved(self) -> Self {
+        self
+    }
+
+    fn check(&self) -> Result<(), SettingsErrors> {
+        let s = &self.sampling;
+        let mut check = SettingsCheck::table("sampling");
+        check.within("max_new_tokens", s.max_new_tokens as u64, 1..=MOST_TOKENS);
+        check.not_negative("temperature", s.temperature);
+        let valid = s.top_p.is_none_or(|share| share > 0.0 && share <= 1.0);
+        check.require(valid, "top_p", s.top_p.unwrap_or(1.0), "it has to be above 0 and at most 1");
+        check.require(s.top_k != Some(0), "top_k", s.top_k.unwrap_or(1), "it has to be at least 1");
+        let mut serving = SettingsCheck::table("serving");
+        serving.positive("timeout_seconds", self.serving.timeout_seconds);
+        serving.at_least("attempts", self.serving.attempts as usize, 1);
+        let mut whole = SettingsCheck::top();
+        whole.include(check.finish());
+        whole.include(serving.finish());
+        for (name, value) in &self.template {
+            let valid = variables::check(name, value);
+            whole.require(valid.is_ok(), &format!("template.{name}"), value, valid.err().unwrap_or_default());
+        }
+        whole.require(self.max_total_tokens != Some(0), "max_total_tokens", 0, "it has to be at least 1");
+        whole.within("max_tokens", self.max_tokens as u64, 1..=MOST_TOKENS);
+        whole.within("self_talk_turns", self.self_talk_turns as u64, 0..=1000);
+        if let BatchSize::Conversations(n) = self.batch_size {
+            whole.within("batch_size", n as u64, 1..=1 << 16);
+        }
+        if let Some(synthetic) = &self.synthetic {
+            whole.within("synthetic.dialogues", synthetic.dialogues, 1..=MOST_DIALOGUES);
+        }
+        if let Some(mib) = self.memory_mib {
+            whole.within("memory_mib", mib, 1..=1 << 30);
+        }
+        whole.finish()
+    }
+}

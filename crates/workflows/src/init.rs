@@ -1,0 +1,148 @@
+//! Commented configs for a model and a file of prompts.
+
+use crate::config::{self, Kind};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::train::{self, Assumed};
+use crate::{files, load};
+use gorgon_data::config::DistillConfig;
+use gorgon_data::render::Renderer;
+use gorgon_model::config::ModelConfig;
+use gorgon_train::config::TrainConfig;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+/// Tokens of a conversation at most, where the model's context has room for them.
+const CONVERSATION: usize = 2048;
+
+/// The wish of a user who begins.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// A model folder or a repo id.
+    pub model: &'a str,
+    /// A file of prompts, or a data set on the hub.
+    pub prompts: &'a Path,
+    /// The training method.
+    pub method: &'a str,
+    /// The folder for the configs.
+    pub dir: &'a Path,
+}
+
+/// The files that were written, and the commands to run next.
+pub struct Written {
+    /// The configs.
+    pub files: Vec<PathBuf>,
+    /// Commands, in order.
+    pub commands: Vec<String>,
+    /// The plan of the training, by formula.
+    pub plan: Value,
+}
+
+/// Writes `distill.toml` and `train.toml`, with values that fit the model.
+///
+/// # Errors
+/// When the model, the prompts or the method are wrong, or a file is there already.
+pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Failure> {
+    let Options { model, prompts, method, dir } = *options;
+    let paths = [dir.join("distill.toml"), dir.join("train.toml")];
+    if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
+        let message = format!("{}: it is there already", path.display());
+        return Err(Failure::input(message).hint("name another folder with --dir, or delete it"));
+    }
+    let named = prompts.to_string_lossy();
+    if !named.starts_with("hf://") && !prompts.is_file() {
+        return Err(Failure::input(format!("{named}: there is no such file of prompts")));
+    }
+    let folder = load::folder(model, settings)?;
+    let texts = texts(options, &folder, &paths)?;
+    // What is written is what gorgon reads.
+    config::embedded::<DistillConfig>(&texts[0])?;
+    let read = config::embedded::<TrainConfig>(&texts[1])?;
+    let plan = train::plan_by_formula(&read, &folder, Assumed::default(), settings).unwrap_or(Value::Null);
+    std::fs::create_dir_all(dir).map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
+    for (path, text) in paths.iter().zip(&texts) {
+        files::check_writable(path.parent().unwrap_or(dir))?;
+        gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
+            .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
+    }
+    let run = dir.join("checkpoints").join(format!("{method}-{}-1", files::stem(&folder)));
+    let with = format!("--model {model} --heads {} --prompts {named}", run.display());
+    let commands = vec![
+        command("distill", &paths[0]),
+        command("train", &paths[1]),
+        format!("gorgon tree calibrate {with}"),
+        format!("gorgon bench {with}"),
+    ];
+    Ok(Written { files: paths.to_vec(), commands, plan })
+}
+
+/// Both configs, with comments.
+fn texts(options: &Options<'_>, folder: &Path, paths: &[PathBuf; 2]) -> Result<[String; 2], Failure> {
+    let Options { model, prompts, method, dir } = *options;
+    let (shape, data) = (ModelConfig::read(folder)?, dir.join("data"));
+    let tokens = CONVERSATION.min(shape.max_positions);
+    let distill = distilling(model, &prompts.to_string_lossy(), &data, tokens);
+    let train = training(method, model, &data, &dir.join("checkpoints"), (tokens, &shape))?;
+    let has_template = Renderer::load(folder)?.has_template();
+    let turns = if has_template { "has a chat template" } else { "has no chat template: prompts are used as text" };
+    let facts = format!(
+        "{model}: {} layers, width {}, {} tokens in the vocabulary, a context of {} tokens; it {turns}.",
+        shape.layers, shape.hidden_size, shape.vocab_size, shape.max_positions
+    );
+    let head = |title: &str, run: &str| format!("{title} for {model}.\n{facts}\n{run}\n");
+    let distill_head = head("Training data: the model answers prompts", &command("distill", &paths[0]));
+    let train_head = head(&format!("Draft heads by the method {method}"), &command("train", &paths[1]));
+    Ok([config::annotated(Kind::Distill, &distill, &distill_head), config::annotated(Kind::Train, &train, &train_head)])
+}
+
+fn command(verb: &str, path: &Path) -> String {
+    format!("gorgon {verb} -c {}", path.display())
+}
+
+fn table(document: Value) -> Table {
+    Table::try_from(document).unwrap_or_default()
+}
+
+fn distilling(model: &str, prompts: &str, out: &Path, tokens: usize) -> Table {
+    table(json!({
+        "model": model, "out": out, "prompts": [prompts], "limit": 0, "max_tokens": tokens, "batch_size": "auto",
+        "sampling": {"temperature": 0.0, "max_new_tokens": 512.min(tokens / 2), "seed": 0},
+    }))
+}
+
+fn training(
+    method: &str,
+    model: &str,
+    data: &Path,
+    runs: &Path,
+    (tokens, shape): (usize, &ModelConfig),
+) -> Result<Table, Failure> {
+    let rate = match method {
+        "eagle" => 3e-5,
+        "eagle3" => 5e-5,
+        _ => 1e-3,
+    };
+    let own = match method {
+        "medusa" | "medusa-2" => ("medusa", json!({"heads": 4, "blocks": 1})),
+        "hydra" => ("hydra", json!({"heads": 4, "blocks": 1, "prefix_attention": false, "soft_targets": false})),
+        "eagle" => ("eagle", json!({"noise": 0.1, "cross_entropy": 0.1})),
+        "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
+        "mtp" => ("mtp", json!({"depths": 1})),
+        _ => {
+            let message = format!("--method {method}: expected medusa, medusa-2, hydra, eagle, eagle3 or mtp");
+            return Err(Failure::input(message));
+        }
+    };
+    let mut all = table(json!({
+        "method": method, "model": model, "data": data, "held_out": 0.05, "runs": runs, "seed": 1,
+        "cache_features": false,
+    }));
+    all.extend(table(json!({own.0: own.1})));
+    all.extend(table(json!({"training": {
+        "epochs": 2.0, "gradient_accumulation": 4, "micro_batch_tokens": tokens, "max_seq_len": tokens,
+        "learning_rate": rate, "warmup": 0.05, "max_grad_norm": if method.starts_with("eagle") { 0.5 } else { 1.0 },
+        "log_every": 10, "eval_every": 200, "save_every": 200, "save_total_limit": 2,
+    }})));
+    Ok(all)
+}

@@ -1,0 +1,33 @@
+//! Draft heads: in a folder, or a file of safetensors or PyTorch.
+
+use super::model::storage;
+use super::report::{Facts, Report};
+use crate::failure::Failure;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::Detected;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::layout;
+use std::path::Path;
+
+/// Draft heads, if that is what the tensors are; `None` for anything that looks like a model.
+pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
+    let found = match HeadsFolder::examine(path) {
+        Ok(found) => found,
+        // A folder with a config that names a decoder is a model, however damaged.
+        Err(_) if path.join("config.json").is_file() && ModelConfig::read(path).is_ok() => return Ok(None),
+        Err(error) => return Err(Failure::input(error)),
+    };
+    if found.checkpoint.entries().contains_key(layout::FINAL_NORM) {
+        return Ok(None);
+    }
+    let Detected { format, facts: spec, problems, notes } = found.detected;
+    let mut facts = Facts::default();
+    facts.add("format", format.name());
+    facts.add("method", format.method().name());
+    facts.add("description", format.description());
+    for (name, value) in spec.list() {
+        facts.named(name, value);
+    }
+    storage(&mut facts, &found.checkpoint);
+    Ok(Some(Report { kind: "heads", facts, notes, problems }))
+}

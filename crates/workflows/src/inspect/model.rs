@@ -1,0 +1,77 @@
+//! A model with everything that belongs to it.
+
+use super::report::{Facts, Report};
+use crate::failure::Failure;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::weights::Checkpoint;
+use gorgon_text::template::ChatTemplate;
+use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Examines a model's folder.
+pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
+    let config = ModelConfig::read(dir)?;
+    let checkpoint = Checkpoint::open(dir)?;
+    let found = checkpoint.problems(&config);
+    let missing = found.missing.iter().map(|name| format!("missing tensor {name}"));
+    let unexpected = found.unexpected.iter().map(|name| format!("unexpected tensor {name}"));
+    let wrong = found.wrong.iter().map(|reason| format!("wrong tensor: {reason}"));
+    let mut problems: Vec<String> = missing.chain(unexpected).chain(wrong).collect();
+    let mut notes = vec![];
+    let tokenizer = match Tokenizer::load(dir) {
+        Ok(tokenizer) => {
+            problems.extend(tokenizer.check_vocab(config.vocab_size).err().map(|error| error.to_string()));
+            json!(tokenizer.vocab_size())
+        }
+        Err(error @ TokenizerError::Missing { .. }) => {
+            notes.push(error.to_string());
+            Value::Null
+        }
+        Err(error) => {
+            problems.push(error.to_string());
+            Value::Null
+        }
+    };
+    let template = ChatTemplate::load(dir);
+    notes.extend(template.as_ref().err().map(ToString::to_string));
+    let mut facts = facts(&config, tokenizer, template.is_ok());
+    storage(&mut facts, &checkpoint);
+    Ok(Report { kind: "model", facts, notes, problems })
+}
+
+/// A model's sizes.
+fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Facts {
+    let mut facts = Facts::default();
+    facts.add("architecture", config.architecture.class_name());
+    facts.count("parameters", config.parameters());
+    facts.add("layers", config.layers);
+    facts.add("hidden_size", config.hidden_size);
+    facts.add("intermediate_size", config.intermediate_size);
+    facts.add("heads", config.heads);
+    facts.add("kv_heads", config.kv_heads);
+    facts.add("head_dim", config.head_dim);
+    facts.add("vocab_size", config.vocab_size);
+    facts.add("tokenizer_vocab_size", tokenizer);
+    facts.add("context_tokens", config.max_positions);
+    facts.add("tied_embeddings", config.tied_embeddings);
+    facts.add("end_tokens", json!(config.eos_tokens));
+    facts.add("chat_template", chat_template);
+    if let Some(experts) = config.experts {
+        facts.add("experts", experts.count);
+        facts.add("experts_per_token", experts.per_token);
+    }
+    facts
+}
+
+/// How the tensors are stored.
+pub(super) fn storage(facts: &mut Facts, checkpoint: &Checkpoint) {
+    let mut dtypes: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in checkpoint.entries().values() {
+        *dtypes.entry(format!("{:?}", entry.dtype)).or_default() += 1;
+    }
+    facts.add("tensors_by_format", json!(dtypes));
+    facts.add("files", checkpoint.files().count());
+    facts.size(checkpoint.bytes() as u64);
+}

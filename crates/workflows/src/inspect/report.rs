@@ -1,0 +1,100 @@
+//! The report of an inspection: facts by name, for people and for programs.
+
+use crate::units::{bytes, count};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A fact.
+pub struct Fact {
+    /// Its key, with the unit of a number in it.
+    pub key: String,
+    /// Its name, for people.
+    pub name: String,
+    /// Its value: numbers are numbers.
+    pub value: Value,
+    /// How a person reads it, where that is not the value itself.
+    pub shown: Option<String>,
+}
+
+/// The report on a file or folder.
+pub struct Report {
+    /// `model`, `heads`, `run`, `dataset`, `features` or `tree`.
+    pub kind: &'static str,
+    /// Facts, in order.
+    pub facts: Facts,
+    /// Remarks that are no problems.
+    pub notes: Vec<String>,
+    /// Problems.
+    pub problems: Vec<String>,
+}
+
+/// A list of facts that is being made.
+#[derive(Default)]
+pub struct Facts(pub Vec<Fact>);
+
+impl Facts {
+    /// Adds a fact that reads as it is.
+    pub(super) fn add(&mut self, key: impl Into<String>, value: impl Into<Value>) {
+        let key = key.into();
+        self.0.push(Fact { name: name(&key), key, value: value.into(), shown: None });
+    }
+
+    /// Adds a fact under a name for people; the key follows from it.
+    pub(super) fn named(&mut self, name: &str, value: Value) {
+        let key = name.to_lowercase().replace([' ', '/'], "_");
+        self.0.push(Fact { key, name: name.into(), value, shown: None });
+    }
+
+    /// Adds a fact with words of its own.
+    pub(super) fn add_as(&mut self, key: &str, value: impl Into<Value>, shown: String) {
+        self.0.push(Fact { key: key.into(), name: name(key), value: value.into(), shown: Some(shown) });
+    }
+
+    /// Adds a size on the disk.
+    pub(super) fn size(&mut self, size: u64) {
+        self.add_as("size_bytes", size, bytes(size));
+    }
+
+    /// Adds a number of things.
+    pub(super) fn count(&mut self, key: &str, number: u128) {
+        // JSON's numbers are exact far beyond any count of a model.
+        self.add_as(key, u64::try_from(number).unwrap_or(u64::MAX), count(number));
+    }
+}
+
+impl Fact {
+    /// The fact, for people.
+    pub fn words(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| words(&self.value))
+    }
+}
+
+/// A key, for people, to whom a value tells its unit.
+fn name(key: &str) -> String {
+    key.strip_suffix("_bytes").unwrap_or(key).replace('_', " ")
+}
+
+/// A value, for people.
+pub fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "unknown".into(),
+        Value::Bool(flag) => if *flag { "yes" } else { "no" }.into(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| format!("{key} {}", words(value))).collect::<Vec<_>>().join(", ")
+        }
+        Value::Number(number) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or(f64::NAN)),
+        Value::Number(number) => number.to_string(),
+    }
+}
+
+impl Report {
+    /// As a JSON document.
+    pub fn document(&self, path: &Path) -> Value {
+        let facts: serde_json::Map<String, Value> =
+            self.facts.0.iter().map(|fact| (fact.key.clone(), fact.value.clone())).collect();
+        json!({ "path": path.display().to_string(), "kind": self.kind, "facts": facts, "notes": self.notes,
+                "problems": self.problems, "ok": self.problems.is_empty() })
+    }
+}

@@ -1,0 +1,160 @@
+//! The plan of a training from the model's `config.json` alone: before there are weights, or before there is data.
+
+use crate::estimate::{Disk, Plan};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::units::{bytes, count, duration};
+use gorgon_data::shard;
+use gorgon_draft::eagle::EagleShape;
+use gorgon_draft::eagle::three::Eagle3Shape;
+use gorgon_draft::hydra::{HydraHeads, HydraShape};
+use gorgon_draft::layer::LayerShape;
+use gorgon_draft::medusa::Heads;
+use gorgon_draft::mtp::{MtpHeads, MtpShape};
+use gorgon_draft::parameter::ParameterSpec;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::layout;
+use gorgon_model::weights::Checkpoint;
+use gorgon_train::config::{MethodConfig, TrainConfig};
+use gorgon_train::methods::{HeadStack, at_work};
+use gorgon_train::micro_batch;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Facts that a plan from a shape cannot measure, as the user declares them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Assumed {
+    /// Tokens of the data; unknown before there is any.
+    pub tokens: Option<u64>,
+    /// Floating-point operations per second of the device, in units of 10¹²; time is unknown without.
+    pub teraflops: Option<f64>,
+}
+
+/// The cost of a method on a backbone.
+struct Cost {
+    specs: Vec<ParameterSpec>,
+    /// Bytes of a micro-batch at work.
+    at_work: usize,
+    /// Products with the parameters in a step: applications of what is trained.
+    applications: usize,
+    /// Products with the backbone's LM head at every token: one without gradients, or two.
+    lm_head_products: usize,
+}
+
+/// True where a plan has to go by shapes: the model has no weights yet, or there are no shards yet.
+pub fn is_needed(config: &TrainConfig, dir: &Path) -> bool {
+    Checkpoint::open(dir).is_err() || shard::files(&config.data).map_or(true, |files| files.is_empty())
+}
+
+/// The plan of a training by formula. Returns it as a document; numbers that nothing declares are `null`.
+///
+/// # Errors
+/// When the model's config is wrong, or the method has no plan by formula.
+pub fn plan(config: &TrainConfig, dir: &Path, assumed: Assumed, settings: &Settings) -> Result<Value, Failure> {
+    let model = ModelConfig::read(dir)?;
+    let cost = Cost::of(config, &model)?;
+    let size = |specs: &[ParameterSpec]| specs.iter().map(|spec| spec.shape.iter().product::<usize>()).sum::<usize>();
+    let parameters = size(&cost.specs);
+    let backbone: usize = layout::tensors(&model).iter().map(|spec| spec.shape.iter().product::<usize>()).sum();
+    let training = &config.training;
+    let per_step = (training.gradient_accumulation * training.micro_batch_tokens) as u64;
+    let steps = match (training.steps, assumed.tokens) {
+        (0, Some(tokens)) => Some(((tokens as f64 * training.epochs / per_step as f64).ceil() as u64).max(1)),
+        (0, None) => None,
+        (steps, _) => Some(steps),
+    };
+    // AdamW keeps two moments of every value.
+    let fit = training.settings(steps.unwrap_or(u64::MAX / 2), config.seed).map_err(|e| Failure::settings(&e))?;
+    let mut disk = Disk::of_run(parameters, 2 * parameters, cost.specs.len(), &fit);
+    disk.other = 4 * parameters as u64;
+    let lm_head = 4 * model.vocab_size * model.hidden_size;
+    let at_work = (cost.at_work * training.gradient_accumulation + lm_head) as u64;
+    let memory = micro_batch::fixed_bytes(parameters, training.gradient_accumulation) + at_work;
+    let flops = cost.flops_per_token(&model, backbone, parameters);
+    let seconds = steps.zip(assumed.teraflops).map(|(steps, rate)| flops * (steps * per_step) as f64 / (rate * 1e12));
+    let plan = Plan { memory, memory_by_formula: memory, disk, seconds, ..Plan::default() };
+    let mut document = plan.document();
+    let own = json!({
+        "method": config.method.name(), "by_formula_alone": true, "parameters": parameters, "steps": steps,
+        "backbone_parameters": backbone, "backbone_bytes": 2 * backbone, "tokens_per_step": per_step,
+        "flops_per_token": flops, "assumed_tokens": assumed.tokens, "assumed_tflops": assumed.teraflops,
+    });
+    if let (Some(all), Value::Object(own)) = (document.as_object_mut(), own) {
+        all.extend(own);
+    }
+    report(&document, (dir, parameters, backbone), &plan, settings);
+    Ok(document)
+}
+
+fn report(document: &Value, (dir, parameters, backbone): (&Path, usize, usize), plan: &Plan, settings: &Settings) {
+    let say = |line: String| settings.console.say(line);
+    say(format!("planned by formula from {}: weights or shards are not there yet", dir.join("config.json").display()));
+    say(format!(
+        "{} with {} parameters; memory {}, and {} for the backbone in 16 bits; {}",
+        document["method"].as_str().unwrap_or_default(),
+        count(parameters as u128),
+        bytes(plan.memory),
+        bytes(2 * backbone as u64),
+        plan.disk.words()
+    ));
+    say(match (document["steps"].as_u64(), plan.seconds) {
+        (Some(steps), Some(seconds)) => format!("{steps} steps; about {} at the assumed rate", duration(seconds)),
+        (Some(steps), None) => format!("{steps} steps; time unknown without --assume-tflops"),
+        (None, _) => "steps and time unknown without --assume-tokens".into(),
+    });
+}
+
+impl Cost {
+    fn of(config: &TrainConfig, model: &ModelConfig) -> Result<Self, Failure> {
+        let (tokens, chunk) = (config.training.micro_batch_tokens, config.chunk_rows);
+        let longest = config.training.max_seq_len.min(model.max_positions);
+        let layer = LayerShape::of(model);
+        Ok(match &config.method {
+            MethodConfig::Medusa { medusa } => {
+                let (hidden_size, vocab_size) = (model.hidden_size, model.vocab_size);
+                let heads = Heads { config: *medusa, hidden_size, vocab_size, chunk_rows: chunk };
+                Self::of_heads(&heads, config, model)
+            }
+            MethodConfig::Hydra { hydra } => {
+                Self::of_heads(&HydraHeads::new(HydraShape { config: *hydra, layer }, longest, chunk), config, model)
+            }
+            MethodConfig::Mtp { mtp } => {
+                let shape = MtpShape { config: *mtp, layer, first_layer: model.layers };
+                Self::of_heads(&MtpHeads::new(shape, longest, chunk), config, model)
+            }
+            MethodConfig::Eagle { eagle } => {
+                let (specs, at_work) =
+                    (EagleShape::of(model, eagle.fc_bias).parameters(), at_work::of_eagle(&layer, chunk, tokens));
+                Self { specs, at_work, applications: 1, lm_head_products: 3 }
+            }
+            MethodConfig::Eagle3 { eagle3 } => {
+                let vocabulary = eagle3.draft_vocab.min(model.vocab_size);
+                let shape = Eagle3Shape::of(model, eagle3.taps_of(model.layers)?, vocabulary);
+                let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
+                Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
+            }
+            MethodConfig::MedusaTwo { .. } | MethodConfig::DistillSpec { .. } => {
+                let message = format!("{} is planned with weights and data only", config.method.name());
+                return Err(Failure::input(message).hint("fetch the model and distil first"));
+            }
+        })
+    }
+
+    fn of_heads(heads: &impl HeadStack, config: &TrainConfig, model: &ModelConfig) -> Self {
+        let tokens = config.training.micro_batch_tokens;
+        let at_work = at_work::of_heads(heads, model.vocab_size, heads.chunk_rows(), tokens, false);
+        // A shared LM head is multiplied with in both directions; an own one is among the parameters.
+        let lm_head_products = if config.method.has_own_lm_heads() { 0 } else { 2 * heads.count() };
+        Self { specs: heads.parameters(), at_work, applications: 1, lm_head_products }
+    }
+
+    /// Floating-point operations for a token: the backbone forward, what is trained in both directions, the LM head.
+    /// Attention scores are left out.
+    fn flops_per_token(&self, model: &ModelConfig, backbone: usize, parameters: usize) -> f64 {
+        let lm_head = model.vocab_size * model.hidden_size;
+        let layers = backbone.saturating_sub(lm_head * if model.tied_embeddings { 1 } else { 2 });
+        2.0 * layers as f64
+            + 6.0 * (self.applications * parameters) as f64
+            + 2.0 * (self.lm_head_products * lm_head) as f64
+    }
+}

@@ -1,0 +1,48 @@
+"""Distillations of poisoned prompts: what is wrong is named, and what is right is answered."""
+
+import json
+import shutil
+
+import configs
+from journal import Record
+from program import objection
+
+
+class Poisons:
+    """Distils files that nobody should trust."""
+
+    def __init__(self, program, inputs):
+        self.program, self.inputs = program, inputs
+
+    def run(self, unit, poison):
+        """One file. A record."""
+        kind, fault, name, data, counts = poison
+        job = self.inputs.job(unit)
+        (job / name).write_bytes(data)
+        settings = {"model": self.inputs.model, "temperature": 0.0, "new_tokens": 2, "prompts": f'prompts = "{name}"'}
+        (job / "distill.toml").write_text(configs.DISTILL.format(**settings))
+        ended = self.program.run(["distill", "-c", "distill.toml"], job)
+        why = objection(ended, {0, 2}, (name,)) or self.judge(ended, job, name, counts)
+        if not why:
+            shutil.rmtree(job)
+        outcome = "failed" if why else "refused, exit 2" if ended.code else "named, the others answered"
+        if outcome.startswith("named") and not self.is_named(ended, name):
+            outcome = "taken"
+        return Record(unit, kind, "poisoned prompts", outcome, f"{fault}: {why}" if why else "")
+
+    @staticmethod
+    def is_named(ended, name):
+        """Whether a line says that something was passed over or repaired."""
+        return any(word in ended.err for word in ("skipped", "repaired", "ignored"))
+
+    def judge(self, ended, job, name, counts):
+        """Whether the rows are those of the good records, and what was left out is named."""
+        if ended.code != 0:
+            return f"{counts} conversations were expected" if counts == {3} and name.endswith("l") else None
+        report = json.loads((job / "data" / "report.json").read_text())
+        found = report["conversations"] + sum(report["conversations_without_answers"].values())
+        if found not in counts:
+            return f"{found} conversations came out of it, not {' or '.join(map(str, sorted(counts))) or 'none'}"
+        if found < 3 and not self.is_named(ended, name):
+            return "records were left out without a word"
+        return None
