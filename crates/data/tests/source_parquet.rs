@@ -161,7 +161,7 @@ fn absurd_sizes_are_refused() {
 /// Written by pyarrow, with nested columns, null values and two row groups.
 #[test]
 fn a_file_of_another_implementation_is_read() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conversations.parquet");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conversations.parquet");
     let (found, report) = source::read(&path, &Options::default()).unwrap();
     let turns: Vec<_> = found.iter().map(|c| (c.id.as_str(), c.turns[0].user.as_str())).collect();
     assert_eq!(turns, [("a", "hi"), ("b", "Größe?")], "{report}");
