@@ -158,12 +158,13 @@ fn absurd_sizes_are_refused() {
     assert!(error.contains("the Parquet file is damaged") && error.contains("row group 0"), "{error}");
 }
 
-/// Written by pyarrow, with nested columns, null values and two row groups.
+/// Written by pyarrow, with nested columns, null values and two row groups. An answer that is null is none, as in JSON.
 #[test]
 fn a_file_of_another_implementation_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conversations.parquet");
     let (found, report) = source::read(&path, &Options::default()).unwrap();
     let turns: Vec<_> = found.iter().map(|c| (c.id.as_str(), c.turns[0].user.as_str())).collect();
-    assert_eq!(turns, [("a", "hi"), ("b", "Größe?")], "{report}");
-    assert_eq!(report.skipped.len(), 1, "{report}");
+    assert_eq!(turns, [("a", "hi")], "{report}");
+    let report = report.to_string();
+    assert!(report.contains("missing key: 1 (row 2)") && report.contains("empty list: 1 (row 3)"), "{report}");
 }
