@@ -14,7 +14,7 @@ pub use peer::Peer;
 pub use subject::{Shape, Subject, write_heads};
 
 use crate::{BenchError, median};
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, DraftWeights, FloatFormat, Products};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -213,11 +213,11 @@ fn jumps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Resu
 }
 
 fn drafted(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
-    for (int8, what) in [(Int8::Off, "Medusa"), (Int8::Drafts, "Medusa with --int8 drafts")] {
-        let summary = subject.oracle(rounds, int8)?;
+    for (drafts, what) in [(DraftWeights::Stored, "Medusa"), (DraftWeights::Int8, "Medusa with --draft-weights int8")] {
+        let summary = subject.oracle(rounds, drafts)?;
         let name = subject.name();
         report.add(&format!("{what}, eta at 8 nodes"), &name, vec![summary.eta], Some((0.75, true)));
-        if int8 == Int8::Off {
+        if drafts == DraftWeights::Stored {
             let tokens = vec![summary.tokens_per_step];
             report.add("Medusa, tokens per step (oracle 0.7, 0.6, 0.5, 0.4)", &name, tokens, None);
         }

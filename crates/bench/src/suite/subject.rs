@@ -13,7 +13,7 @@ use gorgon_infer::{Event, Generation, Limits, Method, Request, Session, decode};
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, DraftWeights, FloatFormat, IntegerWeights, Products};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::{DecoderTarget, Target};
@@ -252,12 +252,13 @@ impl Subject {
     ///
     /// # Errors
     /// When the heads cannot be written or a model fails.
-    pub fn oracle(&mut self, rounds: usize, int8: Int8) -> Result<Summary, BenchError> {
+    pub fn oracle(&mut self, rounds: usize, drafts: DraftWeights) -> Result<Summary, BenchError> {
         let empty = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
-        let decoder = match int8 {
-            Int8::Off => self.decoder.clone(),
-            _ => {
-                let compute = self.compute.clone().with_int8(int8).map_err(|error| empty(&error))?;
+        let decoder = match drafts {
+            DraftWeights::Stored => self.decoder.clone(),
+            DraftWeights::Int8 => {
+                let integers = IntegerWeights { draft_weights: drafts, ..self.compute.integers() };
+                let compute = self.compute.clone().with_integers(integers).map_err(|error| empty(&error))?;
                 Arc::new(Decoder::load(&self.dir, &compute)?)
             }
         };
