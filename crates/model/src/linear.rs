@@ -3,17 +3,19 @@
 use crate::device::{Compute, IntegerWeights, Weights};
 use crate::hidden_states::{HiddenStates, select_rows};
 use crate::pass::Input;
-use crate::weight_rows::WeightRows;
+use crate::weight_rows::{WeightRows, stored_as};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
-use gorgon_kernels::few_row_matmul::{self, PackError, Packed};
+use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use gorgon_kernels::quantised_matmul::{self, Activations, CodeBits, QuantisedMatrix, Rounding};
 use std::sync::Arc;
 
 /// A scale for each output: sums of all inputs are exact, and nothing slows a product down.
 const EIGHT_BITS: Rounding = Rounding { bits: CodeBits::Eight, group: None };
+/// With more exact inputs the rounding of weights is most of the error, and smaller groups make it less.
+const EIGHT_BITS_IN_GROUPS: Rounding = Rounding { bits: CodeBits::Eight, group: Some(32) };
 /// Scales for as many inputs as the usual blocks of 4 bits have.
 const FOUR_BITS: Rounding = Rounding { bits: CodeBits::Four, group: Some(32) };
 
@@ -135,6 +137,18 @@ impl Linear {
         }
     }
 
+    /// A layer without bias on the CPU, in the format in which `compute` holds a checkpoint's 32-bit weights.
+    ///
+    /// # Shapes
+    /// `weights [out, in]`.
+    ///
+    /// # Errors
+    /// When there is no memory for them, or they do not fit the format.
+    pub fn packed(d_in: usize, weights: &[f32], compute: &Compute) -> Result<Self, PackError> {
+        let dtype = compute.pairs().unwrap_or_else(|| stored_as(compute.format()));
+        Ok(Self::new(on_host(d_in, weights.len() / d_in.max(1), dtype, &(weights, d_in), compute)?))
+    }
+
     /// A layer without bias on given weights.
     pub fn new(weight: Weight) -> Self {
         Self { weight, bias: None }
@@ -144,6 +158,24 @@ impl Linear {
     pub(crate) fn shared(weight: &Weight) -> Self {
         Self { weight: weight.clone(), bias: None }
     }
+}
+
+/// Packs a matrix on the CPU: as `dtype`, or in integers where `compute` says so.
+fn on_host(
+    d_in: usize,
+    d_out: usize,
+    dtype: WeightDtype,
+    source: &dyn RowSource,
+    compute: &Compute,
+) -> Result<Weight, PackError> {
+    let integers = compute.integers();
+    let rounding = match integers.weights {
+        Weights::Stored => return Ok(Weight::Packed(Arc::new(Packed::pack(d_in, d_out, dtype, source)?))),
+        Weights::Int8 if integers.activations() == Activations::Eight => EIGHT_BITS,
+        Weights::Int8 => EIGHT_BITS_IN_GROUPS,
+        Weights::Int4 => FOUR_BITS,
+    };
+    Ok(Weight::Quantised(Arc::new(rounding.pack(d_in, d_out, source)?), integers.activations()))
 }
 
 /// A table of rows looked up by token.
@@ -300,19 +332,8 @@ impl Loader<'_> {
         let rows = WeightRows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
-            let integers = self.compute.integers();
-            let rounding = match integers.weights {
-                Weights::Stored => None,
-                Weights::Int8 => Some(EIGHT_BITS),
-                Weights::Int4 => Some(FOUR_BITS),
-            };
-            if let Some(rounding) = rounding {
-                let rounded = rounding.pack(d_in, d_out, &rows).map_err(|error| rows.error(error))?;
-                return Ok(Weight::Quantised(Arc::new(rounded), integers.activations()));
-            }
-            let storage = self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format()));
-            let packed = Packed::pack(d_in, d_out, storage, &rows);
-            return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
+            let dtype = self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format()));
+            return on_host(d_in, d_out, dtype, &rows, self.compute).map_err(|error| rows.error(error));
         }
         let format = self.compute.format();
         if self.checkpoint.is_drawn() {
