@@ -34,6 +34,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Distill(_) | Command::Compare(_) => compute(&["seed", "template_var"]),
         Command::Train(_) | Command::Demo(_) => compute(&["seed"]),
         Command::Dev(DevCommand::Features(_) | DevCommand::Pretrain(_) | DevCommand::Sweep(_)) => compute(&["seed"]),
+        Command::Dev(DevCommand::Synth(synth)) if synth.check.is_some() => compute(&["seed"]),
         Command::Dev(DevCommand::Synth(_)) => vec!["seed"],
         Command::Export(_) => vec!["dtype"],
         Command::Fetch(_) | Command::Inspect(_) | Command::Config(_) | Command::Init(_) | Command::Runs(_) => vec![],
