@@ -14,7 +14,7 @@ pub use peer::Peer;
 pub use subject::{Shape, Subject, write_heads};
 
 use crate::{BenchError, median};
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, DraftWeights, FloatFormat, IntegerWeights, Products, Weights};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -86,12 +86,14 @@ pub fn run(
     observe("probes");
     let peaks: Vec<f64> = (0..options.rounds.max(3)).map(|_| probe::multiply_add_peak()).collect();
     report.add("multiply-add peak, GFLOP/s", "machine", peaks.iter().map(|peak| peak / 1e9).collect(), None);
+    let peaks = (0..options.rounds.max(3)).filter_map(|_| probe::byte_multiply_add_peak());
+    report.add("byte multiply-add peak, G/s", "machine", peaks.map(|peak| peak / 1e9).collect(), None);
     for shape in &options.shapes {
         for compute in computes() {
             let name = format!("{} {}", shape.name, compute.precision());
             observe(&format!("{name}: writing and loading random weights"));
             let mut subject = Subject::load(*shape, compute.clone(), &options.folder)?;
-            let peer = options.peer.as_ref().filter(|_| compute.format() == FloatFormat::F32);
+            let peer = options.peer.as_ref().filter(|_| compute.precision() == "f32");
             let mut peer = peer.map(|(python, script)| Peer::start(python, script, subject.dir())).transpose()?;
             observe(&format!("{name}: plain decoding"));
             plain(&mut subject, peer.as_mut(), options.rounds, &mut report)?;
@@ -111,10 +113,40 @@ pub fn run(
     Ok(report)
 }
 
-/// The formats to measure: 32 and 16 bits, and products in `bf16` where the processor has them.
+/// The formats to measure: 32 and 16 bits, products in `bf16` where the processor has them, and weights in 8 and 4 bits.
 fn computes() -> Vec<Compute> {
     let plain = [FloatFormat::F32, FloatFormat::F16].map(Compute::cpu);
-    plain.into_iter().chain(Compute::cpu(FloatFormat::Bf16).with_products(Products::Bf16)).collect()
+    let integers = [Weights::Int8, Weights::Int4].into_iter().filter_map(|weights| {
+        Compute::cpu(FloatFormat::F16).with_integers(IntegerWeights { weights, ..IntegerWeights::default() }).ok()
+    });
+    let pairs = Compute::cpu(FloatFormat::Bf16).with_products(Products::Bf16);
+    plain.into_iter().chain(pairs).chain(integers).collect()
+}
+
+/// Targets of a format: `T(8)/T(1)`, products of 16 and 64 rows over the peak, and eta of Medusa with 8 nodes.
+struct Targets {
+    eight_nodes: f64,
+    products: Option<f64>,
+    eta: f64,
+}
+
+impl Targets {
+    fn of(compute: &Compute, shape: Shape) -> Self {
+        match compute.integers().weights {
+            Weights::Int8 => {
+                // The LM head is read twice, and it is the larger part of a small model.
+                let eta = if shape.is_large() { 0.80 } else { 0.60 };
+                let eta = if shape.llama.hidden_size == Shape::MIDDLE.llama.hidden_size { 0.70 } else { eta };
+                Self { eight_nodes: 1.15, products: Some(0.85), eta }
+            }
+            Weights::Int4 => Self { eight_nodes: 1.4, products: None, eta: 0.75 },
+            // The peak is that of 32-bit numbers, which is no measure of products in `bf16`.
+            Weights::Stored => {
+                let products = (compute.products() == Products::F32).then_some(0.70);
+                Self { eight_nodes: 1.25, products, eta: 0.75 }
+            }
+        }
+    }
 }
 
 fn plain(
@@ -173,22 +205,32 @@ fn steps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Resu
         }
     }
     let name = subject.name();
+    let targets = Targets::of(subject.compute(), subject.shape());
     let of = |nodes: usize| sizes.iter().position(|&size| size == nodes).map_or(vec![], |i| ratios[i].clone());
-    for (nodes, target) in [(2, None), (4, None), (8, Some((1.25, false))), (16, None), (32, None), (64, None)] {
+    for (nodes, target) in
+        [(2, None), (4, None), (8, Some((targets.eight_nodes, false))), (16, None), (32, None), (64, None)]
+    {
         report.add(&format!("T({nodes})/T(1)"), &name, of(nodes), target);
     }
     let largest = jumps(subject, rounds, report)?;
     report.add("largest jump from n to n + 1, n <= 16", &name, vec![largest], Some((0.10, false)));
-    let (mut shares, flops) = (vec![], 2.0 * subject.weights() as f64 * 64.0);
-    for _ in 0..rounds {
-        let before = probe::multiply_add_peak();
-        let reached = flops / subject.product_seconds(64);
-        shares.push(reached / before.max(probe::multiply_add_peak()));
+    for rows in [16, 64] {
+        let shares = (0..rounds).map(|_| share_of_peak(subject, rows)).collect();
+        let target = targets.products.filter(|_| rows == 64 || subject.compute().integers().weights == Weights::Int8);
+        let target = target.map(|target| (target, true));
+        report.add(&format!("{rows}-row products over the multiply-add peak"), &name, shares, target);
     }
-    // The peak is that of 32-bit numbers, which is no measure of products in `bf16`.
-    let target = (subject.products() == Products::F32).then_some((0.70, true));
-    report.add("64-row products over the multiply-add peak", &name, shares, target);
     Ok(())
+}
+
+/// The products of a pass over the multiply-adds that the processor does at most, of bytes if weights are integers.
+fn share_of_peak(subject: &Subject, rows: usize) -> f64 {
+    let integers = subject.compute().integers().weights != Weights::Stored;
+    let bytes = || probe::byte_multiply_add_peak().filter(|_| integers);
+    let peak = || bytes().unwrap_or_else(|| probe::multiply_add_peak() / 2.0);
+    let before = peak();
+    let reached = subject.weights() as f64 * rows as f64 / subject.product_seconds(rows);
+    reached / before.max(peak())
 }
 
 /// The largest part by which a step grows with a node more. A jump is small beside what else the machine does, so the
@@ -213,11 +255,14 @@ fn jumps(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Resu
 }
 
 fn drafted(subject: &mut Subject, rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
-    for (int8, what) in [(Int8::Off, "Medusa"), (Int8::Drafts, "Medusa with --int8 drafts")] {
-        let summary = subject.oracle(rounds, int8)?;
-        let name = subject.name();
-        report.add(&format!("{what}, eta at 8 nodes"), &name, vec![summary.eta], Some((0.75, true)));
-        if int8 == Int8::Off {
+    for (drafts, what) in [(DraftWeights::Stored, "Medusa"), (DraftWeights::Int8, "Medusa with --draft-weights int8")] {
+        if drafts == DraftWeights::Int8 && subject.compute().integers().weights != Weights::Stored {
+            continue;
+        }
+        let summary = subject.oracle(rounds, drafts)?;
+        let (name, eta) = (subject.name(), Targets::of(subject.compute(), subject.shape()).eta);
+        report.add(&format!("{what}, eta at 8 nodes"), &name, vec![summary.eta], Some((eta, true)));
+        if drafts == DraftWeights::Stored {
             let tokens = vec![summary.tokens_per_step];
             report.add("Medusa, tokens per step (oracle 0.7, 0.6, 0.5, 0.4)", &name, tokens, None);
         }

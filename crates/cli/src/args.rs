@@ -22,7 +22,7 @@ pub use sweep::Sweep;
 
 use clap::{Args, Parser, Subcommand};
 use gorgon_core::accept::RuleChoice;
-use gorgon_model::device::{FloatFormat, Int8, Products};
+use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, Weights};
 use gorgon_workflows::devices::Devices;
 use gorgon_workflows::distill::Part;
 use gorgon_workflows::export::ExportFormat;
@@ -53,9 +53,18 @@ pub struct Global {
     /// with AVX-512 BF16).
     #[arg(long, global = true, default_value = "f32", value_name = "FORMAT")]
     pub compute_dtype: Products,
-    /// Weights in 8 bits on the CPU: off, drafts (an LM head for drafts alone; the text stays the same) or all.
-    #[arg(long, global = true, default_value = "off", value_name = "WHICH")]
-    pub int8: Int8,
+    /// Weights on the CPU: stored (as --dtype says), int8 or int4 (rounded, and multiplied in integers: another model,
+    /// slightly).
+    #[arg(long, global = true, default_value = "stored", value_name = "FORMAT")]
+    pub weights: Weights,
+    /// Weights on the CPU that only drafts are made with: stored, or int8 (an LM head for drafts, a draft model; the
+    /// text stays the same).
+    #[arg(long, global = true, default_value = "stored", value_name = "FORMAT")]
+    pub draft_weights: DraftWeights,
+    /// Bits of what weights in integers are multiplied with: 8, 16, or 32 for no rounding [default: 8, and 32 for a
+    /// quantised checkpoint].
+    #[arg(long, global = true, value_name = "BITS")]
+    pub activation_bits: Option<ActivationBits>,
     /// Seed of all randomness; it replaces the config's own seed, or seeds [default: the config's, otherwise 0].
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     pub seed: Option<u64>,

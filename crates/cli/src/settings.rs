@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::console::Terminal;
+use gorgon_model::device::IntegerWeights;
 use gorgon_runs::provenance::Build;
 use gorgon_text::variables::Variables;
 use gorgon_train::process_group::ProcessGroup;
@@ -62,7 +63,15 @@ impl Settings {
             started: jiff::Timestamp::now(),
             together: vec![],
             devices: global.device,
-            formats: NumberFormats { dtype: global.dtype, compute_dtype: global.compute_dtype, int8: global.int8 },
+            formats: NumberFormats {
+                dtype: global.dtype,
+                compute_dtype: global.compute_dtype,
+                integers: IntegerWeights {
+                    weights: global.weights,
+                    draft_weights: global.draft_weights,
+                    activation_bits: global.activation_bits,
+                },
+            },
         };
         Ok(Self { job, json, progress, quiet, talk: console })
     }

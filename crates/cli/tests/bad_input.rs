@@ -37,13 +37,17 @@ fn wrong_use() {
     refused(&generate(&model, &["--accept", "hope"]), &["hope", "typical"]);
     refused(&generate(&model, &["--device", "tpu"]), &["tpu", "wgpu"]);
     refused(&generate(&model, &["--dtype", "f8"]), &["f8"]);
-    refused(&generate(&model, &["--int8", "8"]), &["--int8", "8", "drafts"]);
+    refused(&generate(&model, &["--weights", "int3"]), &["--weights", "int3", "int8 or int4"]);
+    refused(&generate(&model, &["--int8", "8"]), &["--int8"]);
     refused(&generate(&model, &["--compute-dtype", "f16"]), &["--compute-dtype", "f16", "bf16"]);
     refused(
         &generate(&model, &["--compute-dtype", "bf16", "--dtype", "f32"]),
         &["--compute-dtype bf16", "--dtype f32"],
     );
-    refused(&generate(&model, &["--compute-dtype", "bf16", "--int8", "all"]), &["--compute-dtype bf16", "--int8 all"]);
+    refused(
+        &generate(&model, &["--compute-dtype", "bf16", "--weights", "int8"]),
+        &["--compute-dtype bf16", "--weights int8"],
+    );
     refused(&generate(&model, &["--threads", "0"]), &["0"]);
     refused(&["generate", "--model", name, "--ids", "1", "--max-new-tokens", "0"], &["0"]);
     refused(&["inspect", "/no/such/folder"], &["/no/such/folder"]);

@@ -105,7 +105,7 @@ fn every_drafter_gives_the_plain_text() {
     let cases: [&[&str]; 8] = [
         &["--heads", heads],
         &["--heads", heads, "--tree", "mc_sim_7b_63"],
-        &["--heads", heads, "--tree", "mc_sim_7b_63", "--int8", "drafts"],
+        &["--heads", heads, "--tree", "mc_sim_7b_63", "--draft-weights", "int8"],
         &["--heads", heads, "--tree", "sequoia:6"],
         &["--heads", heads, "--tree", "dynamic:10,2,3"],
         &["--heads", heads, "--drafter", "oracle:0.9,0.8"],

@@ -13,7 +13,11 @@ const TELLING: [(&str, &[&str], &str); 5] = [
     ("--device", &["--device", "cuda:63"], "cuda"),
     ("--dtype", &["--dtype", "f16", "--compute-dtype", "bf16"], "--dtype f16: weights are in bf16"),
     ("--compute-dtype", &["--compute-dtype", "bf16", "--dtype", "f32"], "--dtype f32: weights are in bf16"),
-    ("--int8", &["--int8", "all", "--compute-dtype", "bf16"], "--int8 all: weights are either in 8 bits or in bf16"),
+    (
+        "--weights",
+        &["--weights", "int8", "--compute-dtype", "bf16"],
+        "--weights int8: weights are either in integers or in bf16",
+    ),
     ("--context", &["--context", "2"], "context"),
 ];
 

@@ -25,6 +25,7 @@ pub mod norm;
 pub mod probe;
 mod product;
 pub mod projected;
+pub mod quantised_matmul;
 pub mod rope;
 pub mod segment_attention;
 pub mod softmax;

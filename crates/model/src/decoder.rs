@@ -3,7 +3,7 @@
 use crate::attention::{Pass, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
 use crate::config::ModelConfig;
-use crate::device::{Compute, Int8};
+use crate::device::{Compute, DraftWeights, Weights};
 use crate::hidden_states::{HiddenStates, read};
 use crate::hooks::Hooks;
 use crate::layer::Layer;
@@ -87,9 +87,12 @@ impl Decoder {
             LmHead::new(lm_head, compute)
         };
         let final_norm = Norm::load(&loader, layout::FINAL_NORM, config.norm_plus_one)?;
-        let draft_head = match compute.int8() {
-            Int8::Drafts => lm_head.in_eight_bits().map_err(|error| loader.wrong("lm_head", error))?,
-            Int8::Off | Int8::All => None,
+        let integers = compute.integers();
+        let draft_head = match (integers.draft_weights, integers.weights) {
+            (DraftWeights::Int8, Weights::Stored) => {
+                lm_head.in_eight_bits(integers).map_err(|error| loader.wrong("lm_head", error))?
+            }
+            _ => None,
         };
         let (rope, compute) = (Rope::new(&config.rope), compute.clone());
         Ok(Self { config, compute, embedding, layers, final_norm, lm_head, draft_head, rope })
@@ -295,7 +298,7 @@ impl Decoder {
         self.capped(self.lm_head.forward_tensor(hidden))
     }
 
-    /// Logits for drafts, otherwise as [`Self::logits_tensor`]. Under [`Int8::Drafts`] they come from weights in 8 bits,
+    /// Logits for drafts, otherwise as [`Self::logits_tensor`]. With [`DraftWeights::Int8`] they come from weights in 8 bits,
     /// which are a quarter to half of the reading. A lossless rule verifies drafts, so no output depends on them.
     pub fn draft_logits_tensor(&self, hidden: &Tensor<3>) -> Tensor<3> {
         self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward_tensor(hidden))

@@ -4,11 +4,12 @@ mod error;
 mod options;
 
 pub use error::DeviceError;
-pub use options::{DeviceChoice, FloatFormat, Int8, Products};
+pub use options::{ActivationBits, DeviceChoice, DraftWeights, FloatFormat, IntegerWeights, Products, Weights};
 
 use crate::prefilter_budget::Int8PrefilterBudget;
 use burn::tensor::{DType, Device};
 use gorgon_kernels::few_row_matmul::WeightDtype;
+use gorgon_kernels::quantised_matmul::Activations;
 use std::sync::Arc;
 
 /// A device with a number format.
@@ -21,7 +22,7 @@ pub struct Compute {
     device: Device,
     choice: DeviceChoice,
     format: FloatFormat,
-    int8: Int8,
+    integers: IntegerWeights,
     products: Products,
     prefilters: Arc<Int8PrefilterBudget>,
 }
@@ -44,8 +45,8 @@ impl Compute {
             DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
         };
         let format = format.unwrap_or(default);
-        let compute =
-            Self { device, choice, format, int8: Int8::Off, products: Products::F32, prefilters: Arc::default() };
+        let integers = IntegerWeights::default();
+        let compute = Self { device, choice, format, integers, products: Products::F32, prefilters: Arc::default() };
         if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
             return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
         }
@@ -55,7 +56,8 @@ impl Compute {
     /// The CPU.
     pub fn cpu(format: FloatFormat) -> Self {
         let (device, choice) = (Device::flex(), DeviceChoice::Cpu);
-        Self { device, choice, format, int8: Int8::Off, products: Products::F32, prefilters: Arc::default() }
+        let integers = IntegerWeights::default();
+        Self { device, choice, format, integers, products: Products::F32, prefilters: Arc::default() }
     }
 
     /// The burn device.
@@ -73,15 +75,17 @@ impl Compute {
         self.format
     }
 
-    /// Copy with some weights in 8 bits.
+    /// Copy with some weights in integers.
     ///
     /// # Errors
     /// Elsewhere than on the CPU.
-    pub fn with_int8(self, int8: Int8) -> Result<Self, DeviceError> {
-        if int8 != Int8::Off && !self.is_host() {
-            return Err(DeviceError::Int8Device(self.choice.to_string()));
+    pub fn with_integers(self, integers: IntegerWeights) -> Result<Self, DeviceError> {
+        let options = integers.options();
+        if !options.is_empty() && !self.is_host() {
+            let options = options.join(" ");
+            return Err(DeviceError::IntegerDevice { options, device: self.choice.to_string() });
         }
-        Ok(Self { int8, ..self })
+        Ok(Self { integers, ..self })
     }
 
     /// Copy with matmuls in another format; those in `bf16` take weights in `bf16` with them.
@@ -96,8 +100,8 @@ impl Compute {
         if !self.is_host() {
             return refuse(format!("--device {}: a GPU computes in what --dtype names", self.choice));
         }
-        if self.int8 == Int8::All {
-            return refuse("--int8 all: weights are either in 8 bits or in bf16".into());
+        if self.integers.weights != Weights::Stored {
+            return refuse(format!("{}: weights are either in integers or in bf16", self.integers.options()[0]));
         }
         if !WeightDtype::Bf16Pairs.is_supported() {
             return refuse("this processor: it has no products of bf16 numbers (AVX-512 BF16)".into());
@@ -118,8 +122,11 @@ impl Compute {
     /// Device of a draft model, all of which may be in 8 bits.
     #[must_use]
     pub fn for_draft_model(&self) -> Self {
-        let int8 = if self.int8 == Int8::Drafts { Int8::All } else { self.int8 };
-        Self { int8, ..self.clone() }
+        let mut integers = self.integers;
+        if integers.draft_weights == DraftWeights::Int8 {
+            integers.weights = Weights::Int8;
+        }
+        Self { integers, ..self.clone() }
     }
 
     /// The memory that the int8 prefilters of LM heads may take; all clones share it.
@@ -127,16 +134,23 @@ impl Compute {
         &self.prefilters
     }
 
-    /// Which weights are stored in 8 bits.
-    pub fn int8(&self) -> Int8 {
-        self.int8
+    /// Which weights are stored in integers.
+    pub fn integers(&self) -> IntegerWeights {
+        self.integers
     }
 
-    /// The name of the precision in which a backbone computes: the number format's, `int8`, or `bf16-products`.
+    /// The name of the precision in which a backbone computes: the number format's, `int8` or `int4` (with the bits of
+    /// activations if they are not 8), or `bf16-products`.
     pub fn precision(&self) -> &'static str {
-        match (self.int8, self.products) {
-            (Int8::All, _) => "int8",
-            (_, Products::Bf16) => "bf16-products",
+        use Activations::{Eight, Exact, Sixteen};
+        match (self.integers.weights, self.integers.activations(), self.products) {
+            (Weights::Int8, Eight, _) => "int8",
+            (Weights::Int8, Sixteen, _) => "int8-a16",
+            (Weights::Int8, Exact, _) => "int8-a32",
+            (Weights::Int4, Eight, _) => "int4",
+            (Weights::Int4, Sixteen, _) => "int4-a16",
+            (Weights::Int4, Exact, _) => "int4-a32",
+            (_, _, Products::Bf16) => "bf16-products",
             _ => self.format.name(),
         }
     }

@@ -1,15 +1,23 @@
 //! Frozen linear layers and where their weights come from.
 
-use crate::device::{Compute, Int8};
+use crate::device::{Compute, IntegerWeights, Weights};
 use crate::hidden_states::{HiddenStates, select_rows};
 use crate::pass::Input;
-use crate::weight_rows::WeightRows;
+use crate::weight_rows::{WeightRows, stored_as};
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
-use gorgon_kernels::few_row_matmul::{self, PackError, Packed, WeightDtype};
+use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
+use gorgon_kernels::quantised_matmul::{self, Activations, CodeBits, QuantisedMatrix, Rounding};
 use std::sync::Arc;
+
+/// A scale for each output: sums of all inputs are exact, and nothing slows a product down.
+const EIGHT_BITS: Rounding = Rounding { bits: CodeBits::Eight, group: None };
+/// With more exact inputs the rounding of weights is most of the error, and smaller groups make it less.
+const EIGHT_BITS_IN_GROUPS: Rounding = Rounding { bits: CodeBits::Eight, group: Some(32) };
+/// Scales for as many inputs as the usual blocks of 4 bits have.
+const FOUR_BITS: Rounding = Rounding { bits: CodeBits::Four, group: Some(32) };
 
 /// A weight matrix in the layout its device reads fastest.
 #[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
@@ -17,6 +25,8 @@ use std::sync::Arc;
 pub enum Weight {
     /// CPU: panels of output columns.
     Packed(Arc<Packed>),
+    /// CPU: panels of integer codes, and how inputs are multiplied with them.
+    Quantised(Arc<QuantisedMatrix>, Activations),
     /// Other devices: `[out, in]`, multiplied through its transposed view.
     Dense(Tensor<2>),
 }
@@ -43,6 +53,9 @@ impl Linear {
     pub fn forward_tensor(&self, x: &Tensor<3>) -> Tensor<3> {
         match &self.weight {
             Weight::Packed(weight) => few_row_matmul::matmul(x, weight, self.bias.as_ref().map(|bias| &bias.tensor)),
+            Weight::Quantised(weight, activations) => {
+                quantised_matmul::matmul(x, weight, *activations, self.bias.as_ref().map(|bias| &bias.tensor))
+            }
             Weight::Dense(weight) => {
                 let y = x.clone().matmul(weight.clone().transpose().unsqueeze());
                 match &self.bias {
@@ -76,9 +89,14 @@ impl Linear {
     /// # Panics
     /// If its weights are elsewhere.
     pub fn rows(&self, x: &[f32], y: &mut [f32]) {
-        let Weight::Packed(weight) = &self.weight else { unreachable!("rows on the CPU go with weights there") };
         let bias = self.bias.as_ref().map(|bias| bias.values.as_ref());
-        few_row_matmul::few_row_matmul(Isa::detect(), x, weight, bias, y);
+        match &self.weight {
+            Weight::Packed(weight) => few_row_matmul::few_row_matmul(Isa::detect(), x, weight, bias, y),
+            Weight::Quantised(weight, activations) => {
+                quantised_matmul::quantised_matmul(Isa::detect(), x, weight, *activations, bias, y);
+            }
+            Weight::Dense(_) => unreachable!("rows on the CPU go with weights there"),
+        }
     }
 
     pub(crate) fn weight(&self) -> &Weight {
@@ -93,21 +111,20 @@ impl Linear {
     pub(crate) fn width(&self) -> usize {
         match &self.weight {
             Weight::Packed(weight) => weight.d_out(),
+            Weight::Quantised(weight, _) => weight.d_out(),
             Weight::Dense(weight) => weight.dims()[0],
         }
     }
 
-    /// Copy with its weights in 8 bits; `None` where they are so already, or not on the CPU.
+    /// Copy with its weights in 8 bits; `None` where they are in integers already, or not on the CPU.
     ///
     /// # Errors
     /// When there is no memory for them, or a weight is not finite.
-    pub fn in_eight_bits(&self) -> Result<Option<Self>, PackError> {
+    pub fn in_eight_bits(&self, integers: IntegerWeights) -> Result<Option<Self>, PackError> {
         let Weight::Packed(weight) = &self.weight else { return Ok(None) };
-        if weight.dtype() == WeightDtype::Int8 {
-            return Ok(None);
-        }
-        let packed = Packed::pack(weight.d_in(), weight.d_out(), WeightDtype::Int8, weight.as_ref())?;
-        Ok(Some(Self { weight: Weight::Packed(Arc::new(packed)), bias: self.bias.clone() }))
+        let rounded = EIGHT_BITS.pack(weight.d_in(), weight.d_out(), weight.as_ref())?;
+        let weight = Weight::Quantised(Arc::new(rounded), integers.activations());
+        Ok(Some(Self { weight, bias: self.bias.clone() }))
     }
 
     /// Bytes of the weights.
@@ -115,8 +132,21 @@ impl Linear {
         let bias = self.bias.as_ref().map_or(0, |bias| bias.tensor.dims()[0] * 4);
         bias + match &self.weight {
             Weight::Packed(weight) => weight.bytes(),
+            Weight::Quantised(weight, _) => weight.bytes(),
             Weight::Dense(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
         }
+    }
+
+    /// A layer without bias on the CPU, in the format in which `compute` holds a checkpoint's 32-bit weights.
+    ///
+    /// # Shapes
+    /// `weights [out, in]`.
+    ///
+    /// # Errors
+    /// When there is no memory for them, or they do not fit the format.
+    pub fn packed(d_in: usize, weights: &[f32], compute: &Compute) -> Result<Self, PackError> {
+        let dtype = compute.pairs().unwrap_or_else(|| stored_as(compute.format()));
+        Ok(Self::new(on_host(d_in, weights.len() / d_in.max(1), dtype, &(weights, d_in), compute)?))
     }
 
     /// A layer without bias on given weights.
@@ -128,6 +158,24 @@ impl Linear {
     pub(crate) fn shared(weight: &Weight) -> Self {
         Self { weight: weight.clone(), bias: None }
     }
+}
+
+/// Packs a matrix on the CPU: as `dtype`, or in integers where `compute` says so.
+fn on_host(
+    d_in: usize,
+    d_out: usize,
+    dtype: WeightDtype,
+    source: &dyn RowSource,
+    compute: &Compute,
+) -> Result<Weight, PackError> {
+    let integers = compute.integers();
+    let rounding = match integers.weights {
+        Weights::Stored => return Ok(Weight::Packed(Arc::new(Packed::pack(d_in, d_out, dtype, source)?))),
+        Weights::Int8 if integers.activations() == Activations::Eight => EIGHT_BITS,
+        Weights::Int8 => EIGHT_BITS_IN_GROUPS,
+        Weights::Int4 => FOUR_BITS,
+    };
+    Ok(Weight::Quantised(Arc::new(rounding.pack(d_in, d_out, source)?), integers.activations()))
 }
 
 /// A table of rows looked up by token.
@@ -154,17 +202,20 @@ impl Embedding {
     /// If a token is outside the table; callers check ids where they enter.
     pub fn look_up(&self, tokens: &[u32], device: &Device) -> HiddenStates {
         match &self.weight {
-            Weight::Packed(table) => {
-                let width = table.d_in();
-                let mut values = PooledVec::unset(tokens.len() * width);
-                self.copy_rows(tokens, &mut values);
-                HiddenStates::Host { values, width }
-            }
+            Weight::Packed(table) => self.on_host(tokens, table.d_in()),
+            Weight::Quantised(table, _) => self.on_host(tokens, table.d_in()),
             Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
                 HiddenStates::on_device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
             }
         }
+    }
+
+    /// Rows of `width` numbers on the CPU.
+    fn on_host(&self, tokens: &[u32], width: usize) -> HiddenStates {
+        let mut values = PooledVec::unset(tokens.len() * width);
+        self.copy_rows(tokens, &mut values);
+        HiddenStates::Host { values, width }
     }
 
     /// Embeddings of tokens, and rows of `table`, which are not scaled.
@@ -209,9 +260,16 @@ impl Embedding {
     /// # Panics
     /// If a token is outside the table, or the table is elsewhere.
     pub(crate) fn copy_rows(&self, tokens: &[u32], out: &mut [f32]) {
-        let Weight::Packed(table) = &self.weight else { unreachable!("rows on the CPU go with a table there") };
-        for (&token, row) in tokens.iter().zip(out.chunks_exact_mut(table.d_in())) {
-            table.copy_row(token as usize, row);
+        if tokens.is_empty() {
+            return;
+        }
+        let width = out.len() / tokens.len();
+        for (&token, row) in tokens.iter().zip(out.chunks_exact_mut(width)) {
+            match &self.weight {
+                Weight::Packed(table) => table.copy_row(token as usize, row),
+                Weight::Quantised(table, _) => table.copy_row(token as usize, row),
+                Weight::Dense(_) => unreachable!("rows on the CPU go with a table there"),
+            }
         }
         if self.scale != 1.0 {
             out.iter_mut().for_each(|value| *value *= self.scale);
@@ -227,7 +285,7 @@ impl Embedding {
     /// If the table is on the CPU.
     pub fn select(&self, ids: Tensor<1, Int>) -> Tensor<3> {
         match &self.weight {
-            Weight::Packed(_) => unreachable!("tokens on a device go with a table there"),
+            Weight::Packed(_) | Weight::Quantised(..) => unreachable!("tokens on a device go with a table there"),
             Weight::Dense(table) => self.scaled(table.clone().select(0, ids).unsqueeze()),
         }
     }
@@ -274,12 +332,8 @@ impl Loader<'_> {
         let rows = WeightRows::new(self.checkpoint, names);
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
-            let storage = match self.compute.int8() {
-                Int8::All => WeightDtype::Int8,
-                Int8::Off | Int8::Drafts => self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format())),
-            };
-            let packed = Packed::pack(d_in, d_out, storage, &rows);
-            return packed.map(|packed| Weight::Packed(Arc::new(packed))).map_err(|error| rows.error(error));
+            let dtype = self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format()));
+            return on_host(d_in, d_out, dtype, &rows, self.compute).map_err(|error| rows.error(error));
         }
         let format = self.compute.format();
         if self.checkpoint.is_drawn() {

@@ -1,7 +1,7 @@
 //! LM heads: a linear layer of which the greatest outputs may be enough.
 
 use crate::config::ModelConfig;
-use crate::device::{Compute, Int8};
+use crate::device::{Compute, Weights};
 use crate::hidden_states::HiddenStates;
 use crate::linear::{Linear, Weight};
 use crate::prefilter_budget::Int8PrefilterBudget;
@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 /// Bytes of the int8 prefilter of an LM head without a bias, which is made when its top tokens are first requested and
 /// the budget allows it ([`Compute::prefilter_budget`]); 0 where none is made ([`LmHead::has_prefilter`]).
 pub fn prefilter_bytes(d_in: usize, d_out: usize, compute: &Compute) -> u64 {
-    let made = compute.is_host() && compute.int8() != Int8::All && Int8Prefilter::helps_shape(d_in, d_out);
+    let made =
+        compute.is_host() && compute.integers().weights == Weights::Stored && Int8Prefilter::helps_shape(d_in, d_out);
     if made { Int8Prefilter::bytes_for(d_in, d_out) as u64 } else { 0 }
 }
 
@@ -64,7 +65,7 @@ impl LmHead {
     }
 
     /// Whether there is a prefilter; it is made if there is none yet. There never is one elsewhere than on the CPU, on a
-    /// processor without matmuls of bytes (AVX-512 VNNI), of weights in 8 bits, with a bias or a soft cap, of few
+    /// processor without matmuls of bytes (AVX-512 VNNI), of weights in integers, with a bias or a soft cap, of few
     /// weights, and beyond the budget ([`Compute::prefilter_budget`]).
     pub fn has_prefilter(&self) -> bool {
         self.prefilter().is_some()

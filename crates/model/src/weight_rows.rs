@@ -7,6 +7,15 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 use std::ops::Range;
 
+/// How the CPU stores 32-bit weights in a number format.
+pub(crate) fn stored_as(format: FloatFormat) -> WeightDtype {
+    match format {
+        FloatFormat::F32 => WeightDtype::F32,
+        FloatFormat::F16 => WeightDtype::F16,
+        FloatFormat::Bf16 => WeightDtype::Bf16,
+    }
+}
+
 /// Rows of one or more tensors of equal width, one after the other.
 pub(crate) struct WeightRows<'a> {
     checkpoint: &'a Checkpoint,
@@ -31,11 +40,8 @@ impl<'a> WeightRows<'a> {
     /// so asking for `f32` keeps what a checkpoint stores in 16 bits: the same results from half the memory and
     /// traffic.
     pub fn storage(&self, format: FloatFormat) -> WeightDtype {
-        match format {
-            FloatFormat::F32 => self.stored_bits().unwrap_or(WeightDtype::F32),
-            FloatFormat::F16 => WeightDtype::F16,
-            FloatFormat::Bf16 => WeightDtype::Bf16,
-        }
+        let kept = if format == FloatFormat::F32 { self.stored_bits() } else { None };
+        kept.unwrap_or_else(|| stored_as(format))
     }
 
     /// Hands each part's share of `rows` to `read`, with its name and element range.

@@ -14,7 +14,7 @@ pub use self::error::{Problems, WeightsError};
 use self::bytes::{all_finite, all_finite_bits, read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
-use crate::device::{Compute, FloatFormat, Int8};
+use crate::device::{Compute, DraftWeights, FloatFormat, Weights};
 use crate::{config::ModelConfig, layout};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,10 +175,13 @@ impl Checkpoint {
         let first = dtypes.next();
         let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
         let head = || self.entries.get(layout::LM_HEAD).or_else(|| self.entries.get(layout::EMBEDDING));
-        let copied = match compute.int8() {
-            Int8::All => return elements,
-            Int8::Drafts => head().map_or(0, |entry| entry.shape.iter().product()),
-            Int8::Off => 0,
+        let integers = compute.integers();
+        let copied = match (integers.weights, integers.draft_weights) {
+            (Weights::Int8, _) => return elements,
+            // A scale of two bytes for each 32 weights.
+            (Weights::Int4, _) => return elements / 2 + elements / 16,
+            (Weights::Stored, DraftWeights::Int8) => head().map_or(0, |entry| entry.shape.iter().product()),
+            (Weights::Stored, DraftWeights::Stored) => 0,
         };
         copied
             + match compute.format() {

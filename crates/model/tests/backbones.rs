@@ -7,7 +7,7 @@ mod shared;
 
 use gorgon_core::tree::TokenTree;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{ActivationBits, Compute, DraftWeights, FloatFormat, IntegerWeights, Products, Weights};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::{DecoderTarget, Target, read};
@@ -126,13 +126,23 @@ fn decode_path(target: &mut DecoderTarget, tree: &TokenTree, node: usize) -> Vec
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
 fn check_trees(name: &str, dir: &Path) {
     let exact = compute(FloatFormat::F32).is_host();
-    let int8 = || Compute::cpu(FloatFormat::F32).with_int8(Int8::All).unwrap();
+    let integers = |weights, bits| {
+        let integers = IntegerWeights { weights, activation_bits: Some(bits), ..IntegerWeights::default() };
+        Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap()
+    };
     let computes = if exact {
         let products = Compute::cpu(FloatFormat::F32).with_products(Products::Bf16);
         if let Err(error) = &products {
             eprintln!("SKIPPED: {error}");
         }
-        [compute(FloatFormat::F32), compute(FloatFormat::F16), int8()].into_iter().chain(products).collect()
+        let rounded = [
+            integers(Weights::Int8, ActivationBits::Eight),
+            integers(Weights::Int8, ActivationBits::ThirtyTwo),
+            integers(Weights::Int4, ActivationBits::Eight),
+            integers(Weights::Int4, ActivationBits::Sixteen),
+        ];
+        let floats = [compute(FloatFormat::F32), compute(FloatFormat::F16)];
+        floats.into_iter().chain(rounded).chain(products).collect()
     } else {
         vec![compute(FloatFormat::F32)]
     };
@@ -324,15 +334,21 @@ fn eight_bits_for_drafts_leave_the_logits_alone() {
     };
     let dir = tempfile::tempdir().unwrap();
     shape.write(dir.path(), FloatFormat::F32, 3).unwrap();
-    let load = |int8| Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32).with_int8(int8).unwrap()).unwrap();
-    let logits = |int8| {
-        let mut target = DecoderTarget::new(Arc::new(load(int8)), 64, Hooks::none());
+    let load = |weights, draft_weights| {
+        let integers = IntegerWeights { weights, draft_weights, ..IntegerWeights::default() };
+        Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap()).unwrap()
+    };
+    let logits = |weights, drafts| {
+        let mut target = DecoderTarget::new(Arc::new(load(weights, drafts)), 64, Hooks::none());
         let output = target.prefill(&[1, 2, 3, 250]).unwrap();
         let drafts = read(target.decoder().draft_logits_tensor(&output.hidden.tensor()));
         (target.logits(&output.hidden).to_vec(), drafts, target.decoder().bytes_per_step())
     };
-    let ((plain, same, bytes), (concat_columns, drafts, _), (all, all_drafts, few)) =
-        (logits(Int8::Off), logits(Int8::Drafts), logits(Int8::All));
+    let ((plain, same, bytes), (concat_columns, drafts, _), (all, all_drafts, few)) = (
+        logits(Weights::Stored, DraftWeights::Stored),
+        logits(Weights::Stored, DraftWeights::Int8),
+        logits(Weights::Int8, DraftWeights::Stored),
+    );
     assert_eq!((&plain, &same), (&concat_columns, &plain));
     assert_eq!(all, all_drafts);
     assert!(few * 3 < bytes, "{few} of {bytes} bytes");

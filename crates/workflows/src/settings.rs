@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::devices::Devices;
 use crate::failure::Failure;
-use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, IntegerWeights, Products};
 use gorgon_runs::provenance::Build;
 use gorgon_text::variables::Variables;
 
@@ -14,8 +14,8 @@ pub struct NumberFormats {
     pub dtype: Option<FloatFormat>,
     /// Of the factors of the CPU's matmuls.
     pub compute_dtype: Products,
-    /// Which weights the CPU holds in 8 bits.
-    pub int8: Int8,
+    /// Which weights the CPU holds in integers.
+    pub integers: IntegerWeights,
 }
 
 /// Settings of a job.
@@ -85,20 +85,15 @@ impl Settings {
 
     /// The options on devices and number formats that were given, as they are typed.
     pub fn number_formats(&self) -> Option<String> {
-        let NumberFormats { dtype, compute_dtype, int8 } = self.formats;
+        let NumberFormats { dtype, compute_dtype, integers } = self.formats;
         let device =
             Some(&self.devices).filter(|device| !matches!(device.one(), Ok(DeviceChoice::Auto | DeviceChoice::Cpu)));
         let given = [
             device.map(|device| format!("--device {device}")),
             dtype.map(|dtype| format!("--dtype {}", dtype.name())),
             (compute_dtype == Products::Bf16).then(|| "--compute-dtype bf16".to_owned()),
-            match int8 {
-                Int8::Off => None,
-                Int8::Drafts => Some("--int8 drafts".to_owned()),
-                Int8::All => Some("--int8 all".to_owned()),
-            },
         ];
-        let given: Vec<String> = given.into_iter().flatten().collect();
+        let given: Vec<String> = given.into_iter().flatten().chain(integers.options()).collect();
         (!given.is_empty()).then(|| given.join(" "))
     }
 
@@ -107,8 +102,8 @@ impl Settings {
     /// # Errors
     /// When this binary or this machine lacks them, or several devices are named.
     pub fn compute(&self) -> Result<Compute, Failure> {
-        let NumberFormats { dtype, compute_dtype, int8 } = self.formats;
-        let compute = Compute::resolve(self.check_one_device()?, dtype)?.with_int8(int8)?;
+        let NumberFormats { dtype, compute_dtype, integers } = self.formats;
+        let compute = Compute::resolve(self.check_one_device()?, dtype)?.with_integers(integers)?;
         let other = dtype.filter(|dtype| compute_dtype == Products::Bf16 && *dtype != FloatFormat::Bf16);
         if let Some(dtype) = other {
             let reason = format!("--dtype {}: weights are in bf16 then", dtype.name());

@@ -39,6 +39,19 @@ fn chains() -> usize {
     4
 }
 
+/// Multiply-adds of bytes of all threads, per second; `None` on a processor without byte dot products of four.
+pub fn byte_multiply_add_peak() -> Option<f64> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512vnni") {
+        let threads = rayon::current_num_threads();
+        let started = Instant::now();
+        // SAFETY: the feature was detected.
+        (0..threads).into_par_iter().for_each(|_| unsafe { x86::bytes() });
+        return Some((TURNS * CHAINS * 64 * threads) as f64 / started.elapsed().as_secs_f64());
+    }
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{CHAINS, TURNS};
@@ -56,6 +69,18 @@ mod x86 {
         }
         black_box(sums);
         16
+    }
+
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub fn bytes() {
+        let (x, y) = (_mm512_set1_epi8(black_box(3)), _mm512_set1_epi8(black_box(-5)));
+        let mut sums = [y; CHAINS];
+        for _ in 0..TURNS {
+            for sum in &mut sums {
+                *sum = _mm512_dpbusd_epi32(*sum, x, y);
+            }
+        }
+        black_box(sums);
     }
 
     #[target_feature(enable = "avx2,fma")]

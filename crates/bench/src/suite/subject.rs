@@ -10,11 +10,10 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_infer::{Event, Generation, Limits, Method, Request, Session, decode};
-use gorgon_kernels::Isa;
-use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, DraftWeights, IntegerWeights};
 use gorgon_model::hooks::Hooks;
+use gorgon_model::linear::Linear;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::{DecoderTarget, Target};
 use gorgon_runs::tensors::{self, Source, write_f32};
@@ -120,7 +119,9 @@ impl Subject {
 
     /// Weights that the rows of a pass are multiplied with.
     pub fn weights(&self) -> usize {
-        self.decoder.bytes_per_step() / self.compute.format().bytes()
+        let s = &self.shape.llama;
+        let attention = 2 * s.hidden_size * (s.hidden_size + s.hidden_size / s.heads * s.kv_heads);
+        s.layers * (attention + 3 * s.hidden_size * s.intermediate_size) + s.hidden_size * s.vocab_size
     }
 
     /// Bytes per second of reading as many bytes as a plain step reads.
@@ -200,21 +201,15 @@ impl Subject {
         Ok(crate::median(seconds).unwrap_or(f64::NAN))
     }
 
-    /// Number format of its matmuls.
-    pub fn products(&self) -> Products {
-        self.compute.products()
+    /// Where and in which numbers it computes.
+    pub fn compute(&self) -> &Compute {
+        &self.compute
     }
 
     /// Seconds of all products of a pass over `rows` rows.
     pub fn product_seconds(&self, rows: usize) -> f64 {
         let s = &self.shape.llama;
         let kv = s.hidden_size / s.heads * s.kv_heads;
-        let dtype = match (self.compute.products(), self.compute.format()) {
-            (Products::Bf16, _) => WeightDtype::Bf16Pairs,
-            (_, FloatFormat::F32) => WeightDtype::F32,
-            (_, FloatFormat::F16) => WeightDtype::F16,
-            (_, FloatFormat::Bf16) => WeightDtype::Bf16,
-        };
         let layer = [
             (s.hidden_size, s.hidden_size + 2 * kv),
             (s.hidden_size, s.hidden_size),
@@ -224,11 +219,11 @@ impl Subject {
         let all = layer.iter().map(|&shape| (shape, s.layers)).chain([((s.hidden_size, s.vocab_size), 1)]);
         all.map(|((d_in, d_out), times)| {
             let weights = vec![0.01f32; d_in * d_out];
-            let Ok(packed) = Packed::pack(d_in, d_out, dtype, &(&weights[..], d_in)) else { return f64::NAN };
+            let Ok(linear) = Linear::packed(d_in, &weights, &self.compute) else { return f64::NAN };
             let (x, mut y) = (vec![0.5f32; rows * d_in], vec![0f32; rows * d_out]);
             let measure = |y: &mut Vec<f32>| {
                 let started = Instant::now();
-                few_row_matmul(Isa::detect(), &x, &packed, None, y);
+                linear.rows(&x, y);
                 started.elapsed().as_secs_f64()
             };
             let seconds = (0..3).map(|_| measure(&mut y)).collect();
@@ -252,12 +247,13 @@ impl Subject {
     ///
     /// # Errors
     /// When the heads cannot be written or a model fails.
-    pub fn oracle(&mut self, rounds: usize, int8: Int8) -> Result<Summary, BenchError> {
+    pub fn oracle(&mut self, rounds: usize, drafts: DraftWeights) -> Result<Summary, BenchError> {
         let empty = |error: &dyn std::fmt::Display| BenchError::Empty(error.to_string());
-        let decoder = match int8 {
-            Int8::Off => self.decoder.clone(),
-            _ => {
-                let compute = self.compute.clone().with_int8(int8).map_err(|error| empty(&error))?;
+        let decoder = match drafts {
+            DraftWeights::Stored => self.decoder.clone(),
+            DraftWeights::Int8 => {
+                let integers = IntegerWeights { draft_weights: drafts, ..self.compute.integers() };
+                let compute = self.compute.clone().with_integers(integers).map_err(|error| empty(&error))?;
                 Arc::new(Decoder::load(&self.dir, &compute)?)
             }
         };

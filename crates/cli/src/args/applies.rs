@@ -6,10 +6,20 @@ use clap::parser::ValueSource;
 use gorgon_workflows::failure::Failure;
 
 /// Where a model runs, and in which numbers.
-const COMPUTE: [&str; 4] = ["device", "dtype", "compute_dtype", "int8"];
+const COMPUTE: [&str; 6] = ["device", "dtype", "compute_dtype", "weights", "draft_weights", "activation_bits"];
 
 /// All options that only some verbs take. The others take `--device cpu` too: they run on it.
-const SELECTIVE: [&str; 7] = ["device", "dtype", "compute_dtype", "int8", "seed", "context", "template_var"];
+const SELECTIVE: [&str; 9] = [
+    "device",
+    "dtype",
+    "compute_dtype",
+    "weights",
+    "draft_weights",
+    "activation_bits",
+    "seed",
+    "context",
+    "template_var",
+];
 
 /// The options among [`SELECTIVE`] that have an effect on a verb.
 fn effective(command: &Command) -> Vec<&'static str> {
@@ -24,6 +34,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Distill(_) | Command::Compare(_) => compute(&["seed", "template_var"]),
         Command::Train(_) | Command::Demo(_) => compute(&["seed"]),
         Command::Dev(DevCommand::Features(_) | DevCommand::Pretrain(_) | DevCommand::Sweep(_)) => compute(&["seed"]),
+        Command::Dev(DevCommand::Synth(synth)) if synth.check.is_some() => compute(&["seed"]),
         Command::Dev(DevCommand::Synth(_)) => vec!["seed"],
         Command::Export(_) => vec!["dtype"],
         Command::Fetch(_) | Command::Inspect(_) | Command::Config(_) | Command::Init(_) | Command::Runs(_) => vec![],

@@ -4,6 +4,29 @@ use std::ffi::OsString;
 
 /// Rewrites arguments of earlier versions in the spelling of `command`; the notice says so.
 pub fn today(mut args: Vec<OsString>, command: &clap::Command) -> (Vec<OsString>, Option<String>) {
+    let weights = weights_of_today(&mut args);
+    let (args, verb) = verb_of_today(args, command);
+    (args, weights.or(verb))
+}
+
+/// `--int8 drafts` and `--int8 all`.
+fn weights_of_today(args: &mut Vec<OsString>) -> Option<String> {
+    let old = take(args, "--int8")?;
+    let new = match old.as_str() {
+        "off" => "--weights=stored",
+        "drafts" => "--draft-weights=int8",
+        "all" => "--weights=int8",
+        other => {
+            // Refused as it was given.
+            args.push(format!("--int8={other}").into());
+            return None;
+        }
+    };
+    args.push(new.into());
+    Some(format!("note: \"--int8 {old}\" is now \"{}\"", new.replace('=', " ")))
+}
+
+fn verb_of_today(mut args: Vec<OsString>, command: &clap::Command) -> (Vec<OsString>, Option<String>) {
     let Some(at) = verb(&args, command) else { return (args, None) };
     let verb = args[at].to_string_lossy().into_owned();
     let (old, new) = match verb.as_str() {

@@ -9,7 +9,6 @@ impl Bits for u16 {}
 impl Bits for f32 {}
 impl Bits for f16 {}
 impl Bits for bf16 {}
-impl Bits for i8 {}
 impl Bits for [bf16; 2] {}
 
 /// Element types of panels.
@@ -17,7 +16,7 @@ pub(super) trait Element: Bits {
     fn widen(self) -> f32;
     /// Converts a row of a panel; with vector instructions where the processor has them.
     fn narrow_row(values: &[f32; PANEL], out: &mut [Self]);
-    /// Whether a finite value becomes infinite, or has no value of this type.
+    /// Whether a finite value becomes infinite.
     fn clips(value: f32) -> bool;
 }
 impl Element for f32 {
@@ -55,20 +54,5 @@ impl Element for bf16 {
     }
     fn clips(value: f32) -> bool {
         value.is_finite() && !bf16::from_f32(value).is_finite()
-    }
-}
-/// Of weights that were divided by their column's scale.
-impl Element for i8 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from(self)
-    }
-    fn narrow_row(values: &[f32; PANEL], out: &mut [Self]) {
-        for (out, value) in out.iter_mut().zip(values) {
-            *out = value.round_ties_even() as i8;
-        }
-    }
-    fn clips(value: f32) -> bool {
-        !value.is_finite()
     }
 }

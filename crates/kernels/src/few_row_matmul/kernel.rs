@@ -31,7 +31,6 @@ pub(super) fn write_product(isa: Isa, x: &[f32], w: &Packed, bias: Option<&[f32]
         WeightDtype::F32 => multiply::<f32>(isa, x, w, bias, y),
         WeightDtype::F16 => multiply::<f16>(isa, x, w, bias, y),
         WeightDtype::Bf16 => multiply::<bf16>(isa, x, w, bias, y),
-        WeightDtype::Int8 => multiply::<i8>(isa, x, w, bias, y),
         #[cfg(target_arch = "x86_64")]
         WeightDtype::Bf16Pairs => multiply_pairs(isa, x, w, bias, y),
         #[cfg(not(target_arch = "x86_64"))]
@@ -205,7 +204,6 @@ pub(super) fn panel(isa: Isa, x: &[f32], w: &Packed, panel: usize, out: &mut [f3
         WeightDtype::F32 => one::<f32>(isa, x, w, panel),
         WeightDtype::F16 => one::<f16>(isa, x, w, panel),
         WeightDtype::Bf16 => one::<bf16>(isa, x, w, panel),
-        WeightDtype::Int8 => unreachable!("weights in 8 bits are not screened"),
         #[cfg(target_arch = "x86_64")]
         WeightDtype::Bf16Pairs => one::<super::pairs::Pair>(isa, x, w, panel),
         #[cfg(not(target_arch = "x86_64"))]
@@ -225,7 +223,6 @@ fn pair_of<T: Element>(w: &Packed, pair: usize) -> &[T] {
 struct Output<'a> {
     y: *mut f32,
     d_out: usize,
-    scales: &'a [f32],
     bias: Option<&'a [f32]>,
 }
 // SAFETY: each pair of panels writes only its own columns, and each is handled by one task.
@@ -233,19 +230,14 @@ unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
     fn new(w: &'a Packed, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
-        Self { y: y.as_mut_ptr().cast(), d_out: w.d_out(), scales: w.scales(), bias }
+        Self { y: y.as_mut_ptr().cast(), d_out: w.d_out(), bias }
     }
 
-    /// Scales the sums of a pair's columns, adds the bias and writes them.
+    /// Adds the bias to the sums of a pair's columns and writes them.
     fn write(&self, pair: usize, sums: &mut [[f32; PAIR]]) {
         let first = pair * PAIR;
         let columns = PAIR.min(self.d_out - first);
         for (row, sums) in sums.iter_mut().enumerate() {
-            if let Some(scales) = self.scales.get(first..first + columns) {
-                for (sum, scale) in sums.iter_mut().zip(scales) {
-                    *sum *= scale;
-                }
-            }
             if let Some(bias) = self.bias {
                 for (sum, b) in sums.iter_mut().zip(&bias[first..first + columns]) {
                     *sum += b;
@@ -312,7 +304,6 @@ macro_rules! tile {
 tile!(f32, rows_f32);
 tile!(f16, rows_f16);
 tile!(bf16, rows_bf16);
-tile!(i8, rows_i8);
 
 #[cfg(target_arch = "x86_64")]
 impl Tile for super::pairs::Pair {

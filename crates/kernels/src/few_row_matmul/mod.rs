@@ -19,6 +19,7 @@ pub mod reference;
 pub use kernel::few_row_matmul;
 pub use launch::matmul;
 pub(crate) use launch::matrix;
+pub(crate) use packed::pages;
 pub use packed::{PackError, Packed, RowSource, WeightDtype};
 pub use prefilter::Int8Prefilter;
 

@@ -8,7 +8,6 @@ use half::{bf16, f16};
 use memmap2::{MmapMut, MmapOptions};
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How weights are stored. Products are always accumulated in `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +18,6 @@ pub enum WeightDtype {
     F16,
     /// The upper half of an `f32`.
     Bf16,
-    /// 8-bit integers with one `f32` scale per output column: `w[c, k] ≈ scale[c] · q[c, k]`, `q` in -127..=127 and
-    /// `scale[c] = max_k |w[c, k]| / 127`.
-    Int8,
     /// [`WeightDtype::Bf16`] with neighbouring inputs side by side, for processors that multiply two numbers at once.
     /// Pairs of `bf16`; the other factor is rounded to `bf16` too.
     Bf16Pairs,
@@ -33,7 +29,6 @@ impl WeightDtype {
         match self {
             WeightDtype::F32 => 4,
             WeightDtype::F16 | WeightDtype::Bf16 | WeightDtype::Bf16Pairs => 2,
-            WeightDtype::Int8 => 1,
         }
     }
 
@@ -104,7 +99,7 @@ pub enum PackError {
         /// Error of the operating system.
         reason: String,
     },
-    /// A finite weight became infinite, or one that is not finite has no 8-bit value.
+    /// A finite weight became infinite, or one that is not finite has no integer.
     #[error("weight {value} does not fit the number format that it is to be stored in")]
     Overflow {
         /// The offending weight.
@@ -114,7 +109,7 @@ pub enum PackError {
 
 /// Zeroed pages. The system hands them out when they are first touched, so the threads that fill the panels also fault
 /// them in; and where it can, it hands out large ones, which spares a decode step most of its address translation.
-pub(super) fn pages(size: usize) -> Result<MmapMut, PackError> {
+pub(crate) fn pages(size: usize) -> Result<MmapMut, PackError> {
     let pages = MmapOptions::new().len(size).map_anon();
     let pages = pages.map_err(|error| PackError::Memory { bytes: size, reason: error.to_string() })?;
     #[cfg(target_os = "linux")]
@@ -129,8 +124,6 @@ pub(super) fn pages(size: usize) -> Result<MmapMut, PackError> {
 /// panels `[ceil(d_out / PANEL)][ceil(d_in / 2)][PANEL][2]`, and an odd input's partner is zero.
 pub struct Packed {
     panels: MmapMut,
-    /// Of 8-bit weights, by output column; empty otherwise.
-    scales: Vec<f32>,
     dtype: WeightDtype,
     d_in: usize,
     d_out: usize,
@@ -159,8 +152,6 @@ impl Packed {
         let panel_bytes = PANEL * dtype.bytes() * d_in.next_multiple_of(dtype.together());
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
         let mut panels = pages(total)?;
-        let columns = if dtype == WeightDtype::Int8 { d_out } else { 0 };
-        let scales: Vec<AtomicU32> = std::iter::repeat_with(AtomicU32::default).take(columns).collect();
         if dtype.bytes() == 2 && source.stored_bits() == Some(dtype) {
             fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [u16], range, panel| {
                 source.read_bits(range, rows).map_err(PackError::Source)?;
@@ -169,7 +160,7 @@ impl Packed {
             })?;
         } else {
             fill_panels(&mut panels, panel_bytes, d_in, d_out, |rows: &mut [f32], range, panel| {
-                source.read_rows(range.clone(), rows).map_err(PackError::Source)?;
+                source.read_rows(range, rows).map_err(PackError::Source)?;
                 match dtype {
                     WeightDtype::F32 => narrow::<f32>(rows, d_in, panel),
                     WeightDtype::F16 => narrow::<f16>(rows, d_in, panel),
@@ -178,15 +169,10 @@ impl Packed {
                         fits::<bf16>(rows)?;
                         narrow::<Pair>(&as_pairs(rows, d_in), d_in.div_ceil(2), panel)
                     }
-                    WeightDtype::Int8 => {
-                        divide_by_scales(rows, d_in, &scales[range]);
-                        narrow::<i8>(rows, d_in, panel)
-                    }
                 }
             })?;
         }
-        let scales = scales.into_iter().map(|scale| f32::from_bits(scale.into_inner())).collect();
-        Ok(Self { panels, scales, dtype, d_in, d_out })
+        Ok(Self { panels, dtype, d_in, d_out })
     }
 
     /// Input width.
@@ -211,7 +197,7 @@ impl Packed {
 
     /// Bytes held, padding included.
     pub fn bytes(&self) -> usize {
-        self.panels.len() + self.scales.len() * size_of::<f32>()
+        self.panels.len()
     }
 
     /// Copies row `row` of the original `[d_out, d_in]` matrix to `out`: an embedding look-up in tied weights.
@@ -230,10 +216,6 @@ impl Packed {
                     *value = panel[k / 2 * PANEL + row % PANEL][k % 2].widen();
                 }
             }
-            WeightDtype::Int8 => {
-                self.gather::<i8>(row, out);
-                out.iter_mut().for_each(|value| *value *= self.scales[row]);
-            }
         }
     }
 
@@ -250,7 +232,6 @@ impl Packed {
             WeightDtype::F32 => widen(&self.elements::<f32>()[first..], lines),
             WeightDtype::F16 => widen(&self.elements::<f16>()[first..], lines),
             WeightDtype::Bf16 => widen(&self.elements::<bf16>()[first..], lines),
-            WeightDtype::Int8 => unreachable!("weights in 8 bits are not screened"),
             WeightDtype::Bf16Pairs => {
                 let pairs = &self.elements::<[bf16; 2]>()[first..];
                 for (k, line) in lines.chunks_exact_mut(PANEL).enumerate() {
@@ -266,11 +247,6 @@ impl Packed {
         for (k, value) in out.iter_mut().enumerate() {
             *value = panel[k * PANEL + row % PANEL].widen();
         }
-    }
-
-    /// The scales of output columns; none unless the weights are stored in 8 bits.
-    pub(super) fn scales(&self) -> &[f32] {
-        &self.scales
     }
 
     /// The panels as elements of the storage type.
@@ -313,18 +289,6 @@ fn fill_panels<S: Copy + Default + Send>(
             fill(&mut rows[..range.len() * d_in], range, bytes)
         },
     )
-}
-
-/// Divides each row by its scale, and says what that is. A row of zeros has the scale 0.
-fn divide_by_scales(rows: &mut [f32], d_in: usize, scales: &[AtomicU32]) {
-    for (row, scale) in rows.chunks_exact_mut(d_in).zip(scales) {
-        let greatest = row.iter().fold(0f32, |a, &b| a.max(b.abs()));
-        scale.store((greatest / 127.0).to_bits(), Ordering::Relaxed);
-        if greatest > 0.0 {
-            let factor = 127.0 / greatest;
-            row.iter_mut().for_each(|value| *value *= factor);
-        }
-    }
 }
 
 /// Transposes rows into a panel and converts them to its type.

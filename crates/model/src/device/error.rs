@@ -19,17 +19,28 @@ pub enum DeviceError {
     #[error("--dtype {0}: expected f32, f16 or bf16")]
     UnknownFormat(String),
     /// No such name.
-    #[error("--int8 {0}: expected off, drafts or all")]
-    UnknownInt8(String),
+    #[error("--weights {0}: expected stored, int8 or int4")]
+    UnknownWeights(String),
+    /// No such name.
+    #[error("--draft-weights {0}: expected stored or int8")]
+    UnknownDraftWeights(String),
+    /// No such number.
+    #[error("--activation-bits {0}: expected 8, 16 or 32")]
+    UnknownActivationBits(String),
     /// No such name.
     #[error("--compute-dtype {0}: expected f32 or bf16")]
     UnknownProducts(String),
     /// Where products cannot be chosen, or not with the other options.
     #[error("--compute-dtype bf16 with {0}")]
     Products(String),
-    /// 8-bit weights elsewhere than on the CPU.
-    #[error("--int8 with --device {0}: weights in 8 bits are for the CPU")]
-    Int8Device(String),
+    /// Weights in integers elsewhere than on the CPU.
+    #[error("{options} with --device {device}: products in integers are for the CPU")]
+    IntegerDevice {
+        /// The options that were given.
+        options: String,
+        /// The device.
+        device: String,
+    },
     /// The binary lacks the backend.
     #[error(
         "--device {name}: this binary was built without it; build with `cargo build --release --features {feature}`"

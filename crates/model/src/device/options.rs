@@ -2,6 +2,7 @@
 
 use super::error::DeviceError;
 use burn::tensor::DType;
+use gorgon_kernels::quantised_matmul::Activations;
 use std::str::FromStr;
 
 /// Value of `--device`.
@@ -26,16 +27,87 @@ pub enum FloatFormat {
     Bf16,
 }
 
-/// Value of `--int8`: linear layers whose weights the CPU stores in 8 bits, with a scale per output.
+/// Value of `--weights`: how the CPU stores the matrices of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Int8 {
-    /// None.
+pub enum Weights {
+    /// As `--dtype` says; those of a quantised checkpoint as they are.
     #[default]
-    Off,
-    /// A copy of the LM head that only drafts are made with: they get cheaper, and what is decoded stays the same.
-    Drafts,
-    /// All matrices, those of the backbone too: another model, slightly.
-    All,
+    Stored,
+    /// Rounded to 8 bits with a scale per output: another model, slightly.
+    Int8,
+    /// Rounded to 4 bits with a scale for each 32 inputs of an output: another model.
+    Int4,
+}
+
+/// Value of `--draft-weights`: the matrices that only drafts are made with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DraftWeights {
+    /// Those of the target; a draft model as it is stored.
+    #[default]
+    Stored,
+    /// An LM head for drafts, or a draft model, in 8 bits: drafts get cheaper, and the text stays the same.
+    Int8,
+}
+
+/// Value of `--activation-bits`: inputs of products with weights in integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivationBits {
+    /// Rounded to 8 bits for each row (and group of inputs, where weights have groups).
+    Eight,
+    /// Rounded to 16 bits; twice the multiply-adds.
+    Sixteen,
+    /// As they are, in `f32`.
+    ThirtyTwo,
+}
+
+/// Which weights the CPU holds in integers, and what they are multiplied with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntegerWeights {
+    /// Of the target.
+    pub weights: Weights,
+    /// Of what drafts.
+    pub draft_weights: DraftWeights,
+    /// Inputs: 8 bits for weights that are rounded here, 32 for those of a quantised checkpoint, unless this says
+    /// otherwise.
+    pub activation_bits: Option<ActivationBits>,
+}
+
+impl IntegerWeights {
+    /// The options that differ from the defaults, as they are typed.
+    pub fn options(&self) -> Vec<String> {
+        let weights = match self.weights {
+            Weights::Stored => None,
+            Weights::Int8 => Some("--weights int8".to_owned()),
+            Weights::Int4 => Some("--weights int4".to_owned()),
+        };
+        let drafts = (self.draft_weights == DraftWeights::Int8).then(|| "--draft-weights int8".to_owned());
+        let bits = self.activation_bits.map(|bits| format!("--activation-bits {}", bits.number()));
+        [weights, drafts, bits].into_iter().flatten().collect()
+    }
+
+    /// Inputs of weights that are rounded here.
+    pub(crate) fn activations(&self) -> Activations {
+        self.activation_bits.unwrap_or(ActivationBits::Eight).activations()
+    }
+}
+
+impl ActivationBits {
+    /// Bits of a number.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Eight => 8,
+            Self::Sixteen => 16,
+            Self::ThirtyTwo => 32,
+        }
+    }
+
+    pub(crate) fn activations(self) -> Activations {
+        match self {
+            Self::Eight => Activations::Eight,
+            Self::Sixteen => Activations::Sixteen,
+            Self::ThirtyTwo => Activations::Exact,
+        }
+    }
 }
 
 /// Value of `--compute-dtype`: the number format of the CPU's matmuls. Sums are in 32 bits either way.
@@ -92,15 +164,40 @@ impl FromStr for FloatFormat {
     }
 }
 
-impl FromStr for Int8 {
+impl FromStr for Weights {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         match text {
-            "off" => Ok(Self::Off),
-            "drafts" => Ok(Self::Drafts),
-            "all" => Ok(Self::All),
-            _ => Err(DeviceError::UnknownInt8(text.into())),
+            "stored" => Ok(Self::Stored),
+            "int8" => Ok(Self::Int8),
+            "int4" => Ok(Self::Int4),
+            _ => Err(DeviceError::UnknownWeights(text.into())),
+        }
+    }
+}
+
+impl FromStr for DraftWeights {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "stored" => Ok(Self::Stored),
+            "int8" => Ok(Self::Int8),
+            _ => Err(DeviceError::UnknownDraftWeights(text.into())),
+        }
+    }
+}
+
+impl FromStr for ActivationBits {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "8" => Ok(Self::Eight),
+            "16" => Ok(Self::Sixteen),
+            "32" => Ok(Self::ThirtyTwo),
+            _ => Err(DeviceError::UnknownActivationBits(text.into())),
         }
     }
 }

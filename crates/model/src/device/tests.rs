@@ -14,14 +14,18 @@ fn names_are_parsed_and_wrong_ones_refused() {
     assert!("f64".parse::<FloatFormat>().is_err());
     assert_eq!(("bf16".parse(), "f32".parse()), (Ok(Products::Bf16), Ok(Products::F32)));
     assert!("f16".parse::<Products>().is_err());
+    assert!("int3".parse::<Weights>().is_err() && "int4".parse::<DraftWeights>().is_err());
+    assert!("4".parse::<ActivationBits>().is_err());
 }
 
 #[test]
 fn products_in_bf16_take_their_weights_with_them() {
     let compute = Compute::cpu(FloatFormat::F32);
     assert_eq!(compute.clone().with_products(Products::F32).unwrap().pairs(), None);
-    let eight = compute.clone().with_int8(Int8::All).unwrap().with_products(Products::Bf16);
-    assert!(eight.unwrap_err().to_string().contains("--int8 all"));
+    let integers = IntegerWeights { weights: Weights::Int8, ..IntegerWeights::default() };
+    let eight = compute.clone().with_integers(integers).unwrap();
+    assert_eq!(eight.precision(), "int8");
+    assert!(eight.with_products(Products::Bf16).unwrap_err().to_string().contains("--weights int8"));
     match compute.with_products(Products::Bf16) {
         Ok(compute) => {
             assert_eq!((compute.format(), compute.precision()), (FloatFormat::Bf16, "bf16-products"));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::estimate::share_of_time;
+use gorgon_model::device::Weights;
 
 fn named(devices: &str) -> Settings {
     Settings {
@@ -15,7 +16,7 @@ fn named(devices: &str) -> Settings {
         started: jiff::Timestamp::now(),
         together: vec![],
         devices: devices.parse().unwrap(),
-        formats: NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off },
+        formats: NumberFormats { dtype: None, compute_dtype: Products::F32, integers: IntegerWeights::default() },
     }
 }
 
@@ -38,9 +39,10 @@ fn each_device_has_settings_of_its_own() {
 #[test]
 fn options_on_number_formats_are_named() {
     assert_eq!(named("cpu").number_formats(), None);
-    let formats = NumberFormats { dtype: None, compute_dtype: Products::Bf16, int8: Int8::All };
+    let integers = IntegerWeights { weights: Weights::Int8, ..IntegerWeights::default() };
+    let formats = NumberFormats { dtype: None, compute_dtype: Products::Bf16, integers };
     let given = Settings { formats, ..named("cuda") }.number_formats().unwrap();
-    assert_eq!(given, "--device cuda:0 --compute-dtype bf16 --int8 all");
+    assert_eq!(given, "--device cuda:0 --compute-dtype bf16 --weights int8");
 }
 
 /// Replicas on the CPU share its threads; GPUs share the micro-batches.

@@ -246,7 +246,6 @@ tall! {
     bf16, tile_bf16, "vfmadd231ps", |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
         _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
     ));
-    i8, tile_i8, "vfmadd231ps", |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast())));
     // Of rows of pairs too, which are packed only on processors that have the instruction.
     Pair, tile_pair, "vdpbf16ps", |p: *const Pair| _mm512_load_ps(p.cast());
 }

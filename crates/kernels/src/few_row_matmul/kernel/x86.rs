@@ -118,7 +118,6 @@ pub mod avx512 {
     element!(rows_bf16, strip_bf16, bf16, |p: *const bf16| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
         _mm512_cvtepu16_epi32(_mm256_load_si256(p.cast()))
     )));
-    element!(rows_i8, strip_i8, i8, |p: *const i8| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(p.cast()))));
     element!(
         rows_pairs,
         strip_pairs,
@@ -154,5 +153,4 @@ pub mod avx2 {
     element!(rows_bf16, strip_bf16, bf16, |p: *const bf16| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(
         _mm256_cvtepu16_epi32(_mm_load_si128(p.cast()))
     )));
-    element!(rows_i8, strip_i8, i8, |p: *const i8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()))));
 }

@@ -18,7 +18,7 @@ mod kernel;
 mod search;
 
 use super::packed::{PackError, pages};
-use super::{PANEL, Packed, WeightDtype};
+use super::{PANEL, Packed};
 use crate::isa::per_isa;
 use crate::{Isa, lanes};
 use memmap2::MmapMut;
@@ -65,7 +65,7 @@ impl Int8Prefilter {
     /// Whether a copy of `w` would be faster to read: not without products of bytes (AVX-512 VNNI), of weights that are
     /// in 8 bits already, or of few of them.
     pub fn helps(w: &Packed) -> bool {
-        w.dtype() != WeightDtype::Int8 && Self::helps_shape(w.d_in(), w.d_out())
+        Self::helps_shape(w.d_in(), w.d_out())
     }
 
     /// Whether the prefilter helps a matrix of this shape that is not in 8 bits.

@@ -3,14 +3,14 @@
 use super::*;
 use crate::console::Console;
 use crate::settings::NumberFormats;
-use gorgon_model::device::{Int8, Products};
+use gorgon_model::device::{IntegerWeights, Products};
 use gorgon_runs::provenance::Build;
 use gorgon_train::config::Training;
 
 /// A panic is contained, reported with its device, and ends the process group that the replica was in.
 #[test]
 fn a_panic_is_reported_with_its_device() {
-    let formats = NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off };
+    let formats = NumberFormats { dtype: None, compute_dtype: Products::F32, integers: IntegerWeights::default() };
     let (console, started, devices) = (Console::silent(), jiff::Timestamp::now(), "cpu,cpu".parse().unwrap());
     let build = Build { version: "0.1.0".into(), commit: "unknown".into(), features: vec!["cpu".into()] };
     let (context, together) = (None, vec![]);

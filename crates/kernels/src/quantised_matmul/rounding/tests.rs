@@ -1,0 +1,64 @@
+//! Tests of rounding to codes.
+
+use super::super::reference::dequantised;
+use super::*;
+
+fn values(n: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    (0..n)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            let uniform = (state >> 8) as f32 / (1 << 23) as f32 - 1.0;
+            uniform * uniform * uniform
+        })
+        .collect()
+}
+
+#[test]
+fn eight_bits_are_off_by_half_a_step_at_most() {
+    let (d_in, d_out) = (100, 40);
+    let weights = values(d_in * d_out, 3);
+    for group in [None, Some(32)] {
+        let matrix = Rounding { bits: CodeBits::Eight, group }.pack(d_in, d_out, &(&weights[..], d_in)).unwrap();
+        let got = dequantised(&matrix);
+        for (row, (want, got)) in weights.chunks(d_in).zip(got.chunks(d_in)).enumerate() {
+            for (want, got) in want.chunks(group.unwrap_or(d_in)).zip(got.chunks(group.unwrap_or(d_in))) {
+                let step = want.iter().fold(0f32, |a, b| a.max(b.abs())) / 127.0;
+                assert!(want.iter().zip(got).all(|(a, b)| (a - b).abs() <= step * 0.56), "row {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn searched_scales_have_less_error_than_the_usual_four_bits() {
+    let mut errors = [0f64; 2];
+    for seed in 1..200 {
+        let weights = values(32, seed);
+        let mut codes = [0u8; 32];
+        let scale = round_group(&weights, CodeBits::Four, ScaleFormat::F16, &mut codes);
+        for (weight, code) in weights.iter().zip(codes) {
+            errors[0] += f64::from(weight - scale * (f32::from(code) - 8.0)).powi(2);
+        }
+        // The greatest weight becomes -8, as blocks of 4 bits are usually made.
+        let greatest = weights.iter().fold(0f32, |a, &b| if b.abs() > a.abs() { b } else { a });
+        let usual = ScaleFormat::F16.round(greatest / -8.0);
+        for weight in &weights {
+            let code = (weight / usual + 8.5).floor().clamp(0.0, 15.0) - 8.0;
+            errors[1] += f64::from(weight - usual * code).powi(2);
+        }
+    }
+    assert!(errors[0] < 0.9 * errors[1], "{errors:?}");
+}
+
+#[test]
+fn zeros_stay_zeros_and_numbers_that_are_not_finite_are_refused() {
+    let rounding = Rounding { bits: CodeBits::Four, group: Some(32) };
+    let mut weights = vec![0f32; 64];
+    let matrix = rounding.pack(64, 1, &(&weights[..], 64)).unwrap();
+    assert_eq!(dequantised(&matrix), weights);
+    weights[7] = f32::INFINITY;
+    assert!(matches!(rounding.pack(64, 1, &(&weights[..], 64)), Err(PackError::Overflow { .. })));
+}
