@@ -41,7 +41,7 @@ check-exports: build ## Every export loaded strictly in PyTorch and compared wit
 	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
 
-captures: build ## Screens of chat, bench, runs, help and an error, into docs/images (PYTHON=… has pyte and rich; after make demo)
+captures: build ## Screens of chat, bench, runs, help and an error, into docs/src/images (PYTHON=… has pyte and rich; after make demo)
 	$(or $(PYTHON),python3) scripts/capture.py --gorgon $(GORGON)
 
 check-source: ## Circular imports, long files and functions, inline tests, panics in library code, lines per crate

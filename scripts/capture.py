@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures of gorgon in a terminal, as SVG files for the docs.
 
-    scripts/capture.py [--gorgon FILE] [--heads RUN] [--out docs/images] [NAME ...]
+    scripts/capture.py [--gorgon FILE] [--heads RUN] [--out docs/src/images] [NAME ...]
 
 Each scene runs the real program in a terminal of 100 columns and 30 rows (more for help and bench),
 types its keys when the screen shows what they wait for, and draws the last screen. Scenes are chat, bench, runs, help and error; without names, all are drawn.
@@ -154,7 +154,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gorgon", default=os.environ.get("GORGON", ROOT / "target/release/gorgon"))
     parser.add_argument("--heads", default="checkpoints/demo/medusa-tiny-1")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs/images")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/src/images")
     parser.add_argument("names", nargs="*", metavar="NAME")
     given = parser.parse_args()
     known = scenes(given.heads)

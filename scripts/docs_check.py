@@ -9,7 +9,8 @@
 
 A block ```console is run: lines that begin with `$ ` are commands, the lines after one are its output. Output is
 compared word by word. Numbers and their units may differ, and `…` stands for any words. A block
-```console no-run: REASON is not run: its gorgon commands are checked against `gorgon VERB --help`.
+```console needs: PROGRAM is run where that program is installed. A block ```console no-run: REASON is not run: its
+gorgon commands are checked against `gorgon VERB --help`, and the reason names the file that runs them.
 """
 
 import argparse, os, pathlib, re, shlex, shutil, subprocess, sys, tempfile, textwrap, urllib.parse
@@ -18,9 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOOK = ROOT / "docs/src"
 WIDTH = 110
 README_LINES = 120
-# Written for the log's own time, or generated from help texts.
-WIDE = {"docs/log/2026-11.md"}
-FENCE = re.compile(r"^```(console|sh)?[ \t]*(no-run(?::[ \t]*(.*))?)?$")
+# Lines of an entry of the log, its title and empty lines apart.
+ENTRY_LINES = 12
+FENCE = re.compile(r"^```(console|sh)?[ \t]*(?:(no-run|needs)(?::[ \t]*(.*))?)?$")
 NUMBER = re.compile(r"(?<![A-Za-z_0-9.])[-+±~]?\d[\d.,]*(?:e[-+]?\d+)?(?:[ ]?(?:[KMGT]i?B?|B|ms|s|min|h|%))?(?![A-Za-z_])")
 ENVIRONMENT = re.compile(r'"((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)"')
 # Upper-case words in the sources that are no environment variables.
@@ -39,7 +40,8 @@ def pages():
 
 
 def blocks(path):
-    """Yields (first line, kind, reason, lines) of fenced blocks; kind is console, sh or None."""
+    """Yields (first line, kind, reason, lines) of fenced blocks; kind is console, sh or None. The reason says why a
+    block is not run here."""
     lines, at = path.read_text().split("\n"), 0
     while at < len(lines):
         if not lines[at].startswith("```"):
@@ -50,7 +52,10 @@ def blocks(path):
             end += 1
         match = FENCE.match(lines[at])
         kind = match and match.group(1)
-        yield at + 1, kind, (match.group(3) or "-") if match and match.group(2) else None, lines[at + 1 : end]
+        reason = (match.group(3) or "-") if match and match.group(2) else None
+        if match and match.group(2) == "needs":
+            reason = None if shutil.which(reason) else f"{reason} is not installed"
+        yield at + 1, kind, reason, lines[at + 1 : end]
         at = end + 1
 
 
@@ -205,7 +210,7 @@ def check_text(path):
     for number, line in enumerate(path.read_text().split("\n"), 1):
         fenced ^= line.startswith("```")
         wide = len(line) > WIDTH and not (line.startswith("|") and not fenced)
-        if wide and str(path.relative_to(ROOT)) not in WIDE and "http" not in line:
+        if wide and "http" not in line:
             problem(path, number, f"{len(line)} columns, {WIDTH} at most")
     if path.name == "README.md" and path.parent == ROOT and number - 1 > README_LINES:
         problem(path, number, f"{number - 1} lines, {README_LINES} at most")
@@ -253,6 +258,36 @@ def check_environment():
             problem(page, 0, f"{name} is on this page and nowhere in the sources")
 
 
+def check_reasons(path):
+    """A block that is not run says which file of the repository runs its commands."""
+    for line, _, reason, _ in blocks(path):
+        named = re.findall(r"[\w./-]*[\w-]\.(?:rs|md|py|sh)\b|\.ci/run", reason or "")
+        if reason and "not installed" not in reason and not any((ROOT / name).is_file() for name in named):
+            problem(path, line, f"no-run: {reason}: no file that runs it")
+
+
+def check_log(path):
+    for entry in re.split(r"(?m)^## ", path.read_text())[1:]:
+        title, *lines = entry.split("\n")
+        if (count := sum(bool(line.strip()) for line in lines)) > ENTRY_LINES:
+            problem(path, 0, f"{title}: {count} lines, {ENTRY_LINES} at most")
+
+
+def check_help_image():
+    """The picture of `gorgon --help` has the verbs and global options of the reference."""
+    page, image = BOOK / "reference/cli.md", BOOK / "images/help.svg"
+    shown = re.sub(r"<[^>]+>", " ", image.read_text()).replace("&#160;", " ")
+    text = page.read_text()
+    options = re.search(r"(?ms)^## Options of every verb\n(.*?)^## ", text)
+    known = re.findall(r"(?m)^- `(?:-\w, )?(--[a-z0-9-]+)", options.group(1)) if options else []
+    verbs = re.findall(r"(?m)^## gorgon ([a-z]+)$", text)
+    if not known or not verbs:
+        problem(page, 0, "no options of every verb, or no verbs, are found on this page")
+    for name in known + verbs:
+        if not re.search(rf"(?<![\w-]){name}(?![\w-])", shown):
+            problem(image, 0, f"{name} is missing: make captures")
+
+
 def check_messages():
     """Every message of the troubleshooting page is in the sources; `…` stands for values."""
     page = BOOK / "troubleshooting.md"
@@ -280,12 +315,16 @@ def main():
     parser.add_argument("--update", action="store_true")
     given = parser.parse_args()
     everything = pages()
-    for path in everything + [ROOT / "docs/ARCHITECTURE.md", ROOT / "docs/ADD_A_METHOD.md", ROOT / "docs/LOG.md"]:
+    others = ["docs/ARCHITECTURE.md", "docs/ADD_A_METHOD.md", "docs/LOG.md", "docs/log/2026-11.md"]
+    for path in everything + [ROOT / name for name in others]:
         if not path.is_file():
             problems.append(f"{path}: in the summary, and not there")
             continue
         check_text(path)
         check_links(path)
+        check_reasons(path)
+    check_log(ROOT / "docs/LOG.md")
+    check_help_image()
     check_summary()
     check_environment()
     check_messages()

@@ -1,4 +1,4 @@
-"""Plain decoding with transformers, for `gorgon bench --suite cpu --python PYTHON`.
+"""Plain decoding with transformers, for `gorgon dev suite cpu --python PYTHON`.
 
 usage: decode_peer.py MODEL THREADS. Prints a line when ready; for each line on standard input decodes 48 tokens after a
 prompt of 64 (eager attention as transformers chooses it, f32, its own key/value cache, greedy) and prints its speed.

@@ -1,7 +1,7 @@
 """The training step of Medusa heads in PyTorch: the same shapes, loss and optimizer as `gorgon_train::head_step`.
 
 Cross-entropy is computed in chunks of rows, so that no more logits are in memory at once than there. Prints one JSON line.
-With --shape (one of shapes.py) the step of `gorgon bench --suite gpu`, on a CUDA device: products in bf16, parameters and
+With --shape (one of shapes.py) the step of `gorgon dev suite gpu`, on a CUDA device: products in bf16, parameters and
 moments in f32, steps timed in groups; --backbone runs a model of random weights over the tokens first. Shape tiny also runs on
 the CPU, in f32, to try the script itself.
 """
@@ -89,7 +89,7 @@ def arguments():
 
 
 def on_gpu(a):
-    """Rounds of steps as `gorgon bench --suite gpu` times them, a JSON line each."""
+    """Rounds of steps as `gorgon dev suite gpu` times them, a JSON line each."""
     import shapes
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

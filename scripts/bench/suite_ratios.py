@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares reports of `gorgon bench --suite cpu` of two binaries, round by round.
+"""Compares reports of `gorgon dev suite cpu` of two binaries, round by round.
 
     scripts/bench/suite_ratios.py benchmarks/suite_cpu_redesign.jsonl
 

@@ -160,6 +160,9 @@ pub struct Completions {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "HF_TOKEN is the token for repositories with restricted access; HF_HOME is the folder of the \
+                        cache [default: ~/.cache/huggingface]; HF_ENDPOINT is the address of the hub [default: \
+                        https://huggingface.co].")]
 pub struct Fetch {
     /// A repo id on the hub, `owner/name` or `owner/name@revision`.
     #[arg(value_name = "REPO")]
@@ -174,6 +177,8 @@ pub struct Inspect {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "GORGON_STEPS says how steps are taken on a GPU: recorded, which is the default where it is \
+                        possible, or launched.")]
 pub struct Generate {
     /// A model folder or a repo id.
     #[arg(long, value_name = "M")]

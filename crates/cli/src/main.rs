@@ -28,12 +28,15 @@ fn main() -> ExitCode {
     let parsed = Cli::command().try_get_matches_from(&args);
     let (cli, matches) = match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
         Ok(parsed) => parsed,
-        Err(error) => return wrong_usage(&error, args.iter().any(|arg| arg == "--json")),
+        Err(error) => {
+            notice.iter().for_each(|notice| printer::complain(notice));
+            return wrong_usage(&error, args.iter().any(|arg| arg == "--json"));
+        }
     };
     let membership = gorgon_train::process_group::join();
     printer::set_up(cli.global.color, cli.global.verbose, cli.global.json);
     logging::set_up(cli.global.verbose);
-    let notice = notice.filter(|_| !cli.global.quiet);
+    notice.iter().filter(|_| !cli.global.quiet).for_each(|notice| printer::complain(notice));
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
     // since files appear by renaming.
     let outcome = crash::caught(|| {
@@ -43,9 +46,6 @@ fn main() -> ExitCode {
     });
     if outcome.is_ok() {
         gorgon_model::tuning::seal();
-    }
-    if let (Ok(Ok(_)), Some(notice)) = (&outcome, notice) {
-        printer::complain(&notice);
     }
     let code = match outcome.and_then(|outcome| outcome) {
         Ok(code) => code,
@@ -95,6 +95,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Dev(DevCommand::Pretrain(args)) => commands::pretrain::run(&args, settings),
         Command::Dev(DevCommand::Suite(args)) => commands::suite::run(&args, settings),
         Command::Dev(DevCommand::Sweep(args)) => commands::sweep::run(&args, settings),
+        Command::Dev(DevCommand::Plot(args)) => commands::runs::plot(&args, settings),
         Command::Dev(DevCommand::Man(args)) => commands::pages::man(&args, settings),
     }
 }

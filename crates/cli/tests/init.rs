@@ -12,7 +12,10 @@ fn written_configs_are_explained_and_run() {
     let (model, prompts, dir) = (backbone().to_str().unwrap(), job.text("prompts.jsonl"), job.text("new"));
     refused(&["init", model, &prompts, "--dir", &dir], &["prompts.jsonl", "no such file"]);
     finished(&["synth", "--dialogues", "40", "--out", &prompts], &[]);
-    refused(&["init", model, &prompts, "--dir", &dir, "--method", "medussa"], &["medussa", "expected medusa"]);
+    refused(
+        &["init", model, &prompts, "--dir", &dir, "--method", "medussa"],
+        &["medussa", "did you mean \"medusa\"?", "expected medusa"],
+    );
     assert!(!job.path("new").exists());
     let said = stdout(&finished(&["init", model, &prompts, "--dir", &dir], &[]));
     for command in ["distill -c", "train -c", "tree calibrate", "bench"] {
@@ -36,4 +39,30 @@ fn written_configs_are_explained_and_run() {
         assert_eq!(document["files"].as_array().unwrap().len(), 2);
         assert_eq!(document["commands"].as_array().unwrap().len(), 4);
     }
+}
+
+/// Runs of a model from the hub are named after its repository, and not after the commit in the cache.
+#[test]
+fn runs_are_named_after_the_repository() {
+    let job = Job::new();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let repo = job.path("home/hub/models--owner--Small-1.5");
+    let snapshot = repo.join("snapshots").join(commit);
+    std::fs::create_dir_all(&snapshot).unwrap();
+    std::fs::create_dir_all(repo.join("refs")).unwrap();
+    std::fs::write(repo.join("refs/main"), commit).unwrap();
+    for file in std::fs::read_dir(backbone()).unwrap().map(|entry| entry.unwrap().path()) {
+        std::fs::copy(&file, snapshot.join(file.file_name().unwrap())).unwrap();
+    }
+    let home = job.text("home");
+    let environment = [("HF_HOME", home.as_str()), ("HF_HUB_OFFLINE", "1")];
+    job.write("prompts.jsonl", "{\"prompt\": \"Hello\"}\n");
+    let init = ["init", "owner/Small-1.5", &job.text("prompts.jsonl"), "--dir", &job.text("new"), "--json"];
+    let document = json(&finished(&init, &environment));
+    let commands = document["commands"].to_string();
+    assert!(commands.contains("checkpoints/medusa-Small-1-5-1") && !commands.contains("0123"), "{commands}");
+    job.distill(&[]);
+    let config = job.text("train.toml");
+    finished(&["train", "-c", &config, "model=\"owner/Small-1.5\"", "training.steps=2"], &environment);
+    assert_eq!(job.run().unwrap(), job.path("runs/medusa-Small-1-5-1"));
 }

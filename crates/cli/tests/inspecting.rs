@@ -85,6 +85,17 @@ fn what_is_damaged_or_nothing_is_said_to_be() {
     refused(&["inspect", &job.text("broken.pt")], &["broken.pt"]);
     std::fs::write(job.path("notes.txt"), "text").unwrap();
     refused(&["inspect", &job.text("notes.txt")], &["notes.txt"]);
+    for (name, text, words) in [
+        ("p.jsonl", "{\"prompt\": \"Hello\"}\n", &["a file of text, such as prompts"][..]),
+        ("metrics.jsonl", "{}\n", &["the metrics of a run"]),
+        ("train-2.toml", "method = \"medusa\"\n", &["a config of gorgon train"]),
+        ("config.json", "{\"model_type\": \"llama\"}", &["the config of a model or of draft heads"]),
+        ("model.safetensors.index.json", "{\"weight_map\": {}}", &["the index of a model's weights"]),
+        ("tokenizer.json", "{}", &["a part of a tokenizer"]),
+    ] {
+        job.write(name, text);
+        refused(&["inspect", &job.text(name)], words);
+    }
     std::fs::create_dir(job.path("empty")).unwrap();
     refused(&["inspect", &job.text("empty")], &["empty"]);
 }

@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 32] = [
+const VERBS: [(&str, &str); 33] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -54,6 +54,7 @@ const VERBS: [(&str, &str); 32] = [
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
+    ("dev-plot", "HEADS"),
     ("dev-man", "JOB/man"),
 ];
 
@@ -252,6 +253,16 @@ fn every_verb_prints_one_document() {
         let output = gorgon(&words);
         let document: Result<Value, _> = serde_json::from_slice(&output.stdout);
         if document.is_err() || !(output.status.success() || *verb == "fetch") {
+            wrong.push(format!("{words:?}: {:.300} {:.300}", stdout(&output), stderr(&output)));
+        }
+    }
+    let all = verbs(&job);
+    for verb in ["train", "distill", "compare", "dev-pretrain", "dev-features"] {
+        let args = all[verb].iter().map(String::as_str).chain(["--dry-run", "--json"]);
+        let words: Vec<&str> = verb.split('-').chain(args).collect();
+        let output = gorgon(&words);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if !output.status.success() || document["plan"].as_object().is_none_or(|plan| plan.is_empty()) {
             wrong.push(format!("{words:?}: {:.300} {:.300}", stdout(&output), stderr(&output)));
         }
     }

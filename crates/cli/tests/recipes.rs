@@ -65,9 +65,13 @@ const INTRODUCTION: &str = "<!-- Generated. Do not edit: `GORGON_WRITE_REFERENCE
      `config.json` alone. Training is predicted for 60,000 conversations of 1,000 tokens and a device that does\n\
      100·10¹² floating-point operations per second. This command prints them:\n\n```\n\
      gorgon train -c CONFIG --dry-run --assume-tokens 60000000 --assume-tflops 100\n```\n\n\
-     Memory is that of fitting; the backbone's weights in 16 bits come on top of it. Disk is that of\n\
-     the run folder. `training.memory_limit_mb`, fewer `micro_batch_tokens` and more\n\
-     `gradient_accumulation` lower the memory.\n";
+     Memory is that of fitting with all micro-batches of a step at once; the backbone's weights in 16 bits\n\
+     come on top of it. For the 8B models the sum is at most 80 GB. Each micro-batch has gradients of its own,\n\
+     so fewer and larger ones take less memory for the same tokens in a step. Fewer tokens in a step and\n\
+     `training.memory_limit_mb` lower the memory too. Disk is that of the run folder.\n";
+
+/// Bytes that fitting and the backbone of an 8B model may take together.
+const MOST_8B: f64 = 80e9;
 
 #[test]
 fn recipes_are_planned_on_shapes() {
@@ -89,6 +93,8 @@ fn recipes_are_planned_on_shapes() {
             let bare = planned(model, &file, &[]);
             assert!(bare["seconds"].is_null() && bare["steps"].is_null() && bare["by_formula_alone"] == true, "{bare}");
             let plan = planned(model, &file, &["--assume-tokens", TOKENS, "--assume-tflops", TFLOPS]);
+            let whole = plan["memory_bytes"].as_f64().unwrap() + plan["backbone_bytes"].as_f64().unwrap();
+            assert!(!model.ends_with("-8b") || whole <= MOST_8B, "{model} {method}: {whole} bytes");
             let row = [
                 format!("{:.0} M", plan["parameters"].as_f64().unwrap() / 1e6),
                 giga(&plan["memory_bytes"]),

@@ -22,6 +22,12 @@ fn mistyped_flags_verbs_and_names_are_suggested() {
             "did you mean \"typical[:EPSILON,DELTA]\"?",
         ),
         (&["generate", "--model", "m", "--prompt", "p", "--drafter", "medussa"], "did you mean \"medusa\"?"),
+        (&["export", "run", "--to", "eagel3", "out"], "did you mean \"eagle3\"?"),
+        (&["config", "schema", "trian"], "did you mean \"train\"?"),
+        (&["doctor", "--device", "cdua"], "'--device <DEVICE>': did you mean \"cuda\"? expected auto"),
+        (&["doctor", "--dtype", "b16"], "did you mean \"bf16\"?"),
+        (&["doctor", "--compute-dtype", "b16"], "did you mean \"bf16\"?"),
+        (&["doctor", "--int8", "draft"], "did you mean \"drafts\"?"),
     ] {
         let (code, words) = wrong(args);
         assert_eq!(code, 2);
@@ -49,6 +55,13 @@ fn old_spellings_work_with_a_notice() {
     assert!(stderr(&new).is_empty(), "{}", stderr(&new));
     assert_eq!(json(&output), json(&new));
     assert!(stderr(&gorgon(&["plan", "--alpha", "0.8", "--json", "-q"])).is_empty());
+    for failing in [&["plan", "--alpha", "1.5"][..], &["plan", "--alhpa", "0.8"]] {
+        let (code, words) = wrong(failing);
+        assert!(
+            code == 2 && words.starts_with("note: \"gorgon plan\" is now \"gorgon tree plan\"\nerror: "),
+            "{words}"
+        );
+    }
 }
 
 #[test]
@@ -93,14 +106,21 @@ fn colours_are_for_those_who_want_them() {
     assert!(!plain.contains('\x1b') && plain.contains("error:"), "{plain}");
     let coloured = wrong(&["generate", "--model", "none/none/none", "--prompt", "p", "--color", "always"]).1;
     assert!(coloured.contains(red), "{coloured}");
-}
-
-#[test]
-fn verbose_runs_log_what_they_do() {
-    let model = Model::new();
-    let args = ["generate", "--model", model.name(), "--ids", "1,2", "--max-new-tokens", "2", "-v"];
-    assert!(stderr(&gorgon(&args)).contains("DEBUG gorgon_workflows::load: model loaded"));
-    assert!(!stderr(&gorgon(&args[..7])).contains("DEBUG"));
+    // NO_COLOR counts on a terminal, unless it is empty or --color says otherwise.
+    #[cfg(unix)]
+    for (no_color, more, wanted) in [
+        (None, &[][..], true),
+        (Some(""), &[], true),
+        (Some("1"), &[], false),
+        (Some("1"), &["--color", "always"], true),
+        (None, &["--color", "never"], false),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+        command.args(["generate", "--model", "none/none/none", "--prompt", "p"]).args(more).env_remove("NO_COLOR");
+        no_color.iter().for_each(|value| drop(command.env("NO_COLOR", value)));
+        let shown = rexpect::session::spawn_command(command, Some(20_000)).unwrap().exp_eof().unwrap();
+        assert_eq!(shown.contains(red), wanted, "{no_color:?} {more:?}: {shown}");
+    }
 }
 
 #[test]
@@ -122,4 +142,48 @@ fn paths_that_do_not_exist_are_no_names_on_the_hub() {
     let words = stderr(&output);
     assert!(words.contains("error: checkpoints/tny: no such folder"), "{words}");
     assert!(words.contains("hint: did you mean checkpoints/tiny?") && !words.contains("http"), "{words}");
+}
+
+#[test]
+fn mistyped_paths_are_suggested() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("checkpoints/medusa-tiny-1")).unwrap();
+    for name in ["prompts.jsonl", "train.toml"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
+    let model = model.to_str().unwrap();
+    let measure = ["verify", "--model", model, "--drafter", "ngram:2", "--prompts"];
+    for (args, words, hint) in [
+        (&["train", "-c", "trian.toml"][..], "trian.toml: no such file", "did you mean train.toml?"),
+        (&["config", "check", "tain.toml"], "tain.toml: no such file", "did you mean train.toml?"),
+        (
+            &["train", "--resume", "checkpoints/medusa-tny-1"],
+            "checkpoints/medusa-tny-1: no such run folder",
+            "did you mean checkpoints/medusa-tiny-1?",
+        ),
+        (
+            &["generate", "--model", model, "--prompt", "p", "--heads", "chekpoints/medusa-tiny-1"],
+            "chekpoints/medusa-tiny-1: no such file or folder",
+            "did you mean checkpoints?",
+        ),
+        (&["export", "medusa", "--to", "tgi", "out"], "medusa: no such file or folder", ". has checkpoints"),
+        (&["init", model, "promts.jsonl", "--dir", "new"], "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
+        (&[&measure[..], &["promts.jsonl"]].concat(), "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
+        (&["runs", "list", "checkpoint"], "checkpoint: no such folder", "did you mean checkpoints?"),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+        let output = command.args(args).current_dir(folder.path()).env("HF_HUB_OFFLINE", "1").output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words) && said.contains(hint), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn before_the_first_training_there_are_no_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+    let output = command.args(["runs", "list"]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("no run folders in checkpoints; gorgon train"));
 }

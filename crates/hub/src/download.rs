@@ -70,7 +70,10 @@ impl Download<'_> {
     fn file(&self, file: &str, metadata: &Metadata, progress: &mut dyn FnMut(u64)) -> Result<(), HubError> {
         // Another process may be downloading the same file: wait for it, then use what it brought.
         let _lock = self.cache.lock(&metadata.etag)?;
-        if !self.cache.has_blob(metadata) {
+        if self.cache.has_blob(metadata) {
+            tracing::debug!(repo = %self.repo, file, "in the cache");
+        } else {
+            tracing::debug!(repo = %self.repo, file, bytes = metadata.size, commit = self.commit, "downloading");
             self.client.download(self.commit, file, metadata, &self.cache.incomplete(&metadata.etag), progress)?;
             self.cache.keep(&metadata.etag)?;
         }

@@ -59,6 +59,8 @@ pub enum HubError {
         url: String,
         /// Description of the failure.
         reason: String,
+        /// The errors behind it.
+        source: Option<Cause>,
     },
     /// A downloaded file is not what the hub announced.
     #[error("{url}: {reason}; nothing was kept")]
@@ -121,4 +123,30 @@ pub enum HubError {
     /// There is no home folder to keep the cache in.
     #[error("no home folder is known; set HF_HOME to a folder for the Hugging Face cache")]
     NoHome,
+}
+
+/// An error of the network library in words, with those behind it.
+#[derive(Debug)]
+pub struct Cause {
+    message: String,
+    source: Option<Box<Cause>>,
+}
+
+impl Cause {
+    #[cfg(feature = "network")]
+    pub(crate) fn of(error: &dyn std::error::Error) -> Self {
+        Self { message: error.to_string(), source: error.source().map(|source| Box::new(Self::of(source))) }
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as _)
+    }
 }

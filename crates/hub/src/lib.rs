@@ -22,7 +22,7 @@ mod url;
 
 pub use dataset::dataset;
 pub use download::Progress;
-pub use error::HubError;
+pub use error::{Cause, HubError};
 pub use options::HubOptions;
 pub use push::{Push, push};
 pub use repo::{InvalidRepo, Repo};

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
-use self::failure::Failure;
+use self::failure::{Failure, Reason};
 use crate::error::HubError;
 use crate::listing::{Listing, Metadata};
 use crate::options::HubOptions;
@@ -50,11 +50,11 @@ impl Drop for Client<'_> {
 
 impl<'a> Client<'a> {
     pub fn new(repo: &'a Repo, options: &'a HubOptions) -> Result<Self, HubError> {
-        let broken = |reason: String| HubError::Transfer { url: options.endpoint.clone(), reason };
-        let endpoint = Url::parse(&options.endpoint).map_err(|e| broken(e.to_string()))?;
+        let url = &options.endpoint;
+        let endpoint = Url::parse(url).map_err(|e| broken(url, e.to_string()))?;
         let http = http(options).redirect(reqwest::redirect::Policy::none()).http1_only().build();
-        let http = http.map_err(|e| broken(failure::describe(&e)))?;
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| broken(e.to_string()))?;
+        let http = http.map_err(|e| broken(url, failure::describe(&e)))?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| broken(url, e.to_string()))?;
         Ok(Self { repo, options, endpoint, http, runtime: Some(runtime) })
     }
 
@@ -72,7 +72,7 @@ impl<'a> Client<'a> {
         let revision = self.repo.revision.replace('/', "%2F");
         let url = format!("{endpoint}/api/{}/{}/revision/{revision}", kind.plural(), self.repo.id());
         let text = self.wait(self.small(&url))?;
-        let broken = |reason: &str| self.broken(&url, &format!("not the list of a {kind}'s files: {reason}"));
+        let broken = |reason: &str| self.broken(&url, format!("not the list of a {kind}'s files: {reason}"));
         let json: Value = serde_json::from_slice(&text).map_err(|e| broken(&e.to_string()))?;
         let commit = json.get("sha").and_then(Value::as_str);
         let siblings = json.get("siblings").and_then(Value::as_array);
@@ -101,15 +101,15 @@ impl<'a> Client<'a> {
         let mut response = self.ask(Method::GET, url, None).await?;
         let reading = async {
             let mut text = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(|e| self.broken(url, &failure::describe(&e)))? {
+            while let Some(chunk) = response.chunk().await.map_err(|e| self.broken(url, failure::describe(&e)))? {
                 text.extend_from_slice(&chunk);
                 if text.len() > MAX_LISTING_BYTES {
-                    return Err(self.broken(url, &format!("more than {MAX_LISTING_BYTES} bytes")));
+                    return Err(self.broken(url, format!("more than {MAX_LISTING_BYTES} bytes")));
                 }
             }
             Ok(text)
         };
-        let late = || self.broken(url, &format!("no whole answer within {}", seconds(self.options.patience())));
+        let late = || self.broken(url, format!("no whole answer within {}", seconds(self.options.patience())));
         timeout(self.options.patience(), reading).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -119,14 +119,15 @@ impl<'a> Client<'a> {
         let mut failures = 0;
         loop {
             let limit = self.options.timeout.min(self.left(begun));
-            let late = || Err(Failure::Transient(format!("no answer within {}", seconds(begun.elapsed()))));
+            let late = || Err(Failure::Transient(format!("no answer within {}", seconds(begun.elapsed())).into()));
             match timeout(limit, self.follow(&method, url, from)).await.unwrap_or_else(|_| late()) {
                 Ok(response) => return self.accept(response, url),
                 Err(Failure::Transient(reason)) => {
                     failures += 1;
-                    self.pause(failures, begun).await.map_err(|()| self.broken(url, &reason))?;
+                    tracing::debug!(url, failures, reason = reason.text, "request failed");
+                    self.pause(failures, begun).await.map_err(|()| self.broken(url, reason))?;
                 }
-                Err(Failure::Fatal(reason)) => return Err(self.broken(url, &reason)),
+                Err(Failure::Fatal(reason)) => return Err(self.broken(url, reason)),
             }
         }
     }
@@ -149,7 +150,7 @@ impl<'a> Client<'a> {
     /// Follows redirects. The token goes to the hub alone, and a redirect that describes a file is not followed when
     /// only the description was asked for.
     async fn follow(&self, method: &Method, url: &str, from: Option<u64>) -> Result<Response, Failure> {
-        let mut url = Url::parse(url).map_err(|e| Failure::Fatal(e.to_string()))?;
+        let mut url = Url::parse(url).map_err(|e| Failure::Fatal(e.to_string().into()))?;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = self.http.request(method.clone(), url.clone()).header(ACCEPT_ENCODING, "identity");
             if let Some(token) = self.options.token.as_ref().filter(|_| url.origin() == self.endpoint.origin()) {
@@ -168,9 +169,9 @@ impl<'a> Client<'a> {
             let Some(location) = location.filter(|_| status.is_redirection() && !described) else {
                 return Ok(response);
             };
-            url = url.join(location).map_err(|e| Failure::Fatal(format!("a redirect to {location:?}: {e}")))?;
+            url = url.join(location).map_err(|e| Failure::Fatal(format!("a redirect to {location:?}: {e}").into()))?;
         }
-        Err(Failure::Fatal(format!("more than {MAX_REDIRECTS} redirects")))
+        Err(Failure::Fatal(format!("more than {MAX_REDIRECTS} redirects").into()))
     }
 
     fn accept(&self, response: Response, url: &str) -> Result<Response, HubError> {
@@ -188,7 +189,7 @@ impl<'a> Client<'a> {
             // It has a meaning to a download that goes on.
             StatusCode::RANGE_NOT_SATISFIABLE => return Ok(response),
             _ if status.is_success() || status.is_redirection() => return Ok(response),
-            _ => return Err(self.broken(url, &format!("the hub answers {status}"))),
+            _ => return Err(self.broken(url, format!("the hub answers {status}"))),
         };
         Err(HubError::Denied { repo: self.repo.clone(), endpoint, status: status.as_u16(), advice })
     }
@@ -198,8 +199,8 @@ impl<'a> Client<'a> {
         format!("{}/{prefix}{}/resolve/{commit}/{file}", self.options.endpoint, self.repo.id())
     }
 
-    fn broken(&self, url: &str, reason: &str) -> HubError {
-        HubError::Transfer { url: url.into(), reason: reason.into() }
+    fn broken(&self, url: &str, reason: impl Into<Reason>) -> HubError {
+        broken(url, reason)
     }
 
     fn plain(&self, what: &'static str, name: &str) -> Result<String, HubError> {
@@ -210,6 +211,11 @@ impl<'a> Client<'a> {
             }
         }
     }
+}
+
+fn broken(url: &str, reason: impl Into<Reason>) -> HubError {
+    let Reason { text: reason, cause: source } = reason.into();
+    HubError::Transfer { url: url.into(), reason, source }
 }
 
 /// Connections as all requests use them.

@@ -143,6 +143,7 @@ impl Checkpoint {
                 return Err(invalid(format!("tensor {name} is also in {first}")));
             }
         }
+        tracing::debug!(file = %path.display(), tensors = metadata.tensors().len(), bytes = length, "weights opened");
         self.files.push((path.into(), file));
         Ok(())
     }

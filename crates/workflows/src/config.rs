@@ -25,7 +25,9 @@ use std::path::Path;
 /// When the file cannot be read or is no TOML, an override is malformed, or a key is unknown, missing, of a wrong type
 /// or out of range. Each message begins with the line of the file or the override that is wrong.
 pub fn load<T: Config>(path: &Path, overrides: &[String]) -> Result<T, Failure> {
-    read(&Document::read(path, overrides)?)
+    let config = read(&Document::read(path, overrides)?)?;
+    tracing::debug!(kind = %T::KIND, file = %path.display(), ?overrides, "config read");
+    Ok(config)
 }
 
 /// A config that this program was built with.

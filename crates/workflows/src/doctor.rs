@@ -45,7 +45,7 @@ pub fn examine(settings: &Settings) -> Report {
     let driver = nvidia_driver();
     let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
     let (pairs, screens) = (isa.has_pair_products(), isa.has_byte_products());
-    let products = [(pairs, ", products in bf16"), (screens, ", likeliest tokens without all logits")];
+    let products = [(pairs, ", products in bf16"), (screens, ", top-1 tokens without all logits")];
     let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),

@@ -94,6 +94,11 @@ impl Failure {
         Self { message: format!("{name}: {}", self.message), ..self }
     }
 
+    /// As a failure of the job rather than of its input.
+    pub fn of_machine(self) -> Self {
+        Self { kind: FailureKind::Run, ..self }
+    }
+
     /// With something to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

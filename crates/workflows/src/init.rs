@@ -4,7 +4,8 @@ use crate::config::{self, Kind};
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::train::{self, Assumed};
-use crate::{files, load};
+use crate::{absent, files, hub_id, load};
+use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::DistillConfig;
 use gorgon_data::render::Renderer;
 use gorgon_model::config::ModelConfig;
@@ -51,8 +52,8 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
         return Err(Failure::input(message).hint("name another folder with --dir, or delete it"));
     }
     let named = prompts.to_string_lossy();
-    if !named.starts_with("hf://") && !prompts.is_file() {
-        return Err(Failure::input(format!("{named}: there is no such file of prompts")));
+    if !named.starts_with("hf://") {
+        absent::check(prompts, "file")?;
     }
     let folder = load::folder(model, settings)?;
     let texts = texts(options, &folder, &paths)?;
@@ -66,7 +67,7 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
         gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
             .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
-    let run = dir.join("checkpoints").join(format!("{method}-{}-1", files::stem(&folder)));
+    let run = dir.join("checkpoints").join(format!("{method}-{}-1", hub_id::stem(model, &folder)));
     let with = format!("--model {model} --heads {} --prompts {named}", run.display());
     let commands = vec![
         command("distill", &paths[0]),
@@ -130,7 +131,8 @@ fn training(
         "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
         "mtp" => ("mtp", json!({"depths": 1})),
         _ => {
-            let message = format!("--method {method}: expected medusa, medusa-2, hydra, eagle, eagle3 or mtp");
+            let near = did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp"]);
+            let message = format!("--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3 or mtp");
             return Err(Failure::input(message));
         }
     };

@@ -3,6 +3,7 @@
 //! A function here does a whole job, reports on a [`console::Console`], and returns what it found. It never prints and
 //! never ends the process: the command line parses, calls, and renders.
 
+pub mod absent;
 pub mod bench_record;
 pub mod chat;
 pub mod compare;
@@ -18,6 +19,7 @@ pub mod export;
 pub mod failure;
 pub mod files;
 pub mod fitting;
+pub mod hub_id;
 pub mod init;
 pub mod inspect;
 pub mod load;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
 use crate::settings::Settings;
 use crate::units::bytes;
-use crate::{not_a_model, runs};
+use crate::{absent, not_a_model, runs};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_hub::{self as hub, HubError, HubOptions, Repo};
 use gorgon_model::cache::KvCache;
@@ -42,6 +42,7 @@ pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
 /// # Errors
 /// When there are no heads, or they would load wrongly.
 pub fn heads(path: &Path, console: &Console) -> Result<HeadsFolder, Failure> {
+    absent::check(path, "file or folder")?;
     let draft_model = path.join(FITTED_MODEL);
     if runs::is_run(path) && draft_model.is_dir() {
         let message = format!("{}: this run fitted a draft model, and has no heads", path.display());
@@ -214,7 +215,7 @@ pub fn available_memory() -> Option<u64> {
 /// Failure of a transfer or of a wrong name.
 pub(crate) fn hub_failure(error: HubError) -> Failure {
     match error {
-        HubError::Transfer { .. } | HubError::Corrupt { .. } | HubError::Io { .. } => Failure::run(error),
-        _ => Failure::input(error),
+        HubError::Transfer { .. } | HubError::Corrupt { .. } | HubError::Io { .. } => Failure::from(error).of_machine(),
+        error => error.into(),
     }
 }

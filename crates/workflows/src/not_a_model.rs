@@ -1,15 +1,14 @@
 //! Folders that are named as a model and are something else.
 
+use crate::absent;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
 use crate::runs;
-use gorgon_core::suggest::closest;
 use gorgon_data::manifest;
 use gorgon_draft::folder;
 use gorgon_draft::format;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::visible;
 use serde_json::Value;
 use std::path::Path;
 
@@ -42,16 +41,7 @@ pub fn missing(path: &Path) -> Option<Failure> {
     if path.exists() {
         return None;
     }
-    let entries = parent.read_dir().ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = entries.filter(|name| !name.starts_with('.')).collect();
-    names.sort();
-    let given = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let hint = match closest(given, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean {}?", parent.join(name).display()),
-        None if names.is_empty() => format!("{} is empty", parent.display()),
-        None => format!("{} has {}", parent.display(), visible::listed(&names)),
-    };
-    Some(Failure::input(format!("{}: no such folder", path.display())).hint(hint))
+    Some(Failure::input(format!("{}: no such folder", path.display())).hint(absent::beside(parent, path)))
 }
 
 /// The failure for a run folder, with the command that is meant.

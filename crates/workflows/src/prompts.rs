@@ -1,8 +1,8 @@
 //! Prompts from a file, as tokens.
 
 use crate::failure::Failure;
-use crate::load;
 use crate::settings::Settings;
+use crate::{absent, load};
 use gorgon_bench::measure::BenchPrompt;
 use gorgon_core::Token;
 use gorgon_data::prompts::PromptFile;
@@ -121,6 +121,7 @@ pub fn files(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PromptFile>
     for path in entries {
         let entry = path.to_string_lossy();
         let Some(name) = entry.strip_prefix("hf://") else {
+            absent::check(path, "file")?;
             files.push(PromptFile { path: path.clone(), name: path.display().to_string() });
             continue;
         };

@@ -39,7 +39,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Export(_) => vec!["dtype"],
         Command::Fetch(_) | Command::Inspect(_) | Command::Config(_) | Command::Init(_) | Command::Runs(_) => vec![],
         Command::Tree(TreeCommand::Sequoia(_) | TreeCommand::Show(_) | TreeCommand::Plan(_)) => vec![],
-        Command::Completions(_) | Command::Dev(DevCommand::Man(_)) => vec![],
+        Command::Completions(_) | Command::Dev(DevCommand::Man(_) | DevCommand::Plot(_)) => vec![],
     }
 }
 

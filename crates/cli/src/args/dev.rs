@@ -1,6 +1,7 @@
 //! Tools for engineers.
 
 use super::fit::Fit;
+use super::runs::OneRun;
 use super::sweep::Sweep;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub enum DevCommand {
     Suite(Suite),
     /// Measure lossy acceptance rules over a range of α: right answers, rejections, speed.
     Sweep(Sweep),
+    /// Draw the plots of a run again, from its metrics.jsonl.
+    Plot(OneRun),
     /// Write man pages of all verbs into a folder.
     Man(Man),
 }

@@ -42,6 +42,8 @@ impl Fit {
 
 /// Options of `gorgon train`.
 #[derive(Debug, Args)]
+#[command(after_help = "GORGON_SUMS says how gradients of several GPUs are summed: nccl or host [default: nccl if it \
+                        is found].")]
 pub struct Train {
     #[command(flatten)]
     pub fit: Fit,

@@ -13,6 +13,8 @@ const INTRODUCTION: &str = "\
 Results go to stdout, messages to stderr. Exit code 0 means success, 1 that a run failed, 2 wrong use, config
 or input. `gorgon VERB --help` prints what this page has. Tools for engineers are
 [at the end](#tools-for-engineers).
+
+![gorgon --help](../images/help.svg)
 ";
 
 #[test]
@@ -64,6 +66,10 @@ fn section(page: &mut String, command: &Command, parent: &str) {
         wrap(page, "", "", "It has no options of its own.");
     }
     positional.into_iter().for_each(|arg| option(page, arg));
+    if let Some(more) = command.get_after_help() {
+        page.push('\n');
+        wrap(page, "", "", &ended(&more.to_string()));
+    }
 }
 
 /// One list item: the option with its value, its help, default, values and variable.

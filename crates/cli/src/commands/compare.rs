@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_workflows::compare::{self, CompareConfig, Outcome};
 use gorgon_workflows::failure::Failure;
-use gorgon_workflows::{files, fitting, load, prompts};
+use gorgon_workflows::{fitting, hub_id, load, prompts};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     for method in &config.methods {
         measured::drafter(method, Path::new("."))?;
     }
-    load::folder(&config.model, settings)?;
+    let folder = load::folder(&config.model, settings)?;
     measured::prompt_lines(&config, settings)?;
     check_shards(&config)?;
     let plan = compare::report_plan(&config, args.run(), settings)?;
@@ -39,7 +39,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     if !compare::has_shards(&config) && !compare::distil(&config, settings)? {
         return Ok(ExitCode::FAILURE);
     }
-    let stem = format!("compare-{}", files::stem(Path::new(&config.model)));
+    let stem = format!("compare-{}", hub_id::stem(&config.model, &folder));
     let inputs = prompts::paths(&config.prompts, settings)?;
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;

@@ -1,4 +1,4 @@
-//! `gorgon logits`: hidden states and logits of given tokens, of a model and of draft heads beside it.
+//! `gorgon dev logits`: hidden states and logits of given tokens, of a model and of draft heads beside it.
 
 use crate::args::Logits;
 use crate::settings::{Settings, token_ids};

@@ -1,4 +1,4 @@
-//! `gorgon plan`: which chain or tree pays.
+//! `gorgon tree plan`: which chain or tree pays.
 
 use crate::args::Plan;
 use crate::printer;

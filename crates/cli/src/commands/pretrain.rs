@@ -1,4 +1,4 @@
-//! `gorgon pretrain`: a small Llama from scratch.
+//! `gorgon dev pretrain`: a small Llama from scratch.
 
 use super::resume;
 use crate::args::Fit;

@@ -11,8 +11,11 @@ use gorgon_workflows::runs::{self, RunDetails, RunSummary};
 use gorgon_workflows::units::bytes;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+
+/// The folder that trainings make runs in unless their config names another.
+const RUNS: &str = "checkpoints";
 
 pub fn run(command: &RunsCommand, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
@@ -24,9 +27,10 @@ pub fn run(command: &RunsCommand, settings: &Settings) -> Result<ExitCode, Failu
 }
 
 fn list(args: &ListRuns, settings: &Settings) -> Result<ExitCode, Failure> {
-    let found: Result<Vec<RunSummary>, Failure> =
-        runs::find(&args.folders)?.iter().map(|folder| RunSummary::read(folder)).collect();
-    let found = found?;
+    // Before the first training there is no such folder.
+    let before = args.folders == [Path::new(RUNS)] && !Path::new(RUNS).exists();
+    let folders = if before { vec![] } else { runs::find(&args.folders)? };
+    let found = folders.iter().map(|folder| RunSummary::read(folder)).collect::<Result<Vec<RunSummary>, Failure>>()?;
     match settings.json {
         true => printer::document(&json!({ "runs": found }).to_string()),
         false if found.is_empty() => {
@@ -119,6 +123,16 @@ fn open(args: &OneRun, settings: &Settings) -> Result<ExitCode, Failure> {
             // A desktop without a viewer is no failure: the paths were printed.
             let _ = Command::new(opener).arg(plot).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the plots of a run again.
+pub fn plot(args: &OneRun, settings: &Settings) -> Result<ExitCode, Failure> {
+    let plots = runs::redraw(&args.run)?;
+    match settings.json {
+        true => printer::document(&json!({ "plots": plots }).to_string()),
+        false => plots.iter().for_each(|plot| printer::line(&plot.display().to_string())),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `gorgon synth`: the synthetic corpus, written out or used as an exam.
+//! `gorgon dev synth`: the synthetic corpus, written out or used as an exam.
 
 use crate::args::Synth;
 use crate::printer;

@@ -1,4 +1,4 @@
-//! `gorgon train` and `gorgon features`: draft heads on a frozen backbone, or a draft model beside one.
+//! `gorgon train` and `gorgon dev features`: draft heads on a frozen backbone, or a draft model beside one.
 
 mod report;
 

@@ -10,7 +10,7 @@ use gorgon_core::Token;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use ureq::http::{Method, Request, StatusCode};
@@ -152,8 +152,25 @@ impl<'a> Client<'a> {
         }
         // Answers repeat the prompt.
         let limit = SHORT_BODY + BYTES_PER_TOKEN * (question.ids.len() + question.max_tokens) as u64;
-        let answer = self.send(Method::POST, &format!("{url}/completions"), Some(body.to_string()), limit)?;
-        self.read(&answer, question)
+        let started = Instant::now();
+        let answer = self.send(Method::POST, &format!("{url}/completions"), Some(body.to_string()), limit);
+        let served = answer.and_then(|answer| self.read(&answer, question));
+        let seconds = started.elapsed().as_secs_f64();
+        match &served {
+            Ok(Served { ids, end, retokenised }) => {
+                tracing::debug!(
+                    url,
+                    prompt = question.ids.len(),
+                    tokens = ids.len(),
+                    end,
+                    retokenised,
+                    seconds,
+                    "answered"
+                );
+            }
+            Err(trouble) => tracing::debug!(url, prompt = question.ids.len(), ?trouble, seconds, "not answered"),
+        }
+        served
     }
 
     /// The answer in the body that a server returned.

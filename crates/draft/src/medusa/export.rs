@@ -28,7 +28,7 @@ impl FromStr for MedusaTarget {
             "medusa-v2" => Ok(Self::V2),
             "tgi" => Ok(Self::Tgi),
             "vllm-medusa" => Ok(Self::Vllm),
-            other => Err(format!("{other}: Medusa heads go to medusa-v1, medusa-v2, tgi or vllm-medusa")),
+            _ => Err("Medusa heads go to medusa-v1, medusa-v2, tgi or vllm-medusa".into()),
         }
     }
 }

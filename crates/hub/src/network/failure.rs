@@ -3,13 +3,32 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
+use crate::error::Cause;
 use reqwest::StatusCode;
 
 /// A failure of one request.
 pub(super) enum Failure {
     /// It may pass.
-    Transient(String),
-    Fatal(String),
+    Transient(Reason),
+    Fatal(Reason),
+}
+
+/// A reason in one line, and the errors behind it.
+pub(super) struct Reason {
+    pub text: String,
+    pub cause: Option<Cause>,
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { text, cause: None }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
 }
 
 impl Failure {
@@ -27,16 +46,17 @@ impl Failure {
     /// The failure that an answer stands for, if it does.
     pub fn of_status(status: StatusCode) -> Option<Self> {
         let passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
-        (passing || status.is_server_error()).then(|| Self::Transient(format!("the hub answers {status}")))
+        (passing || status.is_server_error()).then(|| Self::Transient(format!("the hub answers {status}").into()))
     }
 }
 
 /// The innermost cause, which names the thing itself, in one line.
-pub(super) fn describe(error: &reqwest::Error) -> String {
+pub(super) fn describe(error: &reqwest::Error) -> Reason {
     let connecting = error.is_connect() && error.is_timeout();
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
     let cause = if connecting { "no connection in time".to_owned() } else { cause };
-    cause.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text = cause.split_whitespace().collect::<Vec<_>>().join(" ");
+    Reason { text, cause: Some(Cause::of(error)) }
 }
 
 /// An error and what is behind it.

@@ -7,6 +7,7 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Method, StatusCode};
 use tokio::time::timeout;
 
+use super::failure::Reason;
 use super::partial::Partial;
 use super::{Client, failure, header, seconds};
 use crate::error::HubError;
@@ -39,6 +40,10 @@ impl Client<'_> {
     async fn bring(&self, mut transfer: Transfer<'_>) -> Result<(), HubError> {
         let metadata = transfer.metadata;
         let mut resumed = transfer.partial.len > 0;
+        if resumed {
+            tracing::debug!(url = transfer.url, bytes = transfer.partial.len, "resuming");
+        }
+        let started = Instant::now();
         let (mut furthest, mut failures) = (transfer.partial.len, 0);
         loop {
             if (metadata.size != Some(transfer.partial.len) || transfer.partial.len == 0)
@@ -47,10 +52,21 @@ impl Client<'_> {
                 let len = transfer.partial.len;
                 failures = if len > furthest { 1 } else { failures + 1 };
                 furthest = furthest.max(len);
-                self.pause(failures, transfer.alive).await.map_err(|()| self.broken(&transfer.url, &reason))?;
+                tracing::debug!(
+                    url = transfer.url,
+                    bytes = len,
+                    failures,
+                    reason = reason.text,
+                    "transfer failed, trying again"
+                );
+                self.pause(failures, transfer.alive).await.map_err(|()| self.broken(&transfer.url, reason))?;
                 continue;
             }
-            let Err(reason) = transfer.partial.verify(metadata) else { return transfer.partial.finish() };
+            let Err(reason) = transfer.partial.verify(metadata) else {
+                let seconds = started.elapsed().as_secs_f64();
+                tracing::debug!(url = transfer.url, bytes = transfer.partial.len, seconds, "downloaded and verified");
+                return transfer.partial.finish();
+            };
             transfer.partial.restart()?;
             // What was there before may have been broken; what came now was not meant to be.
             if !std::mem::replace(&mut resumed, false) {
@@ -61,7 +77,7 @@ impl Client<'_> {
     }
 
     /// One request for the rest of a file. Returns why it ended early, if it did.
-    async fn transfer(&self, transfer: &mut Transfer<'_>) -> Result<Option<String>, HubError> {
+    async fn transfer(&self, transfer: &mut Transfer<'_>) -> Result<Option<Reason>, HubError> {
         let Transfer { url, metadata, partial, progress, alive } = transfer;
         if partial.len > metadata.most() {
             partial.restart()?;
@@ -74,7 +90,7 @@ impl Client<'_> {
             partial.restart()?;
         }
         if !response.status().is_success() || (from.is_some() && from != Some(partial.len)) {
-            return Ok(Some(format!("the hub answers a request for a part with {}", response.status())));
+            return Ok(Some(format!("the hub answers a request for a part with {}", response.status()).into()));
         }
         while partial.len <= metadata.most() {
             progress(partial.len);
@@ -83,11 +99,11 @@ impl Client<'_> {
                 Ok(Ok(Some(bytes))) => partial.append(&bytes)?,
                 Ok(Ok(None)) => break,
                 Ok(Err(e)) => return Ok(Some(failure::describe(&e))),
-                Err(_) => return Ok(Some(format!("no byte within {}", seconds(alive.elapsed())))),
+                Err(_) => return Ok(Some(format!("no byte within {}", seconds(alive.elapsed())).into())),
             }
             *alive = Instant::now();
         }
         let short = metadata.size.filter(|size| partial.len < *size);
-        Ok(short.map(|size| format!("only {} of {size} bytes came", partial.len)))
+        Ok(short.map(|size| format!("only {} of {size} bytes came", partial.len).into()))
     }
 }

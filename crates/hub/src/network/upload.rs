@@ -95,7 +95,7 @@ impl Client<'_> {
     }
 
     fn silent(&self, silence: Duration) -> HubError {
-        self.broken(&self.options.endpoint, &format!("no answer within {}", seconds(silence)))
+        self.broken(&self.options.endpoint, format!("no answer within {}", seconds(silence)))
     }
 
     fn refused(&self, error: HFError) -> HubError {
@@ -107,9 +107,9 @@ impl Client<'_> {
             | HFError::RateLimited { context, .. }
             | HFError::RepoNotFound { context: Some(context), .. } => context,
             HFError::Request { source, url } => {
-                return self.broken(url.as_ref().unwrap_or(&self.options.endpoint), &failure::describe(source));
+                return self.broken(url.as_ref().unwrap_or(&self.options.endpoint), failure::describe(source));
             }
-            error => return self.broken(&self.options.endpoint, &line(&error.to_string())),
+            error => return self.broken(&self.options.endpoint, line(&error.to_string())),
         };
         let denied = |advice| HubError::Denied {
             repo: self.repo.clone(),
@@ -123,7 +123,7 @@ impl Client<'_> {
             _ => {
                 let said = context.server_message.as_ref().map(|said| format!(": {}", line(said)));
                 let reason = format!("the hub answers {}{}", context.status, said.unwrap_or_default());
-                self.broken(&context.url, &reason)
+                self.broken(&context.url, reason)
             }
         }
     }

@@ -1,34 +1,36 @@
 //! Why a device cannot be used.
 
+use gorgon_core::suggest::did_you_mean;
+
 /// Why a device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// No such name.
-    #[error("--device {0}: expected auto, cpu, cuda, cuda:INDEX or wgpu")]
+    #[error("{}expected auto, cpu, cuda, cuda:INDEX or wgpu", did_you_mean(.0, ["auto", "cpu", "cuda", "wgpu"]))]
     UnknownDevice(String),
     /// Several devices for what runs on one.
     #[error("--device {0}: only train and pretrain compute on several devices; name one")]
     Several(String),
     /// Devices of several kinds.
-    #[error("--device {0}: several devices have to be named and of one kind")]
+    #[error("several devices have to be named and of one kind")]
     Mixed(String),
     /// A GPU that is named more than once.
-    #[error("--device {0}: a GPU is named twice")]
+    #[error("a GPU is named twice")]
     Twice(String),
     /// No such name.
-    #[error("--dtype {0}: expected f32, f16 or bf16")]
+    #[error("{}expected f32, f16 or bf16", did_you_mean(.0, ["f32", "f16", "bf16"]))]
     UnknownFormat(String),
     /// No such name.
-    #[error("--weights {0}: expected stored, int8 or int4")]
+    #[error("{}expected stored, int8 or int4", did_you_mean(.0, ["stored", "int8", "int4"]))]
     UnknownWeights(String),
     /// No such name.
-    #[error("--draft-weights {0}: expected stored or int8")]
+    #[error("{}expected stored or int8", did_you_mean(.0, ["stored", "int8"]))]
     UnknownDraftWeights(String),
     /// No such number.
-    #[error("--activation-bits {0}: expected 8, 16 or 32")]
+    #[error("expected 8, 16 or 32")]
     UnknownActivationBits(String),
     /// No such name.
-    #[error("--compute-dtype {0}: expected f32 or bf16")]
+    #[error("{}expected f32 or bf16", did_you_mean(.0, ["f32", "bf16"]))]
     UnknownProducts(String),
     /// Where products cannot be chosen, or not with the other options.
     #[error("--compute-dtype bf16 with {0}")]

@@ -90,6 +90,7 @@ impl RunView {
         }
         let file = read_whole(&path, step)?;
         manifest::verify(&path, &file.manifest)?;
+        tracing::debug!(step, folder = %path.display(), files = file.manifest.len(), "checkpoint read, hashes match");
         Ok(Step { path, step, state: file.state })
     }
 
@@ -148,6 +149,7 @@ impl RunDir {
         let _ = unfinished.keep();
         crash::at(Point::BeforeFolderSync);
         sync_folder(self.path());
+        tracing::debug!(step, folder = %path.display(), "checkpoint saved");
         Ok(path)
     }
 

@@ -5,7 +5,7 @@ const SHAPE: &str = "it is part of the shape of what the run's checkpoints hold"
 /// Reason of a key that decides on the held-out split.
 const SPLIT: &str = "it decides which conversations are held out, and some of them were trained on by now";
 
-/// Keys of `gorgon train` and `gorgon pretrain` that cannot change while a run is resumed, with the reasons. A table
+/// Keys of `gorgon train` and `gorgon dev pretrain` that cannot change while a run is resumed, with the reasons. A table
 /// stands for all its keys.
 const FIXED: &[(&str, &str)] = &[
     ("method", "the checkpoints hold another method's parameters"),

@@ -1,4 +1,4 @@
-//! The config of `gorgon pretrain`.
+//! The config of `gorgon dev pretrain`.
 
 use super::training::{MOST_TOKENS, RATES, Training, checkpoints};
 use gorgon_data::config::Files;

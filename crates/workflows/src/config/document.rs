@@ -1,5 +1,6 @@
 //! A TOML document that knows where each of its values comes from.
 
+use crate::absent;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,6 +34,7 @@ impl Document {
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{shown}: {error}"));
+        absent::check(path, "file")?;
         let size = path.metadata().map_err(|error| wrong(&error))?.len();
         if size > MAX_BYTES {
             return Err(wrong(&format_args!("{size} bytes are too many for a config")));

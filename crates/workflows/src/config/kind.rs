@@ -1,6 +1,7 @@
 //! The kinds of configs.
 
 use crate::compare::CompareConfig;
+use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::{BatchSize, DistillConfig};
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_text::variables;
@@ -42,7 +43,7 @@ impl Kind {
     }
 
     /// The kind of a config, by the keys that only one kind has.
-    pub(super) fn of(table: &Table) -> Self {
+    pub(crate) fn of(table: &Table) -> Self {
         let has = |key: &str| table.contains_key(key);
         match () {
             () if has("method") || has("training") && !has("tokenizer") => Self::Train,
@@ -83,7 +84,10 @@ impl FromStr for Kind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| "expected train, distill, compare or pretrain".into())
+        known.ok_or_else(|| {
+            let near = did_you_mean(name, Self::ALL.map(Self::name));
+            format!("{near}expected train, distill, compare or pretrain")
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::check::paths;
 use super::suggest::nearest;
 use super::{Config, Kind, load};
+use crate::absent;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use gorgon_runs::provenance::ConfigChange;
@@ -45,6 +46,7 @@ impl Given<'_> {
     pub fn load<T: Config>(&self) -> Result<T, Failure> {
         if let Some(Resume { run, allow_change }) = self.resume {
             check_keys(allow_change, T::KIND)?;
+            absent::check(run, "run folder")?;
             RunView::open(run)?;
         }
         let seed = self.settings.typed_seed.map(|seed| T::KIND.seed(seed));

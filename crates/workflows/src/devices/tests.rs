@@ -16,7 +16,7 @@ fn lists_are_parsed_and_wrong_ones_refused() {
     }
     for text in ["", ",", "cpu,", "cpu,1", "0,1", "cuda:0,x", "cuda:0,", "cuda:all,cpu", "cpu,cuda:0", "auto,auto"] {
         let error = text.parse::<Devices>().unwrap_err().to_string();
-        assert!(error.contains(&format!("--device {text}: ")), "{error}");
+        assert!(error.contains("expected auto, cpu") || error.contains("of one kind"), "{text}: {error}");
     }
     for text in ["cuda:0,0", "cuda,cuda:0", "wgpu,wgpu"] {
         assert_eq!(text.parse::<Devices>(), Err(DeviceError::Twice(text.into())));

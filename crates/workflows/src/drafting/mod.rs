@@ -3,26 +3,27 @@
 pub mod recording;
 mod sequoia;
 pub mod stored_tree;
+mod tree;
 
 pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
 use self::stored_tree::TREE_FILE;
+use self::tree::{CALIBRATED, builder};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
-use crate::load;
 use crate::settings::Settings;
+use crate::{absent, load};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, FixedTree, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -34,15 +35,6 @@ use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The name of the tree that a calibration stored with the heads.
-const CALIBRATED: &str = "calibrated";
-/// Drafts of a draft model.
-const MODEL_CHAIN: usize = 4;
-
-/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
-/// the first level, width.
-const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// Requested drafter, tree and heads, before any weights are read.
 pub struct Drafting {
@@ -81,6 +73,7 @@ impl Drafting {
         };
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
         let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
+        report(&choice, heads.as_ref(), (&tree_name, builder.max_nodes()), tree.is_some());
         if let DrafterChoice::TrainingFree(method) = &choice {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
@@ -297,13 +290,26 @@ impl Drafting {
     }
 }
 
+/// Logs what drafts, in which format its heads are, and why this tree was taken.
+fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&str, usize), named: bool) {
+    let why = match tree {
+        _ if named => "named by --tree",
+        CALIBRATED => "stored with the heads",
+        _ => "default of the drafter",
+    };
+    let (folder, format) = heads
+        .map_or_else(Default::default, |heads| (heads.path.display().to_string(), heads.detected.format.to_string()));
+    tracing::debug!(drafter = %choice, heads = folder, format, tree, nodes, why, "drafter chosen");
+}
+
 /// The folder of a draft model: the one that is named, or what a training left in it.
 fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     let finished = dir.join(FITTED_MODEL);
     let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
+    absent::check(&dir, "folder of a draft model")?;
     if !dir.is_dir() {
-        let message = format!("--drafter model:{}: there is no such folder", dir.display());
-        return Err(Failure::input(message).hint("gorgon pretrain -c configs/draft-tiny.toml makes a draft model"));
+        let message = format!("--drafter model:{}: this is no folder", dir.display());
+        return Err(Failure::input(message).hint("gorgon dev pretrain -c configs/draft-tiny.toml makes a draft model"));
     }
     ModelConfig::read(&dir)?;
     Checkpoint::open(&dir)?;
@@ -326,68 +332,4 @@ impl Loaded {
             Self::Other(other) => other.as_mut(),
         }
     }
-}
-
-/// The tree that a drafter without heads drafts, if none is named.
-fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
-    match choice {
-        DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
-        DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
-        DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
-    }
-}
-
-fn builder(
-    tree: Option<&TreeChoice>,
-    choice: &DrafterChoice,
-    heads: Option<&HeadsFolder>,
-    stored: Option<PathBuf>,
-) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
-    let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
-    let root = || TreeShape::new(vec![]).map_err(Failure::input);
-    if *choice == DrafterChoice::None {
-        return Ok(fixed("none".into(), root()?));
-    }
-    let own = default_tree(choice);
-    let Some(tree) = tree.or(own.as_ref()) else {
-        return match stored {
-            Some(path) => Ok(fixed(CALIBRATED.into(), stored_tree::file(&path)?)),
-            None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
-                let (total, depth, top_k) = EAGLE_TREE;
-                let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
-                Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
-            }
-            None => {
-                let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
-                Ok(fixed(published.name().into(), published.shape().clone()))
-            }
-        };
-    };
-    let name = tree.to_string();
-    Ok(match tree {
-        TreeChoice::None => fixed(name, root()?),
-        TreeChoice::Chain(chain) => (name, Box::new(*chain)),
-        TreeChoice::Published(published) => fixed(name, published.shape().clone()),
-        TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
-        TreeChoice::Own(own) => (name, Box::new(*own)),
-        TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
-        TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
-        TreeChoice::Sequoia { nodes } => {
-            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
-            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
-        }
-    })
-}
-
-/// Whether a method's heads are decoder layers, which draft deep trees.
-fn has_layers(method: HeadsMethod) -> bool {
-    match method {
-        HeadsMethod::Eagle | HeadsMethod::Mtp => true,
-        HeadsMethod::Medusa | HeadsMethod::Hydra => false,
-    }
-}
-
-fn unmeasured(tree: &TreeChoice) -> Failure {
-    Failure::input(format!("--tree {tree}: nothing was measured for these heads"))
-        .hint("gorgon tree calibrate measures it")
 }

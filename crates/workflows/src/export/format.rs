@@ -1,5 +1,6 @@
 //! The formats that heads can be exported to.
 
+use gorgon_core::suggest::did_you_mean;
 use gorgon_draft::eagle::three;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaTarget;
@@ -24,6 +25,21 @@ pub enum ExportFormat {
     Safetensors,
 }
 
+/// The names of all formats.
+const NAMES: [&str; 11] = [
+    "medusa-v1",
+    "medusa-v2",
+    "tgi",
+    "vllm-medusa",
+    "merged",
+    "eagle",
+    "eagle3",
+    "speculators",
+    "hydra",
+    "mtp",
+    "safetensors",
+];
+
 impl FromStr for ExportFormat {
     type Err = String;
 
@@ -37,9 +53,10 @@ impl FromStr for ExportFormat {
             "mtp" => Ok(Self::Mtp),
             "safetensors" => Ok(Self::Safetensors),
             other => {
+                let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
                             MTP modules to mtp, a Medusa-2 run to merged, any PyTorch file to safetensors";
-                other.parse().map(Self::Medusa).map_err(|error| format!("{error}, {more}"))
+                other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
         }
     }

@@ -3,7 +3,6 @@
 mod card;
 mod convert;
 mod format;
-mod hub_id;
 mod serving;
 mod upload;
 
@@ -11,8 +10,8 @@ pub use self::format::ExportFormat;
 pub use self::upload::Upload;
 
 use self::card::Card;
-use self::hub_id::hub_id;
 use crate::failure::Failure;
+use crate::hub_id::hub_id;
 use crate::not_a_model::base_model;
 use crate::settings::Settings;
 use crate::{files, load};

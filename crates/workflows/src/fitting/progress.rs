@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Progress: a bar on a terminal, lines elsewhere; both go into the log.
@@ -21,13 +21,16 @@ pub struct Progress<'a> {
     started: Instant,
     /// Seconds of all steps, by the speed of the first ones.
     corrected: OnceLock<f64>,
+    /// Tokens per step of the last evaluation.
+    tau: Mutex<Option<f64>>,
 }
 
 impl<'a> Progress<'a> {
     /// Begins the bar and the log of a run.
     pub fn new(run: &RunDir, fit: &FitSettings, settings: &'a Settings) -> Self {
         let bar = settings.console.bar(BarStyle::Steps, "", fit.schedule.steps);
-        Self { bar, console: &settings.console, log: run.log(), started: Instant::now(), corrected: OnceLock::new() }
+        let (corrected, tau) = (OnceLock::new(), Mutex::new(None));
+        Self { bar, console: &settings.console, log: run.log(), started: Instant::now(), corrected, tau }
     }
 
     /// Seconds of all steps, by the speed of the first ones.
@@ -46,11 +49,16 @@ impl<'a> Progress<'a> {
         }
     }
 
+    fn tau(&self) -> MutexGuard<'_, Option<f64>> {
+        self.tau.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reports what a training reports, on the console and in the log.
     pub fn show(&self, report: &Report) {
         match report {
             Report::Step(record) => {
-                let line = line(&fields(record));
+                let tau = self.tau().map_or_else(String::new, |tau| format!(" · τ {tau:.2}"));
+                let line = line(&fields(record)) + &tau;
                 self.bar.set_position(record.step);
                 self.bar.set_message(line.clone());
                 if !self.bar.is_shown() {
@@ -60,7 +68,9 @@ impl<'a> Progress<'a> {
                 self.correct(record);
             }
             Report::Evaluation(record) => {
-                let measured = line(&fields(&record.evaluation));
+                let fields = fields(&record.evaluation);
+                *self.tau() = fields.get("tau").and_then(Value::as_f64);
+                let measured = line(&fields);
                 self.say(&format!("held out at step {}: {measured}", record.step));
             }
             Report::Saved(step) => self.write(&format!("saved step {step}")),

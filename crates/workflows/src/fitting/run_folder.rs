@@ -84,6 +84,7 @@ pub fn run_folder<T: Config>(
             settings.console.say(format!("a damaged checkpoint was set aside: {damage}"));
         }
         let step = run.steps()?.last().copied().unwrap_or(0);
+        tracing::debug!(run = %run.path().display(), step, changes = changes.len(), "run resumed");
         // A change is recorded before it is made, so that a kill in between leaves no change without a record.
         let mut recorded = changes.to_vec();
         if run.provenance().exists() {

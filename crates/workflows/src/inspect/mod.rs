@@ -3,6 +3,7 @@
 mod data;
 mod heads;
 mod model;
+mod other;
 mod report;
 mod run;
 
@@ -10,7 +11,7 @@ pub use self::report::{Fact, Facts, Report, words};
 
 use crate::drafting::stored_tree;
 use crate::failure::Failure;
-use crate::runs;
+use crate::{absent, runs};
 use gorgon_data::{manifest, shard};
 use gorgon_train::methods::FEATURE_INDEX;
 use serde_json::{Value, json};
@@ -22,10 +23,11 @@ use std::path::Path;
 /// # Errors
 /// When there is none of these.
 pub fn examine(path: &Path) -> Result<Report, Failure> {
-    if !path.exists() {
-        return Err(Failure::input(format!("{}: no such file or folder", path.display())));
-    }
+    absent::check(path, "file or folder")?;
     let extension = path.extension().unwrap_or_default();
+    if let Some(failure) = other::file(path) {
+        return Err(failure);
+    }
     if path.is_file() && extension == "json" {
         return tree(path);
     }

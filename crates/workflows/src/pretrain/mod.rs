@@ -126,7 +126,8 @@ fn write(out: &Path, tokenizer: &Path, objective: &Pretraining, parameters: &[Pa
     files::copy_tokenizer(tokenizer, out)
 }
 
-const PLOTS: &[Plot] = &[
+/// The plots of a pretraining.
+pub(crate) const PLOTS: &[Plot] = &[
     Plot {
         file: "loss.svg",
         title: "Loss of the assistant's tokens",

@@ -2,6 +2,7 @@
 
 use super::find::is_run;
 use super::summary::RunSummary;
+use crate::absent;
 use crate::failure::Failure;
 use crate::fitting::curve;
 use gorgon_runs::metrics;
@@ -33,6 +34,7 @@ pub struct Comparison {
 pub fn compare(folders: &[PathBuf], metric: Option<&str>) -> Result<Comparison, Failure> {
     let (mut runs, mut all) = (vec![], vec![]);
     for folder in folders {
+        absent::check(folder, "run folder")?;
         if !is_run(folder) {
             return Err(Failure::input(format!("{}: this is no run folder", folder.display())));
         }

@@ -1,5 +1,6 @@
 //! Where run folders are.
 
+use crate::absent;
 use crate::failure::Failure;
 use gorgon_runs::run_dir::RunView;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub fn find(folders: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             runs.push(folder.clone());
             continue;
         }
+        absent::check(folder, "folder")?;
         folder.read_dir().map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
         let mut below = vec![];
         search(folder, DEPTH, &mut below);

@@ -1,4 +1,4 @@
-//! Hidden states computed ahead, by `gorgon features` or as a training begins.
+//! Hidden states computed ahead, by `gorgon dev features` or as a training begins.
 
 use super::job::Job;
 use crate::console::BarStyle;

@@ -9,6 +9,7 @@ use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
 use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, Plot, Progress, Results};
+use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
 use gorgon_data::shard;
@@ -85,7 +86,7 @@ impl Launch<'_> {
         // The discarded steps are no part of what the run takes.
         self.watch.forget_peak();
         self.pool.iter().for_each(Pool::shrink);
-        let stem = format!("{}-{}", config.method.name(), files::stem(dir));
+        let stem = format!("{}-{}", config.method.name(), hub_id::stem(&config.model, dir));
         let inputs = shard::files(&config.data)?;
         let group = ProcessGroup::current();
         if group.is_root() && config.caches_features() {
@@ -206,7 +207,8 @@ impl Launch<'_> {
     }
 }
 
-const PLOTS: &[Plot] = &[
+/// The plots of a training.
+pub(crate) const PLOTS: &[Plot] = &[
     Plot {
         file: "loss.svg",
         title: "Loss",

@@ -8,6 +8,7 @@ mod parity;
 mod shape;
 mod together;
 
+pub(crate) use self::launch::PLOTS;
 pub use self::launch::{Done, best, fitted};
 pub use self::shape::{Assumed, plan as plan_by_formula};
 

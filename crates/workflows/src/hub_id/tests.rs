@@ -19,3 +19,14 @@ fn an_id_is_found_and_a_path_is_none() {
     std::fs::write(dir.path().join("config.json"), "{\"_name_or_path\": \"./models/base\"}").unwrap();
     assert_eq!(none("./tiny"), None);
 }
+
+#[test]
+fn runs_are_named_after_repositories_and_not_after_commits() {
+    let cached = Path::new("/cache/hub/models--Qwen--Qwen2.5-0.5B/snapshots/0123456789abcdef");
+    for named in ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B@main", cached.to_str().unwrap()] {
+        assert_eq!(stem(named, cached), "Qwen2-5-0-5B", "{named}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("my.model");
+    assert_eq!(stem(folder.to_str().unwrap(), &folder), "my-model");
+}

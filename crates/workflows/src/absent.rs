@@ -1,0 +1,39 @@
+//! Paths that do not exist.
+
+use crate::failure::Failure;
+use gorgon_core::suggest::closest;
+use gorgon_runs::visible;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Fails for a path that an option names and that does not exist. `noun` says what should be there.
+///
+/// # Errors
+/// Then, with the name beside it that was probably meant.
+pub fn check(path: &Path, noun: &str) -> Result<(), Failure> {
+    // A folder that cannot be searched is no missing path: whoever opens it says why.
+    if !matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        return Ok(());
+    }
+    // The first part of the path that is not there.
+    let is_there = |path: &Path| path.as_os_str().is_empty() || path.is_dir();
+    let missing = path.ancestors().find(|part| part.parent().is_none_or(is_there)).unwrap_or(path);
+    let parent = missing.parent().unwrap_or(Path::new(""));
+    let failure = Failure::input(format!("{}: no such {noun}", path.display()));
+    Err(failure.hint(beside(parent, missing)))
+}
+
+/// The name in a folder that was probably meant, or the names in it.
+pub(crate) fn beside(parent: &Path, path: &Path) -> String {
+    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let entries = folder.read_dir().into_iter().flatten();
+    let entries = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = entries.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    let given = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match closest(given, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean {}?", parent.join(name).display()),
+        None if names.is_empty() => format!("{} is empty", folder.display()),
+        None => format!("{} has {}", folder.display(), visible::listed(&names)),
+    }
+}

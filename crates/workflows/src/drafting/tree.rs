@@ -1,0 +1,89 @@
+//! From `--tree` to a tree builder.
+
+use super::sequoia::sequoia_choice;
+use super::stored_tree;
+use crate::failure::Failure;
+use gorgon_bench::record::CalibrationRecord;
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::HeadsMethod;
+use std::path::PathBuf;
+
+/// The name of the tree that a calibration stored with the heads.
+pub(super) const CALIBRATED: &str = "calibrated";
+
+/// Drafts of a draft model.
+const MODEL_CHAIN: usize = 4;
+
+/// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
+/// the first level, width.
+const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
+
+/// The tree that a drafter without heads drafts, if none is named.
+fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
+    match choice {
+        DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
+        DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
+        DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
+    }
+}
+
+/// The tree that is named, or the one that the heads are decoded with.
+///
+/// # Errors
+/// When it is none, or the heads were not measured.
+pub(super) fn builder(
+    tree: Option<&TreeChoice>,
+    choice: &DrafterChoice,
+    heads: Option<&HeadsFolder>,
+    stored: Option<PathBuf>,
+) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
+    let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
+    let root = || TreeShape::new(vec![]).map_err(Failure::input);
+    if *choice == DrafterChoice::None {
+        return Ok(fixed("none".into(), root()?));
+    }
+    let own = default_tree(choice);
+    let Some(tree) = tree.or(own.as_ref()) else {
+        return match stored {
+            Some(path) => Ok(fixed(CALIBRATED.into(), stored_tree::file(&path)?)),
+            None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
+                let (total, depth, top_k) = EAGLE_TREE;
+                let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
+                Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
+            }
+            None => {
+                let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
+                Ok(fixed(published.name().into(), published.shape().clone()))
+            }
+        };
+    };
+    let name = tree.to_string();
+    Ok(match tree {
+        TreeChoice::None => fixed(name, root()?),
+        TreeChoice::Chain(chain) => (name, Box::new(*chain)),
+        TreeChoice::Published(published) => fixed(name, published.shape().clone()),
+        TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::Own(own) => (name, Box::new(*own)),
+        TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
+        TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
+        TreeChoice::Sequoia { nodes } => {
+            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
+            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
+        }
+    })
+}
+
+/// Whether a method's heads are decoder layers, which draft deep trees.
+fn has_layers(method: HeadsMethod) -> bool {
+    match method {
+        HeadsMethod::Eagle | HeadsMethod::Mtp => true,
+        HeadsMethod::Medusa | HeadsMethod::Hydra => false,
+    }
+}
+
+fn unmeasured(tree: &TreeChoice) -> Failure {
+    Failure::input(format!("--tree {tree}: nothing was measured for these heads"))
+        .hint("gorgon tree calibrate measures it")
+}
