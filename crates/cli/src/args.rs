@@ -238,6 +238,10 @@ pub struct Demo {
     /// Where to put data and heads.
     #[arg(long, default_value = "checkpoints/demo", value_name = "DIR")]
     pub dir: PathBuf,
+    /// Parameters of the body in which the last part decodes: the same model, made so large that its weights come from
+    /// memory. 0 leaves that part out.
+    #[arg(long, default_value_t = 110_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(..=10_000_000_000))]
+    pub grow: u64,
 }
 
 #[derive(Debug, Args)]

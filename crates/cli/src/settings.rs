@@ -82,6 +82,12 @@ impl Settings {
         Self { job, ..self.clone() }
     }
 
+    /// These settings with other number formats.
+    pub fn with_formats(&self, formats: NumberFormats) -> Self {
+        let job = settings::Settings { formats, ..self.job.clone() };
+        Self { job, ..self.clone() }
+    }
+
     /// These settings for a job that is a part of another one, which prints the JSON document itself.
     pub fn quiet_json(&self) -> Self {
         Self { json: false, ..self.clone() }

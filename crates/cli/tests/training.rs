@@ -318,13 +318,27 @@ fn exported_heads_are_the_same_heads() {
 #[test]
 fn the_demo_goes_all_the_way() {
     let job = Job::new();
-    let demo =
-        ["demo", "--model", backbone().to_str().unwrap(), "--dialogues", "24", "--dir", &job.text("demo"), "--json"];
+    let (model, dir) = (backbone().to_str().unwrap(), job.text("demo"));
+    let demo = ["demo", "--model", model, "--dialogues", "24", "--dir", &dir, "--grow", "1500000", "--json"];
     let document = json(&finished(&demo, &[]));
     assert_eq!(document["same_text"], document["compared"]);
     assert!(document["summary"]["tokens_per_step"].as_f64().unwrap() >= 1.0);
     let run = document["run"].as_str().unwrap();
     assert!(std::path::Path::new(run).join("heads/tree.json").is_file());
+    // The last part: the same logits and texts in a larger body, which every command takes.
+    let grown = &document["grown"];
+    assert_eq!(
+        (&grown["same_text"], &grown["equality"]["same_text"]),
+        (&grown["compared"], &grown["equality"]["prompts"])
+    );
+    assert_eq!(grown["equality"]["greatest_difference"], 0.0);
+    assert!((1_000_000..2_000_000).contains(&grown["parameters"].as_u64().unwrap()));
+    assert!(grown["bench"]["summary"]["plain_tokens_per_second"].as_f64().unwrap() > 0.0);
+    let (body, heads) = (grown["model"].as_str().unwrap(), grown["heads"].as_str().unwrap());
+    assert!(stdout(&finished(&["inspect", body], &[])).contains("no problems"));
+    finished(&["generate", "--model", body, "--heads", heads, "--prompt", "Hi", "--max-new-tokens", "4"], &[]);
+    let small = ["demo", "--model", model, "--dialogues", "24", "--dir", &dir, "--grow", "0", "--json"];
+    assert!(json(&finished(&small, &[]))["grown"].is_null());
     refused(&["demo", "--model", "/no/such/model"], &["/no/such/model"]);
 }
 

@@ -1,5 +1,9 @@
 //! The main job on the model that comes along: distil, train, and prompts to calibrate and measure with.
 
+pub mod equality;
+pub mod formats;
+pub mod grow;
+
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{config, distill, train};

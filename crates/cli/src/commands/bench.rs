@@ -75,6 +75,11 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Totals over all prompts.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
     /// The table and what stands below it.
     pub fn print(&self, markdown: bool) {
         print(&self.setup, &self.summary, &self.runs, markdown);
