@@ -27,7 +27,7 @@ fn mistyped_flags_verbs_and_names_are_suggested() {
         (&["doctor", "--device", "cdua"], "'--device <DEVICE>': did you mean \"cuda\"? expected auto"),
         (&["doctor", "--dtype", "b16"], "did you mean \"bf16\"?"),
         (&["doctor", "--compute-dtype", "b16"], "did you mean \"bf16\"?"),
-        (&["doctor", "--int8", "draft"], "did you mean \"drafts\"?"),
+        (&["doctor", "--weights", "stord"], "did you mean \"stored\"?"),
     ] {
         let (code, words) = wrong(args);
         assert_eq!(code, 2);

@@ -73,6 +73,10 @@ pub struct IntegerWeights {
 }
 
 impl IntegerWeights {
+    /// None of them.
+    pub const STORED: Self =
+        Self { weights: Weights::Stored, draft_weights: DraftWeights::Stored, activation_bits: None };
+
     /// The options that differ from the defaults, as they are typed.
     pub fn options(&self) -> Vec<String> {
         let weights = match self.weights {

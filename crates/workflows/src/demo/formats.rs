@@ -5,16 +5,20 @@ use crate::failure::Failure;
 use crate::measuring::{Options, Setup};
 use crate::settings::{NumberFormats, Settings};
 use gorgon_bench::median;
-use gorgon_model::device::{FloatFormat, Int8, Products};
+use gorgon_model::device::{FloatFormat, IntegerWeights, Products, Weights};
 use serde::Serialize;
 
 /// Formats that are measured, where the processor has them.
 pub const CANDIDATES: [NumberFormats; 4] = [
-    NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off },
-    NumberFormats { dtype: Some(FloatFormat::F16), compute_dtype: Products::F32, int8: Int8::Off },
-    NumberFormats { dtype: None, compute_dtype: Products::Bf16, int8: Int8::Off },
-    NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::All },
+    STORED,
+    NumberFormats { dtype: Some(FloatFormat::F16), ..STORED },
+    NumberFormats { compute_dtype: Products::Bf16, ..STORED },
+    NumberFormats { integers: IntegerWeights { weights: Weights::Int8, ..IntegerWeights::STORED }, ..STORED },
 ];
+
+/// The device's own.
+const STORED: NumberFormats =
+    NumberFormats { dtype: None, compute_dtype: Products::F32, integers: IntegerWeights::STORED };
 
 /// Prompts that every format is measured on.
 const PROMPTS: usize = 8;

@@ -11,7 +11,7 @@ use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat, Int8, Products};
+use gorgon_model::device::{Compute, FloatFormat, IntegerWeights, Products, Weights};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::layout;
 use gorgon_model::target::DecoderTarget;
@@ -64,8 +64,9 @@ fn toy_heads(dir: &Path, config: &MedusaConfig) -> HeadsFolder {
 }
 
 /// Logits of a model and its heads at every token of a text.
-fn logits(model: &Path, heads: &Path, int8: Int8) -> (Vec<f32>, Vec<f32>) {
-    let compute = Compute::cpu(FloatFormat::F32).with_int8(int8).unwrap();
+fn logits(model: &Path, heads: &Path, weights: Weights) -> (Vec<f32>, Vec<f32>) {
+    let integers = IntegerWeights { weights, ..IntegerWeights::STORED };
+    let compute = Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap();
     let decoder = Arc::new(Decoder::load(model, &compute).unwrap());
     let mut target = DecoderTarget::new(decoder.clone(), 32, Hooks::none());
     let hidden = target.prefill(&[3, 17, 90, 4, 4, 61, 22, 8]).unwrap().hidden;
@@ -86,7 +87,7 @@ fn settings() -> Settings {
         started: jiff::Timestamp::now(),
         together: vec![],
         devices: "cpu".parse().unwrap(),
-        formats: NumberFormats { dtype: None, compute_dtype: Products::F32, int8: Int8::Off },
+        formats: NumberFormats { dtype: None, compute_dtype: Products::F32, integers: IntegerWeights::STORED },
     }
 }
 
@@ -144,11 +145,13 @@ fn logits_stay_bit_for_bit() {
         assert_eq!((config.hidden_size, config.heads, config.kv_heads, config.head_dim), (192, 16, 8, 16));
         assert_eq!(config.parameters(), grown.parameters);
         assert!((1_200_000..1_600_000).contains(&grown.parameters), "{}", grown.parameters);
-        let (before, after) = (logits(&model, &heads, Int8::Off), logits(&grown.model, &grown.heads, Int8::Off));
+        let (before, after) =
+            (logits(&model, &heads, Weights::Stored), logits(&grown.model, &grown.heads, Weights::Stored));
         assert!(before.0.iter().any(|v| v.abs() > 0.1));
         assert_eq!(before, after, "{more}");
         // One scale per output row: new numbers are no greater than old ones, so old ones keep their 8 bits.
-        let (before, after) = (logits(&model, &heads, Int8::All), logits(&grown.model, &grown.heads, Int8::All));
+        let (before, after) =
+            (logits(&model, &heads, Weights::Int8), logits(&grown.model, &grown.heads, Weights::Int8));
         assert_eq!(before, after, "{more} in 8 bits");
     }
 }
