@@ -1,6 +1,7 @@
 //! Drafting only as long as it pays.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::trace::Trace;
 use gorgon_core::Token;
 
 /// Losses allowed before drafting has shown a gain: so many plain steps, and so many fruitless drafts.
@@ -79,6 +80,10 @@ impl Drafter for FallbackDrafter {
             }
         }
         self.inner.observe(pass)
+    }
+
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        self.inner.trace(root, drafts)
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {

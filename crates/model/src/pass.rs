@@ -10,6 +10,8 @@ use std::ops::Range;
 
 pub(crate) use check::Bounds;
 pub use check::PlanError;
+/// One row's input: a token's embedding, or a row of the table of [`Inputs::Rows`].
+pub use gorgon_core::tree::NodeInput as Input;
 
 /// Content of a pass's rows when they enter its first layer.
 #[derive(Clone, Copy, Debug)]
@@ -27,15 +29,6 @@ pub enum Inputs<'a> {
     /// Hidden states `[rows, d]` in front of the pass's first layer: the stream that an earlier pass left there
     /// ([`PassOutput::stream`]), or embeddings from elsewhere.
     States(&'a HiddenStates),
-}
-
-/// One row's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A token's embedding.
-    Token(Token),
-    /// A row of the table.
-    Embedding(usize),
 }
 
 /// One sequence's rows in a forward pass.
