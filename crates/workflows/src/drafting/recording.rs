@@ -32,8 +32,9 @@ enum Kind<'a> {
 /// without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
 /// unless drafting stops where it does not pay.
 ///
-/// # Errors When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that
-/// there is not.
+/// # Errors
+/// When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that there is
+/// not.
 pub fn steps(
     drafting: &Drafting,
     decoder: &Arc<Decoder>,
@@ -63,8 +64,19 @@ pub fn steps(
         }
         Kind::Eagle(folder, tree) => {
             let layer: Box<dyn DeviceLayer> = match folder.detected.format {
-                HeadsFormat::Eagle1 => Box::new(EagleModel::load(folder, decoder.clone())?),
-                _ => Box::new(Eagle3Model::load(folder, decoder.clone())?),
+                HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
+                    Box::new(Eagle3Model::load(folder, decoder.clone())?)
+                }
+                // Heads of other methods are refused there.
+                HeadsFormat::Eagle1
+                | HeadsFormat::MedusaV1
+                | HeadsFormat::MedusaV2
+                | HeadsFormat::MedusaVllm
+                | HeadsFormat::MedusaModelOpt
+                | HeadsFormat::MedusaInModel
+                | HeadsFormat::Hydra
+                | HeadsFormat::HydraPlusPlus
+                | HeadsFormat::Mtp => Box::new(EagleModel::load(folder, decoder.clone())?),
             };
             Recorded::eagle(target(layer.needs().hooks), layer, &tree, false)
         }
@@ -85,7 +97,12 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
-        _ => None,
+        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp)
+        | DrafterChoice::Auto
+        | DrafterChoice::None
+        | DrafterChoice::TrainingFree(_)
+        | DrafterChoice::Model(_)
+        | DrafterChoice::Oracle(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::bench_record::{BenchRecord, TaskRecord};
 use crate::fitting::evaluation;
 use crate::inspect::words;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::{HeadSpec, LmHeads};
+use gorgon_draft::format::{HeadSpec, HeadsMethod, LmHeads};
 use gorgon_runs::provenance::Build;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::table::{Column, Table};
@@ -77,7 +77,7 @@ impl Card<'_> {
                 "1 in the file for all heads, a copy of the base model's".into()
             }
             Some((LmHeads::Shared { .. }, _)) => "1 in the file for all heads".into(),
-            _ => "none in the file; the base model's serves".into(),
+            Some((LmHeads::Target, _)) | None => "none in the file; the base model's serves".into(),
         }
     }
 
@@ -101,10 +101,10 @@ impl Card<'_> {
     /// Accuracies that the training measured on held-out text.
     fn held_out(&self) -> String {
         let Some(evaluation) = best_evaluation(self.run) else { return String::new() };
-        let (by, tree) = match self.to {
-            ExportFormat::Eagle | ExportFormat::Eagle3(_) => ("", "dynamic:60,5,10"),
-            ExportFormat::Mtp => (" by module", "dynamic:60,5,10"),
-            _ => (" by head", "mc_sim_7b_63"),
+        let (by, tree) = match self.written.detected.format.method() {
+            HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
+            HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
+            HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
         for (key, name) in [("top1", "top-1"), ("top5", "top-5")] {

@@ -164,6 +164,14 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
     match format {
         HeadsFormat::Eagle3 => Some("midlayer."),
         HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => Some("layers.0."),
-        _ => None,
+        HeadsFormat::Eagle1
+        | HeadsFormat::MedusaV1
+        | HeadsFormat::MedusaV2
+        | HeadsFormat::MedusaVllm
+        | HeadsFormat::MedusaModelOpt
+        | HeadsFormat::MedusaInModel
+        | HeadsFormat::Hydra
+        | HeadsFormat::HydraPlusPlus
+        | HeadsFormat::Mtp => None,
     }
 }

@@ -86,7 +86,15 @@ pub(super) fn check(
     let lm_heads = match format {
         HeadsFormat::MedusaV2 => LmHeads::Target,
         HeadsFormat::MedusaVllm => vllm::lm_heads(naming, inventory, claims),
-        _ => LmHeads::PerHead,
+        HeadsFormat::MedusaV1 | HeadsFormat::MedusaModelOpt | HeadsFormat::MedusaInModel => LmHeads::PerHead,
+        // These are no Medusa heads.
+        HeadsFormat::Eagle1
+        | HeadsFormat::Eagle3
+        | HeadsFormat::Eagle3Speculators
+        | HeadsFormat::Eagle3ModelOpt
+        | HeadsFormat::Hydra
+        | HeadsFormat::HydraPlusPlus
+        | HeadsFormat::Mtp => LmHeads::Target,
     };
     // Only vLLM knows heads without biases.
     let bias = !vllm || heads.0.values().any(|head| head.bias);
