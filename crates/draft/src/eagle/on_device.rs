@@ -115,13 +115,20 @@ impl EagleOnDevice {
         self.model.needs()
     }
 
-    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass
-    /// over it. Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
+    /// Forgets the text.
+    pub fn reset(&mut self) {
+        self.cache.truncate(0);
+    }
+
+    /// Reads a chunk of a prompt: `output` is the target's pass over it, `tokens` are those after each of its own, the
+    /// last of all the first emitted one. Gives the state guessed at the last of them; `None` without tokens.
+    ///
+    /// # Shapes
+    /// Result `[1, 1, d]`.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary, or the pass lacks taps.
-    pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
-        self.cache.truncate(0);
+    /// When a token is outside the vocabulary, or the pass lacks the states of hooked layers.
+    pub fn read(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
         let mut last = None;
         read_feature_tokens(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
@@ -136,7 +143,7 @@ impl EagleOnDevice {
     /// Result `[1, 1, d]`; at most `slots` slots of the cache are read.
     ///
     /// # Errors
-    /// When the layer is on the CPU, or the pass lacks taps.
+    /// When the layer is on the CPU, or the pass lacks the states of hooked layers.
     pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
         greedy_step::follow(outcome, &self.trail);
         let states = self.model.states_on_device(output, self.trail.nodes())?;
