@@ -101,6 +101,8 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     for drafter in ["ngram:2", "jacobi:5", "early-exit:1"] {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
-    // It makes its own trees.
-    bench.check(model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
+    // Lookahead makes its own trees.
+    for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
+        bench.check(model, &["own:40,20"], &["--drafter", drafter]);
+    }
 }

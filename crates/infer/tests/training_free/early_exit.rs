@@ -38,6 +38,10 @@ fn drafts_and_acceptance_are_the_fixtures() {
     assert!(runs > 1, "the fixtures hold runs of several depths");
 }
 
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
 /// Verification from kept states is the whole pass, bit for bit: rows, logits and what the cache holds afterwards.
 #[test]
 fn resumed_verification_is_a_whole_pass() {
@@ -62,6 +66,8 @@ fn resumed_verification_is_a_whole_pass() {
                 whole.prefill(&text[..before]).unwrap();
                 let output = whole.verify_tree(step.draft.tree()).unwrap();
                 let logits = whole.logits(&output.hidden);
+                assert_eq!(bits(&step.hidden), bits(output.hidden.on_host().unwrap()), "{layers} layers");
+                assert_eq!(bits(&step.logits), bits(&logits), "{layers} layers");
                 let argmax: Vec<Token> = logits
                     .chunks_exact(whole.vocab_size())
                     .map(|row| gorgon_core::dist::Row::Logits(row).argmax() as Token)
