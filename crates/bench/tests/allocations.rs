@@ -37,7 +37,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 const TOKENS: usize = 40;
 
-/// With the larger vocabulary likeliest tokens are found without all logits, where the processor can.
+/// With the larger vocabulary top tokens are found without all logits, where the processor can.
 const VOCABULARIES: [usize; 2] = [1000, 8200];
 
 /// Acceptance: the top-1 token, and draws from the model.

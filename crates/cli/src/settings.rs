@@ -22,8 +22,6 @@ pub struct Settings {
     pub progress: bool,
     /// Whether nothing but results and errors is printed.
     pub quiet: bool,
-    /// The job's console.
-    pub talk: Console,
 }
 
 impl Deref for Settings {
@@ -57,14 +55,14 @@ impl Settings {
             template: global.template_var.into_iter().collect(),
             offline: global.offline,
             context: global.context.map(|context| context as usize),
-            console: console.clone(),
+            console,
             build: build(),
             started: jiff::Timestamp::now(),
             together: vec![],
             devices: global.device,
             formats: NumberFormats { dtype: global.dtype, compute_dtype: global.compute_dtype, int8: global.int8 },
         };
-        Ok(Self { job, json, progress, quiet, talk: console })
+        Ok(Self { job, json, progress, quiet })
     }
 
     /// These settings with the variables of a config.

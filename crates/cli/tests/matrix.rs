@@ -1,5 +1,5 @@
 //! Every drafter with every kind of tree and every rule that claims to be lossless: greedy text is plain text, and
-//! sampled text follows the model's own law.
+//! sampled text follows the model's own distribution.
 
 mod chain;
 mod gorgon;
@@ -50,7 +50,7 @@ impl Bench {
         inside.next().unwrap()
     }
 
-    /// Greedy text with every tree and rule, and the law of sampled text with one tree.
+    /// Greedy text with every tree and rule, and the distribution of sampled text with one tree.
     fn check(&self, model: &str, trees: &[&str], drafts: &[&str]) {
         // The exit code says too whether any draft was accepted, which after four steps of training is left to chance.
         let verify = |more: &[&str]| {
@@ -74,7 +74,7 @@ impl Bench {
             [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")];
         let own = [(trees[0], "sampling"), (trees[0], "nucleus")];
         for &(tree, rule) in if trees == TREES { &all[..] } else { &own[..] } {
-            let law = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
+            let sampling = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
             let found = verify(&[&["--tree", tree, "--accept", rule][..], &law].concat());
             assert_eq!(
                 (&found["passes"], &found["lossless"]),

@@ -138,8 +138,8 @@ pub struct Proposal {
     pub sources: SmallVec<[Source; 1]>,
     /// How far a lent target has read the tree's nodes, if verification can go on from there.
     pub resume: Option<Resume>,
-    /// Embeddings `[embeddings, d]` that the tree's probes read ([`NodeInput::Embedding`]), where the target is. Shared,
-    /// so that no step copies them.
+    /// Embeddings `[embeddings, d]` that the tree's probes read ([`NodeInput::Embedding`]), where the target is.
+    /// Shared, so that no step copies them.
     pub probes: Option<Arc<HiddenStates>>,
 }
 
@@ -159,7 +159,7 @@ impl Source {
     }
 }
 
-/// Hidden states that verification goes on with: the target's first layers have read every node of the tree, and their
+/// Hidden states that verification resumes from: the target's first layers have read every node of the tree, and their
 /// keys and values are uncommitted rows of its cache, in the order of the nodes.
 #[derive(Clone, Debug)]
 pub struct Resume {

@@ -22,7 +22,7 @@ pub struct HeadsFolder {
     pub step: Option<u64>,
     /// The weights.
     pub checkpoint: Checkpoint,
-    /// Their format and its facts.
+    /// Their format and its spec.
     pub detected: Detected,
 }
 
@@ -70,7 +70,7 @@ impl HeadsFolder {
     /// Inputs and outputs of an LM head that the file holds for all its heads together, and of which top-k tokens may
     /// be requested. The target's serves where there is none; those of single heads compute all logits.
     pub fn shared_lm_head(&self) -> Option<(usize, usize)> {
-        let name = match &self.detected.facts {
+        let name = match &self.detected.spec {
             HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
             HeadSpec::Eagle(EagleSpec { draft_vocab_size: Some(_), .. }) => layout::LM_HEAD,
             HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::PerHead | LmHeads::Target, .. })

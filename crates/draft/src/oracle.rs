@@ -1,4 +1,4 @@
-//! A drafter that is right as often as it is told to be: measures what a step costs without trained weights.
+//! A drafter that is right at given rates: measures what a step costs without trained weights.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
@@ -81,7 +81,7 @@ impl Drafter for OracleDrafter {
         for (node, token) in tokens.iter_mut().enumerate().skip(1).filter(|&(node, _)| !tree.is_probe(node)) {
             let depth = tree.depths()[node];
             let true_token = truth(depth);
-            // The first path goes on at the first child of its last node; children come after their parents.
+            // The first path continues at the first child of its last node; children come after their parents.
             if tree.parents()[node] == first && depth == tree.depths()[first] + 1 {
                 first = node;
                 let rate = self.rates.get(depth - 1).copied().unwrap_or(0.0);

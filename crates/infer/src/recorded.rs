@@ -107,7 +107,7 @@ impl Recorded {
     }
 
     /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided`
-    /// ([`Self::reveal`]). The target was made with the taps that the layer needs.
+    /// ([`Self::reveal`]). The target was made with the hooks that the layer needs.
     ///
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.

@@ -129,7 +129,7 @@ fn heads_say_the_same_in_one_product() {
     }
 }
 
-/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is
+/// An oracle that is always right has its whole path accepted while it knows how the text continues, one that never is
 /// nothing; the text stays plain decoding's.
 #[test]
 fn an_oracle_decides_what_is_accepted() {

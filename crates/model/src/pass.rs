@@ -18,8 +18,8 @@ pub use gorgon_core::tree::NodeInput as Input;
 pub enum Inputs<'a> {
     /// Embeddings of tokens.
     Tokens(&'a [Token]),
-    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding). The table's rows
-    /// enter the first layer as they are: a model's factor on its embeddings is not applied to them.
+    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding). The table's
+    /// rows enter the first layer as they are: a model's factor on its embeddings is not applied to them.
     Rows {
         /// One per row of the pass.
         rows: &'a [Input],
@@ -86,7 +86,7 @@ pub struct PassOutput {
     pub hidden: HiddenStates,
     /// The hooked states, one row per row of the pass, in the order in which they were requested.
     pub hooks: HookedStates,
-    /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass goes on
-    /// with it ([`Inputs::States`]).
+    /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass
+    /// resumes from it ([`Inputs::States`]).
     pub stream: Option<HiddenStates>,
 }

@@ -9,7 +9,7 @@ use crate::feature_tokens::{read_feature_tokens, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
-use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
+use gorgon_kernels::dynamic_tree::{self, GrowingTree, Growth, MOST_CANDIDATES};
 use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
@@ -56,7 +56,7 @@ pub struct EagleOnDevice {
     cache: KvCache,
     /// The tokens of the logits' columns, where those are not their numbers.
     tokens: Option<Tensor<1, Int>>,
-    grown: Grown,
+    growing: GrowingTree,
     trail: Trail,
 }
 
@@ -92,17 +92,17 @@ impl EagleOnDevice {
         if let Some(window) = window.filter(|&window| window <= growth.depth) {
             return Err(GrowthError::Window { window, depth: growth.depth });
         }
-        let grown = Grown::new(growth, window, 0, device);
+        let growing = GrowingTree::new(growth, window, 0, device);
         let trail = Trail::new(growth.longest(), window, 0, device);
         let cache = model.new_cache(capacity + rows(growth));
         let ids = named.map(|tokens| tokens.into_iter().map(|token| token as i32).collect::<Vec<_>>());
         let tokens = ids.map(|ids| Tensor::from_data(TensorData::new(ids, [vocab]), device));
-        Ok(Self { model, cache, tokens, grown, trail })
+        Ok(Self { model, cache, tokens, growing, trail })
     }
 
     /// The sizes of its trees.
     pub fn growth(&self) -> Growth {
-        self.grown.growth()
+        self.growing.growth()
     }
 
     /// Rows behind the committed ones that a step writes to the cache at most.
@@ -167,15 +167,15 @@ impl EagleOnDevice {
     ) -> Result<(), ModelError> {
         let depth = self.growth().depth;
         for level in 0..=depth {
-            dynamic_tree::expand(&self.grown, level, &self.model.logits_on_device(&guessed), self.tokens.as_ref());
+            dynamic_tree::expand(&self.growing, level, &self.model.logits_on_device(&guessed), self.tokens.as_ref());
             if level < depth {
-                dynamic_tree::descend(&self.grown, level, pass_table);
-                let states = guessed.select(1, self.grown.slots());
-                let pass = self.grown.pass(level).with_slots(pass_table.slots());
+                dynamic_tree::descend(&self.growing, level, pass_table);
+                let states = guessed.select(1, self.growing.slots());
+                let pass = self.growing.pass(level).with_slots(pass_table.slots());
                 guessed = self.model.forward_on_device(&pass, states, &mut self.cache)?;
             }
         }
-        dynamic_tree::plant(&self.grown, tree, pass_table);
+        dynamic_tree::finish(&self.growing, tree, pass_table);
         Ok(())
     }
 }

@@ -88,7 +88,7 @@ fn turns_name_slots_that_there_are_once_and_in_order() {
     assert_eq!(lengths(&all), [(3, 3), (2, 2), (3, 3)]);
 }
 
-/// The error names the slot; nothing stays in flight, so the same step can be asked for again.
+/// The error names the slot; nothing stays uncommitted, so the same step can be asked for again.
 #[test]
 fn scores_that_are_no_numbers_are_an_error() {
     let mut all = sessions(&decoder(true), 3, || NgramDrafter::new(2));
@@ -105,7 +105,7 @@ fn scores_that_are_no_numbers_are_an_error() {
     }
 }
 
-/// Says what it is told.
+/// Drafts given tokens.
 struct Known(Vec<Token>);
 
 impl Drafter for Known {

@@ -3,6 +3,7 @@
 use crate::by_hand::{ByHand, decoder};
 use crate::shared;
 use gorgon_core::Token;
+use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::early_exit::EarlyExitDrafter;
 use gorgon_model::hooks::Hooks;
@@ -68,10 +69,8 @@ fn resumed_verification_is_a_whole_pass() {
                 let logits = whole.logits(&output.hidden);
                 assert_eq!(bits(&step.hidden), bits(output.hidden.on_host().unwrap()), "{layers} layers");
                 assert_eq!(bits(&step.logits), bits(&logits), "{layers} layers");
-                let argmax: Vec<Token> = logits
-                    .chunks_exact(whole.vocab_size())
-                    .map(|row| gorgon_core::dist::Row::Logits(row).argmax() as Token)
-                    .collect();
+                let rows = logits.chunks_exact(whole.vocab_size());
+                let argmax: Vec<Token> = rows.map(|row| Row::Logits(row).argmax() as Token).collect();
                 assert_eq!(step.argmax, argmax, "{layers} layers");
                 text.extend(&step.emitted);
                 // The committed rows are those of a text that was read at once.

@@ -136,7 +136,7 @@ fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
     }
 }
 
-/// A session that drafted, was rejected and goes on answers as one that reads the text at once.
+/// A session that drafted, was rejected and continues answers as one that reads the text at once.
 #[test]
 fn rejected_drafts_leave_no_trace() {
     let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };

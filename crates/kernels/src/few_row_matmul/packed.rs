@@ -146,7 +146,8 @@ impl Packed {
     /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs a panel or two of `f32` per
     /// thread.
     ///
-    /// # Errors When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor
+    /// # Errors
+    /// When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor
     /// cannot multiply with it.
     pub fn pack(d_in: usize, d_out: usize, dtype: WeightDtype, source: &dyn RowSource) -> Result<Self, PackError> {
         let size = PackError::Size { d_out, d_in };
@@ -277,7 +278,8 @@ impl Packed {
     pub(super) fn elements<T: Bits>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.bytes() * self.dtype.together());
         let bytes = &self.panels[..];
-        // SAFETY: the pages begin on a multiple of 4096 bytes, above the alignment of every `T` here, and any bits are a value.
+        // SAFETY: the pages begin on a multiple of 4096 bytes, above the alignment of every `T` here, and any bits are
+        // a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }
 }

@@ -128,7 +128,7 @@ impl Job {
         let finished = finished.map_err(|error| match error {
             DistillError::NonFinite { .. } => Failure::run(error),
             DistillError::Unserved { .. } | DistillError::NoServers { .. } => {
-                Failure::run(error).hint("what was answered is kept; the same command goes on from there")
+                Failure::run(error).hint("what was answered is kept; the same command resumes from there")
             }
             error => error.into(),
         })?;

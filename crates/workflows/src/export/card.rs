@@ -51,7 +51,7 @@ impl Card<'_> {
     /// Facts about the written file.
     fn facts(&self) -> String {
         let mut table = Table::new([Column::text("property"), Column::text("value")]);
-        for (name, value) in self.written.detected.facts.list() {
+        for (name, value) in self.written.detected.spec.list() {
             let text = if name == "LM heads" { self.lm_heads() } else { words(&value) };
             table.row([name, &text]);
         }
@@ -66,9 +66,9 @@ impl Card<'_> {
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Eagle(_) | HeadSpec::Mtp(_) => None,
         };
-        let trained = of(&self.source.detected.facts).map(|(lm_heads, _)| lm_heads);
+        let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
-        match of(&self.written.detected.facts) {
+        match of(&self.written.detected.spec) {
             Some((LmHeads::PerHead, heads)) if copied => {
                 format!("{heads} in the file, each a copy of the base model's")
             }
@@ -153,7 +153,7 @@ impl Card<'_> {
     }
 
     fn serving(&self) -> String {
-        let heads = match &self.written.detected.facts {
+        let heads = match &self.written.detected.spec {
             HeadSpec::Medusa(spec) => spec.heads,
             HeadSpec::Hydra(spec) => spec.heads,
             HeadSpec::Mtp(spec) => spec.modules,
@@ -163,7 +163,7 @@ impl Card<'_> {
             Some(_) => "`THIS_FOLDER` is this folder, or its id once it is on the hub.",
             None => "`THIS_FOLDER` is this folder, and `BASE_MODEL` the folder of its base model.",
         };
-        let bias = matches!(&self.written.detected.facts, HeadSpec::Eagle(spec) if spec.fc_bias);
+        let bias = matches!(&self.written.detected.spec, HeadSpec::Eagle(spec) if spec.fc_bias);
         let commands = self.to.serving(self.base.unwrap_or("BASE_MODEL"), heads, bias);
         format!("## Serving\n\n{legend}\n\n{commands}")
     }
