@@ -75,7 +75,7 @@ impl Bench {
         let own = [(trees[0], "sampling"), (trees[0], "nucleus")];
         for &(tree, rule) in if trees == TREES { &all[..] } else { &own[..] } {
             let sampling = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
-            let found = verify(&[&["--tree", tree, "--accept", rule][..], &law].concat());
+            let found = verify(&[&["--tree", tree, "--accept", rule][..], &sampling].concat());
             assert_eq!(
                 (&found["passes"], &found["lossless"]),
                 (&true.into(), &true.into()),

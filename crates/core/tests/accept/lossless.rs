@@ -65,7 +65,7 @@ fn nucleus_emits_the_targets_law() {
 #[test]
 fn greedy_emits_the_argmax() {
     let make = |_| Box::new(Greedy) as Box<dyn AcceptanceRule>;
-    assert_eq!(first_failure(&make, &greedy_worlds()), None);
+    assert_eq!(first_failure(&make, &greedy_settings()), None);
 }
 
 #[test]
@@ -73,20 +73,20 @@ fn every_lossless_choice_emits_the_greedy_text_at_temperature_0() {
     for name in ["auto", "sampling", "nucleus", "k-seq"] {
         let choice: RuleChoice = name.parse().unwrap();
         let make = move |transform| choice.rule(transform) as Box<dyn AcceptanceRule>;
-        assert_eq!(first_failure(&make, &greedy_worlds()), None, "{name}");
+        assert_eq!(first_failure(&make, &greedy_settings()), None, "{name}");
     }
     // The rules themselves agree with the shortcut that the choice takes at temperature 0.
     let sampling = |transform| Box::new(Sampling { transform }) as Box<dyn AcceptanceRule>;
     let nucleus = |transform| Box::new(Nucleus { transform }) as Box<dyn AcceptanceRule>;
     let k_seq = |transform| Box::new(KSeq { transform }) as Box<dyn AcceptanceRule>;
     for make in [&sampling as &Make, &nucleus, &k_seq] {
-        assert_eq!(first_failure(make, &greedy_worlds()), None);
+        assert_eq!(first_failure(make, &greedy_settings()), None);
     }
 }
 
 /// Settings at temperature 0, whose drafters draw from a distribution of their own all the same: rules at temperature 0
 /// must not care where tokens come from.
-pub fn greedy_worlds() -> Vec<Setting> {
+pub fn greedy_settings() -> Vec<Setting> {
     let at_zero = |setting: Setting| Setting { transform: Transform::GREEDY, ..setting };
     let kinds = |setting: &Setting| matches!(setting.drafter, Drafter::Random | Drafter::Absent | Drafter::Broken);
     settings(&[SamplingScheme::Independent, SamplingScheme::Deterministic])

@@ -39,7 +39,7 @@ fn stated_mixture(deferral: Deferral, alpha: f64, setting: &Setting, prefix: &[T
     (0..q.len()).map(|v| p[v] * deferred + if defers(v) { 0.0 } else { q[v] }).collect()
 }
 
-/// Worlds whose drafter has valid rows; with a horizon up to which every position is drafted on every path.
+/// Settings whose drafter has valid rows; with a horizon up to which every position is drafted on every path.
 fn drafted_settings(scheme: SamplingScheme) -> Vec<(Setting, usize)> {
     let shapes: [(&[usize], usize); 3] = [(SHAPES[1], 3), (SHAPES[2], 1), (&[0, 0, 0, 1, 1, 2], 2)];
     let mut settings = Vec::new();

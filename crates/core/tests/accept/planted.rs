@@ -3,7 +3,7 @@
 use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 
-use crate::lossless::{ALL_SCHEMES, Make, first_failure, greedy_worlds, settings};
+use crate::lossless::{ALL_SCHEMES, Make, first_failure, greedy_settings, settings};
 use crate::mixing;
 use crate::settings::{Drafter, Setting};
 use crate::wrong::{self, CascadeBug, SamplingBug};
@@ -57,7 +57,7 @@ fn nucleus_bugs_change_the_law() {
 fn greedy_bugs_change_the_text() {
     let bugs: [&Make; 2] = [&|_| wrong::first_child_greedy(), &|_| wrong::stale_bonus_greedy()];
     for make in bugs {
-        assert!(first_failure(make, &greedy_worlds()).is_some());
+        assert!(first_failure(make, &greedy_settings()).is_some());
     }
 }
 
