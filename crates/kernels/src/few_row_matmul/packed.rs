@@ -278,8 +278,7 @@ impl Packed {
     pub(super) fn elements<T: Bits>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.bytes() * self.dtype.together());
         let bytes = &self.panels[..];
-        // SAFETY: the pages begin on a multiple of 4096 bytes, above the alignment of every `T` here, and any bits are
-        // a value.
+        // SAFETY: the pages begin on a multiple of 4096 bytes, above the alignment of every `T` here, and any bits are a value.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }
 }

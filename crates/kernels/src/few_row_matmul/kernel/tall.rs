@@ -178,8 +178,7 @@ pub struct Work<'a, T> {
 pub trait Tall: Element {
     /// Adds a block to the sums of `sums.len()` rows.
     ///
-    /// # Safety
-    /// The processor has AVX-512 F and BW, and BF16 for pairs; `x` and `weights` hold equally many inputs, and
+    /// # Safety The processor has AVX-512 F and BW, and BF16 for pairs; `x` and `weights` hold equally many inputs, and
     /// `column + PANEL <= PAIR`.
     unsafe fn tile(work: &Work<'_, Self>, sums: &mut [[f32; PAIR]]);
 }
