@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the shape of the source code and prints its size per crate.
 
-    scripts/check_source.py         prints each violation and exits with 1 if there are any
+    scripts/check_source.py                 prints each violation and exits with 1 if there are any
+    scripts/check_source.py COMMIT...       prints lines of source without tests per crate at commits
 
 * No Rust file is longer than 400 lines.
 * No function is longer than 40 lines. Counted as clippy's `too_many_lines` counts: lines of the body that are
@@ -15,8 +16,11 @@
 Only the standard library is needed.
 """
 
+import io
 import re
+import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +38,7 @@ LITERAL = re.compile(
 )
 FUNCTION = re.compile(r"\bfn\s+(\w+)")
 PANIC = re.compile(r"\.unwrap\(\)|\.expect\(|\bpanic!")
+TEST_BLOCK = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")
 INLINE_TESTS = re.compile(r"\bmod\s+tests\s*\{")
 MACHINE_PATH = re.compile(
     r"""(?:^|[\s"'`=(:])(/(?:home|root|Users|mnt|media|work|workspace)/[\w.-]+|[A-Z]:\\Users\\)""", re.MULTILINE
@@ -87,7 +92,44 @@ def files(folders, suffixes):
     )
 
 
+def test_blocks(text):
+    """Lines of inline blocks of tests."""
+    code, lines = without(text, False), 0
+    for match in TEST_BLOCK.finditer(code):
+        at, depth = match.end(), 1
+        while depth and at < len(code):
+            depth += {"{": 1, "}": -1}.get(code[at], 0)
+            at += 1
+        lines += code.count("\n", match.start(), at) + 1
+    return lines
+
+
+def sizes_at(commit):
+    """Lines of source without tests, by crate."""
+    sizes = {}
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        for file in files:
+            parts = file.name.split("/")
+            in_src = parts[0] in ("crates", "tools") and "src" in parts
+            if not in_src or not file.name.endswith(".rs") or any(TEST_FILES.search(part) for part in parts):
+                continue
+            text = files.extractfile(file).read().decode()
+            sizes[parts[1]] = sizes.get(parts[1], 0) + text.count("\n") - test_blocks(text)
+    return sizes
+
+
+def compare(commits):
+    columns = [sizes_at(commit) for commit in commits]
+    print(f"{'crate':16}" + "".join(f"{commit[:10]:>12}" for commit in commits))
+    for crate in sorted(set().union(*columns)):
+        print(f"{crate:16}" + "".join(f"{sizes.get(crate, '-'):>12}" for sizes in columns))
+    print(f"{'all':16}" + "".join(f"{sum(sizes.values()):12}" for sizes in columns))
+
+
 def main():
+    if len(sys.argv) > 1:
+        return compare(sys.argv[1:])
     broken, panics, sizes = [], [], {}
     longest = (0, "")
     for path in files(RUST, {".rs"}):

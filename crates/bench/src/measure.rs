@@ -104,7 +104,7 @@ impl Comparison<'_> {
         )?)
     }
 
-    /// Runs every prompt plainly and drafted, `rounds` times, in alternating order; `observe` is told of each pair.
+    /// Runs every prompt plainly and drafted, `rounds` times, in alternating order; `observe` gets each pair.
     ///
     /// # Errors
     /// As of a single run.

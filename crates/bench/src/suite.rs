@@ -72,8 +72,8 @@ impl SuiteReport {
     }
 }
 
-/// Measures everything; `observe` is told what is being done, and `allocations` counts the program's allocations so
-/// far.
+/// Measures everything; `observe` gets a line for each thing that is being measured, and `allocations` counts the
+/// program's allocations so far.
 ///
 /// # Errors
 /// When weights cannot be written, a model fails, or the peer does.

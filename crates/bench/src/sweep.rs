@@ -202,7 +202,7 @@ impl AcceptanceRule for Watched {
 
 impl Sweep<'_> {
     /// Lets every subject answer every prompt, `rounds` times, each prompt beginning with another subject. `judge` says
-    /// whether an answer to a prompt, given by its number, is right; `observe` is told of each prompt that is done.
+    /// whether an answer to a prompt, given by its number, is right; `observe` gets each prompt that is done.
     ///
     /// # Errors
     /// When a prompt does not fit, or a model fails.

@@ -2,11 +2,12 @@
 
 use gorgon_bench::allocations::{self, Counted};
 use gorgon_bench::suite::write_heads;
+use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Greedy, Sampling, SamplingScheme, random::SeededRandom};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, TreeBuilder, TreeShape};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
-use gorgon_draft::drafter::Drafter;
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
@@ -19,6 +20,7 @@ use gorgon_draft::parameter::{Init, ParameterSpec};
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::DecoderTarget;
@@ -37,7 +39,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 const TOKENS: usize = 40;
 
-/// With the larger vocabulary likeliest tokens are found without all logits, where the processor can.
+/// With the larger vocabulary top tokens are found without all logits, where the processor can.
 const VOCABULARIES: [usize; 2] = [1000, 8200];
 
 /// Acceptance: the top-1 token, and draws from the model.
@@ -149,7 +151,30 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
+        ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]
+}
+
+/// Drafts a token and a probe that reads an embedding, whatever the tree.
+struct Probing(Arc<HiddenStates>);
+
+impl Drafter for Probing {
+    fn name(&self) -> &str {
+        "probes"
+    }
+
+    fn reset(&mut self) {}
+
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, _: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let mut draft = DraftTree::root(root);
+        let child = draft.push(0, Candidate { token: root, probability: 1.0 });
+        draft.push_probe(child, NodeInput::Embedding(1));
+        Ok(Proposal { probes: Some(self.0.clone()), ..Proposal::list(draft) })
+    }
 }
 
 /// Heads with some weights.

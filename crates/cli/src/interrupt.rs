@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 enum Watcher {
     /// A job that saves and stops; nobody once it has dropped the flag.
     Job(Weak<AtomicBool>),
-    /// A chat, which keeps its answer and goes on.
+    /// A chat, which keeps its answer and continues.
     Chat(Arc<AtomicBool>),
 }
 

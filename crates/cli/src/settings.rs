@@ -23,8 +23,6 @@ pub struct Settings {
     pub progress: bool,
     /// Whether nothing but results and errors is printed.
     pub quiet: bool,
-    /// The job's console.
-    pub talk: Console,
 }
 
 impl Deref for Settings {
@@ -58,7 +56,7 @@ impl Settings {
             template: global.template_var.into_iter().collect(),
             offline: global.offline,
             context: global.context.map(|context| context as usize),
-            console: console.clone(),
+            console,
             build: build(),
             started: jiff::Timestamp::now(),
             together: vec![],
@@ -73,7 +71,7 @@ impl Settings {
                 },
             },
         };
-        Ok(Self { job, json, progress, quiet, talk: console })
+        Ok(Self { job, json, progress, quiet })
     }
 
     /// These settings with the variables of a config.

@@ -30,10 +30,13 @@ fn config(job: &Job, more: &str) -> String {
 fn methods_are_fitted_measured_and_gone_on_with() {
     let job = Job::new();
     job.distill(&[]);
-    let config = config(&job, "");
+    let config = config(&job, "[[methods]]\nname = \"Jacobi\"\ndrafter = \"jacobi:4\"\n");
     let document = json(&finished(&["compare", "-c", &config, "--json"], &[]));
     let results = document["results"].as_array().unwrap();
-    assert_eq!(results.len(), 3, "{document}");
+    assert_eq!(results.len(), 4, "{document}");
+    let jacobi = results.iter().find(|result| result["method"] == "Jacobi").unwrap();
+    assert_eq!((&jacobi["tree"], &jacobi["parameters"]), (&"chain:4".into(), &0.into()), "{jacobi}");
+    assert_eq!(jacobi["summary"]["same_text"], jacobi["summary"]["pairs"]);
     assert_eq!((&results[1]["method"], &results[1]["tree"]), (&"Medusa".into(), &"chain:2".into()));
     assert_eq!(results[1]["tokens_per_step"].as_array().unwrap().len(), 2);
     assert!(results[1]["half_width"].is_number() && results[1]["parameters"].as_u64().unwrap() > 0);

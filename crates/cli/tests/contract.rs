@@ -45,7 +45,7 @@ fn sampling_follows_the_seed() {
     let args = ["generate", "--model", model.name(), "--ids", "5", "--max-new-tokens", "8", "--ignore-eos", "--json"];
     let greedy = json(&run(&args))["ids"].clone();
     let one = json(&run(&[&args[..], &["--temperature", "1", "--top-k", "1"]].concat()))["ids"].clone();
-    assert_eq!(greedy, one, "the likeliest token is all that top-k 1 leaves");
+    assert_eq!(greedy, one, "the argmax is all that top-k 1 leaves");
     let ruled = json(&run(&[&args[..], &["--temperature", "2", "--accept", "greedy"]].concat()));
     assert_eq!(ruled["ids"], greedy, "greedy ignores the temperature");
 }

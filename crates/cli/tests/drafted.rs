@@ -128,7 +128,7 @@ fn every_drafter_gives_the_plain_text() {
     }
 }
 
-/// Random heads are never right; with a stored tree and its cost, decoding soon goes on plainly.
+/// Random heads are never right; with a stored tree and its cost, decoding is soon plain.
 #[test]
 fn drafts_that_do_not_pay_are_given_up() {
     let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());

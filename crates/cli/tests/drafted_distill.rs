@@ -40,7 +40,7 @@ fn greedy_shards_are_the_same_with_any_drafter_and_any_batch() {
     }
 }
 
-/// Sampled answers have the model's law with drafts too, but they are others: what drafted is part of the job.
+/// Sampled answers have the model's distribution with drafts too, but they are others: what drafted is part of the job.
 #[test]
 fn what_drafts_is_part_of_a_sampled_job() {
     let (_plain, heads) = heads();

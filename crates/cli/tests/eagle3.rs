@@ -56,7 +56,7 @@ fn a_layer_is_trained_decoded_with_and_exported() {
     assert_eq!(job.weights(), first);
     let run = run.to_str().unwrap();
     decodes(&format!("{run}/heads"), "eagle3");
-    // This backbone has two layers, so that every tap has a layer that it leaves.
+    // This backbone has two layers, so that every hook has a layer that it leaves.
     for to in ["eagle3", "speculators"] {
         let out = job.text(to);
         finished(&["export", run, "--to", to, &out], &[]);

@@ -271,7 +271,7 @@ fn features_are_computed_ahead_and_survive() {
         let (named, format_key) = (format!("features={folder:?}"), format!("feature_format={format}"));
         let args = ["features", "-c", &config, &named, &format_key];
         features_are_planned(&args, format, Path::new(&folder));
-        // Dies at every point of the work, and goes on.
+        // Dies at every point of the work, and is resumed.
         let mut deaths = 0;
         for point in ["after-write", "before-rename", "before-folder-sync"] {
             for occurrence in 1.. {

@@ -1,5 +1,5 @@
 //! Full disks in every stage: the work stops with a line that says so, nothing that was committed is lost, and what
-//! goes on ends with the same bits.
+//! resumes ends with the same bits.
 #![cfg(unix)]
 
 mod chain;

@@ -1,6 +1,6 @@
-//! Hostile input, bounded: the fuzz targets' functions over mutated sound files. `GORGON_FUZZ_ROUNDS` for more of them,
-//! `GORGON_FUZZ_ONLY=TARGET` for one target, `GORGON_FUZZ_FROM` for other files, `GORGON_FUZZ_SEEDS=FOLDER` to write the
-//! sound files there instead.
+//! Hostile input, bounded: the fuzz targets' functions over mutated valid files. `GORGON_FUZZ_ROUNDS` for more of them,
+//! `GORGON_FUZZ_ONLY=TARGET` for one target, `GORGON_FUZZ_FROM` for other files, `GORGON_FUZZ_SEEDS=FOLDER` to write
+//! the valid files there instead.
 
 #[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;

@@ -178,7 +178,7 @@ fn parts_are_joined_without_loss_or_double() {
         let args = part(i);
         killed += u32::from(kill_after(&args.each_ref().map(String::as_str), delay));
     }
-    // Side by side; what was killed goes on. The fourth part stays undone.
+    // Side by side; what was killed is resumed. The fourth part stays undone.
     let children: Vec<_> = (1..=3).map(|i| start(&part(i).each_ref().map(String::as_str), &[])).collect();
     for child in children {
         let output = child.wait_with_output().unwrap();

@@ -64,7 +64,7 @@ fn other_orders_of_the_sums_stay_close() {
     }
 }
 
-/// The death of one process is the end of all, and the run goes on from its last checkpoint, with any number of them.
+/// The death of one process is the end of all, and the run resumes from its last checkpoint, with any number of them.
 #[test]
 fn a_job_that_dies_goes_on() {
     let one = trained(1, &[]);

@@ -20,7 +20,7 @@ fn stride(short: usize, longer: usize) -> usize {
     }
 }
 
-/// The arguments of a job, which goes on with the run that there is.
+/// The arguments of a job, which resumes the run that there is.
 fn args(job: &Job, verb: &str, config: &str) -> Vec<String> {
     let mut args = vec![verb.to_owned(), "-c".into(), job.text(config)];
     if let Some(run) = job.run() {

@@ -16,7 +16,7 @@ const ROOT: Token = 1000;
 /// A drafter whose distribution after a path depends on the tokens of that path alone, so that a test can ask about any
 /// path without a tree.
 #[derive(Clone, Copy, Debug)]
-struct Law {
+struct NextTokens {
     seed: u64,
     /// Tokens after every path.
     vocabulary: usize,
@@ -24,8 +24,8 @@ struct Law {
     steps: u64,
 }
 
-impl Law {
-    /// Candidates after a path, likeliest first, ties to the lower token.
+impl NextTokens {
+    /// Candidates after a path, most probable first, ties to the lower token.
     fn after(&self, path: &[Token]) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = (0..self.vocabulary as Token)
             .map(|token| {
@@ -46,15 +46,15 @@ impl Law {
     }
 }
 
-/// A [`Law`] as a source; remembers the calls.
+/// A [`NextTokens`] as a source; remembers the calls.
 struct Script {
-    law: Law,
+    distribution: NextTokens,
     calls: Vec<(Vec<usize>, Vec<usize>)>,
 }
 
 impl Script {
-    fn new(law: Law) -> Self {
-        Self { law, calls: Vec::new() }
+    fn new(distribution: NextTokens) -> Self {
+        Self { distribution, calls: Vec::new() }
     }
 }
 
@@ -66,8 +66,9 @@ impl CandidateSource for Script {
     fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
         self.calls.push((nodes.to_vec(), widths.to_vec()));
         assert!(nodes.iter().all(|&node| tree.depths()[node] == tree.depths()[nodes[0]]), "one level per call");
-        let row =
-            |(&node, &width): (&usize, &usize)| self.law.after(&tokens_on_path(tree, node)).into_iter().take(width);
+        let row = |(&node, &width): (&usize, &usize)| {
+            self.distribution.after(&tokens_on_path(tree, node)).into_iter().take(width)
+        };
         Ok(nodes.iter().zip(widths).map(row).collect())
     }
 }
@@ -85,8 +86,8 @@ fn candidate(token: Token, probability: f64) -> Candidate {
     Candidate { token, probability }
 }
 
-fn any_law() -> impl Strategy<Value = Law> {
-    (any::<u64>(), 0..7_usize, prop_oneof![Just(2), Just(1 << 40)]).prop_map(|(seed, vocabulary, steps)| Law {
+fn any_script() -> impl Strategy<Value = NextTokens> {
+    (any::<u64>(), 0..7_usize, prop_oneof![Just(2), Just(1 << 40)]).prop_map(|(seed, vocabulary, steps)| NextTokens {
         seed,
         vocabulary,
         steps,
@@ -105,7 +106,7 @@ enum Bug {
 }
 
 /// EAGLE-2 written naively over token paths, with or without a mistake: the kept paths (root left out) in order.
-fn naive_dynamic(law: Law, total: usize, depth: usize, top_k: usize, bug: Bug) -> Vec<Vec<Token>> {
+fn naive_dynamic(distribution: NextTokens, total: usize, depth: usize, top_k: usize, bug: Bug) -> Vec<Vec<Token>> {
     // Everything drafted so far, in order: path, value, level.
     let mut drafted: Vec<(Vec<Token>, f64, usize)> = vec![(vec![ROOT], 0.0, 0)];
     let levels = if bug == Bug::OneExpansionTooFew { depth } else { depth + 1 };
@@ -117,7 +118,7 @@ fn naive_dynamic(law: Law, total: usize, depth: usize, top_k: usize, bug: Bug) -
         }
         for (path, value, _) in parents {
             let value = if bug == Bug::RanksByConditional { 0.0 } else { value };
-            for child in law.after(&path).into_iter().take(top_k) {
+            for child in distribution.after(&path).into_iter().take(top_k) {
                 drafted.push(([&path[..], &[child.token]].concat(), value + child.probability.ln(), level));
             }
         }
@@ -136,13 +137,19 @@ fn naive_dynamic(law: Law, total: usize, depth: usize, top_k: usize, bug: Bug) -
 
 /// Checks kept paths against the definition: what may be drafted is worked out level by level from the values of whole
 /// paths, and no dropped node may be worth more than a kept one.
-fn check_dynamic(law: Law, total: usize, depth: usize, top_k: usize, kept: &[Vec<Token>]) -> Result<(), String> {
+fn check_dynamic(
+    distribution: NextTokens,
+    total: usize,
+    depth: usize,
+    top_k: usize,
+    kept: &[Vec<Token>],
+) -> Result<(), String> {
     let mut values = BTreeMap::new();
     let mut level = vec![(1.0_f64, vec![ROOT])];
     for _ in 0..=depth {
         let mut next = Vec::new();
         for (value, path) in &level {
-            for child in law.after(path).iter().take(top_k) {
+            for child in distribution.after(path).iter().take(top_k) {
                 next.push((value * child.probability, [&path[..], &[child.token]].concat()));
             }
         }
@@ -171,23 +178,24 @@ fn kept_paths(drafted: &DraftTree) -> Vec<Vec<Token>> {
 }
 
 /// Shape under a sampling scheme, path by path; ranks that the scheme does not offer are left out.
-fn paths_by_rank(law: Law, shape: &TreeShape) -> Vec<Vec<Token>> {
+fn paths_by_rank(distribution: NextTokens, shape: &TreeShape) -> Vec<Vec<Token>> {
     let tokens = |ranks: &Vec<usize>| {
-        let step = |path: Vec<Token>, &rank: &usize| Some([&path[..], &[law.after(&path).get(rank)?.token]].concat());
+        let step =
+            |path: Vec<Token>, &rank: &usize| Some([&path[..], &[distribution.after(&path).get(rank)?.token]].concat());
         ranks.iter().try_fold(vec![ROOT], step)
     };
     shape.paths().iter().filter_map(tokens).collect()
 }
 
 /// Bookkeeping that every builder owes: probabilities are the drafter's, limits hold.
-fn check_books(builder: &dyn TreeBuilder, law: Law, drafted: &DraftTree) -> Result<(), TestCaseError> {
+fn check_books(builder: &dyn TreeBuilder, distribution: NextTokens, drafted: &DraftTree) -> Result<(), TestCaseError> {
     let tree = drafted.tree();
     prop_assert_eq!(tree.token(0), ROOT);
     prop_assert!(tree.len() <= builder.max_nodes());
     prop_assert!(tree.max_depth() <= builder.max_depth());
     prop_assert_eq!((drafted.probabilities().len(), drafted.source_nodes().len()), (tree.len(), tree.len()));
     for node in 1..tree.len() {
-        let after = law.after(&tokens_on_path(tree, tree.parent(node).unwrap()));
+        let after = distribution.after(&tokens_on_path(tree, tree.parent(node).unwrap()));
         let named = after.iter().find(|candidate| candidate.token == tree.token(node));
         prop_assert_eq!(named.map(|candidate| candidate.probability), Some(drafted.probabilities()[node]));
     }
@@ -199,21 +207,24 @@ proptest! {
 
     #[test]
     fn dynamic_trees_keep_the_most_valuable_nodes(
-        law in any_law(), total in 1..40_usize, depth in 0..5_usize, top_k in 1..5_usize,
+        distribution in any_script(), total in 1..40_usize, depth in 0..5_usize, top_k in 1..5_usize,
     ) {
         let builder = DynamicTree::new(total, depth, top_k).unwrap();
-        let drafted = builder.build(ROOT, &mut Script::new(law)).unwrap();
-        check_books(&builder, law, &drafted)?;
+        let drafted = builder.build(ROOT, &mut Script::new(distribution)).unwrap();
+        check_books(&builder, distribution, &drafted)?;
         let kept = kept_paths(&drafted);
-        prop_assert_eq!(&kept, &naive_dynamic(law, total, depth, top_k, Bug::None), "the same nodes in the same order");
-        if law.steps > 2 {
+        let naive = naive_dynamic(distribution, total, depth, top_k, Bug::None);
+        prop_assert_eq!(&kept, &naive, "the same nodes in the same order");
+        if distribution.steps > 2 {
             // With common ties the levels worked out from products may differ from those worked out from logarithms.
-            prop_assert_eq!(check_dynamic(law, total, depth, top_k, &kept), Ok(()));
+            prop_assert_eq!(check_dynamic(distribution, total, depth, top_k, &kept), Ok(()));
         }
     }
 
     #[test]
-    fn dynamic_trees_name_the_nodes_that_the_drafter_saw(law in any_law(), total in 1..40_usize, depth in 0..5_usize) {
+    fn dynamic_trees_name_the_nodes_that_the_drafter_saw(
+        distribution in any_script(), total in 1..40_usize, depth in 0..5_usize,
+    ) {
         /// Remembers the last tree it saw.
         struct Watch(Script, Option<TokenTree>);
         impl CandidateSource for Watch {
@@ -227,7 +238,7 @@ proptest! {
                 self.0.expand(tree, nodes, widths)
             }
         }
-        let mut watch = Watch(Script::new(law), None);
+        let mut watch = Watch(Script::new(distribution), None);
         let drafted = DynamicTree::new(total, depth, 3).unwrap().build(ROOT, &mut watch).unwrap();
         let seen = watch.1.unwrap_or_else(|| TokenTree::root(ROOT));
         for (node, &source_node) in drafted.source_nodes().iter().enumerate() {
@@ -241,24 +252,24 @@ proptest! {
     }
 
     #[test]
-    fn fixed_trees_take_the_ranks_of_their_shape(law in any_law(), choice in 0..9_usize) {
+    fn fixed_trees_take_the_ranks_of_their_shape(distribution in any_script(), choice in 0..9_usize) {
         let shape = PublishedTree::ALL[choice].shape();
         let builder = FixedTree::new(shape.clone());
-        let mut script = Script::new(law);
+        let mut script = Script::new(distribution);
         let drafted = builder.build(ROOT, &mut script).unwrap();
-        check_books(&builder, law, &drafted)?;
-        prop_assert_eq!(kept_paths(&drafted), paths_by_rank(law, shape));
+        check_books(&builder, distribution, &drafted)?;
+        prop_assert_eq!(kept_paths(&drafted), paths_by_rank(distribution, shape));
         prop_assert!(script.calls.len() <= shape.max_depth(), "one call per level at most");
     }
 
     #[test]
-    fn chains_follow_the_likeliest_token(law in any_law(), drafts in 0..12_usize) {
+    fn chains_follow_the_top_token(distribution in any_script(), drafts in 0..12_usize) {
         let builder = ChainTree::new(drafts).unwrap();
-        let drafted = builder.build(ROOT, &mut Script::new(law)).unwrap();
-        check_books(&builder, law, &drafted)?;
-        prop_assert_eq!(drafted.tree().len(), if law.vocabulary == 0 { 1 } else { drafts + 1 });
+        let drafted = builder.build(ROOT, &mut Script::new(distribution)).unwrap();
+        check_books(&builder, distribution, &drafted)?;
+        prop_assert_eq!(drafted.tree().len(), if distribution.vocabulary == 0 { 1 } else { drafts + 1 });
         let ranks: Vec<Vec<usize>> = (1..=drafts).map(|depth| vec![0; depth]).collect();
-        let fixed = FixedTree::new(TreeShape::new(ranks).unwrap()).build(ROOT, &mut Script::new(law)).unwrap();
+        let fixed = FixedTree::new(TreeShape::new(ranks).unwrap()).build(ROOT, &mut Script::new(distribution)).unwrap();
         prop_assert_eq!(drafted, fixed);
     }
 }
@@ -266,7 +277,7 @@ proptest! {
 #[test]
 fn wrong_dynamic_trees_are_caught() {
     let (total, depth, top_k) = (12, 3, 3);
-    let laws = (0..20).map(|seed| Law { seed, vocabulary: 6, steps: 1 << 40 });
+    let distributions = (0..20).map(|seed| NextTokens { seed, vocabulary: 6, steps: 1 << 40 });
     let bugs = [
         Bug::RanksByConditional,
         Bug::ExpandsWholeLevels,
@@ -274,21 +285,23 @@ fn wrong_dynamic_trees_are_caught() {
         Bug::TotalWithoutRoot,
         Bug::ReranksLastLevelOnly,
     ];
-    let check = |law, bug| check_dynamic(law, total, depth, top_k, &naive_dynamic(law, total, depth, top_k, bug));
-    assert!(laws.clone().all(|law| check(law, Bug::None).is_ok()));
+    let check = |distribution, bug| {
+        check_dynamic(distribution, total, depth, top_k, &naive_dynamic(distribution, total, depth, top_k, bug))
+    };
+    assert!(distributions.clone().all(|distribution| check(distribution, Bug::None).is_ok()));
     for bug in bugs {
-        assert!(laws.clone().any(|law| check(law, bug).is_err()), "{bug:?} goes unnoticed");
+        assert!(distributions.clone().any(|distribution| check(distribution, bug).is_err()), "{bug:?} goes unnoticed");
     }
 }
 
 #[test]
 fn a_fixed_tree_that_closes_gaps_between_ranks_is_caught() {
-    let law = Law { seed: 1, vocabulary: 5, steps: 1 << 40 };
+    let distribution = NextTokens { seed: 1, vocabulary: 5, steps: 1 << 40 };
     let shape = TreeShape::from_json("[[0], [2], [2, 1]]").unwrap();
-    let built = |shape| kept_paths(&FixedTree::new(shape).build(ROOT, &mut Script::new(law)).unwrap());
-    assert_eq!(built(shape.clone()), paths_by_rank(law, &shape));
+    let built = |shape| kept_paths(&FixedTree::new(shape).build(ROOT, &mut Script::new(distribution)).unwrap());
+    assert_eq!(built(shape.clone()), paths_by_rank(distribution, &shape));
     let closed = TreeShape::from_json("[[0], [1], [1, 0]]").unwrap();
-    assert_ne!(built(closed), paths_by_rank(law, &shape));
+    assert_ne!(built(closed), paths_by_rank(distribution, &shape));
 }
 
 /// Probabilities of a hand-made drafter: root -> 5 (0.6), 6 (0.4); 5 -> 7 (0.5), 8 (0.3); 6 -> 9 (0.9), 7 (0.1); all
@@ -334,14 +347,14 @@ fn equal_children_are_ranked_by_token() {
 
 #[test]
 fn each_level_is_one_call() {
-    let law = Law { seed: 3, vocabulary: 5, steps: 1 << 40 };
-    let mut script = Script::new(law);
+    let distribution = NextTokens { seed: 3, vocabulary: 5, steps: 1 << 40 };
+    let mut script = Script::new(distribution);
     FixedTree::new(TreeShape::from_json("[[0], [2], [0, 1], [2, 0], [2, 0, 3]]").unwrap())
         .build(ROOT, &mut script)
         .unwrap();
     let expected = [(vec![0], vec![3]), (vec![1, 2], vec![2, 1]), (vec![4], vec![4])];
     assert_eq!(script.calls, expected, "nodes with children only, as wide as the greatest rank needs");
-    let mut script = Script::new(law);
+    let mut script = Script::new(distribution);
     DynamicTree::new(30, 3, 4).unwrap().build(ROOT, &mut script).unwrap();
     assert_eq!(script.calls.len(), 4);
     assert!(script.calls[1..].iter().all(|(nodes, widths)| nodes.len() == 4 && widths == &[4; 4]));

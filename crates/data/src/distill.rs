@@ -1,6 +1,6 @@
 //! Self-distillation: the backbone answers each user's turn, and its own tokens become the training data.
 //!
-//! Answers are journalled one by one as they end, so that a kill loses those in flight and nothing else, and shards are
+//! Answers are journalled one by one as they end, so that a kill loses those under way and nothing else, and shards are
 //! made of the journal when all are there. An answer depends on its conversation, the model, the sampling and the seed,
 //! but on the CPU not on the batch that it was decoded in.
 

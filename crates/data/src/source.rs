@@ -57,7 +57,7 @@
 //!
 //! A broken element of an array is skipped alone where its brackets, outside strings, tell where it ends; a raw line
 //! break ends a string, as no JSON string can hold one. One that lost its closing brackets ends before a bracket on a
-//! later line, no further indented than the element, that no sound element could hold there. If nothing tells the end,
+//! later line, no further indented than the element, that no valid element could hold there. If nothing tells the end,
 //! the rest of the file is skipped, and the report says from which line on.
 
 mod array;

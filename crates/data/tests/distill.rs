@@ -229,10 +229,10 @@ fn a_model_can_play_both_roles() {
 
 /// A model that drafts for itself, so that much is accepted; and prompt lookup, of which little is.
 fn drafters(setting: &Setting, transform: Transform) -> [Make; 2] {
-    let law = DraftSampling::of(RuleChoice::Auto, transform);
+    let sampling = DraftSampling::of(RuleChoice::Auto, transform);
     let model = DraftModel::new("model:itself".into(), setting.decoder.clone(), setting.decoder.config());
     [
-        Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law))),
+        Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), sampling))),
         Box::new(|| Box::new(NgramDrafter::new(3))),
     ]
 }
@@ -267,8 +267,8 @@ fn drafts_change_no_greedy_row() {
     assert!(runs > 2, "{runs}");
 }
 
-/// Sampled rows with drafts have the same law, not the same tokens, as those without; they depend on neither batch nor
-/// interruptions.
+/// Sampled rows with drafts have the same distribution, not the same tokens, as those without; they depend on neither
+/// batch nor interruptions.
 #[test]
 fn sampled_rows_with_drafts_do_not_depend_on_the_batch() {
     let mut setting = Setting::new(1.5, Some(model::TEMPLATE));

@@ -98,7 +98,7 @@ fn a_template_that_trims_is_followed() {
 }
 
 #[test]
-fn a_template_that_rewrites_earlier_turns_is_told() {
+fn a_template_that_rewrites_earlier_turns_is_reported() {
     let forgets = "{% for m in messages[-1:] %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}\
          {% if add_generation_prompt %}[assistant]{% endif %}";
     let renderer = renderer(Some(forgets));

@@ -1,4 +1,4 @@
-//! JSON arrays: in any layout, sound and broken.
+//! JSON arrays: in any layout, valid and broken.
 
 mod source_help;
 

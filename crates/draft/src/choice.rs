@@ -131,7 +131,16 @@ impl Drafters {
                 HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
                     Self::Eagle3(Arc::new(Eagle3Model::load(folder, decoder)?))
                 }
-                _ => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+                // Heads of other methods are refused there.
+                HeadsFormat::Eagle1
+                | HeadsFormat::MedusaV1
+                | HeadsFormat::MedusaV2
+                | HeadsFormat::MedusaVllm
+                | HeadsFormat::MedusaModelOpt
+                | HeadsFormat::MedusaInModel
+                | HeadsFormat::Hydra
+                | HeadsFormat::HydraPlusPlus
+                | HeadsFormat::Mtp => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
     }

@@ -3,7 +3,7 @@
 use crate::trace::Trace;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{DraftRows, DraftSource, RandomSource, Rows, SamplingScheme, TargetRows};
-use gorgon_core::tree::{BuildError, DraftTree, TokenTree, TreeBuilder};
+use gorgon_core::tree::{BuildError, DraftTree, NodeInput, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
@@ -11,6 +11,7 @@ use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassOutput;
 use gorgon_model::target::Target;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Why a drafter failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,12 @@ pub enum DraftError {
         wanted: usize,
         /// Hooks that there are.
         found: usize,
+    },
+    /// A tree whose probes read embeddings that the proposal does not bring.
+    #[error("a probe of the tree reads embedding {embedding}, and the proposal has no table of embeddings")]
+    NoProbeTable {
+        /// The embedding.
+        embedding: usize,
     },
     /// A tree that the drafter cannot draft.
     #[error("{0}")]
@@ -131,6 +138,9 @@ pub struct Proposal {
     pub sources: SmallVec<[Source; 1]>,
     /// How far a lent target has read the tree's nodes, if verification can go on from there.
     pub resume: Option<Resume>,
+    /// Embeddings `[embeddings, d]` that the tree's probes read ([`NodeInput::Embedding`]), where the target is.
+    /// Shared, so that no step copies them.
+    pub probes: Option<Arc<HiddenStates>>,
 }
 
 /// A source of drafts.
@@ -149,7 +159,7 @@ impl Source {
     }
 }
 
-/// Hidden states that verification goes on with: the target's first layers have read every node of the tree, and their
+/// Hidden states that verification resumes from: the target's first layers have read every node of the tree, and their
 /// keys and values are uncommitted rows of its cache, in the order of the nodes.
 #[derive(Clone, Debug)]
 pub struct Resume {
@@ -157,6 +167,15 @@ pub struct Resume {
     pub stream: HiddenStates,
     /// The first layer that has not run.
     pub layer: usize,
+}
+
+/// Inputs of a tree's nodes, some of which are embeddings.
+#[derive(Debug)]
+pub struct ProbeRows<'a> {
+    /// One per node.
+    pub rows: PooledVec<NodeInput>,
+    /// `[embeddings, d]`.
+    pub table: &'a HiddenStates,
 }
 
 impl Proposal {
@@ -173,7 +192,18 @@ impl Proposal {
 
     /// A tree whose children were all taken from one source.
     pub fn drawn(draft: DraftTree, rows: Option<PooledVec<f32>>, scheme: SamplingScheme) -> Self {
-        Self { draft, sources: SmallVec::from_buf([Source { rows, scheme }]), resume: None }
+        Self { draft, sources: SmallVec::from_buf([Source { rows, scheme }]), resume: None, probes: None }
+    }
+
+    /// The inputs of the tree's nodes where some of them are embeddings; `None` where all are tokens.
+    ///
+    /// # Errors
+    /// When a probe reads an embedding, and there is no table of them.
+    pub fn probe_rows(&self) -> Result<Option<ProbeRows<'_>>, DraftError> {
+        let tree = self.draft.tree();
+        let Some(embedding) = tree.first_embedding() else { return Ok(None) };
+        let table = self.probes.as_deref().ok_or(DraftError::NoProbeTable { embedding })?;
+        Ok(Some(ProbeRows { rows: (0..tree.len()).map(|node| tree.input(node)).collect(), table }))
     }
 
     /// Hands out what an acceptance rule has to know of the drafts.

@@ -1,13 +1,14 @@
 //! Drafting only as long as it pays.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::trace::Trace;
 use gorgon_core::Token;
 
 /// Losses allowed before drafting has shown a gain: so many plain steps, and so many fruitless drafts.
 const ALLOWANCE: (f64, f64) = (1.0, 1.5);
 /// Share of the text's plain decoding time that drafting may lose.
 const LOSS: f64 = 0.005;
-/// Fruitless drafts that there must be room for before a drafter that rests is tried again.
+/// Fruitless drafts that there must be room for before a paused drafter is tried again.
 const TRIAL: f64 = 2.0;
 /// Plain steps of gain that are remembered: good text long ago does not pay for bad text now.
 const MEMORY: f64 = 8.0;
@@ -15,7 +16,7 @@ const MEMORY: f64 = 8.0;
 /// Lets another drafter propose while its drafts pay for their steps, and proposes nothing otherwise.
 ///
 /// A drafted step that lasts as long as `cost` plain ones and emits `t` tokens gains `t - cost` plain steps. The gains
-/// are added up; when they fall below `-(1 + 1.5 · (cost - 1) + 0.005 · tokens)` drafting rests, and as the text grows
+/// are added up; when they fall below `-(1 + 1.5 · (cost - 1) + 0.005 · tokens)` drafting pauses, and as the text grows
 /// it is tried again. So with a cost that is right, decoding is never slower than about 0.99 of plain decoding over a
 /// text of some length, whatever the heads are. Decisions depend on tokens alone, not on clocks: the same seed gives
 /// the same text.
@@ -79,6 +80,10 @@ impl Drafter for FallbackDrafter {
             }
         }
         self.inner.observe(pass)
+    }
+
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        self.inner.trace(root, drafts)
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {

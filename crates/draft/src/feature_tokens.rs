@@ -108,7 +108,7 @@ impl FeatureTokenCache {
     }
 
     /// Reads what is waiting and the pair of `root`: the state guessed at the root; `None` before the first state.
-    /// `tell` is told of the other tokens, with what is guessed at them.
+    /// `tell` gets the other tokens, with what is guessed at them.
     pub fn catch_up(
         &mut self,
         root: Token,

@@ -22,7 +22,7 @@ pub struct HeadsFolder {
     pub step: Option<u64>,
     /// The weights.
     pub checkpoint: Checkpoint,
-    /// Their format and its facts.
+    /// Their format and its spec.
     pub detected: Detected,
 }
 
@@ -67,13 +67,16 @@ impl HeadsFolder {
         Ok(Self { path: folder, step, checkpoint, detected })
     }
 
-    /// Inputs and outputs of an LM head that the file holds for all its heads together, and that may be asked for
-    /// likeliest tokens. The target's serves where there is none; those of single heads compute all logits.
+    /// Inputs and outputs of an LM head that the file holds for all its heads together, and of which top-k tokens may
+    /// be requested. The target's serves where there is none; those of single heads compute all logits.
     pub fn shared_lm_head(&self) -> Option<(usize, usize)> {
-        let name = match &self.detected.facts {
+        let name = match &self.detected.spec {
             HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::Shared { tensor }, .. }) => tensor,
             HeadSpec::Eagle(EagleSpec { draft_vocab_size: Some(_), .. }) => layout::LM_HEAD,
-            _ => return None,
+            HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::PerHead | LmHeads::Target, .. })
+            | HeadSpec::Eagle(EagleSpec { draft_vocab_size: None, .. })
+            | HeadSpec::Hydra(_)
+            | HeadSpec::Mtp(_) => return None,
         };
         match self.checkpoint.entries().get(name)?.shape.as_slice() {
             [outputs, inputs] => Some((*inputs, *outputs)),

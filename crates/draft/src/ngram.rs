@@ -1,9 +1,12 @@
 //! Prompt lookup: what followed the last tokens the last time they were said.
 
+mod index;
+
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::method::Method;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
+use index::NgramIndex;
 
 /// The longest n-gram that can be asked for.
 pub const LONGEST: usize = 16;
@@ -44,19 +47,20 @@ impl Method for Ngram {
 /// Drafts without a model: after a node stands whatever followed the longest suffix of the text up to it, of at most
 /// `n` tokens, where that suffix was said before (prompt and answer alike).
 ///
-/// Of several followers the most frequent is likeliest, of equally frequent ones the latest; a candidate's probability
-/// is its share. Text that repeats nothing is drafted nothing for.
+/// Followers are ranked by frequency, and by recency where they are equally frequent; a candidate's probability is its
+/// share. Text that repeats nothing is drafted nothing for. The text is indexed as it grows, so a lookup costs as much as
+/// there are matches, however long the text is.
 #[derive(Clone, Debug)]
 pub struct NgramDrafter {
     n: usize,
     name: String,
-    text: Vec<Token>,
+    index: NgramIndex,
 }
 
 impl NgramDrafter {
     /// A drafter that compares up to `n` tokens.
     pub fn new(n: usize) -> Self {
-        Self { n, name: format!("ngram:{n}"), text: vec![] }
+        Self { n, name: format!("ngram:{n}"), index: NgramIndex::new(n) }
     }
 }
 
@@ -66,48 +70,48 @@ impl Drafter for NgramDrafter {
     }
 
     fn reset(&mut self) {
-        self.text.clear();
+        self.index.truncate(0);
     }
 
     fn truncate(&mut self, length: usize) -> bool {
-        self.text.truncate(length);
+        self.index.truncate(length);
         true
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
-        self.text.extend(pass.tokens);
+        pass.tokens.iter().for_each(|&token| self.index.push(token));
         Ok(())
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let committed = self.text.len();
-        self.text.push(root);
-        let draft = context.tree.build(root, &mut Followers { n: self.n, text: &self.text });
-        self.text.truncate(committed);
-        Ok(Proposal::list(draft?))
+        let draft = context.tree.build(root, &mut Followers { n: self.n, index: &self.index, root })?;
+        Ok(Proposal::list(draft))
     }
 }
 
-/// Tokens that followed suffixes of a text that ends with the tree's root.
+/// Tokens that followed suffixes of the committed text with the tree's root.
 struct Followers<'a> {
     n: usize,
-    text: &'a [Token],
+    index: &'a NgramIndex,
+    root: Token,
 }
 
 impl Followers<'_> {
-    /// The followers of the longest suffix of the text and `path` that was said before, likeliest first.
+    /// The followers of the longest suffix of the text, the root and `path` that the text has had before, the most
+    /// frequent first.
     fn after(&self, path: &[Token]) -> PooledVec<Candidate> {
-        let from = self.text.len().saturating_sub(self.n);
-        let tail: PooledVec<Token> = self.text[from..].iter().chain(path).copied().collect();
+        let text = self.index.text();
+        let from = (text.len() + 1).saturating_sub(self.n);
+        let tail: PooledVec<Token> = text[from..].iter().chain([&self.root]).chain(path).copied().collect();
         let suffixes = (1..=self.n.min(tail.len())).rev().map(|length| &tail[tail.len() - length..]);
         suffixes.map(|suffix| self.following(suffix)).find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     fn following(&self, suffix: &[Token]) -> PooledVec<Candidate> {
         let (mut tokens, mut counts) = (PooledVec::<Token>::new(), PooledVec::<usize>::new());
-        // The latest first.
-        for window in self.text.windows(suffix.len() + 1).rev().filter(|window| window.starts_with(suffix)) {
-            let follower = window[suffix.len()];
+        // The latest first. The root follows the last committed token.
+        for end in self.index.ends(suffix) {
+            let follower = self.index.text().get(end + 1).copied().unwrap_or(self.root);
             match tokens.iter().position(|&token| token == follower) {
                 Some(at) => counts[at] += 1,
                 None => {

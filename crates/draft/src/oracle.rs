@@ -1,6 +1,7 @@
-//! A drafter that is right as often as it is told to be: measures what a step costs without trained weights.
+//! A drafter that is right at given rates: measures what a step costs without trained weights.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::trace::Trace;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 
@@ -67,16 +68,20 @@ impl Drafter for OracleDrafter {
         self.inner.observe(pass)
     }
 
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        self.inner.trace(root, drafts)
+    }
+
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let proposal = self.inner.draft(root, context)?;
         let tree = proposal.draft.tree();
         let truth = |depth: usize| self.truth.get(self.at + depth).copied();
         let mut tokens = tree.tokens().to_vec();
         let (mut first, mut right) = (0, true);
-        for (node, token) in tokens.iter_mut().enumerate().skip(1) {
+        for (node, token) in tokens.iter_mut().enumerate().skip(1).filter(|&(node, _)| !tree.is_probe(node)) {
             let depth = tree.depths()[node];
             let true_token = truth(depth);
-            // The first path goes on at the first child of its last node; children come after their parents.
+            // The first path continues at the first child of its last node; children come after their parents.
             if tree.parents()[node] == first && depth == tree.depths()[first] + 1 {
                 first = node;
                 let rate = self.rates.get(depth - 1).copied().unwrap_or(0.0);
@@ -90,6 +95,10 @@ impl Drafter for OracleDrafter {
             }
         }
         // Whatever the tokens were before, they are a list now, which no layer has read.
-        Ok(Proposal::list(proposal.draft.with_tokens(&tokens)))
+        let draft = proposal.draft.with_tokens(&tokens);
+        Ok(Proposal { probes: proposal.probes, ..Proposal::list(draft) })
     }
 }
+
+#[cfg(test)]
+mod tests;

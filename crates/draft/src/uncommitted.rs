@@ -4,8 +4,8 @@ use gorgon_core::PooledVec;
 use gorgon_core::tree::TokenTree;
 use gorgon_kernels::tree_attention::AttentionMask;
 
-/// Rows in flight by node: each level of a tree adds its own, and the next one sees its ancestors among them. Where the
-/// root was not added, its row is committed.
+/// Uncommitted rows by node: each level of a tree adds its own, and the next one sees its ancestors among them. Where
+/// the root was not added, its row is committed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UncommittedRows {
     rows: PooledVec<Option<usize>>,

@@ -186,7 +186,7 @@ impl<'a> Client<'a> {
             StatusCode::NOT_FOUND if url.starts_with(&format!("{endpoint}/api/")) => {
                 return Err(HubError::NoSuchRepo { repo: self.repo.clone(), endpoint });
             }
-            // It has a meaning to a download that goes on.
+            // It has a meaning to a download that is resumed.
             StatusCode::RANGE_NOT_SATISFIABLE => return Ok(response),
             _ if status.is_success() || status.is_redirection() => return Ok(response),
             _ => return Err(self.broken(url, format!("the hub answers {status}"))),

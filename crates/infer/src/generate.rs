@@ -93,8 +93,8 @@ pub(crate) fn run<'r, E>(executor: &mut dyn Executor, feed: &mut dyn Feed<'r, Er
         for ((slot, place), outcome) in under_way.zip(outcomes) {
             let Some(one) = place else { continue };
             one.generation.times += times;
-            let told = &mut |event| feed.event(slot, event);
-            if let Some(finish) = emit(&mut one.generation, &one.request.limits, &outcome, told)
+            let observe = &mut |event| feed.event(slot, event);
+            if let Some(finish) = emit(&mut one.generation, &one.request.limits, &outcome, observe)
                 && let Some(one) = place.take()
             {
                 feed.finished(slot, one.ended(finish))?;
@@ -197,7 +197,7 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
 }
 
 impl<T: Target, D: Drafter> Session<T, D> {
-    /// Continues a text with drafts; `observe` is told of every token and stops the generation by breaking.
+    /// Continues a text with drafts; `observe` gets every token and stops the generation by breaking.
     ///
     /// With a lossless rule the text is plain decoding's (at temperature 0) or has its distribution. Tokens that a step
     /// yields beyond a limit are not emitted, but its accepted drafts count in full.
@@ -270,3 +270,6 @@ pub(crate) fn generate_one(
     run(executor, &mut one)?;
     one.result.ok_or_else(|| ModelError::EmptyPrompt.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -46,7 +46,7 @@ pub struct StepCounts {
 }
 
 impl StepCounts {
-    /// These and those.
+    /// The sums of both counts.
     pub fn and(self, other: Self) -> Self {
         Self {
             steps: self.steps + other.steps,
@@ -107,7 +107,7 @@ impl Recorded {
     }
 
     /// Steps over dynamic trees drafted by an EAGLE layer of any generation, with an oracle on top if `guided`
-    /// ([`Self::reveal`]). The target was made with the taps that the layer needs.
+    /// ([`Self::reveal`]). The target was made with the hooks that the layer needs.
     ///
     /// # Errors
     /// When the target is on the CPU, or such trees cannot be grown on a device.
@@ -129,9 +129,8 @@ impl Recorded {
         Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
     }
 
-    /// Plain decoding over the same cache: what this one holds is forgotten whenever the other decodes, and the other
-    /// way round.
-    pub fn plain_beside(&self) -> Self {
+    /// Plain decoding over the cache of this one. The text that either has read is lost when the other decodes.
+    pub(crate) fn plain_beside(&self) -> Self {
         let tree = TreeTable::with_room(1, 1, &self.device);
         Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
     }
@@ -180,8 +179,8 @@ impl Recorded {
     pub fn reveal(&mut self, text: &[Token], rates: &[f64], seed: u64) {
         if let Some(guide) = &self.buffers.guide {
             let target = self.buffers.target.borrow();
-            let told = oracle(&self.buffers.tree, &target, text, rates, seed, &self.device);
-            greedy_step::overwrite(guide.table(), told.table());
+            let revealed = oracle(&self.buffers.tree, &target, text, rates, seed, &self.device);
+            greedy_step::overwrite(guide.table(), revealed.table());
         }
     }
 
@@ -201,7 +200,7 @@ impl Recorded {
         std::mem::take(&mut self.counts)
     }
 
-    /// Continues a prompt; `observe` is told of every token and stops the generation by breaking. The text is greedy plain
+    /// Continues a prompt; `observe` gets every token and stops the generation by breaking. The text is greedy plain
     /// decoding's, up to the rounding of a device that computes a row differently beside others.
     ///
     /// # Errors
@@ -217,13 +216,21 @@ impl Recorded {
         generate_one(self, Request::new(prompt, limits, SeededRandom::new(0)), observe)
     }
 
-    /// Reads the prompt, picks the first token and writes the first tree.
+    /// Reads the prompt in chunks, picks the first token and writes the first tree.
     fn first(&mut self, prompt: &[Token]) -> Result<Token, DecodeError> {
         let buffers = &*self.buffers;
         let mut target = buffers.target.borrow_mut();
         target.reset();
-        let output = target.prefill(prompt)?;
-        let hidden = output.hidden.narrow(prompt.len() - 1, 1);
+        target.check(prompt)?;
+        buffers.drafts.reset();
+        let ending = prompt.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)? / PREFILL_CHUNK * PREFILL_CHUNK;
+        for from in (0..ending).step_by(PREFILL_CHUNK) {
+            let output = target.extend(&prompt[from..from + PREFILL_CHUNK])?;
+            buffers.drafts.read(&prompt[from + 1..=from + PREFILL_CHUNK], &output)?;
+        }
+        let ending = &prompt[ending..];
+        let output = target.extend(ending)?;
+        let hidden = output.hidden.narrow(ending.len() - 1, 1);
         let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&hidden.tensor()));
         let first = token(read(argmax).first(), prompt.len())?;
         let mut tokens = vec![0; buffers.tree.nodes()];
@@ -232,14 +239,15 @@ impl Recorded {
         let table = PassTable::new(&tokens, &self.visible, prompt.len(), SHORTEST, windows, &self.device);
         greedy_step::overwrite(buffers.pass_table.table(), table.table());
         let pass_table = buffers.pass_table.with_slots(bucket(prompt.len() + buffers.rows()));
-        let emitted: Vec<Token> = prompt[1..].iter().copied().chain([first]).collect();
-        buffers.drafts.begin(&emitted, &output, &buffers.tree, &pass_table)?;
+        let next: Vec<Token> = ending[1..].iter().copied().chain([first]).collect();
+        buffers.drafts.begin(&next, &output, &buffers.tree, &pass_table)?;
         buffers.guide();
         Ok(first)
     }
 
-    /// One step: a replay and a read.
-    fn replay(&mut self) -> Result<StepOutcome, DecodeError> {
+    /// One step: a replay and a read. What is cut off ends the text, so that the device's tables, which have all of it,
+    /// are not read again before the next prompt.
+    fn replay(&mut self, turn: &Turn<'_>) -> Result<StepOutcome, DecodeError> {
         let prefix = self.buffers.target.borrow().len();
         let slots = bucket(prefix + self.buffers.rows());
         if let Some(watched) = &mut self.watched {
@@ -250,18 +258,22 @@ impl Recorded {
         }
         let Some((_, graph)) = &mut self.graph else { return Err(ModelError::EmptyPrompt.into()) };
         self.counts.replays += usize::from(graph.is_hardware());
-        // SAFETY: the closure owns all buffers that it reads and writes, this thread alone uses them, and the read
-        // below waits for the replay.
+        // SAFETY: all buffers that the recorded launches read or write live as long as the closure, which shares their
+        // ownership, and `prepared` has made room so that the cache does not move. Another graph over the same target
+        // (`plain_beside`) is replayed by this thread too, since an `Rc` stays on its thread, and never at once: the
+        // read below waits for the replay.
         let outcome = read(unsafe { graph.replay() }.clone());
         (self.counts.steps, self.counts.reads) = (self.counts.steps + 1, self.counts.reads + 1);
         let emitted = self.buffers.outcome.emitted(&outcome);
-        let tokens: PooledVec<Token> =
+        let mut tokens: PooledVec<Token> =
             emitted.iter().map(|id| token(Some(id), prefix + 1)).collect::<Result<_, _>>()?;
         if tokens.is_empty() {
             return Err(DecodeError::NonFinite { slot: 0, position: prefix + 1 });
         }
+        let accepted = tokens.len() - 1;
+        turn.cut(&mut tokens);
         self.buffers.target.borrow_mut().set_len(prefix + tokens.len())?;
-        Ok(StepOutcome { accepted: tokens.len() - 1, tokens, nodes: self.buffers.tree.nodes() })
+        Ok(StepOutcome { accepted, tokens, nodes: self.buffers.tree.nodes() })
     }
 
     /// Records the step for contexts of at most `slots` slots. Recording runs it a few times, so the tables that it
@@ -302,8 +314,11 @@ impl Executor for Recorded {
         Ok((self.first(&request.text)?, request.text.len()))
     }
 
-    fn step(&mut self, _: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
-        times.verify.measure(|| self.replay()).map(|outcome| Outcomes::from_buf([outcome]))
+    fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
+        let [turn] = turns else {
+            return Err(DecodeError::Turns { slots: turns.iter().map(|turn| turn.slot).collect(), count: 1 });
+        };
+        times.verify.measure(|| self.replay(turn)).map(|outcome| Outcomes::from_buf([outcome]))
     }
 }
 
@@ -315,7 +330,7 @@ impl Buffers {
         let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&output.hidden.tensor()));
         greedy_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
         target.compact(self.outcome.table());
-        let drafted = self.drafts.go_on(&output, &self.outcome, &self.tree, pass_table);
+        let drafted = self.drafts.next(&output, &self.outcome, &self.tree, pass_table);
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
         self.outcome.table().clone()

@@ -6,10 +6,11 @@ use crate::timing::StepTimes;
 use crate::turn::{Outcomes, Parts, StepOutcome, Turn};
 use crate::verdict::{Judged, judge};
 use gorgon_core::{PooledVec, Token};
-use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass, VerifiedTree};
+use gorgon_draft::drafter::{
+    DraftContext, DraftError, Drafter, ProbeRows, Proposal, Resume, VerifiedPass, VerifiedTree,
+};
 use gorgon_kernels::team;
 use gorgon_kernels::tree_attention::AttentionMask;
-use gorgon_model::decoder::ModelError;
 use gorgon_model::pass::{Inputs, PassOutput, PassPlan};
 use gorgon_model::target::Target;
 use smallvec::SmallVec;
@@ -91,24 +92,45 @@ fn draft<T: Target, D: Drafter>(
 fn verify<T: Target, D: Drafter>(
     parts: &mut Parts<'_, '_, T, D>,
     proposals: &[Proposal],
-) -> Result<PassOutput, ModelError> {
-    let masks: SmallVec<[AttentionMask; 1]> =
-        proposals.iter().map(|proposal| AttentionMask::in_tree(proposal.draft.tree().parents())).collect();
-    if let ([(session, _)], [proposal], [mask]) = (parts.as_mut_slice(), proposals, masks.as_slice()) {
-        let target = session.parts().0;
-        let plan = PassPlan::of_tokens(proposal.draft.tree().tokens(), mask);
-        return match &proposal.resume {
-            None => target.verify(&plan),
-            Some(resume) => {
-                let layers = Some(resume.layer..target.layers());
-                target.verify(&PassPlan { inputs: Inputs::States(&resume.stream), layers, ..plan })
-            }
-        };
+) -> Result<PassOutput, DecodeError> {
+    let trees: SmallVec<[VerifiedInput<'_>; 1]> =
+        proposals.iter().map(VerifiedInput::of).collect::<Result<_, DraftError>>()?;
+    let layers = parts[0].0.target().layers();
+    if let ([(session, _)], [tree]) = (parts.as_mut_slice(), trees.as_slice()) {
+        return Ok(session.parts().0.verify(&tree.plan(layers))?);
     }
-    let plans = proposals.iter().zip(&masks);
-    let plans = plans.map(|(proposal, mask)| PassPlan::of_tokens(proposal.draft.tree().tokens(), mask));
+    let plans = trees.iter().map(|tree| tree.plan(layers));
     let mut group: Vec<_> = parts.iter_mut().map(|(session, _)| session.parts().0).zip(plans).collect();
-    T::verify_together(&mut group)
+    Ok(T::verify_together(&mut group)?)
+}
+
+/// A proposal with what its pass borrows.
+struct VerifiedInput<'a> {
+    proposal: &'a Proposal,
+    mask: AttentionMask,
+    /// The nodes' inputs where probes read embeddings.
+    probes: Option<ProbeRows<'a>>,
+}
+
+impl<'a> VerifiedInput<'a> {
+    fn of(proposal: &'a Proposal) -> Result<Self, DraftError> {
+        let mask = AttentionMask::in_tree(proposal.draft.tree().parents());
+        // Where a lent target has read the nodes, it has read the embeddings too.
+        let probes = if proposal.resume.is_none() { proposal.probe_rows()? } else { None };
+        Ok(Self { proposal, mask, probes })
+    }
+
+    /// The pass over the tree in a target of so many layers.
+    fn plan(&self, layers: usize) -> PassPlan<'_> {
+        let plan = PassPlan::of_tokens(self.proposal.draft.tree().tokens(), &self.mask);
+        match (&self.proposal.resume, &self.probes) {
+            (Some(Resume { stream, layer }), _) => {
+                PassPlan { inputs: Inputs::States(stream), layers: Some(*layer..layers), ..plan }
+            }
+            (None, Some(ProbeRows { rows, table })) => PassPlan { inputs: Inputs::Rows { rows, table }, ..plan },
+            (None, None) => plan,
+        }
+    }
 }
 
 /// Keeps what every sequence emits of its tree, and tells its drafter.
@@ -124,8 +146,7 @@ fn commit<T: Target, D: Drafter>(
         let tree = proposal.draft.tree();
         let accepted = verdict.path[1..].iter().map(|&node| tree.token(node));
         let mut tokens: PooledVec<Token> = accepted.chain([verdict.bonus]).collect();
-        let ended = tokens.iter().position(|token| turn.end_tokens.contains(token)).map_or(tokens.len(), |at| at + 1);
-        tokens.truncate(ended.min(turn.left.max(1)));
+        turn.cut(&mut tokens);
         // As many tokens are read as are emitted: the root instead of the last one.
         let path = &verdict.path[..tokens.len()];
         let (target, drafter) = session.parts();

@@ -19,6 +19,14 @@ pub struct Turn<'a> {
     pub random: &'a mut dyn RandomSource,
 }
 
+impl Turn<'_> {
+    /// Cuts what a step emits after an end token and where no token is left. At least one token stays.
+    pub(crate) fn cut(&self, tokens: &mut PooledVec<Token>) {
+        let end = tokens.iter().position(|token| self.end_tokens.contains(token)).map_or(tokens.len(), |at| at + 1);
+        tokens.truncate(end.min(self.left.max(1)));
+    }
+}
+
 /// Tokens that a step emitted for one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {

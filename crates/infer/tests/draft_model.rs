@@ -54,8 +54,8 @@ fn damaged(value: f32, from: f64) -> Arc<Decoder> {
     load(dir.path())
 }
 
-fn drafter(draft: Arc<Decoder>, target: &Decoder, law: DraftSampling) -> DraftModelDrafter {
-    DraftModelDrafter::new(DraftModel::new("model:somewhere".into(), draft, target.config()), law)
+fn drafter(draft: Arc<Decoder>, target: &Decoder, sampling: DraftSampling) -> DraftModelDrafter {
+    DraftModelDrafter::new(DraftModel::new("model:somewhere".into(), draft, target.config()), sampling)
 }
 
 /// Drafts under the random source of a seed.
@@ -140,9 +140,9 @@ fn a_model_that_drafts_for_itself_is_always_right() {
         let transform = Transform::new(temperature, None, Some(0.9)).unwrap();
         for rule in ["auto", "k-seq", "lossy:0", "chow:0.1"] {
             let choice: RuleChoice = rule.parse().unwrap();
-            let (law, rule) = (DraftSampling::of(choice, transform), choice.rule(transform));
+            let (sampling, rule) = (DraftSampling::of(choice, transform), choice.rule(transform));
             for (builder, length) in builders().iter().zip(first_paths) {
-                let mut drafter = drafter(target.clone(), &target, law);
+                let mut drafter = drafter(target.clone(), &target, sampling);
                 let generation = run(&target, &mut drafter, builder.as_ref(), rule.as_ref(), PROMPTS[0]);
                 assert!(generation.accepted.iter().all(|&n| n == length), "{choice}: {:?}", generation.accepted);
             }
@@ -155,12 +155,12 @@ fn a_model_that_drafts_for_itself_is_always_right() {
 fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
     let (target, model) = (decoder(TARGET, 3), decoder(DRAFT, 5));
     let transform = Transform::new(0.8, None, None).unwrap();
-    let law = DraftSampling::of(RuleChoice::Sampling, transform);
+    let sampling = DraftSampling::of(RuleChoice::Sampling, transform);
     let text: Vec<Token> = (0..90).map(|i| (i * 37 + 11) % 300).collect();
     let builder = FixedTree::new(TreeShape::cartesian(&[2, 2]).unwrap());
     let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&text).unwrap();
-    let mut drafter = drafter(model.clone(), &target, law);
+    let mut drafter = drafter(model.clone(), &target, sampling);
     let mut at = 0;
     for length in [41, 1, 3, 1, 1, 2, 40] {
         let rows: Vec<usize> = (at..at + length).collect();
@@ -192,7 +192,7 @@ fn only_emitted_tokens_are_kept_and_rows_are_the_models_own() {
 #[test]
 fn draws_are_claimed_only_where_they_stay_draws() {
     let (target, model) = (decoder(TARGET, 3), decoder(DRAFT, 5));
-    let law = DraftSampling::of(RuleChoice::Sampling, Transform::new(1.0, None, None).unwrap());
+    let sampling = DraftSampling::of(RuleChoice::Sampling, Transform::new(1.0, None, None).unwrap());
     let mut whole_target = DecoderTarget::new(target.clone(), 100, Hooks::none());
     let output = whole_target.prefill(&[1, 2]).unwrap();
     let gap = TreeShape::new(vec![vec![0], vec![2]]).unwrap();
@@ -203,7 +203,8 @@ fn draws_are_claimed_only_where_they_stay_draws() {
         (Box::new(DynamicTree::new(20, 3, 4).unwrap()), SamplingScheme::Deterministic),
     ];
     for (builder, expected) in cases {
-        let [mut drawing, mut listing] = [law, DraftSampling::GREEDY].map(|law| drafter(model.clone(), &target, law));
+        let [mut drawing, mut listing] =
+            [sampling, DraftSampling::GREEDY].map(|sampling| drafter(model.clone(), &target, sampling));
         drawing.observe(VerifiedPass::prompt(&[1, 2], &output, &[0, 1])).unwrap();
         let proposal = draft(&mut drawing, 3, builder.as_ref(), 1);
         assert_eq!(proposal.sources[0].scheme, expected);
@@ -218,7 +219,7 @@ fn draws_are_claimed_only_where_they_stay_draws() {
     }
 }
 
-/// BiLD's fallback: nothing is drafted after a node whose likeliest token is not likely enough.
+/// BiLD's fallback: nothing is drafted after a node whose top-1 token is not likely enough.
 #[test]
 fn drafting_stops_where_the_draft_model_is_unsure() {
     let (target, draft) = (decoder(TARGET, 3), decoder(DRAFT, 5));

@@ -235,8 +235,8 @@ fn right_drafts_are_accepted_and_change_nothing() {
     }
 }
 
-/// Sampled text has the target's law whatever is drafted: the first tokens of many short runs are counted with and
-/// without drafts.
+/// Sampled text has the target's distribution whatever is drafted: the first tokens of many short runs are counted with
+/// and without drafts.
 #[test]
 fn sampled_text_keeps_its_law() {
     for generation in [1, 3] {
@@ -274,7 +274,7 @@ fn check_law(generation: usize) {
     let all: std::collections::BTreeSet<&Vec<Token>> = counts.iter().flat_map(|c| c.keys()).collect();
     let of = |i: usize, text: &Vec<Token>| counts[i].get(text).copied().unwrap_or(0.0);
     let distance = all.iter().map(|text| (of(0, text) - of(1, text)).abs()).sum::<f64>() / 2.0;
-    // Two samples of this size from one law over n texts differ by about sqrt(n / (pi · runs)) at most.
+    // Two samples of this size from one distribution over n texts differ by about sqrt(n / (pi · runs)) at most.
     let expected = (all.len() as f64 / (std::f64::consts::PI * runs as f64)).sqrt();
     assert!(distance < 1.3 * expected, "{distance} over {} texts, {expected} expected", all.len());
 }

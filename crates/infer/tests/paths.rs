@@ -1,5 +1,5 @@
 //! Drafters that know the path to a node, Hydra heads and multi-token-prediction modules, in the decode loop: no draft
-//! changes greedy text, and sampled text keeps its law.
+//! changes greedy text, and sampled text keeps its distribution.
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
@@ -168,8 +168,8 @@ fn right_drafts_are_accepted_and_change_nothing() {
     }
 }
 
-/// Sampled text has the target's law whatever is drafted: the first tokens of many short runs are counted with and
-/// without drafts.
+/// Sampled text has the target's distribution whatever is drafted: the first tokens of many short runs are counted with
+/// and without drafts.
 #[test]
 fn sampled_text_keeps_its_law() {
     let decoder = decoder();
@@ -198,7 +198,7 @@ fn sampled_text_keeps_its_law() {
         let all: std::collections::BTreeSet<&Vec<Token>> = counts.iter().flat_map(|c| c.keys()).collect();
         let of = |i: usize, text: &Vec<Token>| counts[i].get(text).copied().unwrap_or(0.0);
         let distance = all.iter().map(|text| (of(0, text) - of(1, text)).abs()).sum::<f64>() / 2.0;
-        // Two samples of this size from one law over n texts differ by about sqrt(n / (pi · runs)) at most.
+        // Two samples of this size from one distribution over n texts differ by about sqrt(n / (pi · runs)) at most.
         let expected = (all.len() as f64 / (std::f64::consts::PI * runs as f64)).sqrt();
         assert!(distance < 1.3 * expected, "{distance} over {} texts, {expected} expected", all.len());
     }

@@ -1,4 +1,4 @@
-//! Greedy decoding that finds likeliest tokens without all logits says what looking at all logits says: the same text,
+//! Greedy decoding that finds top tokens without all logits says what looking at all logits says: the same text,
 //! drafts and accepted paths, alone and in a batch.
 
 mod every_drafter;
@@ -88,7 +88,7 @@ fn decoders() -> Vec<Arc<Decoder>> {
         let mut target = DecoderTarget::new(decoder.clone(), 128, Hooks::none());
         let hidden = target.prefill(&PROMPT).unwrap().hidden;
         if target.top_tokens(&hidden, &[1; PROMPT.len()]).is_none() {
-            eprintln!("SKIPPED: no likeliest tokens without all logits here");
+            eprintln!("SKIPPED: no top tokens without all logits here");
             return vec![];
         }
         found.push(decoder);

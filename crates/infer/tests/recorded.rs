@@ -10,7 +10,7 @@ use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
-use gorgon_infer::{Limits, Recorded, decode};
+use gorgon_infer::{DecodeError, Limits, Recorded, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
@@ -129,7 +129,7 @@ fn heads_say_the_same_in_one_product() {
     }
 }
 
-/// An oracle that is always right has its whole path accepted while it knows how the text goes on, one that never is
+/// An oracle that is always right has its whole path accepted while it knows how the text continues, one that never is
 /// nothing; the text stays plain decoding's.
 #[test]
 fn an_oracle_decides_what_is_accepted() {
@@ -167,6 +167,11 @@ fn what_does_not_fit_is_refused() {
     let shape = TreeShape::from_json("[[0]]").unwrap();
     let Ok(mut recorded) = Recorded::new(DecoderTarget::new(decoder, 20, Hooks::none()), None, &shape) else { return };
     let mut go_on = |_| ControlFlow::Continue(());
-    assert!(recorded.decode(&[1, 2], &limits(), &mut go_on).is_err());
-    assert!(recorded.decode(&[], &Limits { max_new_tokens: 3, end_tokens: vec![] }, &mut go_on).is_err());
+    let limits = |max_new_tokens| Limits { max_new_tokens, end_tokens: vec![] };
+    // The last new token is emitted and never read. The last step may accept more than there is left.
+    assert_eq!(recorded.decode(&[1, 2], &limits(19), &mut go_on).unwrap().ids.len(), 19);
+    let error = recorded.decode(&[1, 2], &limits(20), &mut go_on).unwrap_err();
+    assert!(matches!(error, DecodeError::Context { prompt: 2, new: 20, context: 20 }), "{error}");
+    assert!(recorded.decode(&[], &limits(3), &mut go_on).is_err());
+    assert_eq!(recorded.decode(&[1, 2], &limits(19), &mut go_on).unwrap().ids.len(), 19);
 }

@@ -241,7 +241,7 @@ fn damaged_layers_leave_the_text_as_it_is() {
     compare(&pair, &DynamicTree::new(16, 3, 4).unwrap(), &[(&[256, 72, 105], 1)]);
 }
 
-/// A layer that reads taps and drafts from a part of the vocabulary.
+/// A layer that reads hooked states and drafts from a part of the vocabulary.
 #[test]
 fn recorded_trees_of_eagle3_are_the_cpus() {
     let Some((pair, _folders)) = Pair::random(Layer::Three) else { return };

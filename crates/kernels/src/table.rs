@@ -33,12 +33,12 @@ pub struct Frozen {
     /// Whether gradients go back through it: `g · W` is wanted too.
     pub backward: bool,
     /// Bytes of memory that panels may take.
-    pub room: u64,
+    pub budget: u64,
 }
 
 impl Default for Frozen {
     fn default() -> Self {
-        Self { format: TableFormat::F32, backward: true, room: u64::MAX }
+        Self { format: TableFormat::F32, backward: true, budget: u64::MAX }
     }
 }
 
@@ -49,12 +49,12 @@ pub enum TableError {
     #[error("{0} has no products of bf16 numbers")]
     NoBf16(String),
     /// Memory.
-    #[error("the LM head's {bytes} bytes in bf16 do not fit the {room} that there are")]
-    Room {
+    #[error("the LM head's {bytes} bytes in bf16 do not fit the {budget} that there are")]
+    Memory {
         /// Bytes that they take.
         bytes: u64,
         /// Bytes that there are.
-        room: u64,
+        budget: u64,
     },
     /// Weights that cannot be packed.
     #[error(transparent)]
@@ -95,7 +95,7 @@ impl Table {
     #[must_use]
     pub fn of_tokens(&self, tokens: Tensor<1, Int>) -> Self {
         let rows = self.rows.clone().select(0, tokens);
-        let held = |format, backward| Frozen { format, backward, room: u64::MAX };
+        let held = |format, backward| Frozen { format, backward, budget: u64::MAX };
         let panels = match self.panels.as_deref() {
             None => None,
             Some(Panels::Packed { forward, backward }) if forward.dtype() == WeightDtype::F32 => {
@@ -202,7 +202,7 @@ impl Panels {
     fn wide(rows: &Tensor<2>, held: Frozen) -> Option<Self> {
         let [vocab, d] = rows.dims();
         let bytes = 4 * (vocab * d) as u64 * (1 + u64::from(held.backward));
-        if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) || bytes > held.room {
+        if !Isa::detect().has_tall_tiles() || !host::is_host(&rows.device()) || bytes > held.budget {
             return None;
         }
         Self::packed(rows, WeightDtype::F32, held.backward).ok()
@@ -230,8 +230,8 @@ impl Panels {
             return Err(TableError::NoBf16("this processor".into()));
         }
         let bytes = 2 * rows.shape().num_elements() as u64 * (1 + u64::from(held.backward));
-        if bytes > held.room {
-            return Err(TableError::Room { bytes, room: held.room });
+        if bytes > held.budget {
+            return Err(TableError::Memory { bytes, budget: held.budget });
         }
         Ok(Self::packed(rows, WeightDtype::Bf16Pairs, held.backward)?)
     }

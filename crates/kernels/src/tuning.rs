@@ -1,8 +1,8 @@
-//! Which way of a product is the fastest on a GPU, and kernels as they were compiled.
+//! The fastest matmul kernels of a GPU, and compiled kernels, kept between runs.
 //!
-//! Products are timed in several ways when their shape is first met, and every kernel is compiled when it is first
-//! launched, which takes about a second each; kept on disk, the next run begins where this one ended. What is kept is a
-//! database of cubecl's, by its version, the ways there are and the device.
+//! Matmul kernels are autotuned on first use, and every kernel is compiled when it is first launched, which takes about
+//! a second each. Both results are kept on disk for the next run, in a database of cubecl's by its version, the
+//! candidate kernels and the device.
 
 use std::path::PathBuf;
 

@@ -10,14 +10,16 @@ use std::ops::Range;
 
 pub(crate) use check::Bounds;
 pub use check::PlanError;
+/// One row's input: a token's embedding, or a row of the table of [`Inputs::Rows`].
+pub use gorgon_core::tree::NodeInput as Input;
 
 /// Content of a pass's rows when they enter its first layer.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// Embeddings of tokens.
     Tokens(&'a [Token]),
-    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding). The table's rows
-    /// enter the first layer as they are: a model's factor on its embeddings is not applied to them.
+    /// Embeddings of tokens, and rows of a table of embeddings (the probes of parallel prompt decoding). The table's
+    /// rows enter the first layer as they are: a model's factor on its embeddings is not applied to them.
     Rows {
         /// One per row of the pass.
         rows: &'a [Input],
@@ -27,15 +29,6 @@ pub enum Inputs<'a> {
     /// Hidden states `[rows, d]` in front of the pass's first layer: the stream that an earlier pass left there
     /// ([`PassOutput::stream`]), or embeddings from elsewhere.
     States(&'a HiddenStates),
-}
-
-/// One row's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A token's embedding.
-    Token(Token),
-    /// A row of the table.
-    Embedding(usize),
 }
 
 /// One sequence's rows in a forward pass.
@@ -93,7 +86,7 @@ pub struct PassOutput {
     pub hidden: HiddenStates,
     /// The hooked states, one row per row of the pass, in the order in which they were requested.
     pub hooks: HookedStates,
-    /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass goes on
-    /// with it ([`Inputs::States`]).
+    /// The residual stream after the last layer of a pass that ends before the model's last one: a later pass
+    /// resumes from it ([`Inputs::States`]).
     pub stream: Option<HiddenStates>,
 }

@@ -251,7 +251,7 @@ fn a_gpu_in_bf16_stays_near_the_cpu() {
     }
 }
 
-/// After a commit of any path, decoding goes on as if only that path had ever been decoded.
+/// After a commit of any path, decoding continues as if only that path had ever been decoded.
 #[test]
 fn committed_paths_continue_like_plain_decoding() {
     for (name, dir) in backbones("commit") {
@@ -370,14 +370,14 @@ fn chunked_prefill_and_taps() {
     let mut whole = DecoderTarget::new(decoder.clone(), 512, hooks.clone());
     let output = whole.prefill(&prompt).unwrap();
     assert_eq!(output.hidden.tensor().dims(), [1, 300, 64]);
-    assert_eq!(output.hooks.iter().map(|tap| (tap.rows(), tap.width())).collect::<Vec<_>>(), [(300, 64); 3]);
+    assert_eq!(output.hooks.iter().map(|hook| (hook.rows(), hook.width())).collect::<Vec<_>>(), [(300, 64); 3]);
     let mut parts = DecoderTarget::new(decoder, 512, hooks);
     let mut rows = vec![];
     let mut hooked = vec![vec![]; 3];
     for part in [&prompt[..1], &prompt[1..40], &prompt[40..300]] {
         let output = parts.prefill(part).unwrap();
         rows.extend(read(output.hidden.tensor()));
-        output.hooks.into_iter().zip(&mut hooked).for_each(|(tap, all)| all.extend(tap.into_values().into_vec()));
+        output.hooks.into_iter().zip(&mut hooked).for_each(|(hook, all)| all.extend(hook.into_values().into_vec()));
     }
     let limit = if exact { 0.0 } else { 1e-3 };
     assert!(differences(&rows, &read(output.hidden.tensor())).0 <= limit);

@@ -53,7 +53,7 @@ fn launched(decoder: Arc<Decoder>, prompt: &[u32]) -> Vec<i32> {
     text
 }
 
-/// Decodes with a recorded step over the tree of `parents`, filled with the likeliest tokens at the last accepted
+/// Decodes with a recorded step over the tree of `parents`, filled with the top tokens at the last accepted
 /// state.
 fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[usize]) -> Vec<i32> {
     let device = decoder.compute().device();

@@ -61,7 +61,7 @@ impl Metrics {
         self.file.sync_all().map_err(RunError::io(&self.path))
     }
 
-    /// Drops all records whose `step` is after this one, and keeps those without a `step`: a run that goes on from an
+    /// Drops all records whose `step` is after this one, and keeps those without a `step`: a run that resumes from an
     /// earlier checkpoint then has each step once. The file has all lines or all but those, at every moment.
     ///
     /// # Errors

@@ -170,7 +170,7 @@ impl Provenance {
     }
 }
 
-/// Adds a process that goes on with the run, and leaves all else in the file as it is.
+/// Adds a process that resumes the run, and leaves all else in the file as it is.
 ///
 /// # Errors
 /// When the file cannot be read and written, or says something else.

@@ -77,7 +77,7 @@ fn weights(step: u64) -> Vec<u8> {
     (0..10_000).map(|i| (i * step % 251) as u8).collect()
 }
 
-/// A training that goes on from the last checkpoint and writes one in every step.
+/// A training that resumes from the last checkpoint and writes one in every step.
 fn train(folder: &Path) {
     let run = RunDir::open(folder).unwrap();
     let from = run.steps().unwrap().last().copied().unwrap_or(0);
@@ -228,7 +228,7 @@ fn another_process_cannot_have_the_same_run() {
     assert!(run_child(run.path(), "lock", None).success());
     // Nor can this one, twice.
     assert!(matches!(RunDir::open(run.path()), Err(RunError::Locked { .. })));
-    // Reading goes on.
+    // Reading continues.
     assert!(RunView::open(run.path()).unwrap().steps().unwrap().is_empty());
     let path = run.path().to_path_buf();
     drop(run);

@@ -3,6 +3,7 @@
 use crate::check::Check;
 use crate::dialogue::{Dialogue, Exchange};
 use crate::kind::Kind;
+use crate::lexicon::MONTHS;
 use crate::phrase::{and_list, capital, fill, one, owned};
 use crate::stories::words::NAMES;
 use crate::writer::Writer;
@@ -41,21 +42,6 @@ const APPOINTMENTS: &[&str] = &[
     "tea",
 ];
 
-const MONTHS: &[&str] = &[
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
 fn date(writer: &mut Writer) -> String {
     format!("{} {}", writer.between(1, 28), writer.pick(MONTHS))
 }
@@ -75,7 +61,7 @@ fn day(writer: &mut Writer, kind: &str) -> Vec<(usize, &'static str)> {
 }
 
 /// The appointments in words, as given.
-fn told(writer: &mut Writer, day: &[(usize, &str)]) -> String {
+fn listed(writer: &mut Writer, day: &[(usize, &str)]) -> String {
     let form = writer.pick(&["{w} at {t}", "{w} at {t}", "{t} {w}", "{w} ({t})"]);
     let parts: Vec<String> = day.iter().map(|(half, what)| fill(form, &[("w", what), ("t", &clock(*half))])).collect();
     if writer.chance(0.5) { parts.join(", ") } else { and_list(&parts) }
@@ -83,7 +69,7 @@ fn told(writer: &mut Writer, day: &[(usize, &str)]) -> String {
 
 fn agenda(writer: &mut Writer) -> Dialogue {
     let mut day = day(writer, "agenda");
-    let (date, list) = (date(writer), told(writer, &day));
+    let (date, list) = (date(writer), listed(writer, &day));
     let wording = writer.wording(&[
         "Write my agenda for {date}: {list}.",
         "On {date} I have {list}. Please write the agenda in order of time.",
@@ -110,7 +96,7 @@ fn agenda(writer: &mut Writer) -> Dialogue {
 fn agenda_at(writer: &mut Writer) -> Dialogue {
     let day = day(writer, "agenda_at");
     let (half, what) = one(writer, &day);
-    let list = told(writer, &day);
+    let list = listed(writer, &day);
     let wording = writer.wording(&[
         "Today I have {list}. What do I have at {t}?",
         "My plan: {list}. What is at {t}?",
@@ -136,7 +122,7 @@ fn agenda_at(writer: &mut Writer) -> Dialogue {
 fn agenda_when(writer: &mut Writer) -> Dialogue {
     let day = day(writer, "agenda_when");
     let (half, what) = one(writer, &day);
-    let list = told(writer, &day);
+    let list = listed(writer, &day);
     let wording = writer.wording(&[
         "Today I have {list}. When is {w}?",
         "My plan: {list}. At what time is {w}?",

@@ -81,3 +81,19 @@ pub(crate) fn listed<T: ToString>(writer: &mut Writer, items: &[T]) -> String {
         _ => commas(items),
     }
 }
+
+/// Months, in order.
+pub(crate) const MONTHS: &[&str] = &[
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];

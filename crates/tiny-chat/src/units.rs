@@ -4,7 +4,7 @@
 use crate::check::Check;
 use crate::dialogue::Dialogue;
 use crate::kind::Kind;
-use crate::lexicon::{NAMES, ask, commas};
+use crate::lexicon::{MONTHS, NAMES, ask, commas};
 use crate::writer::Writer;
 
 /// The kinds of this file.
@@ -135,21 +135,6 @@ const TIME: &[(&str, &str, &str, i64)] = &[
 ];
 
 const DAYS: &[&str] = &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
-const MONTHS: &[&str] = &[
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
 
 fn metric_units(writer: &mut Writer) -> Dialogue {
     let (unit, n) = writer.operands("metric_units", |writer| (writer.below(METRIC.len()), writer.between(2, 60)));

@@ -1,17 +1,22 @@
 //! Results on held-out data: one record for each kind of method.
 //!
-//! The fields, in this order, are the keys of `evaluation` in `metrics.jsonl` and in the output of `--json`. Losses
-//! are in nats per label unless their field says otherwise. A number that is not finite is written as `null`.
+//! `method` and the fields, in this order, are the keys of `evaluation` in `metrics.jsonl` and in the output of
+//! `--json`. Losses are in nats per label unless their field says otherwise. A number that is not finite is written as
+//! `null`, and read back as NaN.
 
-use serde::Serialize;
+mod nullable;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The record of an evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "kebab-case")]
 pub enum Metrics {
     /// Medusa, Hydra or MTP.
     Heads(HeadMetrics),
     /// Medusa-2.
+    #[serde(rename = "medusa-2")]
     MedusaTwo(MedusaTwoMetrics),
     /// EAGLE-1 and EAGLE-2.
     Eagle(EagleMetrics),
@@ -23,7 +28,32 @@ pub enum Metrics {
     Pretrain(PretrainMetrics),
 }
 
+/// Fields that tell the method of a record which does not name it; the first that is there decides.
+const TELLING: [(&str, &str); 6] = [
+    ("kl", "medusa-2"),
+    ("head_loss", "heads"),
+    ("step_loss", "eagle3"),
+    ("acceptance", "distill-spec"),
+    ("regression", "eagle"),
+    ("answer_loss", "pretrain"),
+];
+
 impl Metrics {
+    /// Reads a record. Records of earlier versions name no method; their fields tell it.
+    ///
+    /// # Errors
+    /// When a field is missing or of another type, or nothing tells the method.
+    pub fn read(record: &Value) -> serde_json::Result<Self> {
+        let mut record = record.clone();
+        if let Some(fields) = record.as_object_mut()
+            && !fields.contains_key("method")
+            && let Some((_, method)) = TELLING.iter().find(|(field, _)| fields.contains_key(*field))
+        {
+            fields.insert("method".into(), (*method).into());
+        }
+        serde_json::from_value(record)
+    }
+
     /// The loss on held-out data.
     pub fn loss(&self) -> f64 {
         match self {
@@ -51,24 +81,30 @@ impl Metrics {
 }
 
 /// Losses and ranks of heads, each list with an entry per head.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadRanks {
     /// Mean cross-entropy.
+    #[serde(deserialize_with = "nullable::numbers")]
     pub head_loss: Vec<f64>,
     /// Share of labels that are the head's first guess.
+    #[serde(deserialize_with = "nullable::numbers")]
     pub top1: Vec<f64>,
     /// Share of labels among the head's first five guesses.
+    #[serde(deserialize_with = "nullable::numbers")]
     pub top5: Vec<f64>,
     /// Expected tokens per step with a chain of first guesses.
+    #[serde(deserialize_with = "nullable::number")]
     pub length_chain: f64,
     /// Expected tokens per step with the tree `mc_sim_7b_63`.
+    #[serde(deserialize_with = "nullable::number")]
     pub length_tree: f64,
 }
 
 /// Record of heads on a frozen backbone.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadMetrics {
     /// `Σ_k λ_k · loss_k`.
+    #[serde(deserialize_with = "nullable::number")]
     pub loss: f64,
     /// By head.
     #[serde(flatten)]
@@ -79,20 +115,25 @@ pub struct HeadMetrics {
 }
 
 /// Record of heads and backbone together.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MedusaTwoMetrics {
     /// By head.
     #[serde(flatten)]
     pub ranks: HeadRanks,
     /// `kl + λ₀ · Σ_k λ_k · loss_k`.
+    #[serde(deserialize_with = "nullable::number")]
     pub loss: f64,
     /// `KL(original || adapted)` in nats per token.
+    #[serde(deserialize_with = "nullable::number")]
     pub kl: f64,
     /// Share of tokens at which the adapted and the original backbone have the same first guess.
+    #[serde(deserialize_with = "nullable::number")]
     pub agreement: f64,
     /// Perplexity of the adapted backbone.
+    #[serde(deserialize_with = "nullable::number")]
     pub perplexity: f64,
     /// Perplexity of the original.
+    #[serde(deserialize_with = "nullable::number")]
     pub perplexity_before: f64,
     /// True if `kl` is above `medusa2.kl_bound`.
     pub degraded: bool,
@@ -102,28 +143,33 @@ pub struct MedusaTwoMetrics {
 }
 
 /// Greedy decoding of held-out prompts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decoded {
     /// Mean tokens per step, the bonus token included.
-    #[serde(rename = "tau")]
+    #[serde(rename = "tau", deserialize_with = "nullable::number")]
     pub tokens_per_step: f64,
     /// Entry `i`: the share of steps with at least `i + 1` accepted drafts.
-    #[serde(rename = "accepted_by_depth")]
+    #[serde(rename = "accepted_by_depth", default, deserialize_with = "nullable::numbers")]
     pub by_depth: Vec<f64>,
 }
 
 /// Record of an EAGLE draft layer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EagleMetrics {
     /// `regression + w · cross_entropy`.
+    #[serde(deserialize_with = "nullable::number")]
     pub loss: f64,
     /// Smooth L1 distance of the features.
+    #[serde(deserialize_with = "nullable::number")]
     pub regression: f64,
     /// Cross-entropy with the backbone's distribution.
+    #[serde(deserialize_with = "nullable::number")]
     pub cross_entropy: f64,
     /// Share of pairs whose first guess is the backbone's.
+    #[serde(deserialize_with = "nullable::number")]
     pub top1: f64,
     /// Share of pairs with the backbone's first guess among five.
+    #[serde(deserialize_with = "nullable::number")]
     pub top5: f64,
     /// `None` if no prompt is decoded.
     #[serde(flatten)]
@@ -131,19 +177,25 @@ pub struct EagleMetrics {
 }
 
 /// Record of an EAGLE-3 draft layer; lists have an entry per unrolled step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Eagle3Metrics {
     /// `Σ_s decay^s · loss_s`.
+    #[serde(deserialize_with = "nullable::number")]
     pub loss: f64,
     /// Mean cross-entropy.
+    #[serde(deserialize_with = "nullable::numbers")]
     pub step_loss: Vec<f64>,
     /// Share of rows whose first guess is the backbone's.
+    #[serde(deserialize_with = "nullable::numbers")]
     pub step_top1: Vec<f64>,
     /// That of the first step.
+    #[serde(deserialize_with = "nullable::number")]
     pub top1: f64,
     /// Share of rows with the backbone's first guess among five, in the first step.
+    #[serde(deserialize_with = "nullable::number")]
     pub top5: f64,
     /// Share of rows whose token is in the draft vocabulary.
+    #[serde(deserialize_with = "nullable::number")]
     pub draftable: f64,
     /// `None` if no prompt is decoded.
     #[serde(flatten)]
@@ -151,13 +203,16 @@ pub struct Eagle3Metrics {
 }
 
 /// Record of a draft model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DistillSpecMetrics {
     /// Mean divergence from the target.
+    #[serde(deserialize_with = "nullable::number")]
     pub loss: f64,
     /// Mean of `Σ_x min(p(x), q(x))`: the share of drafts that sampling accepts.
+    #[serde(deserialize_with = "nullable::number")]
     pub acceptance: f64,
     /// Share of positions with the target's first guess.
+    #[serde(deserialize_with = "nullable::number")]
     pub top1: f64,
     /// `None` if no prompt is decoded.
     #[serde(flatten)]
@@ -165,10 +220,15 @@ pub struct DistillSpecMetrics {
 }
 
 /// Record of a training from scratch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PretrainMetrics {
     /// Mean cross-entropy of the assistant's tokens.
+    #[serde(deserialize_with = "nullable::number")]
     pub answer_loss: f64,
     /// Share of them that are the first guess.
+    #[serde(deserialize_with = "nullable::number")]
     pub answer_top1: f64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub struct Known {
     /// Whether micro-batches are computed one after another: two at once did not fit.
     #[serde(default)]
     pub one_at_a_time: bool,
-    /// Whether the user was told that micro-batches are larger than their limit.
+    /// Whether it was reported that micro-batches are larger than their limit.
     #[serde(skip)]
     reported: bool,
 }

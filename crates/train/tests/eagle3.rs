@@ -124,7 +124,7 @@ fn a_smaller_vocabulary_covers_less() {
     assert!(covered(40) < 1.0);
 }
 
-/// A run goes on with the vocabulary it began with, or not at all.
+/// A run resumes with the vocabulary it began with, or not at all.
 #[test]
 fn a_checkpoint_with_another_vocabulary_is_refused() {
     let dir = tempfile::tempdir().unwrap();

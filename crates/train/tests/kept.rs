@@ -50,7 +50,7 @@ const STEPS: usize = 12;
 fn steps_keep_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let two = medusa_two(dir.path(), LanguageLoss::Kl);
-    assert_eq!(two.phases(8).len(), 2, "it rests, then it moves");
+    assert_eq!(two.phases(8).len(), 2, "it is frozen, then it is fitted");
     let (heads, eagle) = (on_backbone::heads(loaded()), on_backbone::eagle(loaded()));
     for (name, kept) in [
         ("Medusa-2 at rest", kept(&two, 0, 7)),

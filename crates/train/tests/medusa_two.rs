@@ -1,4 +1,5 @@
-//! Medusa-2: gradients are slopes, the backbone rests while heads warm up, and what is published is what was fitted.
+//! Medusa-2: gradients are slopes, the backbone is frozen while heads warm up, and what is published is what was
+//! fitted.
 
 mod on_backbone;
 
@@ -47,7 +48,7 @@ fn the_backbone_rests_while_the_heads_warm_up() {
 
 /// Before the first step nothing is lost; a strong adapter shows in every number.
 #[test]
-fn what_the_backbone_loses_is_told() {
+fn what_the_backbone_loses_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let objective = medusa_two(dir.path(), LanguageLoss::Kl);
     let measured = |parameters: &[Parameter]| match objective.evaluate(parameters).unwrap().metrics {

@@ -1,4 +1,4 @@
-//! Inputs of the training loop: gradients are slopes, threads change no bit, damage is told.
+//! Inputs of the training loop: gradients are slopes, threads change no bit, damage is reported.
 
 mod slopes;
 

@@ -32,7 +32,7 @@ fn eagle() -> EagleFitting {
     on_backbone::eagle(data())
 }
 
-/// How a job of replicas goes on after its last checkpoint in `dir`.
+/// How a job of replicas resumes after its last checkpoint in `dir`.
 struct Job<'a> {
     dir: &'a Path,
     replicas: usize,

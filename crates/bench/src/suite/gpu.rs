@@ -40,7 +40,7 @@ const fn sized(
     LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions }
 }
 
-/// Measures everything; `observe` is told what is being done.
+/// Measures everything; `observe` gets a line for each thing that is being measured.
 ///
 /// # Errors
 /// When the device is the CPU or a model fails.
@@ -136,8 +136,8 @@ fn figures(options: &GpuOptions, kinds: &[Kind], one: f64, report: &mut SuiteRep
         report.add(&format!("{}/T(1)", kind.name), &name, ratios, target);
     }
     let listed = RATES.map(|rate| rate.to_string()).join(", ");
-    let told = format!("oracle {listed}");
-    for (medusa, says) in kinds[SIZES.len()..].iter().zip(["untrained heads", &told]) {
+    let rates = format!("oracle {listed}");
+    for (medusa, says) in kinds[SIZES.len()..].iter().zip(["untrained heads", &rates]) {
         let eta = medusa.seconds.iter().map(|seconds| one / seconds).collect();
         let what = format!("Medusa, eta at {} nodes ({says})", medusa.nodes);
         report.add(&what, &name, eta, known.then_some((0.87, true)));

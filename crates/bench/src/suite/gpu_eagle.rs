@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// How often the oracle is right by depth.
 const RATES: [f64; 6] = [0.8, 0.75, 0.7, 0.7, 0.65, 0.6];
-/// Nodes, expansions and likeliest children, as EAGLE-2 has them.
+/// Nodes, expansions and top-k children, as EAGLE-2 has them.
 const TREE: (usize, usize, usize) = (60, 5, 10);
 
 /// A sequence that is drafted by a layer with random weights and an oracle's tokens.
@@ -27,8 +27,8 @@ pub(super) fn kind(options: &GpuOptions, decoder: &Arc<Decoder>) -> Result<Kind,
 /// Adds what was measured, given the time of a plain step.
 pub(super) fn figures(eagle: &Kind, name: &str, one: f64, known: bool, report: &mut SuiteReport) {
     let eta = eagle.seconds.iter().map(|seconds| one / seconds).collect();
-    let told = format!("oracle {}", RATES.map(|rate| rate.to_string()).join(", "));
-    report.add(&format!("EAGLE, eta at {} nodes ({told})", eagle.nodes), name, eta, known.then_some((0.68, true)));
-    report.add(&format!("EAGLE, tokens per step ({told})"), name, vec![eagle.tokens_per_step], None);
+    let rates = format!("oracle {}", RATES.map(|rate| rate.to_string()).join(", "));
+    report.add(&format!("EAGLE, eta at {} nodes ({rates})", eagle.nodes), name, eta, known.then_some((0.68, true)));
+    report.add(&format!("EAGLE, tokens per step ({rates})"), name, vec![eagle.tokens_per_step], None);
     counted("EAGLE, ", name, eagle.counts, report);
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A script that is told to decode by a line on its standard input, and answers each with a line of JSON,
+/// A script that decodes at a line on its standard input, and answers each with a line of JSON,
 /// `{"tokens_per_second": …}`; its first line says that it is ready.
 pub struct Peer {
     child: Child,

@@ -112,7 +112,7 @@ impl Subject {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 
-    /// Bytes that a plain, greedy step reads of the weights and of what finds the likeliest token.
+    /// Bytes that a plain, greedy step reads of the weights and of what finds the argmax.
     pub fn bytes_per_step(&self) -> usize {
         self.buffer.len()
     }
@@ -175,7 +175,7 @@ impl Subject {
         Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
 
-    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, with the likeliest token of each, which is
+    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, with the argmax of each, which is
     /// what greedy decoding asks of it: the median of some.
     ///
     /// # Errors

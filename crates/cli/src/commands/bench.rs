@@ -31,7 +31,7 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
         && args.measure.draft.tree.is_none()
         && measured.setup.drafting.is_uncalibrated()?
     {
-        settings.talk.say(
+        settings.console.say(
             "hint: drafting is slower than plain decoding with this tree: gorgon tree calibrate measures which tree pays \
              on this machine and stores it with the heads",
         );
@@ -47,7 +47,7 @@ pub fn store(path: Option<&Path>, document: &Value, settings: &Settings) -> Resu
     if let Some(path) = path {
         gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
             .map_err(|error| Failure::io(path, &error))?;
-        settings.talk.say(format!("raw rows in {}", path.display()));
+        settings.console.say(format!("raw rows in {}", path.display()));
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn execute_beside(
         return Err(Failure::run("no run took a step: the answers have one token each"));
     };
     remember(options, &setup, &summary, &runs, settings)?;
-    let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
+    let recorded = setup.recorded.as_mut().map(|pair| recording::report(pair.take_counts(), settings));
     let document = json!({
         "recorded": recorded, "model": options.model, "drafter": setup.drafting.name(), "tree": setup.drafting.tree_name,
         "accept": setup.rule_name, "lossless": setup.rule.is_lossless(), "prompts": setup.prompts.len(),
@@ -142,7 +142,7 @@ fn measure(
     let bar = progress::count(settings.progress, "pairs of runs", (rounds * setup.prompts.len()) as u64);
     let prompts = setup.prompts.clone();
     let is_oracle = matches!(setup.loaded, Loaded::Oracle(_));
-    // An oracle has to be told the truth of each prompt before it.
+    // The truth of each prompt is revealed to an oracle before it.
     let groups: Vec<&[BenchPrompt]> = if is_oracle { prompts.chunks(1).collect() } else { vec![&prompts] };
     let (mut runs, mut speeds) = (vec![], vec![]);
     for round in 0..rounds {
@@ -201,12 +201,12 @@ fn print(setup: &Setup, summary: &Summary, runs: &[Run], markdown: bool) {
         false => printer::table(&table),
     }
     let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
-    let [draft, verify, accept, commit, rest] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
+    let [draft, verify, accept, commit, other] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
     printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));
     match setup.recorded {
         Some(_) => printer::line("steps were recorded, so their parts were not timed; speeds in tokens/s"),
         None => printer::line(&format!(
-            "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, rest {rest}; speeds in tokens/s"
+            "time: draft {draft}, verify {verify}, accept {accept}, commit {commit}, other {other}; speeds in tokens/s"
         )),
     }
     let lossless = if setup.rule.is_lossless() { "lossless" } else { "not lossless" };

@@ -1,10 +1,10 @@
-//! `gorgon chat`: talking with a model, with or without draft heads.
+//! `gorgon chat`: a conversation with a model, with or without draft heads.
 
 mod columns;
 mod document;
 mod editor;
 mod render;
-mod talk;
+mod session;
 
 use crate::args;
 use crate::interrupt;
@@ -16,11 +16,11 @@ use gorgon_workflows::chat::{Chat, Options};
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::prompts;
 use render::Screen;
+use session::ChatSession;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use talk::Talk;
 
 pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> {
     let options = Options {
@@ -38,22 +38,22 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     let chat = Chat::open(&args.model, options, args.system.clone(), settings)?;
     let document = settings.json.then(|| Document::new(&args.model));
     let stop = Arc::new(AtomicBool::new(false));
-    let mut talk = Talk { chat, screen: Screen::new(settings), document, stop };
+    let mut session = ChatSession { chat, screen: Screen::new(settings), document, stop };
     match prompt {
-        Some(prompt) => talk.message(&prompt)?,
-        None => converse(&mut talk, settings)?,
+        Some(prompt) => session.message(&prompt)?,
+        None => converse(&mut session, settings)?,
     }
-    if let Some(document) = talk.document {
-        document.print(&talk.chat);
+    if let Some(document) = session.document {
+        document.print(&session.chat);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads messages and commands until the input ends.
-fn converse(talk: &mut Talk<'_>, settings: &Settings) -> Result<(), Failure> {
+fn converse(session: &mut ChatSession<'_>, settings: &Settings) -> Result<(), Failure> {
     let mut editor = if std::io::stdin().is_terminal() && !settings.json {
-        interrupt::stop_answers(&talk.stop)?;
-        talk.screen.say("type a message; /help lists commands, Ctrl-D ends the chat");
+        interrupt::stop_answers(&session.stop)?;
+        session.screen.say("type a message; /help lists commands, Ctrl-D ends the chat");
         Editor::terminal()?
     } else {
         Editor::lines()
@@ -62,7 +62,7 @@ fn converse(talk: &mut Talk<'_>, settings: &Settings) -> Result<(), Failure> {
         let text = match editor.read()? {
             Typed::Text(text) => text,
             Typed::Interrupted => {
-                talk.screen.say("Ctrl-D or /exit ends the chat");
+                session.screen.say("Ctrl-D or /exit ends the chat");
                 continue;
             }
             Typed::Cleared => continue,
@@ -70,14 +70,14 @@ fn converse(talk: &mut Talk<'_>, settings: &Settings) -> Result<(), Failure> {
         };
         let outcome = match command::parse(&text) {
             Ok(Input::Empty) => Ok(()),
-            Ok(Input::Message(message)) => talk.message(&message),
+            Ok(Input::Message(message)) => session.message(&message),
             Ok(Input::Command(Command::Exit)) => return Ok(()),
-            Ok(Input::Command(command)) => talk.command(command),
+            Ok(Input::Command(command)) => session.command(command),
             Err(reason) => Err(Failure::input(reason)),
         };
-        // Whatever went wrong, the conversation goes on.
+        // Whatever went wrong, the conversation continues.
         if let Err(failure) = outcome {
-            talk.screen.failed(&failure);
+            session.screen.failed(&failure);
         }
     }
 }

@@ -38,7 +38,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
         let generation = request.answer(args, settings, &mut |request, observe| {
             recorded.decode(&request.prompt, &request.limits, observe)
         })?;
-        let counts = recording::told(recorded.take_counts(), settings);
+        let counts = recording::report(recorded.take_counts(), settings);
         answer.report(&generation, true, &rule.to_string(), counts)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -195,7 +195,7 @@ fn limits(args: &Generate, config: &ModelConfig, prompt: usize, settings: &Setti
             return Err(Failure::input(message).hint("ask for fewer, or leave out --ignore-eos"));
         }
         Some(asked) if asked > room => {
-            settings.talk.say(format!("note: the context has room for {room} of {asked} new tokens"));
+            settings.console.say(format!("note: the context has room for {room} of {asked} new tokens"));
             room
         }
         Some(asked) => asked,
@@ -236,7 +236,7 @@ impl Answer<'_> {
         let speed = speed.map_or(String::new(), |speed| format!(", {speed:.1} tokens/s"));
         let per_step = generation.tokens_per_step().filter(|_| !self.drafting.is_plain());
         let per_step = per_step.map_or(String::new(), |tau| format!(", {tau:.2} tokens per step"));
-        self.settings.talk.say(format!(
+        self.settings.console.say(format!(
             "{} tokens in {decode:.3} s{speed}{per_step}; prompt of {} tokens in {:.3} s; {rule}, {}",
             generation.ids.len(),
             self.request.prompt.len(),

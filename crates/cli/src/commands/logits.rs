@@ -127,7 +127,7 @@ fn write(out: &Path, all: Vec<Rows>, tokens: usize, settings: &Settings) -> Resu
         crate::printer::document(&Value::Object(document).to_string());
     } else {
         let list: Vec<String> = shapes.iter().map(|(name, shape)| format!("{name} {shape:?}")).collect();
-        settings.talk.say(format!("{}: {}", out.display(), list.join(", ")));
+        settings.console.say(format!("{}: {}", out.display(), list.join(", ")));
     }
     Ok(())
 }

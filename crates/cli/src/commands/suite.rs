@@ -20,7 +20,7 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     if let Some(options) = settings.number_formats() {
         settings
-            .talk
+            .console
             .say(format!("the CPU suite measures formats of its own choice on the CPU: {options} has no part in it"));
     }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
@@ -31,7 +31,7 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
     // Without the feature nothing is counted.
     let count = &gorgon_bench::allocations::count as &dyn Fn() -> u64;
     let count = Some(count).filter(|_| cfg!(feature = "count-allocations"));
-    let report = suite::run(&options, count, &mut |what| settings.talk.say(what));
+    let report = suite::run(&options, count, &mut |what| settings.console.say(what));
     // Only random weights are in there.
     let _ = std::fs::remove_dir_all(&folder);
     let report = report?;
@@ -60,7 +60,7 @@ fn run_gpu(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input(message));
     }
     let options = GpuOptions { shape, compute: compute.clone(), rounds: args.rounds as usize, context, tokens };
-    let report = suite::run_gpu(&options, &mut |what| settings.talk.say(what))?;
+    let report = suite::run_gpu(&options, &mut |what| settings.console.say(what))?;
     let document = json!({
         "suite": "gpu", "device": compute.choice().to_string(), "dtype": compute.format().name(), "shape": shape.name,
         "rounds": args.rounds, "context": context, "tokens": tokens, "figures": report.figures, "rows": report.rows,

@@ -46,7 +46,7 @@ pub fn run(args: &args::Sweep, settings: &Settings) -> Result<ExitCode, Failure>
     let points = points(&setup.subjects, &answers);
     if let Some(folder) = &args.plots {
         plots(folder, &points)?;
-        settings.talk.say(format!("plots in {}", folder.display()));
+        settings.console.say(format!("plots in {}", folder.display()));
     }
     let document = setup.document(args, &points);
     let mut whole = document.clone();
@@ -63,7 +63,7 @@ impl Setup {
     fn new(args: &args::Sweep, settings: &Settings) -> Result<Self, Failure> {
         let families = if args.accept.is_empty() { Family::ALL.to_vec() } else { args.accept.clone() };
         let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
-        // An α out of range is told before anything is loaded or said.
+        // An α out of range is reported before anything is loaded or said.
         Subject::all(&families, &args.range.alphas, transform)?;
         if !matches!(args.draft.drafter, DrafterChoice::Model(_)) {
             let message = "a sweep needs a drafter with distributions of its own";
@@ -156,7 +156,7 @@ fn distinct(families: Vec<Family>, transform: &Transform, settings: &Settings) -
     if !(both && transform.is_greedy()) {
         return families;
     }
-    settings.talk.say("note: at temperature 0 lossy is lossy-greedy; --temperature 1 tells them apart");
+    settings.console.say("note: at temperature 0 lossy is lossy-greedy; --temperature 1 tells them apart");
     families.into_iter().filter(|family| *family != Family::Lossy).collect()
 }
 

@@ -49,7 +49,7 @@ fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
             ));
         }
     }
-    settings.talk.say(format!("stored as {}", path.display()));
+    settings.console.say(format!("stored as {}", path.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,7 +60,7 @@ fn calibrate(args: &Calibrate, settings: &Settings) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     report(&found);
-    settings.talk.say(format!("stored as {}", path.display()));
+    settings.console.say(format!("stored as {}", path.display()));
     Ok(ExitCode::SUCCESS)
 }
 

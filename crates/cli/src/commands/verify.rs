@@ -43,7 +43,7 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let shown = accepted > 0 && (diverged.is_empty() || !lossless);
     if accepted == 0 {
-        settings.talk.say("no draft was accepted, so nothing was shown");
+        settings.console.say("no draft was accepted, so nothing was shown");
     }
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -76,7 +76,7 @@ fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure>
         printer::line(&format!("the distribution of drafted text ({rule}, {kind}) {verdict} that of plain sampling"));
     }
     if test.accepted == 0 {
-        settings.talk.say("no draft was accepted, so nothing was shown");
+        settings.console.say("no draft was accepted, so nothing was shown");
     }
     let shown = test.accepted > 0 && (test.passes() || !lossless);
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -92,7 +92,7 @@ pub fn execute(options: &Options, settings: &Settings) -> Result<(Vec<TextCompar
         return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
     }
     let comparisons = compare(&mut setup, settings)?;
-    let recorded = setup.recorded.as_mut().map(|pair| recording::told(pair.take_counts(), settings));
+    let recorded = setup.recorded.as_mut().map(|pair| recording::report(pair.take_counts(), settings));
     Ok((comparisons, setup.rule.is_lossless(), recorded.unwrap_or_default()))
 }
 

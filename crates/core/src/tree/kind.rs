@@ -27,7 +27,7 @@ impl TreeKind {
 
     /// The dynamic tree that drafts the same: itself, or for a chain one that expands a single node, unless it is too
     /// deep.
-    pub fn grown(&self) -> Option<DynamicTree> {
+    pub fn as_dynamic(&self) -> Option<DynamicTree> {
         match *self {
             Self::Fixed(_) | Self::Own(_) => None,
             Self::Chain(drafts) => DynamicTree::new(drafts + 1, drafts.saturating_sub(1), 1).ok(),

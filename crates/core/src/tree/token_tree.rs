@@ -2,7 +2,7 @@
 
 use crate::{PooledVec, Token, pooled_vec::recycle};
 
-recycle!(Probe);
+recycle!(Probe, NodeInput);
 
 /// A rooted tree of tokens, stored flat with parents before children. Node 0 is the root: the last emitted token, whose
 /// key/value row is not yet in the target's cache. Every other node is a drafted token or a probe.
@@ -35,7 +35,7 @@ pub enum NodeKind {
 pub enum NodeInput {
     /// The embedding of a token.
     Token(Token),
-    /// A row of a table of embeddings that the drafter brings.
+    /// A row of a table of embeddings that comes with the tree.
     Embedding(usize),
 }
 
@@ -153,6 +153,15 @@ impl TokenTree {
     fn probe(&self, node: usize) -> Option<NodeInput> {
         let index = self.probes.binary_search_by_key(&node, |probe| probe.node).ok()?;
         Some(self.probes[index].input)
+    }
+
+    /// The embedding that the first probe which reads one takes from the table that comes with the tree; `None` where
+    /// all nodes read tokens.
+    pub fn first_embedding(&self) -> Option<usize> {
+        self.probes.iter().find_map(|probe| match probe.input {
+            NodeInput::Embedding(embedding) => Some(embedding),
+            NodeInput::Token(_) => None,
+        })
     }
 
     /// Number of probes.

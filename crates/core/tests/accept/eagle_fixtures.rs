@@ -7,8 +7,8 @@ use gorgon_core::dist::{Transform, normalise};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
 
-use crate::laws::distance;
 use crate::medusa_fixtures::{floats, integers, load};
+use crate::settings::distance;
 
 /// The given uniforms for flips; the distribution of the bonus is noted and nothing drawn from it.
 struct NotesBonus {

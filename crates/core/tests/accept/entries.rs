@@ -9,8 +9,8 @@ use gorgon_core::accept::{
 use gorgon_core::dist::{Transform, total_variation};
 use gorgon_core::tree::{Candidate, DraftTree, NodeInput, TokenTree};
 
-use crate::laws::{distance, random_distribution};
 use crate::lossless::ALL_SCHEMES;
+use crate::settings::{distance, random_distribution};
 
 const VOCAB: usize = 3;
 /// Tokens of which the joint distribution is compared: two drafted levels and the bonus.

@@ -2,7 +2,6 @@
 
 mod eagle_fixtures;
 mod entries;
-mod laws;
 mod lossless;
 mod medusa_fixtures;
 mod mixing;
@@ -11,6 +10,7 @@ mod planted;
 mod reference;
 mod robustness;
 mod sampling_fixtures;
+mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod single;

@@ -10,7 +10,7 @@ use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use crate::laws::distance;
+use crate::settings::distance;
 use crate::shared::shared;
 
 /// A fixture's cases and the bytes of its tensors, or `None` if it is not there.

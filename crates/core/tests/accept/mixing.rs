@@ -1,4 +1,4 @@
-//! Rules that aim at another law than the target's emit exactly that law.
+//! Rules that aim at another distribution than the target's emit exactly that distribution.
 
 use gorgon_core::Token;
 use gorgon_core::accept::{
@@ -8,7 +8,7 @@ use gorgon_core::accept::{
 use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::TokenTree;
 
-use crate::laws::{Drafter, SHAPES, World, distance, plain, random_distribution};
+use crate::settings::{Drafter, SHAPES, Setting, distance, plain, random_distribution};
 
 const DEFERRALS: [Deferral; 6] =
     [Deferral::Chow, Deferral::Diff, Deferral::Opt, Deferral::TokenV1, Deferral::TokenV2, Deferral::TokenV3];
@@ -17,14 +17,14 @@ fn transforms() -> [Transform; 3] {
     [Transform::IDENTITY, Transform::new(0.5, None, None).unwrap(), Transform::new(1.5, Some(2), None).unwrap()]
 }
 
-fn max(law: &[f64]) -> f64 {
-    law.iter().copied().fold(0.0, f64::max)
+fn max(distribution: &[f64]) -> f64 {
+    distribution.iter().copied().fold(0.0, f64::max)
 }
 
-/// `π` from its definition: the rule on raw laws, the mixture of transformed ones.
-fn stated_mixture(deferral: Deferral, alpha: f64, world: &World, prefix: &[Token]) -> Vec<f64> {
-    let (raw_p, raw_q) = (world.target(prefix), world.draft(prefix));
-    let scaled = |law: &[f64]| world.transform.apply(Row::Probabilities(law));
+/// `π` from its definition: the rule on raw distributions, the mixture of transformed ones.
+fn stated_mixture(deferral: Deferral, alpha: f64, setting: &Setting, prefix: &[Token]) -> Vec<f64> {
+    let (raw_p, raw_q) = (setting.target(prefix), setting.draft(prefix));
+    let scaled = |distribution: &[f64]| setting.transform.apply(Row::Probabilities(distribution));
     let (p, q) = (scaled(&raw_p), scaled(&raw_q));
     let distance = p.iter().zip(&q).map(|(p, q)| (p - q).abs()).sum::<f64>() / 2.0;
     let defers = |v: usize| match deferral {
@@ -39,33 +39,33 @@ fn stated_mixture(deferral: Deferral, alpha: f64, world: &World, prefix: &[Token
     (0..q.len()).map(|v| p[v] * deferred + if defers(v) { 0.0 } else { q[v] }).collect()
 }
 
-/// Worlds whose drafter has valid rows; with a horizon up to which every position is drafted on every path.
-fn drafted_worlds(scheme: SamplingScheme) -> Vec<(World, usize)> {
+/// Settings whose drafter has valid rows; with a horizon up to which every position is drafted on every path.
+fn drafted_settings(scheme: SamplingScheme) -> Vec<(Setting, usize)> {
     let shapes: [(&[usize], usize); 3] = [(SHAPES[1], 3), (SHAPES[2], 1), (&[0, 0, 0, 1, 1, 2], 2)];
-    let mut worlds = Vec::new();
+    let mut settings = Vec::new();
     for (row, transform) in transforms().into_iter().enumerate() {
         for (column, drafter) in [Drafter::Random, Drafter::Sparse, Drafter::Disjoint].into_iter().enumerate() {
             // A Latin square, so that every pair of choices occurs.
             let (shape, horizon) = shapes[(row + column) % 3];
-            worlds.push((World { seed: (40 + row) as u64, drafter, scheme, shape, transform }, horizon));
+            settings.push((Setting { seed: (40 + row) as u64, drafter, scheme, shape, transform }, horizon));
         }
     }
-    worlds
+    settings
 }
 
 /// A rule for a transform and α.
 pub type MakeCascade = dyn Fn(Transform, f64) -> Box<dyn AcceptanceRule>;
 
-/// The first world in which a rule that should be the cascade of `deferral` does not emit its mixture.
+/// The first setting in which a rule that should be the cascade of `deferral` does not emit its mixture.
 pub fn cascade_failure(deferral: Deferral, make: &MakeCascade) -> Option<String> {
     for scheme in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
-        for (world, horizon) in drafted_worlds(scheme) {
+        for (setting, horizon) in drafted_settings(scheme) {
             for alpha in [0.1, 0.4] {
-                let aim = |prefix: &[Token]| stated_mixture(deferral, alpha, &world, prefix);
-                let rule = make(world.transform, alpha);
-                let error = distance(&world.emitted(&*rule, horizon, &aim), &plain(horizon, &aim));
+                let aim = |prefix: &[Token]| stated_mixture(deferral, alpha, &setting, prefix);
+                let rule = make(setting.transform, alpha);
+                let error = distance(&setting.emitted(&*rule, horizon, &aim), &plain(horizon, &aim));
                 if error > 1e-12 {
-                    return Some(format!("error {error:e} at alpha {alpha} in {world:?}"));
+                    return Some(format!("error {error:e} at alpha {alpha} in {setting:?}"));
                 }
             }
         }
@@ -105,11 +105,11 @@ fn planted_deferral_bugs_are_noticed() {
 pub fn token_v2_failure(make: &MakeCascade) -> Option<String> {
     for scheme in [SamplingScheme::Independent, SamplingScheme::Deterministic] {
         for (transform, alpha) in transforms().into_iter().flat_map(|t| [(t, 0.15), (t, 0.3), (t, 0.5)]) {
-            let world = World { seed: 5, drafter: Drafter::Random, scheme, shape: &[0, 0, 1], transform };
-            let aim = |prefix: &[Token]| stated_mixture(Deferral::TokenV2, alpha, &world, prefix);
-            let error = distance(&world.emitted(&*make(transform, alpha), 2, &aim), &plain(2, &aim));
+            let setting = Setting { seed: 5, drafter: Drafter::Random, scheme, shape: &[0, 0, 1], transform };
+            let aim = |prefix: &[Token]| stated_mixture(Deferral::TokenV2, alpha, &setting, prefix);
+            let error = distance(&setting.emitted(&*make(transform, alpha), 2, &aim), &plain(2, &aim));
             if error > 1e-12 {
-                return Some(format!("error {error:e} at alpha {alpha} in {world:?}"));
+                return Some(format!("error {error:e} at alpha {alpha} in {setting:?}"));
             }
         }
     }
@@ -124,17 +124,17 @@ fn token_v2_passes_the_check_that_its_bugs_fail() {
 /// A rule for a transform, α and β.
 pub type MakeLossy = dyn Fn(Transform, f64, f64) -> Box<dyn AcceptanceRule>;
 
-/// The first chain on which a rule that should be lossy sampling does not emit the stated law.
+/// The first chain on which a rule that should be lossy sampling does not emit the stated distribution.
 pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
     for scheme in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement, SamplingScheme::Deterministic] {
         for (transform, drafter) in transforms().into_iter().flat_map(|t| [(t, Drafter::Random), (t, Drafter::Sparse)])
         {
-            let world = World { seed: 60, drafter, scheme, shape: &[0, 0, 1], transform };
+            let setting = Setting { seed: 60, drafter, scheme, shape: &[0, 0, 1], transform };
             for (alpha, beta) in [(0.0, 1.0), (0.3, 1.0), (0.3, 0.8), (0.6, 1.3), (0.9, 0.2)] {
-                let aim = |prefix: &[Token]| stated_lossy(&world, alpha, beta, prefix);
-                let error = distance(&world.emitted(&*make(transform, alpha, beta), 2, &aim), &plain(2, &aim));
+                let aim = |prefix: &[Token]| stated_lossy(&setting, alpha, beta, prefix);
+                let error = distance(&setting.emitted(&*make(transform, alpha, beta), 2, &aim), &plain(2, &aim));
                 if error > 1e-12 {
-                    return Some(format!("error {error:e} at alpha {alpha}, beta {beta} in {world:?}"));
+                    return Some(format!("error {error:e} at alpha {alpha}, beta {beta} in {setting:?}"));
                 }
             }
         }
@@ -143,10 +143,10 @@ pub fn lossy_failure(make: &MakeLossy) -> Option<String> {
 }
 
 /// `min(q, p/(1-α)) + (1 - Σ min(q, p/(1-α)))·norm(max(0, p/β - q))`; for a list, `q` is a point mass on its token.
-fn stated_lossy(world: &World, alpha: f64, beta: f64, prefix: &[Token]) -> Vec<f64> {
-    let p = world.wanted(prefix);
-    let mut q = world.transform.apply(Row::Probabilities(&world.draft(prefix)));
-    if world.scheme == SamplingScheme::Deterministic {
+fn stated_lossy(setting: &Setting, alpha: f64, beta: f64, prefix: &[Token]) -> Vec<f64> {
+    let p = setting.wanted(prefix);
+    let mut q = setting.transform.apply(Row::Probabilities(&setting.draft(prefix)));
+    if setting.scheme == SamplingScheme::Deterministic {
         let best = Row::Probabilities(&q).argmax();
         q = (0..q.len()).map(|v| if v == best { 1.0 } else { 0.0 }).collect();
     }
@@ -169,30 +169,31 @@ fn lossy_sampling_emits_the_stated_law() {
 fn balanced_lossy_sampling_emits_the_balanced_law() {
     for seed in 0..8 {
         let (scheme, transform) = (SamplingScheme::Independent, Transform::IDENTITY);
-        let world = World { seed, drafter: Drafter::Random, scheme, shape: &[0, 0], transform };
+        let setting = Setting { seed, drafter: Drafter::Random, scheme, shape: &[0, 0], transform };
         let aim = |prefix: &[Token]| {
-            let (p, q) = (world.target(prefix), world.draft(prefix));
+            let (p, q) = (setting.target(prefix), setting.draft(prefix));
             let beta = balanced_beta(&p, &q, 0.3).unwrap();
-            let law: Vec<f64> = p.iter().zip(&q).map(|(p, &q)| q.min(p / 0.7).max(p / beta)).collect();
-            assert!(distance(&law, &lossy_distribution(&p, &q, 0.3, beta)) < 1e-12);
-            law
+            let distribution: Vec<f64> = p.iter().zip(&q).map(|(p, &q)| q.min(p / 0.7).max(p / beta)).collect();
+            assert!(distance(&distribution, &lossy_distribution(&p, &q, 0.3, beta)) < 1e-12);
+            distribution
         };
         let rule = Lossy { alpha: 0.3, beta: Beta::Balanced, transform };
-        assert!(distance(&world.emitted(&rule, 1, &aim), &plain(1, &aim)) < 1e-12);
+        assert!(distance(&setting.emitted(&rule, 1, &aim), &plain(1, &aim)) < 1e-12);
     }
 }
 
 #[test]
 fn lossy_sampling_without_slack_is_lossless_on_trees() {
-    for (world, horizon) in drafted_worlds(SamplingScheme::WithoutReplacement) {
-        let wanted = |prefix: &[Token]| world.wanted(prefix);
-        let rule = Lossy { alpha: 0.0, beta: Beta::Fixed(1.0), transform: world.transform };
+    for (setting, horizon) in drafted_settings(SamplingScheme::WithoutReplacement) {
+        let wanted = |prefix: &[Token]| setting.wanted(prefix);
+        let rule = Lossy { alpha: 0.0, beta: Beta::Fixed(1.0), transform: setting.transform };
         assert!(rule.is_lossless());
-        assert!(distance(&world.emitted(&rule, horizon, &wanted), &plain(horizon, &wanted)) < 1e-12);
+        assert!(distance(&setting.emitted(&rule, horizon, &wanted), &plain(horizon, &wanted)) < 1e-12);
     }
 }
 
-/// A tree of the drafter's top 3 at each node, with laws that depend on the prefix; the verdict of `rule` on it.
+/// A tree of the drafter's top 3 at each node, with distributions that depend on the prefix; the verdict of `rule` on
+/// it.
 fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
     const VOCAB: usize = 6;
     let mut tree = TokenTree::root(0);
@@ -206,7 +207,9 @@ fn on_top_k_tree(seed: u64, rule: &dyn AcceptanceRule) -> (TokenTree, Verdict) {
             prefixes.push([&prefix[..], &[token]].concat());
         }
     }
-    let rows = |law: &dyn Fn(&[Token]) -> Vec<f64>| prefixes.iter().flat_map(|p| law(p)).collect::<Vec<f64>>();
+    let rows = |distribution: &dyn Fn(&[Token]) -> Vec<f64>| {
+        prefixes.iter().flat_map(|p| distribution(p)).collect::<Vec<f64>>()
+    };
     let (p, q) = (rows(&|prefix| random_distribution(seed * 2, prefix, VOCAB)), rows(&draft));
     let draft = DraftRows::single(Some(Rows::Probabilities { data: &q, vocab: VOCAB }), SamplingScheme::Deterministic);
     let target = TargetRows::Probabilities { data: &p, vocab: VOCAB };

@@ -8,7 +8,7 @@ use gorgon_core::accept::{
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TokenTree;
 
-use crate::laws::random_distribution;
+use crate::settings::random_distribution;
 use crate::wrong::Rule;
 
 const VOCAB: usize = 7;
@@ -86,7 +86,7 @@ const EPSILON: f64 = 0.12;
 const DELTA: f64 = 0.6;
 
 #[test]
-fn typical_takes_the_longest_then_likeliest_path() {
+fn typical_takes_the_longest_then_most_probable_path() {
     for (epsilon, delta) in [(0.09, 0.3), (0.2, 0.45), (EPSILON, DELTA)] {
         let rule = Typical { epsilon, delta, transform: Transform::IDENTITY };
         assert_eq!(first_failure(&rule, &|row, token| typical(row, token, epsilon, delta), true), None);
@@ -182,6 +182,6 @@ fn planted_path_bugs_are_noticed() {
             verdict(tree, target, node)
         });
     assert!(first_failure(&first_child, &is_near, true).is_some());
-    // Lets the first of the longest paths win instead of the likeliest.
+    // Lets the first of the longest paths win instead of the most probable.
     assert!(first_failure(&Bild { rollback: 1.5 }, &is_near, false).is_some());
 }

@@ -1,17 +1,17 @@
-//! Every check of an output law fails on a rule with a planted bug.
+//! Every check of an output distribution fails on a rule with a planted bug.
 
 use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 
-use crate::laws::{Drafter, World};
-use crate::lossless::{ALL_SCHEMES, Make, first_failure, greedy_worlds, worlds};
+use crate::lossless::{ALL_SCHEMES, Make, first_failure, greedy_settings, settings};
 use crate::mixing;
+use crate::settings::{Drafter, Setting};
 use crate::wrong::{self, CascadeBug, SamplingBug};
 
 #[test]
 fn sampling_bugs_change_the_law() {
     let make = |bug| move |transform| wrong::sampling(transform, bug);
-    assert_eq!(first_failure(&make(SamplingBug::None), &worlds(&ALL_SCHEMES)), None, "the control has no bug");
+    assert_eq!(first_failure(&make(SamplingBug::None), &settings(&ALL_SCHEMES)), None, "the control has no bug");
     for bug in [
         SamplingBug::BonusFromTarget,
         SamplingBug::UnnormalisedResidual,
@@ -30,16 +30,16 @@ fn sampling_bugs_change_the_law() {
             SamplingBug::KeepsListedToken | SamplingBug::ListAsDraw => &[SamplingScheme::Deterministic],
             _ => &[SamplingScheme::Independent],
         };
-        let failure = first_failure(&make(bug), &worlds(schemes));
+        let failure = first_failure(&make(bug), &settings(schemes));
         assert!(failure.is_some(), "{bug:?} went unnoticed");
     }
 }
 
 #[test]
 fn k_seq_needs_rho_star() {
-    let independent = worlds(&[SamplingScheme::Independent]);
-    let has_rows = |world: &World| matches!(world.drafter, Drafter::Random | Drafter::Equal);
-    let with_rows: Vec<World> = independent.into_iter().filter(has_rows).collect();
+    let independent = settings(&[SamplingScheme::Independent]);
+    let has_rows = |setting: &Setting| matches!(setting.drafter, Drafter::Random | Drafter::Equal);
+    let with_rows: Vec<Setting> = independent.into_iter().filter(has_rows).collect();
     let largest = |transform| wrong::k_seq(transform, None);
     assert_eq!(first_failure(&largest, &with_rows), None, "every rho from rho* on is lossless");
     let too_small = |transform| wrong::k_seq(transform, Some(1.0));
@@ -48,7 +48,7 @@ fn k_seq_needs_rho_star() {
 
 #[test]
 fn nucleus_bugs_change_the_law() {
-    let independent = worlds(&[SamplingScheme::Independent]);
+    let independent = settings(&[SamplingScheme::Independent]);
     assert!(first_failure(&wrong::redrawing_nucleus, &independent).is_some());
     assert!(first_failure(&wrong::nucleus_per_child, &independent).is_some());
 }
@@ -57,7 +57,7 @@ fn nucleus_bugs_change_the_law() {
 fn greedy_bugs_change_the_text() {
     let bugs: [&Make; 2] = [&|_| wrong::first_child_greedy(), &|_| wrong::stale_bonus_greedy()];
     for make in bugs {
-        assert!(first_failure(make, &greedy_worlds()).is_some());
+        assert!(first_failure(make, &greedy_settings()).is_some());
     }
 }
 

@@ -11,7 +11,7 @@ use gorgon_core::dist::{Transform, normalise, overlap, residual, total_variation
 use gorgon_core::tree::TokenTree;
 use serde_json::Value;
 
-use crate::laws::distance;
+use crate::settings::distance;
 use crate::shared::shared;
 
 const TOLERANCE: f64 = 1e-9;
@@ -115,13 +115,13 @@ fn multi_round() {
     let Some(cases) = cases("multi_round.json", "multi_round") else { return };
     for case in cases {
         let (p, q) = (numbers(&case["p"]), numbers(&case["q"]));
-        let law = match case["mode"].as_str().unwrap() {
+        let scheme = match case["mode"].as_str().unwrap() {
             "iid" => SamplingScheme::Independent,
             "no_replacement" => SamplingScheme::WithoutReplacement,
             "top_k_fixed" => SamplingScheme::Deterministic,
             other => panic!("unknown mode {other}"),
         };
-        let position = position(&SAMPLING, &p, &q, law, case["k"].as_u64().unwrap() as usize);
+        let position = position(&SAMPLING, &p, &q, scheme, case["k"].as_u64().unwrap() as usize);
         assert!(distance(&position.output, &numbers(&case["output_distribution"])) < TOLERANCE, "{}", case["id"]);
         let by_round = numbers(&case["accept_prob_by_round"]);
         assert!(distance(&position.by_round, &by_round) < TOLERANCE, "{}", case["id"]);

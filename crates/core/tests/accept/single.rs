@@ -9,9 +9,9 @@ use gorgon_core::accept::{
 use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::TokenTree;
 
-use crate::laws::random_distribution;
 use crate::lossless::ALL_SCHEMES;
 use crate::reference;
+use crate::settings::random_distribution;
 
 const VOCAB: usize = 6;
 

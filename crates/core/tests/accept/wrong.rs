@@ -224,9 +224,9 @@ pub fn stale_bonus_greedy() -> Box<dyn AcceptanceRule> {
 pub enum CascadeBug {
     /// Nothing: the control.
     None,
-    /// The deferral rule sees the transformed laws.
+    /// The deferral rule sees the transformed distributions.
     ScaledRule,
-    /// The mixture is made of the raw laws.
+    /// The mixture is made of the raw distributions.
     UnscaledMixture,
     /// Accepts towards `π`, but the residual is the target's.
     ResidualOfTarget,

@@ -1,7 +1,8 @@
 //! Distillation by serving engines: many servers at once, none of them trusted to be there.
 //!
-//! Every conversation has a worker of its own, every answer a seed of its own. A server that fails rests, longer each
-//! time, or as long as it asks for; others go on. Answers go into the same journal as the model's own.
+//! Every conversation has a worker of its own, every answer a seed of its own. A server that fails is paused, longer
+//! each time, or as long as it asks for; requests go to the others. Answers go into the same journal as the model's
+//! own.
 
 use super::budget::Budget;
 use super::client::{Client, Question, Served, Serving, Trouble};
@@ -17,8 +18,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest that a server rests of itself.
-const LONGEST_REST: Duration = Duration::from_secs(30);
+/// The longest pause of a server that asks for none.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long is slept before looking again whether to stop.
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -51,9 +52,9 @@ pub struct Servers<'a> {
 /// State of one server: its failures, and until when it is paused.
 #[derive(Default)]
 struct State {
-    rests_until: Option<Instant>,
-    /// Times in a row that it had to rest.
-    rests: u32,
+    paused_until: Option<Instant>,
+    /// Pauses in a row.
+    pauses: u32,
     busy: usize,
     as_text: bool,
     model: Option<String>,
@@ -66,7 +67,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Queues and results that the workers share.
-struct Crew<'a, 'b> {
+struct WorkerPool<'a, 'b> {
     servers: &'b Servers<'a>,
     client: Client<'b>,
     states: Mutex<Vec<State>>,
@@ -93,7 +94,7 @@ pub fn serve(
     let waiting = to_come(prompts, journal, &servers.budget);
     let workers = servers.slots.clamp(1, waiting.len().max(1));
     let local = servers.urls.iter().all(|url| gorgon_hub::is_loopback(url));
-    let crew = Crew {
+    let pool = WorkerPool {
         servers,
         client: Client::new(servers.serving, servers.renderer, servers.vocab_size, local),
         states: Mutex::new(servers.urls.iter().map(|_| State::default()).collect()),
@@ -107,21 +108,21 @@ pub fn serve(
     let (events, heard) = channel();
     std::thread::scope(|scope| {
         for _ in 0..workers {
-            let (crew, events) = (&crew, events.clone());
-            scope.spawn(move || crew.work(&events));
+            let (pool, events) = (&pool, events.clone());
+            scope.spawn(move || pool.work(&events));
         }
         drop(events);
         heard.iter().for_each(&mut *observe);
     });
-    if let Some(error) = lock(&crew.failed).take() {
+    if let Some(error) = lock(&pool.failed).take() {
         return Err(error);
     }
-    let over = crew.reaches_limit();
-    let journal = lock(&crew.journal);
+    let over = pool.reaches_limit();
+    let journal = lock(&pool.journal);
     Ok(over || prompts.iter().all(|prompt| journal.is_done(prompt.row)))
 }
 
-impl Crew<'_, '_> {
+impl WorkerPool<'_, '_> {
     fn work(&self, events: &Sender<Event>) {
         while !self.is_over() && !self.reaches_limit() {
             let Some(prompt) = lock(&self.waiting).pop_front() else { return };
@@ -226,14 +227,14 @@ impl Crew<'_, '_> {
             state.busy -= 1;
             match answered {
                 Ok(served) => {
-                    (state.rests, state.rests_until) = (0, None);
+                    (state.pauses, state.paused_until) = (0, None);
                     return Ok(Some(served));
                 }
                 // Not every server takes ids; that is no failure of it.
                 Err(Trouble::Refused { may_be_ids: true, .. }) if !as_text => state.as_text = true,
                 Err(Trouble::Refused { reason, .. }) => self.lose(&mut states, server, &reason, events)?,
                 Err(Trouble::Passing { reason, wait }) => {
-                    self.rest(state, wait);
+                    self.pause(state, wait);
                     (attempt, last) = (attempt + 1, (server, reason));
                 }
             }
@@ -271,14 +272,14 @@ impl Crew<'_, '_> {
         Ok(model)
     }
 
-    /// The least busy server that does not rest, waiting for one if need be; `None` if it was asked to stop.
+    /// The least busy server that is not paused, waiting for one if need be; `None` if it was asked to stop.
     fn pick(&self) -> Option<(usize, bool)> {
         while !self.is_over() {
             let now = Instant::now();
             let mut states = lock(&self.states);
-            let is_awake = |state: &State| state.lost.is_none() && state.rests_until.is_none_or(|until| until <= now);
-            let awake = states.iter().enumerate().filter(|(_, state)| is_awake(state));
-            let least = awake.min_by_key(|(_, state)| (state.busy, state.rests)).map(|(server, _)| server);
+            let is_free = |state: &State| state.lost.is_none() && state.paused_until.is_none_or(|until| until <= now);
+            let free = states.iter().enumerate().filter(|(_, state)| is_free(state));
+            let least = free.min_by_key(|(_, state)| (state.busy, state.pauses)).map(|(server, _)| server);
             if let Some(server) = least {
                 states[server].busy += 1;
                 return Some((server, states[server].as_text));
@@ -289,16 +290,16 @@ impl Crew<'_, '_> {
         None
     }
 
-    /// Leaves a server alone. Requests that failed together are one failure.
-    fn rest(&self, state: &mut State, wait: Option<Duration>) {
+    /// Pauses a server. Requests that failed together are one failure.
+    fn pause(&self, state: &mut State, wait: Option<Duration>) {
         let now = Instant::now();
-        let pause = Duration::from_millis(self.servers.serving.pause_ms);
-        let own = (pause * (1 << state.rests.min(10))).min(LONGEST_REST);
-        if state.rests_until.is_none_or(|until| until <= now) {
-            state.rests += 1;
+        let shortest = Duration::from_millis(self.servers.serving.pause_ms);
+        let own = (shortest * (1 << state.pauses.min(10))).min(LONGEST_PAUSE);
+        if state.paused_until.is_none_or(|until| until <= now) {
+            state.pauses += 1;
         }
         let until = now + wait.unwrap_or(own);
-        state.rests_until = Some(state.rests_until.map_or(until, |known| known.max(until)));
+        state.paused_until = Some(state.paused_until.map_or(until, |known| known.max(until)));
     }
 }
 

@@ -219,7 +219,7 @@ impl Matcher {
         if self.awaited.is_empty() { Step::Last } else { Step::More }
     }
 
-    /// Whether no sound element goes on with `byte` here. At the margin this shows that the element lost its end, and
+    /// Whether no valid element goes on with `byte` here. At the margin this shows that the element lost its end, and
     /// that the next one, or the end of the array, has come.
     fn out_of_place(&self, byte: u8) -> bool {
         match (byte, self.awaited.last()) {

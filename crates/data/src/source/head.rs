@@ -87,7 +87,7 @@ impl Head {
         Ok(layout)
     }
 
-    /// Whether the object that `text` starts with is sound and goes on over several lines.
+    /// Whether the object that `text` starts with is valid and goes on over several lines.
     ///
     /// The lines that follow a broken first line of JSONL may happen to complete it, but then whole records follow on
     /// lines of their own. Where the object's end is out of sight, two line breaks in it are enough.

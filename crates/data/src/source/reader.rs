@@ -160,7 +160,7 @@ impl Reader {
         Ok(Some(draft))
     }
 
-    /// Refuses a `draft` that is sound in itself.
+    /// Refuses a `draft` that is valid in itself.
     fn check(&self, draft: Draft) -> Result<Draft, Reason> {
         if self.options.answers_required && !draft.answered() {
             return Err(Reason::NoAssistant);

@@ -114,9 +114,9 @@ impl DraftModel {
         self.decoder.new_cache(self.decoder.config().max_positions)
     }
 
-    /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
+    /// The top `widths[i]` tokens after state `i`, if they can be found without all logits.
     pub(super) fn top_tokens(&self, hidden: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        // Rows that are no tokens of the target's may be among the likeliest.
+        // Rows that are no tokens of the target's may be among the top ones.
         let all = self.decoder.config().vocab_size == self.vocab_size;
         if all { self.decoder.top_tokens(hidden, widths) } else { None }
     }

@@ -22,7 +22,7 @@ const PATIENCE: usize = 32;
 /// Drafts with a model of its own, level by level.
 ///
 /// The cache holds emitted tokens only: committed ones, and the root of the last proposal, which is committed next.
-/// Rows of drafts stay in flight while one tree is drafted and are dropped after it. Where the text leaves the draft
+/// Rows of drafts stay uncommitted while one tree is drafted and are dropped after it. Where the text leaves the draft
 /// model's context or vocabulary, nothing is drafted.
 #[derive(Debug)]
 pub struct DraftModelDrafter {

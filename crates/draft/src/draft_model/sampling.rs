@@ -23,8 +23,8 @@ impl DraftSampling {
 
     /// Sampling that serves a rule best under a transform. Rules that compare `p` with `q` get draws from the
     /// transformed `q`, k-SEQ independent ones, the others draws without replacement; at temperature 0 these are the
-    /// likeliest tokens. Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which
-    /// then are the likeliest.
+    /// top-k tokens. Cascades always mix with the whole `q`. All other rules look at the drafted tokens only, which
+    /// then are the top-k.
     pub fn of(rule: RuleChoice, transform: Transform) -> Self {
         let DraftScheme { scheme, rows, stop } = rule.draft_scheme(&transform);
         Self { transform, children: scheme, rows, stop }

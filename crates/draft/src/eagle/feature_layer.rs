@@ -25,13 +25,13 @@ pub trait FeatureLayer: Send + Sync {
     /// An empty cache with room for `capacity` pairs; it is given more as it needs it.
     fn new_cache(&self, capacity: usize) -> KvCache;
 
-    /// The states guessed from some pairs, whose keys and values stay in flight in `cache`.
+    /// The states guessed from some pairs, whose keys and values stay uncommitted in `cache`.
     ///
     /// # Shapes
     /// One of `tokens` for each of `states`; result the same.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
+    /// When a token is outside the vocabulary or rows are uncommitted that `visible` does not count.
     fn forward(
         &self,
         tokens: &[Token],

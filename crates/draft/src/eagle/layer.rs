@@ -33,8 +33,8 @@ pub(super) fn check_backbone(
 }
 
 /// The file's own table, if it has one; the backbone's serves where there is none.
-pub(super) fn embedding(loader: &Loader<'_>, facts: &EagleSpec) -> Result<Option<Embedding>, WeightsError> {
-    match facts.own_embedding {
+pub(super) fn embedding(loader: &Loader<'_>, spec: &EagleSpec) -> Result<Option<Embedding>, WeightsError> {
+    match spec.own_embedding {
         true => loader.weight(&["embed_tokens.weight".to_owned()]).map(|table| Some(Embedding::new(table, 1.0))),
         false => Ok(None),
     }
@@ -81,7 +81,7 @@ pub(super) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>,
 /// The layer's config: what the file beside the weights says of a Llama, what the tensors say of biases.
 pub(super) fn layer_config(
     folder: &HeadsFolder,
-    facts: &EagleSpec,
+    spec: &EagleSpec,
     backbone: &ModelConfig,
 ) -> Result<ModelConfig, HeadsError> {
     let path = folder.path.join("config.json");
@@ -95,18 +95,17 @@ pub(super) fn layer_config(
     object.insert("num_hidden_layers".into(), 1.into());
     object.entry("vocab_size").or_insert_with(|| backbone.vocab_size.into());
     object.entry("max_position_embeddings").or_insert_with(|| backbone.max_positions.into());
-    object.entry("intermediate_size").or_insert_with(|| json!(facts.layer.intermediate_size));
+    object.entry("intermediate_size").or_insert_with(|| json!(spec.layer.intermediate_size));
     let config = ModelConfig::from_json(&Value::Object(object)).map_err(wrong)?;
     let found = (config.hidden_size, config.intermediate_size, config.heads * config.head_dim);
-    let stored = (facts.hidden_size, facts.layer.intermediate_size, facts.layer.query_size);
-    let keys = (config.kv_heads * config.head_dim, facts.layer.key_value_size);
+    let stored = (spec.hidden_size, spec.layer.intermediate_size, spec.layer.query_size);
+    let keys = (config.kv_heads * config.head_dim, spec.layer.key_value_size);
     if found != stored || keys.0 != keys.1 {
         return Err(wrong(format!(
             "sizes {found:?} and {} of keys; the tensors say {stored:?} and {}",
             keys.0, keys.1
         )));
     }
-    let biases =
-        ModelConfig { qkv_bias: facts.layer.qkv_bias, o_bias: false, mlp_bias: false, experts: None, ..config };
-    Ok(ModelConfig { qk_norm: facts.layer.qk_norm.is_some(), ..biases })
+    let biases = ModelConfig { qkv_bias: spec.layer.qkv_bias, o_bias: false, mlp_bias: false, experts: None, ..config };
+    Ok(ModelConfig { qk_norm: spec.layer.qk_norm.is_some(), ..biases })
 }

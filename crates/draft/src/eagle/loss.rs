@@ -33,7 +33,7 @@ pub struct EagleOutput {
     pub regression: Vec<f32>,
     /// Cross-entropies, in nats.
     pub cross_entropy: Vec<f32>,
-    /// How many tokens the drafter ranks above the backbone's likeliest; 0 means that its first guess is right.
+    /// How many tokens the drafter ranks above the backbone's argmax; 0 means that its first guess is right.
     pub ranks: Vec<u32>,
 }
 

@@ -36,16 +36,16 @@ impl EagleModel {
     /// read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let facts = match (&folder.detected.facts, folder.detected.format) {
-            (HeadSpec::Eagle(facts), HeadsFormat::Eagle1) => facts,
+        let spec = match (&folder.detected.spec, folder.detected.format) {
+            (HeadSpec::Eagle(spec), HeadsFormat::Eagle1) => spec,
             (_, format) => return Err(wrong(format!("{format} heads, not an EAGLE-1 draft layer"))),
         };
-        check_backbone(folder, facts.hidden_size, facts.vocab_size, decoder.config())?;
-        let config = layer_config(folder, facts, decoder.config())?;
+        check_backbone(folder, spec.hidden_size, spec.vocab_size, decoder.config())?;
+        let config = layer_config(folder, spec, decoder.config())?;
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
-        let embedding = embedding(&loader, facts)?;
-        let fc = loader.linear(&["fc".to_owned()], facts.fc_bias)?;
+        let embedding = embedding(&loader, spec)?;
+        let fc = loader.linear(&["fc".to_owned()], spec.fc_bias)?;
         let layer = DraftDecoderLayer::load_without_input_norm(&folder.checkpoint, config, "layers.0.", &compute)?;
         Ok(Self { decoder, embedding, fc, layer })
     }

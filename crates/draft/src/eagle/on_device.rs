@@ -9,7 +9,7 @@ use crate::feature_tokens::{read_feature_tokens, row};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
-use gorgon_kernels::dynamic_tree::{self, Grown, Growth, MOST_CANDIDATES};
+use gorgon_kernels::dynamic_tree::{self, GrowingTree, Growth, MOST_CANDIDATES};
 use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
@@ -56,7 +56,7 @@ pub struct EagleOnDevice {
     cache: KvCache,
     /// The tokens of the logits' columns, where those are not their numbers.
     tokens: Option<Tensor<1, Int>>,
-    grown: Grown,
+    growing: GrowingTree,
     trail: Trail,
 }
 
@@ -92,17 +92,17 @@ impl EagleOnDevice {
         if let Some(window) = window.filter(|&window| window <= growth.depth) {
             return Err(GrowthError::Window { window, depth: growth.depth });
         }
-        let grown = Grown::new(growth, window, 0, device);
+        let growing = GrowingTree::new(growth, window, 0, device);
         let trail = Trail::new(growth.longest(), window, 0, device);
         let cache = model.new_cache(capacity + rows(growth));
         let ids = named.map(|tokens| tokens.into_iter().map(|token| token as i32).collect::<Vec<_>>());
         let tokens = ids.map(|ids| Tensor::from_data(TensorData::new(ids, [vocab]), device));
-        Ok(Self { model, cache, tokens, grown, trail })
+        Ok(Self { model, cache, tokens, growing, trail })
     }
 
     /// The sizes of its trees.
     pub fn growth(&self) -> Growth {
-        self.grown.growth()
+        self.growing.growth()
     }
 
     /// Rows behind the committed ones that a step writes to the cache at most.
@@ -115,13 +115,20 @@ impl EagleOnDevice {
         self.model.needs()
     }
 
-    /// Reads a prompt: `tokens` are those after its first one and the first emitted one, `output` is the target's pass
-    /// over it. Gives the state guessed at the root, `[1, 1, d]`; `None` without tokens.
+    /// Forgets the text.
+    pub fn reset(&mut self) {
+        self.cache.truncate(0);
+    }
+
+    /// Reads a chunk of a prompt: `output` is the target's pass over it, `tokens` are those after each of its own, the
+    /// last of all the first emitted one. Gives the state guessed at the last of them; `None` without tokens.
+    ///
+    /// # Shapes
+    /// Result `[1, 1, d]`.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary, or the pass lacks taps.
-    pub fn prefill(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
-        self.cache.truncate(0);
+    /// When a token is outside the vocabulary, or the pass lacks the states of hooked layers.
+    pub fn read(&mut self, tokens: &[Token], output: &PassOutput) -> Result<Option<Tensor<3>>, DraftError> {
         let states = self.model.states(output, &(0..tokens.len()).collect::<Vec<_>>())?;
         let mut last = None;
         read_feature_tokens(&mut reading(&*self.model), &mut self.cache, tokens, &states, &mut |tokens, guessed| {
@@ -136,7 +143,7 @@ impl EagleOnDevice {
     /// Result `[1, 1, d]`; at most `slots` slots of the cache are read.
     ///
     /// # Errors
-    /// When the layer is on the CPU, or the pass lacks taps.
+    /// When the layer is on the CPU, or the pass lacks the states of hooked layers.
     pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
         greedy_step::follow(outcome, &self.trail);
         let states = self.model.states_on_device(output, self.trail.nodes())?;
@@ -160,15 +167,15 @@ impl EagleOnDevice {
     ) -> Result<(), ModelError> {
         let depth = self.growth().depth;
         for level in 0..=depth {
-            dynamic_tree::expand(&self.grown, level, &self.model.logits_on_device(&guessed), self.tokens.as_ref());
+            dynamic_tree::expand(&self.growing, level, &self.model.logits_on_device(&guessed), self.tokens.as_ref());
             if level < depth {
-                dynamic_tree::descend(&self.grown, level, pass_table);
-                let states = guessed.select(1, self.grown.slots());
-                let pass = self.grown.pass(level).with_slots(pass_table.slots());
+                dynamic_tree::descend(&self.growing, level, pass_table);
+                let states = guessed.select(1, self.growing.slots());
+                let pass = self.growing.pass(level).with_slots(pass_table.slots());
                 guessed = self.model.forward_on_device(&pass, states, &mut self.cache)?;
             }
         }
-        dynamic_tree::plant(&self.grown, tree, pass_table);
+        dynamic_tree::finish(&self.growing, tree, pass_table);
         Ok(())
     }
 }

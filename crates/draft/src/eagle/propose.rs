@@ -21,7 +21,7 @@ const ROOM: usize = 512;
 /// Drafts with guessed features, level by level.
 ///
 /// The cache holds pairs `(f_i, x_{i+1})` of committed tokens and the backbone's own features, up to the pair of the
-/// root. A level's rows stay in flight while one tree is drafted, and are dropped after it: nothing guessed is ever
+/// root. A level's rows stay uncommitted while one tree is drafted, and are dropped after it: nothing guessed is ever
 /// kept.
 #[derive(Debug)]
 pub struct EagleDrafter<M = EagleModel> {

@@ -25,6 +25,9 @@ impl Drafter for Always {
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         Ok(Proposal::list(context.tree.build(root, self)?))
     }
+    fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
+        Ok(Some(Trace { input: vec![root as f32, drafts.len() as f32], guesses: vec![] }))
+    }
 }
 
 /// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
@@ -82,4 +85,10 @@ fn text_that_turns_bad_is_left_and_text_that_turns_good_is_found() {
     assert!((1000..1150).contains(&bad), "{bad}");
     let (_, good) = speed(1.5, |step| if step < 1000 { 0 } else { 3 }, 4000);
     assert!(good > 2500, "{good}");
+}
+
+#[test]
+fn the_trace_is_the_inner_drafters() {
+    let mut drafter = FallbackDrafter::new(Box::new(Always), 2.0);
+    assert_eq!(drafter.trace(3, &[1, 1]).unwrap(), Always.trace(3, &[1, 1]).unwrap());
 }

@@ -1,10 +1,10 @@
 //! Hints from a `config.json` beside draft heads. Nothing in it is trusted over the tensors.
 
-use super::specs::{Claim, Size};
+use super::specs::{Size, SizeHint};
 use super::tensor_index::{Report, shown};
 use serde_json::{Map, Value};
 
-/// Heads that a config can claim: published ones have up to 8.
+/// Heads that a config can hint: published ones have up to 8.
 const MOST_HEADS: usize = 256;
 
 /// A config, or one object inside it.
@@ -29,7 +29,7 @@ impl<'a> ConfigHints<'a> {
         self.object.is_some()
     }
 
-    /// The object that a key holds; nothing is claimed if there is none.
+    /// The object that a key holds; nothing is named if there is none.
     pub fn within(&self, key: &str) -> Self {
         Self { object: self.get(key).and_then(Value::as_object), at: format!("{}{key}.", self.at) }
     }
@@ -74,8 +74,8 @@ impl<'a> ConfigHints<'a> {
     }
 
     /// A size of tensors.
-    pub fn size(&self, key: &str, size: Size, report: &mut Report) -> Option<Claim> {
-        self.count(key, report).map(|value| Claim { key: self.path(key), size, value })
+    pub fn size(&self, key: &str, size: Size, report: &mut Report) -> Option<SizeHint> {
+        self.count(key, report).map(|value| SizeHint { key: self.path(key), size, value })
     }
 
     /// A truth value; anything else is a problem.

@@ -12,8 +12,8 @@ use super::{eagle, hydra, medusa, mtp};
 pub struct Detected {
     /// The format.
     pub format: HeadsFormat,
-    /// Sizes read from the shapes.
-    pub facts: HeadSpec,
+    /// Sizes and flags that the tensors tell.
+    pub spec: HeadSpec,
     /// Everything that makes the heads load wrongly, here or in the engines the format belongs to: names that are
     /// missing or unexpected, wrong shapes and types, contradictions with the config. Heads with problems must not be
     /// loaded.
@@ -31,24 +31,24 @@ pub struct Detected {
 /// When the names fit no known format, or two formats at once. Heads of a known format that are damaged are recognised;
 /// see [`Detected::problems`].
 pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Result<Detected, DetectError> {
-    let inventory = TensorIndex::new(tensors);
+    let index = TensorIndex::new(tensors);
     let mut report = Report::default();
-    let claims = ConfigHints::new(config, &mut report);
-    let format = recognise(&inventory, &claims)?;
-    inventory.report_duplicates(&mut report);
-    check_method(format, &claims, &mut report);
-    let facts = match format.method() {
-        HeadsMethod::Medusa => HeadSpec::Medusa(medusa::check(format, &inventory, &claims, &mut report)),
-        HeadsMethod::Hydra => HeadSpec::Hydra(hydra::check(format, &inventory, &claims, &mut report)),
-        HeadsMethod::Eagle => HeadSpec::Eagle(eagle::check(format, &inventory, &claims, &mut report)),
-        HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&inventory, &claims, &mut report)),
+    let hints = ConfigHints::new(config, &mut report);
+    let format = recognise(&index, &hints)?;
+    index.report_duplicates(&mut report);
+    check_method(format, &hints, &mut report);
+    let spec = match format.method() {
+        HeadsMethod::Medusa => HeadSpec::Medusa(medusa::check(format, &index, &hints, &mut report)),
+        HeadsMethod::Hydra => HeadSpec::Hydra(hydra::check(format, &index, &hints, &mut report)),
+        HeadsMethod::Eagle => HeadSpec::Eagle(eagle::check(format, &index, &hints, &mut report)),
+        HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&index, &hints, &mut report)),
     };
-    Ok(Detected { format, facts, problems: report.problems, notes: report.notes })
+    Ok(Detected { format, spec, problems: report.problems, notes: report.notes })
 }
 
 /// Reports a config that was written for heads of another method.
-fn check_method(format: HeadsFormat, claims: &ConfigHints<'_>, report: &mut Report) {
-    if let Some((method, key)) = claims.method().filter(|(method, _)| *method != format.method().name()) {
+fn check_method(format: HeadsFormat, hints: &ConfigHints<'_>, report: &mut Report) {
+    if let Some((method, key)) = hints.method().filter(|(method, _)| *method != format.method().name()) {
         let found = format.method();
         report.problem(format!("config.json: {key} belongs to {method} heads, but the tensors are {found} heads"));
     }

@@ -1,10 +1,10 @@
-//! Facts about draft heads that the shapes tell.
+//! Specs of draft heads: sizes and flags that the tensors tell.
 
 use super::hydra::HydraNaming;
 use super::medusa::MedusaNaming;
 use serde_json::Value;
 
-/// Facts about the heads that the tensors tell, by method.
+/// Spec of the heads that the tensors tell, by method.
 ///
 /// A plain size is 0 where no tensor tells it, which never happens without a problem being reported. An optional size
 /// is absent where the format leaves it to the target.
@@ -34,7 +34,7 @@ pub enum LmHeads {
     Target,
 }
 
-/// Facts about Medusa heads.
+/// Spec of Medusa heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MedusaSpec {
     /// How the tensors are called.
@@ -55,7 +55,7 @@ pub struct MedusaSpec {
     pub bias: bool,
 }
 
-/// Facts about one decoder layer.
+/// Spec of one decoder layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerSpec {
     /// Width of the feed-forward network.
@@ -70,7 +70,7 @@ pub struct LayerSpec {
     pub qk_norm: Option<usize>,
 }
 
-/// Facts about Hydra heads.
+/// Spec of Hydra heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HydraSpec {
     /// Number of heads.
@@ -89,7 +89,7 @@ pub struct HydraSpec {
     pub prefix_layer: Option<LayerSpec>,
 }
 
-/// Facts about an EAGLE draft layer.
+/// Spec of an EAGLE draft layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EagleSpec {
     /// Width of the draft layer.
@@ -100,11 +100,11 @@ pub struct EagleSpec {
     pub draft_vocab_size: Option<usize>,
     /// Number of the target's hidden states that are read: 1 for EAGLE-1.
     pub hooks: usize,
-    /// The taps, where the config lists them, as layers that are entered ([`gorgon_model::hooks::Hooks`]). EAGLE, vLLM
-    /// and speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are left, are
-    /// converted.
-    pub tap_layers: Option<Vec<usize>>,
-    /// Width of each tap.
+    /// The hooked layers, where the config lists them, as layers that are entered ([`gorgon_model::hooks::Hooks`]).
+    /// EAGLE, vLLM and speculators number them so; the numbers of SpecForge and ModelOpt, which name layers that are
+    /// left, are converted.
+    pub hook_layers: Option<Vec<usize>>,
+    /// Width of each hook.
     pub target_hidden_size: usize,
     /// The decoder layer.
     pub layer: LayerSpec,
@@ -114,9 +114,9 @@ pub struct EagleSpec {
     pub own_embedding: bool,
     /// Whether `d2t` maps drafted tokens to the target's.
     pub vocab_map: bool,
-    /// A norm on each tap before `fc` (EAGLE-3.1).
-    pub tap_norms: bool,
-    /// A norm on all taps together before `fc`.
+    /// A norm on each hook before `fc` (EAGLE-3.1).
+    pub hook_norms: bool,
+    /// A norm on all hooked states together before `fc`.
     pub input_norm: bool,
     /// Whether the residual stream starts from the normed hidden state, where the config says so.
     pub norm_before_residual: Option<bool>,
@@ -124,7 +124,7 @@ pub struct EagleSpec {
     pub norm_output: Option<bool>,
 }
 
-/// Facts about multi-token-prediction modules.
+/// Spec of multi-token-prediction modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MtpSpec {
     /// Number of modules.
@@ -149,10 +149,10 @@ impl HeadSpec {
     pub fn list(&self) -> Vec<(&'static str, Value)> {
         let mut list = Listing(vec![]);
         match self {
-            Self::Medusa(facts) => facts.list(&mut list),
-            Self::Hydra(facts) => facts.list(&mut list),
-            Self::Eagle(facts) => facts.list(&mut list),
-            Self::Mtp(facts) => facts.list(&mut list),
+            Self::Medusa(spec) => spec.list(&mut list),
+            Self::Hydra(spec) => spec.list(&mut list),
+            Self::Eagle(spec) => spec.list(&mut list),
+            Self::Mtp(spec) => spec.list(&mut list),
         }
         list.0
     }
@@ -233,7 +233,7 @@ impl EagleSpec {
         list.optional("vocabulary", self.vocab_size);
         list.optional("draft vocabulary", self.draft_vocab_size);
         list.size("aux hidden states", self.hooks);
-        if let Some(layers) = &self.tap_layers {
+        if let Some(layers) = &self.hook_layers {
             list.0.push(("aux hidden state layers", layers.clone().into()));
         }
         list.size("target hidden size", self.target_hidden_size);
@@ -242,7 +242,7 @@ impl EagleSpec {
         list.flag("own embedding", self.own_embedding);
         list.flag("own LM head", self.draft_vocab_size.is_some());
         list.flag("vocabulary map", self.vocab_map);
-        list.flag("norms on aux hidden states", self.tap_norms);
+        list.flag("norms on aux hidden states", self.hook_norms);
         list.flag("norm before fc", self.input_norm);
         for (name, flag) in [("norm before residual", self.norm_before_residual), ("norm on output", self.norm_output)]
         {

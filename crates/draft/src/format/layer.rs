@@ -2,7 +2,7 @@
 
 use super::config_hints::ConfigHints;
 use super::head_spec::LayerSpec;
-use super::specs::{Claim, Dim, Size, Sizes, Specs};
+use super::specs::{Dim, Size, SizeHint, Sizes, Specs};
 use super::tensor_index::{Report, TensorIndex};
 
 /// A Llama-like decoder layer in a file.
@@ -28,26 +28,26 @@ impl Layer {
     }
 
     /// True if any of the query, key and value projections has a bias; then all must.
-    pub fn qkv_bias(&self, inventory: &TensorIndex<'_>) -> bool {
-        PROJECTIONS.iter().any(|(name, _)| inventory.has(&self.name(&format!("self_attn.{name}.bias"))))
+    pub fn qkv_bias(&self, index: &TensorIndex<'_>) -> bool {
+        PROJECTIONS.iter().any(|(name, _)| index.has(&self.name(&format!("self_attn.{name}.bias"))))
     }
 
     /// True if queries or keys have a norm per head; then both must.
-    fn qk_norm(&self, inventory: &TensorIndex<'_>) -> bool {
-        ["q_norm", "k_norm"].iter().any(|name| inventory.has(&self.name(&format!("self_attn.{name}.weight"))))
+    fn qk_norm(&self, index: &TensorIndex<'_>) -> bool {
+        ["q_norm", "k_norm"].iter().any(|name| index.has(&self.name(&format!("self_attn.{name}.weight"))))
     }
 
     /// Adds the layer's tensors; norms on queries and keys only where the architecture has them (`qk_norm`).
-    pub fn add(&self, specs: &mut Specs, inventory: &TensorIndex<'_>, qk_norm: bool) {
+    pub fn add(&self, specs: &mut Specs, index: &TensorIndex<'_>, qk_norm: bool) {
         for norm in self.norms {
             specs.vector(self.name(&format!("{norm}.weight")), Size::Hidden);
         }
-        let bias = self.qkv_bias(inventory);
+        let bias = self.qkv_bias(index);
         for (name, size) in PROJECTIONS {
             specs.linear(&self.name(&format!("self_attn.{name}")), size, self.attention_input, bias);
         }
         specs.linear(&self.name("self_attn.o_proj"), Size::Hidden, Size::Queries, false);
-        if qk_norm && self.qk_norm(inventory) {
+        if qk_norm && self.qk_norm(index) {
             specs.vector(self.name("self_attn.q_norm.weight"), Size::HeadDim);
             specs.vector(self.name("self_attn.k_norm.weight"), Size::HeadDim);
         }
@@ -57,24 +57,24 @@ impl Layer {
         specs.linear(&self.name("mlp.down_proj"), Size::Hidden, Size::Intermediate, false);
     }
 
-    /// The layer's facts.
-    pub fn facts(&self, inventory: &TensorIndex<'_>, sizes: &Sizes) -> LayerSpec {
+    /// The layer's spec.
+    pub fn spec(&self, index: &TensorIndex<'_>, sizes: &Sizes) -> LayerSpec {
         LayerSpec {
             intermediate_size: sizes.or_zero(Size::Intermediate),
             query_size: sizes.or_zero(Size::Queries),
             key_value_size: sizes.or_zero(Size::KeyValues),
-            qkv_bias: self.qkv_bias(inventory),
+            qkv_bias: self.qkv_bias(index),
             qk_norm: sizes.get(Size::HeadDim),
         }
     }
 }
 
-/// Sizes claimed by a Hugging Face config of a Llama-like decoder.
-pub(super) fn claims(config: &ConfigHints<'_>, report: &mut Report) -> Vec<Claim> {
-    let mut claims = vec![];
+/// Sizes that a Hugging Face config names of a Llama-like decoder.
+pub(super) fn hints(config: &ConfigHints<'_>, report: &mut Report) -> Vec<SizeHint> {
+    let mut hints = vec![];
     let mut add = |key: String, size: Size, value: Option<usize>| {
         if let Some(value) = value {
-            claims.push(Claim { key, size, value });
+            hints.push(SizeHint { key, size, value });
         }
     };
     let hidden = config.count("hidden_size", report);
@@ -85,7 +85,7 @@ pub(super) fn claims(config: &ConfigHints<'_>, report: &mut Report) -> Vec<Claim
     add(config.path("vocab_size"), Size::Vocab, config.count("vocab_size", report));
     add(config.path("intermediate_size"), Size::Intermediate, config.count("intermediate_size", report));
     add(config.path("head_dim"), Size::HeadDim, head_dim);
-    let Some(heads) = heads else { return claims };
+    let Some(heads) = heads else { return hints };
     // The defaults are those of the Llama config.
     let (head_dim, from) = match (head_dim, hidden) {
         (Some(head_dim), _) => (Some(head_dim), "head_dim"),
@@ -95,5 +95,5 @@ pub(super) fn claims(config: &ConfigHints<'_>, report: &mut Report) -> Vec<Claim
     add(format!("{} * {from}", config.path("num_attention_heads")), Size::Queries, product(heads));
     let key = if kv_heads.is_some() { "num_key_value_heads" } else { "num_attention_heads" };
     add(format!("{} * {from}", config.path(key)), Size::KeyValues, product(kv_heads.unwrap_or(heads)));
-    claims
+    hints
 }

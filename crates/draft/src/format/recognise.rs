@@ -83,50 +83,50 @@ fn family(name: &str) -> Option<Family> {
 }
 
 /// The format of a set of tensors.
-pub(super) fn recognise(inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> Result<HeadsFormat, DetectError> {
+pub(super) fn recognise(index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> Result<HeadsFormat, DetectError> {
     let mut found: Option<(Family, &str)> = None;
     // The layers of a full model saved without its usual prefix start like a draft layer, but there are more of them.
-    let model = !inventory.has("fc.weight") && inventory.names().any(|name| name.starts_with("layers.1."));
-    for name in inventory.names() {
+    let model = !index.has("fc.weight") && index.names().any(|name| name.starts_with("layers.1."));
+    for name in index.names() {
         let Some(family) = family(name).filter(|family| !(model && *family == Family::LayerZero)) else { continue };
         match found {
             None => found = Some((family, name)),
             Some((first, first_tensor)) if first != family => {
                 return Err(DetectError::Ambiguous {
-                    first: format(first, inventory, claims),
+                    first: format(first, index, hints),
                     first_tensor: shown(first_tensor),
-                    second: format(family, inventory, claims),
+                    second: format(family, index, hints),
                     second_tensor: shown(name),
                 });
             }
             Some(_) => {}
         }
     }
-    found.map(|(family, _)| format(family, inventory, claims)).ok_or_else(|| unknown(inventory))
+    found.map(|(family, _)| format(family, index, hints)).ok_or_else(|| unknown(index))
 }
 
 /// The format within a family.
-fn format(family: Family, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> HeadsFormat {
+fn format(family: Family, index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> HeadsFormat {
     match family {
-        Family::MedusaPlain => medusa::plain_format(inventory),
+        Family::MedusaPlain => medusa::plain_format(index),
         Family::MedusaInModel => HeadsFormat::MedusaInModel,
         Family::MedusaModelOpt => HeadsFormat::MedusaModelOpt,
         Family::MedusaVllm => HeadsFormat::MedusaVllm,
         Family::Midlayer => HeadsFormat::Eagle3,
-        Family::LayerZero => eagle::layer_zero_format(inventory, claims),
-        Family::Hydra => hydra::format(inventory),
+        Family::LayerZero => eagle::layer_zero_format(index, hints),
+        Family::Hydra => hydra::format(index),
         Family::Mtp => HeadsFormat::Mtp,
     }
 }
 
-fn unknown(inventory: &TensorIndex<'_>) -> DetectError {
+fn unknown(index: &TensorIndex<'_>) -> DetectError {
     const EXAMPLES: usize = 6;
-    if inventory.len() == 0 {
+    if index.len() == 0 {
         return DetectError::Empty;
     }
-    let names = inventory.names().take(EXAMPLES).map(shown).collect();
+    let names = index.names().take(EXAMPLES).map(shown).collect();
     let layer = |name: &str| name.starts_with("model.layers.") || name.starts_with("layers.");
-    let model = inventory.names().any(layer);
+    let model = index.names().any(layer);
     let hint = if model { " (they look like a full model without draft heads)" } else { "" };
-    DetectError::Unknown { total: inventory.len(), names, hint }
+    DetectError::Unknown { total: index.len(), names, hint }
 }

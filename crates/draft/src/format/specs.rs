@@ -118,11 +118,11 @@ impl Specs {
         self.add(name, &[size.into()], kind, false);
     }
 
-    /// Sizes read from the tensors, with each claim of a config as one more vote.
-    pub fn sizes(&self, inventory: &TensorIndex<'_>, claims: &[Claim]) -> Sizes {
+    /// Sizes read from the tensors, with each size that a config names as one more vote.
+    pub fn sizes(&self, index: &TensorIndex<'_>, hints: &[SizeHint]) -> Sizes {
         let mut votes = Votes::default();
         for spec in &self.0 {
-            let Some(tensor) = inventory.get(&spec.name) else { continue };
+            let Some(tensor) = index.get(&spec.name) else { continue };
             if tensor.shape.len() != spec.shape.len() {
                 continue;
             }
@@ -133,26 +133,20 @@ impl Specs {
             }
         }
         let known: HashSet<Size> = votes.count.keys().map(|&(size, _)| size).collect();
-        for claim in claims.iter().filter(|claim| known.contains(&claim.size)) {
-            votes.add(claim.size, claim.value);
+        for hint in hints.iter().filter(|hint| known.contains(&hint.size)) {
+            votes.add(hint.size, hint.value);
         }
         votes.decide()
     }
 
     /// Reports missing, unexpected, wrongly shaped and wrongly stored tensors. Names for which `foreign` holds belong
     /// to something else in the same file.
-    pub fn check(
-        &self,
-        inventory: &TensorIndex<'_>,
-        sizes: &Sizes,
-        foreign: impl Fn(&str) -> bool,
-        report: &mut Report,
-    ) {
-        for spec in self.0.iter().filter(|spec| spec.required && !inventory.has(&spec.name)) {
+    pub fn check(&self, index: &TensorIndex<'_>, sizes: &Sizes, foreign: impl Fn(&str) -> bool, report: &mut Report) {
+        for spec in self.0.iter().filter(|spec| spec.required && !index.has(&spec.name)) {
             report.problem(format!("missing: {}", spec.name));
         }
         let known: HashSet<&str> = self.0.iter().map(|spec| spec.name.as_str()).collect();
-        for name in inventory.names() {
+        for name in index.names() {
             // Rotary frequencies that old exporters saved are computed, never read.
             let ignored = foreign(name) || name.ends_with(".rotary_emb.inv_freq");
             if !known.contains(name) && !ignored {
@@ -160,7 +154,7 @@ impl Specs {
             }
         }
         for spec in &self.0 {
-            if let Some(tensor) = inventory.get(&spec.name) {
+            if let Some(tensor) = index.get(&spec.name) {
                 spec.check_shape(&tensor.shape, sizes, report);
                 spec.check_dtype(&tensor.dtype, report);
             }
@@ -197,9 +191,9 @@ impl Spec {
     }
 }
 
-/// Size claimed by a config.
+/// A size that a config names.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(super) struct SizeHint {
     /// The keys it says so with.
     pub key: String,
     pub size: Size,
@@ -220,9 +214,9 @@ impl Sizes {
         self.get(size).unwrap_or(0)
     }
 
-    /// Reports claims that the tensors contradict.
-    pub fn check_claims(&self, claims: &[Claim], report: &mut Report) {
-        for Claim { key, size, value } in claims {
+    /// Reports sizes of a config that the tensors contradict.
+    pub fn check_hints(&self, hints: &[SizeHint], report: &mut Report) {
+        for SizeHint { key, size, value } in hints {
             if let Some(found) = self.get(*size).filter(|found| found != value) {
                 report.problem(format!("config.json: {key} is {value}, but the tensors say {found}"));
             }

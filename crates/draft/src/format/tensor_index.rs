@@ -39,16 +39,16 @@ pub(super) struct TensorIndex<'a> {
 
 impl<'a> TensorIndex<'a> {
     pub fn new(list: &'a [TensorInfo]) -> Self {
-        let mut inventory = Self { tensors: BTreeMap::new(), duplicates: vec![] };
+        let mut index = Self { tensors: BTreeMap::new(), duplicates: vec![] };
         for tensor in list {
-            match inventory.tensors.entry(&tensor.name) {
+            match index.tensors.entry(&tensor.name) {
                 Entry::Vacant(slot) => {
                     slot.insert(tensor);
                 }
-                Entry::Occupied(_) => inventory.duplicates.push(&tensor.name),
+                Entry::Occupied(_) => index.duplicates.push(&tensor.name),
             }
         }
-        inventory
+        index
     }
 
     pub fn get(&self, name: &str) -> Option<&'a TensorInfo> {

@@ -51,12 +51,12 @@ struct Prefix {
 }
 
 impl Head {
-    fn load(loader: &Loader<'_>, facts: &HydraSpec, head: usize) -> Result<Self, WeightsError> {
-        let naming = facts.naming();
+    fn load(loader: &Loader<'_>, spec: &HydraSpec, head: usize) -> Result<Self, WeightsError> {
+        let naming = spec.naming();
         let linear = |name: String| loader.linear(&[name], true);
-        let residual = facts.grounded.then(|| linear(naming.residual(head))).transpose()?;
-        let rest = (1..facts.blocks).map(|block| linear(naming.block(head, block))).collect::<Result<_, _>>()?;
-        let own = facts.lm_heads == LmHeads::PerHead;
+        let residual = spec.grounded.then(|| linear(naming.residual(head))).transpose()?;
+        let rest = (1..spec.blocks).map(|block| linear(naming.block(head, block))).collect::<Result<_, _>>()?;
+        let own = spec.lm_heads == LmHeads::PerHead;
         let lm_head =
             own.then(|| linear(naming.lm_head(head)).map(|linear| LmHead::new(linear, loader.compute))).transpose()?;
         Ok(Self { first: linear(naming.block(head, 0))?, residual, rest, lm_head })
@@ -80,15 +80,15 @@ impl HydraModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let HeadSpec::Hydra(facts) = &folder.detected.facts else {
+        let HeadSpec::Hydra(spec) = &folder.detected.spec else {
             return Err(wrong(format!("{} heads, not Hydra heads", folder.detected.format.method())));
         };
         let config = decoder.config();
-        if facts.hidden_size != config.hidden_size {
-            let (theirs, ours) = (facts.hidden_size, config.hidden_size);
+        if spec.hidden_size != config.hidden_size {
+            let (theirs, ours) = (spec.hidden_size, config.hidden_size);
             return Err(wrong(format!("heads for a hidden size of {theirs}; the model's is {ours}")));
         }
-        if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != config.vocab_size) {
+        if let Some(theirs) = spec.vocab_size.filter(|vocab| *vocab != config.vocab_size) {
             return Err(wrong(format!("heads for a vocabulary of {theirs}; the model's is {}", config.vocab_size)));
         }
         // Heads may have been fitted to the state of an earlier layer, which the engine does not hand them.
@@ -100,19 +100,19 @@ impl HydraModel {
         }
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
-        let heads = (0..facts.heads).map(|head| Head::load(&loader, facts, head)).collect::<Result<_, _>>()?;
-        let prefix = match &facts.prefix_layer {
+        let heads = (0..spec.heads).map(|head| Head::load(&loader, spec, head)).collect::<Result<_, _>>()?;
+        let prefix = match &spec.prefix_layer {
             None => None,
             Some(layer) => {
                 // The reference makes the layer of the backbone's own config.
                 let config = LayerShape::of(config).config(layer).map_err(wrong)?;
-                let (eps, naming) = (config.norm_eps, facts.naming());
+                let (eps, naming) = (config.norm_eps, spec.naming());
                 let norm = Norm::load(&loader, &naming.prefix_norm(), false)?;
                 let layer = DraftDecoderLayer::load(&folder.checkpoint, config, &naming.prefix_layer(), &compute)?;
                 Some(Prefix { layer, norm, eps })
             }
         };
-        Ok(Self { decoder, heads, grounded: facts.grounded, prefix, format: folder.detected.format })
+        Ok(Self { decoder, heads, grounded: spec.grounded, prefix, format: folder.detected.format })
     }
 
     /// Number of heads.
@@ -187,7 +187,7 @@ impl HydraModel {
         Ok(self.heads[head].of(&z))
     }
 
-    /// The `widths[i]` likeliest tokens after state `i` of head `head`, if they can be told without all logits; see
+    /// The top `widths[i]` tokens after state `i` of head `head`, if they can be found without all logits; see
     /// [`LmHead::top_tokens`].
     pub fn top_tokens(&self, head: usize, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         match &self.heads[head].lm_head {

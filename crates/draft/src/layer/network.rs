@@ -29,7 +29,8 @@ impl LayerNetwork {
 
     /// The whole layer.
     ///
-    /// # Shapes `weights` flat, as in [`LayerShape::parameters`]; `x [rows, d]`, result the same; `segments` are the
+    /// # Shapes
+    /// `weights` flat, as in [`LayerShape::parameters`]; `x [rows, d]`, result the same; `segments` are the
     /// rows of each sequence, in order and without gaps.
     pub fn forward(&self, weights: &[Tensor<1>], x: Tensor<2>, segments: &[Range<usize>]) -> Tensor<2> {
         let read = rms_norm_tracked(x.clone(), &weights[0], self.shape.norm_eps);

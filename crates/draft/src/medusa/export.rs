@@ -80,27 +80,27 @@ pub fn export(
     to: &Destination<'_>,
 ) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-    let HeadSpec::Medusa(facts) = &folder.detected.facts else {
+    let HeadSpec::Medusa(spec) = &folder.detected.spec else {
         return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
     };
-    refuse(facts, target).map_err(wrong)?;
-    let tensors = collect(folder, facts, backbone, target)?;
-    to.write(tensors, config(facts, backbone, target), target.file())
+    refuse(spec, target).map_err(wrong)?;
+    let tensors = collect(folder, spec, backbone, target)?;
+    to.write(tensors, config(spec, backbone, target), target.file())
 }
 
-fn refuse(facts: &MedusaSpec, target: MedusaTarget) -> Result<(), String> {
-    if facts.blocks > 1 && target != MedusaTarget::Vllm {
+fn refuse(spec: &MedusaSpec, target: MedusaTarget) -> Result<(), String> {
+    if spec.blocks > 1 && target != MedusaTarget::Vllm {
         // The original code builds one shared block several times, and its loader ends up with the last one's weights.
         return Err(format!(
             "heads of {} blocks, each with its own weights: {} loads one block in every place",
-            facts.blocks,
+            spec.blocks,
             target.name()
         ));
     }
-    if target == MedusaTarget::V2 && facts.lm_heads != LmHeads::Target {
+    if target == MedusaTarget::V2 && spec.lm_heads != LmHeads::Target {
         return Err("heads with LM heads of their own: medusa-v2 has no place for them".into());
     }
-    if !facts.bias && target != MedusaTarget::Vllm {
+    if !spec.bias && target != MedusaTarget::Vllm {
         return Err(format!("blocks without biases: {} expects them", target.name()));
     }
     Ok(())
@@ -108,32 +108,32 @@ fn refuse(facts: &MedusaSpec, target: MedusaTarget) -> Result<(), String> {
 
 fn collect(
     folder: &HeadsFolder,
-    facts: &MedusaSpec,
+    spec: &MedusaSpec,
     backbone: &Backbone<'_>,
     target: MedusaTarget,
 ) -> Result<Vec<Named>, HeadsError> {
-    let (d, vocab) = (facts.hidden_size, backbone.vocab_size);
+    let (d, vocab) = (spec.hidden_size, backbone.vocab_size);
     let read = |name: String| folder.checkpoint.read_all(&name);
     // What serves all heads: the file's own, if it has one for all of them.
-    let shared = || match &facts.lm_heads {
+    let shared = || match &spec.lm_heads {
         LmHeads::Shared { tensor } => read(tensor.clone()),
         _ => Ok(backbone.lm_head.unwrap_or_default().to_vec()),
     };
     let mut all: Vec<Named> = vec![];
-    for head in 0..facts.heads {
-        for block in 0..facts.blocks {
-            let from = facts.naming.linear(head, block);
+    for head in 0..spec.heads {
+        for block in 0..spec.blocks {
+            let from = spec.naming.linear(head, block);
             let to = match target {
                 MedusaTarget::Vllm => format!("blocks.{head}.layers.{block}"),
                 _ => format!("{head}.{block}.linear"),
             };
             all.push((format!("{to}.weight"), vec![d, d], read(format!("{from}.weight"))?));
-            if facts.bias {
+            if spec.bias {
                 all.push((format!("{to}.bias"), vec![d], read(format!("{from}.bias"))?));
             }
         }
-        let own = match facts.lm_heads {
-            LmHeads::PerHead => Some(read(facts.naming.lm_head(head, facts.blocks))?),
+        let own = match spec.lm_heads {
+            LmHeads::PerHead => Some(read(spec.naming.lm_head(head, spec.blocks))?),
             _ => None,
         };
         match (target, own) {
@@ -141,29 +141,29 @@ fn collect(
             (MedusaTarget::Vllm, Some(own)) => all.push((format!("lm_heads.{head}.weight"), vec![vocab, d], own)),
             (_, own) => {
                 let values = own.map_or_else(shared, Ok)?;
-                all.push((format!("{head}.{}.weight", facts.blocks), vec![vocab, d], values));
+                all.push((format!("{head}.{}.weight", spec.blocks), vec![vocab, d], values));
             }
         }
     }
-    if target == MedusaTarget::Vllm && facts.lm_heads != LmHeads::PerHead {
+    if target == MedusaTarget::Vllm && spec.lm_heads != LmHeads::PerHead {
         all.push(("lm_head.weight".into(), vec![vocab, d], shared()?));
     }
     Ok(all)
 }
 
-fn config(facts: &MedusaSpec, backbone: &Backbone<'_>, target: MedusaTarget) -> Value {
+fn config(spec: &MedusaSpec, backbone: &Backbone<'_>, target: MedusaTarget) -> Value {
     if target == MedusaTarget::Vllm {
         return json!({
-            "model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": facts.hidden_size,
-            "vocab_size": backbone.vocab_size, "truncated_vocab_size": backbone.vocab_size, "num_heads": facts.heads,
-            "num_hidden_layers": facts.blocks, "max_paths": 64, "topk": 10, "medusa_fc_bias": facts.bias,
-            "original_lm_head": facts.lm_heads != LmHeads::PerHead, "logit_scale": 1.0
+            "model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": spec.hidden_size,
+            "vocab_size": backbone.vocab_size, "truncated_vocab_size": backbone.vocab_size, "num_heads": spec.heads,
+            "num_hidden_layers": spec.blocks, "max_paths": 64, "topk": 10, "medusa_fc_bias": spec.bias,
+            "original_lm_head": spec.lm_heads != LmHeads::PerHead, "logit_scale": 1.0
         });
     }
     // No `architectures`: text-generation-inference would then look for a model's, and build no head.
     json!({
-        "medusa_num_heads": facts.heads, "medusa_num_layers": facts.blocks, "version": "2",
-        "base_model_name_or_path": backbone.name, "hidden_size": facts.hidden_size,
+        "medusa_num_heads": spec.heads, "medusa_num_layers": spec.blocks, "version": "2",
+        "base_model_name_or_path": backbone.name, "hidden_size": spec.hidden_size,
         "vocab_size": backbone.vocab_size
     })
 }

@@ -57,7 +57,8 @@ impl Heads {
     ///
     /// Hidden states and the shared LM head are constants. The logits are made and used up a chunk at a time.
     ///
-    /// # Shapes `weights` flat, as in [`MedusaConfig::parameters`]; `lm_head [V, d]`; `hidden [rows, d]`; labels and
+    /// # Shapes
+    /// `weights` flat, as in [`MedusaConfig::parameters`]; `lm_head [V, d]`; `hidden [rows, d]`; labels and
     /// scales one per head.
     pub fn losses(
         &self,

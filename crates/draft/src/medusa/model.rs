@@ -44,34 +44,34 @@ impl MedusaModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let HeadSpec::Medusa(facts) = &folder.detected.facts else {
+        let HeadSpec::Medusa(spec) = &folder.detected.spec else {
             return Err(wrong(format!("{} heads, not Medusa heads", folder.detected.format.method())));
         };
         let config = decoder.config();
-        if facts.hidden_size != config.hidden_size {
-            let (theirs, ours) = (facts.hidden_size, config.hidden_size);
+        if spec.hidden_size != config.hidden_size {
+            let (theirs, ours) = (spec.hidden_size, config.hidden_size);
             return Err(wrong(format!("heads for a hidden size of {theirs}; the model's is {ours}")));
         }
-        if facts.draft_vocab_size.is_some() {
+        if spec.draft_vocab_size.is_some() {
             return Err(wrong("heads with a reduced vocabulary cannot be used".into()));
         }
-        if facts.vocab_size.is_some_and(|vocab| vocab != config.vocab_size) {
-            let (theirs, ours) = (facts.vocab_size.unwrap_or_default(), config.vocab_size);
+        if spec.vocab_size.is_some_and(|vocab| vocab != config.vocab_size) {
+            let (theirs, ours) = (spec.vocab_size.unwrap_or_default(), config.vocab_size);
             return Err(wrong(format!("heads for a vocabulary of {theirs}; the model's is {ours}")));
         }
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
-        let block = |head, block| loader.linear(&[facts.naming.linear(head, block)], facts.bias);
-        let together = !compute.is_host() && facts.blocks > 0;
-        let names: Vec<String> = (0..facts.heads).map(|head| facts.naming.linear(head, 0)).collect();
-        let first = together.then(|| loader.linear(&names, facts.bias)).transpose()?;
-        let blocks = (0..facts.heads)
-            .map(|head| (usize::from(together)..facts.blocks).map(|b| block(head, b)).collect())
+        let block = |head, block| loader.linear(&[spec.naming.linear(head, block)], spec.bias);
+        let together = !compute.is_host() && spec.blocks > 0;
+        let names: Vec<String> = (0..spec.heads).map(|head| spec.naming.linear(head, 0)).collect();
+        let first = together.then(|| loader.linear(&names, spec.bias)).transpose()?;
+        let blocks = (0..spec.heads)
+            .map(|head| (usize::from(together)..spec.blocks).map(|b| block(head, b)).collect())
             .collect::<Result<Vec<Vec<Linear>>, WeightsError>>()?;
         let projection = |name: String| Ok::<_, WeightsError>(Linear::new(loader.weight(&[name])?));
-        let lm_heads = match &facts.lm_heads {
+        let lm_heads = match &spec.lm_heads {
             LmHeads::PerHead => {
-                let heads = (0..facts.heads).map(|head| projection(facts.naming.lm_head(head, facts.blocks)));
+                let heads = (0..spec.heads).map(|head| projection(spec.naming.lm_head(head, spec.blocks)));
                 Projection::PerHead(heads.collect::<Result<_, WeightsError>>()?)
             }
             LmHeads::Shared { tensor } => {

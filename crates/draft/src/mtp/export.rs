@@ -15,16 +15,16 @@ use serde_json::Value;
 /// When these are other heads or have no config, a weight does not fit the number format, or a file cannot be written.
 pub fn export(from: &HeadsFolder, base: &str, to: &Destination<'_>) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
-    let HeadSpec::Mtp(facts) = &from.detected.facts else {
+    let HeadSpec::Mtp(spec) = &from.detected.spec else {
         return Err(wrong(format!("{} heads, not multi-token-prediction modules", from.detected.format.method())));
     };
     let Some(Value::Object(mut config)) = folder::config(&from.path)? else {
         return Err(wrong("no config.json, so that the number of attention heads is not known".into()));
     };
-    config.insert("num_hidden_layers".into(), facts.first_layer.into());
-    config.insert("num_nextn_predict_layers".into(), facts.modules.into());
+    config.insert("num_hidden_layers".into(), spec.first_layer.into());
+    config.insert("num_nextn_predict_layers".into(), spec.modules.into());
     config.insert("base_model_name_or_path".into(), base.into());
-    let prefixes: Vec<String> = (0..facts.modules).map(|module| mtp_prefix(facts.first_layer + module)).collect();
+    let prefixes: Vec<String> = (0..spec.modules).map(|module| mtp_prefix(spec.first_layer + module)).collect();
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries() {
         let part = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix.as_str()));

@@ -8,7 +8,7 @@
 //! which lets the last one go on).
 //!
 //! In a tree, node `x` of depth `m` is read by modules `m + 1..D`, each at the pair that `x` completes; deeper than
-//! there are modules, the last one goes on with its own output, as EAGLE does. Embedding and LM head are the
+//! there are modules, the last one reads its own output, as EAGLE does. Embedding and LM head are the
 //! backbone's.
 
 mod config;

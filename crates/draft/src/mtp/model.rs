@@ -56,19 +56,19 @@ impl MtpModel {
     /// When the heads are of another kind, were made for another backbone, or cannot be read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-        let HeadSpec::Mtp(facts) = &folder.detected.facts else {
+        let HeadSpec::Mtp(spec) = &folder.detected.spec else {
             let format = folder.detected.format;
             return Err(wrong(format!("{format} heads, not multi-token-prediction modules")));
         };
         let backbone = decoder.config();
-        if facts.hidden_size != backbone.hidden_size {
-            let (theirs, ours) = (facts.hidden_size, backbone.hidden_size);
+        if spec.hidden_size != backbone.hidden_size {
+            let (theirs, ours) = (spec.hidden_size, backbone.hidden_size);
             return Err(wrong(format!("modules for a hidden size of {theirs}; the model's is {ours}")));
         }
-        if let Some(theirs) = facts.vocab_size.filter(|vocab| *vocab != backbone.vocab_size) {
+        if let Some(theirs) = spec.vocab_size.filter(|vocab| *vocab != backbone.vocab_size) {
             return Err(wrong(format!("modules for a vocabulary of {theirs}; the model's is {}", backbone.vocab_size)));
         }
-        let MtpSpec { modules, first_layer, layer, .. } = facts;
+        let MtpSpec { modules, first_layer, layer, .. } = spec;
         let config = LayerShape::of(backbone).config(layer).map_err(wrong)?;
         let (eps, compute) = (config.norm_eps, decoder.compute().clone());
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
@@ -92,14 +92,14 @@ impl MtpModel {
         self.modules[module].layer.new_cache(ROOM)
     }
 
-    /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay in flight in
+    /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay uncommitted in
     /// `cache`.
     ///
     /// # Shapes
     /// One of `tokens` for each of `states`; result the same.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary or rows are in flight that `visible` does not count.
+    /// When a token is outside the vocabulary or rows are uncommitted that `visible` does not count.
     pub fn forward(
         &self,
         module: usize,
@@ -116,7 +116,7 @@ impl MtpModel {
         Ok(last_norm.forward(&layer.forward(None, x, visible, cache)?, self.eps))
     }
 
-    /// The `widths[i]` likeliest tokens after state `i`, if they can be told without all logits.
+    /// The top `widths[i]` tokens after state `i`, if they can be found without all logits.
     pub fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
         self.decoder.top_tokens(states, widths)
     }

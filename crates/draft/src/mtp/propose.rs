@@ -21,8 +21,8 @@ type Outputs = SmallVec<[Option<HiddenStates>; 4]>;
 
 /// Drafts level by level with a chain of pairs for each module.
 ///
-/// The caches hold pairs of committed tokens, up to the pair of the root. A level's rows stay in flight while one tree
-/// is drafted, and are dropped after it.
+/// The caches hold pairs of committed tokens, up to the pair of the root. A level's rows stay uncommitted while one
+/// tree is drafted, and are dropped after it.
 #[derive(Debug)]
 pub struct MtpDrafter {
     model: Arc<MtpModel>,

@@ -16,8 +16,8 @@ use std::sync::Arc;
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];
 const ROOT: Token = 42;
 
-/// The children after a path from the root, likeliest first: features are guessed one pair at a time in a cache of its
-/// own.
+/// The children after a path from the root, most probable first: features are guessed one pair at a time in a cache of
+/// its own.
 fn children(decoder: &Arc<Decoder>, model: &EagleModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
     let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let hidden = target.prefill(&PROMPT).unwrap().hidden;
@@ -85,7 +85,7 @@ fn dynamic_trees_are_what_they_are_defined_to_be() {
 }
 
 #[test]
-fn chains_and_fixed_trees_hold_the_likeliest_tokens() {
+fn chains_and_fixed_trees_hold_the_top_tokens() {
     let decoder = decoder();
     let model = model(&decoder, true);
     let mut chain: Vec<Token> = vec![];

@@ -30,8 +30,8 @@ fn an_exported_layer_is_the_layer_in_the_requested_format() {
         export(&HeadsFolder::open(from.path()).unwrap(), "owner/base", &to(out.path(), dtype)).unwrap();
         let written = HeadsFolder::open(out.path()).unwrap();
         assert_eq!(written.detected.format, HeadsFormat::Eagle1);
-        let HeadSpec::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
-        assert_eq!((facts.fc_bias, facts.own_embedding), (fc_bias, false));
+        let HeadSpec::Eagle(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };
+        assert_eq!((spec.fc_bias, spec.own_embedding), (fc_bias, false));
         assert_eq!(written.checkpoint.entries().len(), shape.parameters().len());
         for (i, p) in shape.parameters().iter().enumerate() {
             let want: Vec<f32> = parameter(i, p).into_iter().map(round).collect();

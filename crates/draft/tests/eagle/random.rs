@@ -82,7 +82,7 @@ pub fn vocabulary(size: usize) -> DraftVocabulary {
     DraftVocabulary::most_frequent(&counts, size / 3)
 }
 
-/// An EAGLE-3 layer on taps 1, 1 and 2; `change` may change tensors, maps and config.
+/// An EAGLE-3 layer with hooks 1, 1 and 2; `change` may change tensors, maps and config.
 pub fn write_three(
     dir: &Path,
     decoder: &Decoder,

@@ -86,7 +86,7 @@ fn one_generation_is_not_taken_for_another() {
     assert!(error.contains("eagle heads, not an EAGLE-3"), "{error}");
 }
 
-/// A target without the taps that are needed is an error, not a guess.
+/// A target without the hooked states that are needed is an error, not a guess.
 #[test]
 fn missing_taps_are_told() {
     let decoder = decoder();

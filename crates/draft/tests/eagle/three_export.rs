@@ -66,9 +66,9 @@ fn exported_layers_propose_what_the_trained_one_did() {
             let written = HeadsFolder::open(out.path()).unwrap();
             let format = if layout == Layout::Original { HeadsFormat::Eagle3 } else { HeadsFormat::Eagle3Speculators };
             assert_eq!(written.detected.format, format);
-            let HeadSpec::Eagle(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
-            assert_eq!((facts.tap_layers.as_deref(), facts.norm_before_residual), (Some(&[1, 1, 2][..]), Some(false)));
-            assert_eq!(facts.vocab_map, !vocabulary.is_whole());
+            let HeadSpec::Eagle(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };
+            assert_eq!((spec.hook_layers.as_deref(), spec.norm_before_residual), (Some(&[1, 1, 2][..]), Some(false)));
+            assert_eq!(spec.vocab_map, !vocabulary.is_whole());
             assert_eq!(written.detected.notes, [""; 0]);
             assert_eq!(proposal(out.path(), &decoder), want, "{layout:?}");
             folders.push(out);
@@ -205,7 +205,7 @@ fn norms_of_later_generations_are_exported_with_their_flags() {
             tensors.extend(names.iter().enumerate().map(norm));
             flags.iter().for_each(|flag| config[*flag] = json!(true));
             for (name, _, values) in tensors {
-                // ModelOpt's names are those that know a norm on all taps.
+                // ModelOpt's names are those that know a norm on all hooked states.
                 *name = if together { name.replace("midlayer.", "layers.0.") } else { name.clone() };
                 values.iter_mut().for_each(|v| *v = f16::from_f32(*v).to_f32());
             }
@@ -216,7 +216,7 @@ fn norms_of_later_generations_are_exported_with_their_flags() {
             let out = tempfile::tempdir().unwrap();
             let written = export(&folder, &Base { embedding: None, ..base(&table) }, layout, &to(out.path()));
             if together && layout == Layout::Original {
-                assert!(written.unwrap_err().to_string().contains("all taps together have a norm"));
+                assert!(written.unwrap_err().to_string().contains("all hooked states together have a norm"));
                 continue;
             }
             written.unwrap();

@@ -87,16 +87,16 @@ fn fused_states_outputs_and_logits_are_the_references() {
     let fused = fixture.floats("forward.fused_features");
     for b in 0..ids.len() {
         let n = ids[b].len();
-        // The features are the target's own taps.
+        // The features are the target's own hooked states.
         let mut target = DecoderTarget::new(fixture.decoder.clone(), n, model.needs().hooks);
         let output = target.prefill(&ids[b]).unwrap();
-        close(&HiddenStates::concat_columns(&output.hooks).into_values(), &fused[b], "taps");
+        close(&HiddenStates::concat_columns(&output.hooks).into_values(), &fused[b], "hooked states");
         let all: Vec<usize> = (0..n).collect();
         let states = model.states(&output, &all).unwrap();
         close(&states.clone().into_values(), &fixture.floats("forward.fc_out")[b], "fc");
         let width = fused[b].len() / n / 3;
-        let tap = |tap: usize| fused[b].chunks_exact(3 * width).flat_map(move |row| &row[tap * width..][..width]);
-        let hooks: Vec<HiddenStates> = (0..3).map(|i| rows(&tap(i).copied().collect::<Vec<_>>(), n)).collect();
+        let hook = |hook: usize| fused[b].chunks_exact(3 * width).flat_map(move |row| &row[hook * width..][..width]);
+        let hooks: Vec<HiddenStates> = (0..3).map(|i| rows(&hook(i).copied().collect::<Vec<_>>(), n)).collect();
         close(&model.fuse(&hooks).into_values(), &states.clone().into_values(), "fc of the given features");
         for parts in [vec![n], vec![5, 1, n - 6]] {
             let once = pass(&model, &shifted[b], &states, &parts);

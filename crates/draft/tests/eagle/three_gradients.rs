@@ -130,8 +130,8 @@ fn the_unrolled_network_is_the_drafting_one() {
     let hooks = tensor(values(feature_tokens * 3 * d, 9), [feature_tokens, 3 * d]);
     let (mut states, mut before) = (network.fuse(&weights, &hooks.clone().autodiff()), Unrolled::default());
     let model = model_three(&decoder);
-    let tap = |tap: usize| HiddenStates::from(hooks.clone().narrow(1, tap * d, d).unsqueeze());
-    let fused = model.fuse(&[tap(0), tap(1), tap(2)]);
+    let hook = |hook: usize| HiddenStates::from(hooks.clone().narrow(1, hook * d, d).unsqueeze());
+    let fused = model.fuse(&[hook(0), hook(1), hook(2)]);
     let mut unrolled = vec![];
     for step in 0..steps {
         let embedded = decoder.embed(&tokens[step..step + feature_tokens]).unwrap().into_tensor();
@@ -172,10 +172,10 @@ fn settings_that_cannot_be_are_refused() {
         said(Eagle3Config { hooks: Some(vec![]), ..good.clone() }).starts_with("eagle3.aux_hidden_state_layers = []")
     );
     let beyond = Eagle3Config { hooks: Some(vec![1, 2, 9]), ..good.clone() };
-    assert!(beyond.taps_of(8).unwrap_err().to_string().contains("from 0 to 8, not 9"));
+    assert!(beyond.hooks_of(8).unwrap_err().to_string().contains("from 0 to 8, not 9"));
     for (layers, hooks) in
         [(32, [2, 16, 29]), (7, [2, 3, 4]), (6, [1, 3, 5]), (4, [1, 2, 3]), (2, [1, 1, 2]), (1, [1, 1, 1])]
     {
-        assert_eq!(good.taps_of(layers).unwrap(), hooks);
+        assert_eq!(good.hooks_of(layers).unwrap(), hooks);
     }
 }

@@ -29,7 +29,7 @@ fn model(decoder: &Arc<Decoder>, norms: &[(&str, Vec<f32>)], flags: &[&str]) -> 
         tensors.extend(norms.iter().map(|(name, values)| ((*name).to_owned(), vec![values.len()], values.clone())));
         config["rms_norm_eps"] = json!(EPS);
         flags.iter().for_each(|flag| config[*flag] = json!(true));
-        // Only layers named as ModelOpt's have a norm on all taps.
+        // Only layers named as ModelOpt's have a norm on all hooked states.
         if flags.contains(&"norm_before_fc") {
             tensors.iter_mut().for_each(|(name, _, _)| *name = name.replace("midlayer.", "layers.0."));
         }
@@ -60,18 +60,18 @@ fn close(found: &[f32], want: &[f32]) {
 #[test]
 fn taps_are_normed_one_by_one_or_together() {
     let decoder = decoder();
-    let hooks: Vec<Vec<f32>> = (0..3).map(|tap| values(ROWS * D, 40 + tap)).collect();
-    let states = |hooks: &[Vec<f32>]| hooks.iter().map(|tap| rows(tap)).collect::<Vec<_>>();
+    let hooks: Vec<Vec<f32>> = (0..3).map(|hook| values(ROWS * D, 40 + hook)).collect();
+    let states = |hooks: &[Vec<f32>]| hooks.iter().map(|hook| rows(hook)).collect::<Vec<_>>();
     let fused = |model: &Eagle3Model, hooks: &[Vec<f32>]| model.fuse(&states(hooks)).into_values();
     let plain = model(&decoder, &[], &[]);
-    let each: Vec<Vec<f32>> = (0..3).map(|tap| weights(D, 50 + tap)).collect();
-    let by_hand: Vec<Vec<f32>> = hooks.iter().zip(&each).map(|(tap, weight)| normed(tap, weight)).collect();
+    let each: Vec<Vec<f32>> = (0..3).map(|hook| weights(D, 50 + hook)).collect();
+    let by_hand: Vec<Vec<f32>> = hooks.iter().zip(&each).map(|(hook, weight)| normed(hook, weight)).collect();
     let names = ["fc_norm.0.weight", "fc_norm.1.weight", "fc_norm.2.weight"];
     let norms: Vec<(&str, Vec<f32>)> = names.into_iter().zip(each).collect();
     close(&fused(&model(&decoder, &norms, &["fc_norm"]), &hooks), &fused(&plain, &by_hand));
     let together = weights(3 * D, 60);
     let side_by_side = normed(&HiddenStates::concat_columns(&states(&hooks)).into_values(), &together);
-    let part = |tap: usize| side_by_side.chunks_exact(3 * D).flat_map(|row| &row[tap * D..][..D]).copied().collect();
+    let part = |hook: usize| side_by_side.chunks_exact(3 * D).flat_map(|row| &row[hook * D..][..D]).copied().collect();
     let by_hand: Vec<Vec<f32>> = (0..3).map(part).collect();
     let model = model(&decoder, &[("input_norm.weight", together)], &["norm_before_fc"]);
     close(&fused(&model, &hooks), &fused(&plain, &by_hand));

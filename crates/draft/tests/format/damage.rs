@@ -157,7 +157,7 @@ fn much_damage_never_panics() {
         (0..chance.below(12)).for_each(|_| damage(&mut tensors, &names, &mut chance));
         (0..chance.below(6)).for_each(|_| damage_config(&mut config, &keys, &mut chance));
         if let Ok(detected) = detect(&tensors, (round % 5 > 0).then_some(&config)) {
-            assert!(!detected.facts.list().is_empty());
+            assert!(!detected.spec.list().is_empty());
             recognised += 1;
         }
     }

@@ -4,9 +4,9 @@ use crate::synthetic::{D, H, I, Tensors, V, assert_note, layer};
 use gorgon_draft::format::{DetectError, EagleSpec, HeadSpec, HeadsFormat, detect};
 use serde_json::{Value, json};
 
-fn facts(facts: HeadSpec) -> EagleSpec {
-    match facts {
-        HeadSpec::Eagle(facts) => facts,
+fn spec(spec: HeadSpec) -> EagleSpec {
+    match spec {
+        HeadSpec::Eagle(spec) => spec,
         other => panic!("{other:?}"),
     }
 }
@@ -58,7 +58,7 @@ pub fn speculators(extra: Value) -> Value {
 fn eagle_one() {
     let detected = one(true).clean(HeadsFormat::Eagle1, Some(&llama(json!({}))));
     assert_note(&detected, "vLLM has no place for fc.bias");
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.hidden_size, found.vocab_size, found.hooks, found.fc_bias), (H, Some(V), 1, true));
     assert_eq!((found.layer.intermediate_size, found.layer.key_value_size), (I, H / 2));
     let detected = one(false).clean(HeadsFormat::Eagle1, Some(&llama(json!({"bias": false}))));
@@ -68,7 +68,7 @@ fn eagle_one() {
         let rows = if *name == "q" { H } else { H / 2 };
         tensors.with(&format!("layers.0.self_attn.{name}_proj.bias"), &[rows])
     });
-    let found = facts(biased.clean(HeadsFormat::Eagle1, Some(&llama(json!({"qkv_bias": true})))).facts);
+    let found = spec(biased.clean(HeadsFormat::Eagle1, Some(&llama(json!({"qkv_bias": true})))).spec);
     assert!(found.layer.qkv_bias);
     let missing = biased.clone().without("layers.0.self_attn.k_proj.bias");
     missing.broken(HeadsFormat::Eagle1, None, &["missing: layers.0.self_attn.k_proj.bias"]);
@@ -134,7 +134,7 @@ fn eagle_one_against_its_config() {
 fn eagle_three_under_its_namings() {
     let detected = three("midlayer.").clean(HeadsFormat::Eagle3, Some(&llama3(json!({}))));
     assert_eq!(detected.notes, [""; 0]);
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.hidden_size, found.vocab_size, found.draft_vocab_size), (H, Some(V), Some(D)));
     assert_eq!((found.hooks, found.target_hidden_size, found.vocab_map, found.own_embedding), (3, H, true, false));
     three("midlayer.").clean(HeadsFormat::Eagle3, None);
@@ -143,8 +143,8 @@ fn eagle_three_under_its_namings() {
     let with_embedding = three("layers.0.").with("embed_tokens.weight", &[V, H]);
     let detected = with_embedding.clean(HeadsFormat::Eagle3Speculators, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let found = facts(detected.facts);
-    assert_eq!((found.norm_before_residual, found.tap_layers), (Some(false), Some(vec![2, 3, 4])));
+    let found = spec(detected.spec);
+    assert_eq!((found.norm_before_residual, found.hook_layers), (Some(false), Some(vec![2, 3, 4])));
     assert!(found.own_embedding);
 
     let config = llama3(json!({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}}));
@@ -158,25 +158,25 @@ fn eagle_three_variants() {
     // The whole vocabulary.
     let whole = three("midlayer.").without("d2t").without("t2d").reshaped("lm_head.weight", &[V, H]);
     let config = llama3(json!({"draft_vocab_size": V}));
-    assert!(!facts(whole.clean(HeadsFormat::Eagle3, Some(&config)).facts).vocab_map);
+    assert!(!spec(whole.clean(HeadsFormat::Eagle3, Some(&config)).spec).vocab_map);
     whole.clean(HeadsFormat::Eagle3, None);
     assert_note(
         &whole.clone().with("t2d", &[V]).with("d2t", &[V]).clean(HeadsFormat::Eagle3, Some(&config)),
         "not needed",
     );
     let none = whole.without("lm_head.weight");
-    let found = facts(none.clean(HeadsFormat::Eagle3, Some(&llama3(json!({"draft_vocab_size": null})))).facts);
+    let found = spec(none.clean(HeadsFormat::Eagle3, Some(&llama3(json!({"draft_vocab_size": null})))).spec);
     assert_eq!((found.vocab_size, found.draft_vocab_size), (Some(V), None));
     none.broken(HeadsFormat::Eagle3, Some(&config), &["missing: lm_head.weight"]);
     // A target of another width.
     let wide = three("midlayer.").reshaped("fc.weight", &[H, 3 * 96]);
-    let found = wide.clean(HeadsFormat::Eagle3, Some(&llama3(json!({"target_hidden_size": 96})))).facts;
-    assert_eq!(facts(found).target_hidden_size, 96);
+    let found = wide.clean(HeadsFormat::Eagle3, Some(&llama3(json!({"target_hidden_size": 96})))).spec;
+    assert_eq!(spec(found).target_hidden_size, 96);
     // EAGLE-3.1.
-    let normed = (0..3).fold(three("midlayer."), |tensors, tap| tensors.with(&format!("fc_norm.{tap}.weight"), &[H]));
+    let normed = (0..3).fold(three("midlayer."), |tensors, hook| tensors.with(&format!("fc_norm.{hook}.weight"), &[H]));
     let config = llama3(json!({"fc_norm": true, "norm_output": true}));
-    let found = facts(normed.clean(HeadsFormat::Eagle3, Some(&config)).facts);
-    assert_eq!((found.tap_norms, found.norm_output), (true, Some(true)));
+    let found = spec(normed.clean(HeadsFormat::Eagle3, Some(&config)).spec);
+    assert_eq!((found.hook_norms, found.norm_output), (true, Some(true)));
     let missing = normed.clone().without("fc_norm.1.weight");
     let listed = merged(config, json!({"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}));
     missing.broken(HeadsFormat::Eagle3, Some(&listed), &["missing: fc_norm.1.weight"]);
@@ -191,11 +191,11 @@ fn eagle_three_variants() {
 fn speculators_variants() {
     let input = three("layers.0.").with("input_norm.weight", &[3 * H]);
     let config = speculators(json!({"norm_before_fc": true}));
-    assert!(facts(input.clean(HeadsFormat::Eagle3Speculators, Some(&config)).facts).input_norm);
+    assert!(spec(input.clean(HeadsFormat::Eagle3Speculators, Some(&config)).spec).input_norm);
     let qwen = three("layers.0.").with("layers.0.self_attn.q_norm.weight", &[16]);
     let qwen = qwen.with("layers.0.self_attn.k_norm.weight", &[16]);
     let config = speculators(json!({"transformer_layer_config": llama(json!({"model_type": "qwen3"}))}));
-    let found = facts(qwen.clean(HeadsFormat::Eagle3Speculators, Some(&config)).facts);
+    let found = spec(qwen.clean(HeadsFormat::Eagle3Speculators, Some(&config)).spec);
     assert_eq!(found.layer.qk_norm, Some(16));
     let unexpected = ["unexpected: layers.0.self_attn.k_norm.weight", "unexpected: layers.0.self_attn.q_norm.weight"];
     qwen.broken(HeadsFormat::Eagle3Speculators, Some(&speculators(json!({}))), &unexpected);
@@ -217,7 +217,7 @@ fn eagle_three_damaged() {
     broken(whole().with("input_norm.weight", &[3 * H]), &["unexpected: input_norm.weight"]);
     let narrow = "wrong shape: midlayer.self_attn.k_proj.weight is [32, 64], expected [32, 128]";
     broken(whole().reshaped("midlayer.self_attn.k_proj.weight", &[H / 2, H]), &[narrow]);
-    let hooks = "wrong shape: fc.weight reads 128 features, not 3 taps of hidden_size 64";
+    let hooks = "wrong shape: fc.weight reads 128 features, not 3 aux hidden states of hidden_size 64";
     broken(whole().reshaped("fc.weight", &[H, 2 * H]), &[hooks]);
     // One missing tensor does not make EAGLE-1 of it.
     let missing = &["missing: layers.0.hidden_norm.weight"];
@@ -240,11 +240,11 @@ fn eagle_three_against_its_config() {
     );
     broken(
         json!({"target_hidden_size": 96}),
-        "wrong shape: fc.weight reads 192 features, not 3 taps of target_hidden_size 96",
+        "wrong shape: fc.weight reads 192 features, not 3 aux hidden states of target_hidden_size 96",
     );
     broken(
         json!({"eagle_aux_hidden_state_layer_ids": [1, 2]}),
-        "wrong shape: fc.weight reads 192 features, not 2 taps of hidden_size 64",
+        "wrong shape: fc.weight reads 192 features, not 2 aux hidden states of hidden_size 64",
     );
     broken(
         json!({"eagle_aux_hidden_state_layer_ids": "all"}),

@@ -33,9 +33,9 @@ fn medusa_heads() {
     let Some((tensors, config)) = read(dir, "medusa_lm_head.safetensors", "medusa_heads") else { return };
     let detected = tensors.clean(HeadsFormat::MedusaV1, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let HeadSpec::Medusa(facts) = detected.facts else { panic!("{:?}", detected.facts) };
-    assert_eq!((facts.heads, facts.blocks, facts.hidden_size, facts.vocab_size), (4, 1, 64, Some(512)));
-    assert_eq!(facts.lm_heads, LmHeads::PerHead);
+    let HeadSpec::Medusa(spec) = detected.spec else { panic!("{:?}", detected.spec) };
+    assert_eq!((spec.heads, spec.blocks, spec.hidden_size, spec.vocab_size), (4, 1, 64, Some(512)));
+    assert_eq!(spec.lm_heads, LmHeads::PerHead);
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn eagle_one() {
     let dir = "fixtures/eagle/eagle1_llama_mha";
     let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_one") else { return };
     let detected = tensors.clean(HeadsFormat::Eagle1, Some(&config));
-    let HeadSpec::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
-    assert_eq!((facts.hidden_size, facts.vocab_size, facts.fc_bias), (64, Some(512), true));
-    assert_eq!((facts.layer.intermediate_size, facts.layer.query_size, facts.layer.key_value_size), (128, 64, 64));
+    let HeadSpec::Eagle(spec) = detected.spec else { panic!("{:?}", detected.spec) };
+    assert_eq!((spec.hidden_size, spec.vocab_size, spec.fc_bias), (64, Some(512), true));
+    assert_eq!((spec.layer.intermediate_size, spec.layer.query_size, spec.layer.key_value_size), (128, 64, 64));
     tensors.without("fc.bias").detect(HeadsFormat::Eagle1, Some(&config)).problems.first().expect("it is missing");
 }
 
@@ -55,7 +55,7 @@ fn eagle_three() {
     let Some((tensors, config)) = read(dir, "model.safetensors", "eagle_three") else { return };
     let detected = tensors.clean(HeadsFormat::Eagle3, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let HeadSpec::Eagle(facts) = detected.facts else { panic!("{:?}", detected.facts) };
-    assert_eq!((facts.hidden_size, facts.vocab_size, facts.draft_vocab_size), (64, Some(512), Some(256)));
-    assert_eq!((facts.hooks, facts.target_hidden_size, facts.vocab_map), (3, 64, true));
+    let HeadSpec::Eagle(spec) = detected.spec else { panic!("{:?}", detected.spec) };
+    assert_eq!((spec.hidden_size, spec.vocab_size, spec.draft_vocab_size), (64, Some(512), Some(256)));
+    assert_eq!((spec.hooks, spec.target_hidden_size, spec.vocab_map), (3, 64, true));
 }

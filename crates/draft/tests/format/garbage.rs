@@ -61,8 +61,8 @@ fn absurd_numbers_cost_nothing() {
     for block in 1..2000 {
         uneven = uneven.with(&format!("7.{block}.linear.weight"), &[H, H]);
     }
-    match uneven.detect(HeadsFormat::MedusaV2, None).facts {
-        HeadSpec::Medusa(facts) => assert_eq!((facts.heads, facts.blocks), (300, 1)),
+    match uneven.detect(HeadsFormat::MedusaV2, None).spec {
+        HeadSpec::Medusa(spec) => assert_eq!((spec.heads, spec.blocks), (300, 1)),
         other => panic!("{other:?}"),
     }
 }
@@ -81,6 +81,6 @@ fn absurd_shapes_are_problems() {
         tensors.0.iter_mut().for_each(|tensor| tensor.shape = shape.into());
         let detected = tensors.detect(HeadsFormat::MedusaV1, None);
         assert!(!detected.problems.is_empty());
-        assert!(!detected.facts.list().is_empty());
+        assert!(!detected.spec.list().is_empty());
     }
 }

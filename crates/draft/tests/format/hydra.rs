@@ -37,9 +37,9 @@ pub fn plus_plus() -> Tensors {
         .with("input_embed_fn.weight", &[V, H])
 }
 
-fn facts(facts: HeadSpec) -> HydraSpec {
-    match facts {
-        HeadSpec::Hydra(facts) => facts,
+fn spec(spec: HeadSpec) -> HydraSpec {
+    match spec {
+        HeadSpec::Hydra(spec) => spec,
         other => panic!("{other:?}"),
     }
 }
@@ -50,16 +50,16 @@ fn plain_heads() {
         "grounded_heads": true, "hidden_state_offset": 0, "base_model_name_or_path": "m"});
     let detected = heads(1, true, true, false).clean(HeadsFormat::Hydra, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.heads, found.blocks, found.hidden_size, found.vocab_size), (4, 1, H, Some(V)));
     assert_eq!((found.grounded, &found.lm_heads, found.prefix_layer), (true, &LmHeads::PerHead, None));
 
     let ungrounded = heads(2, false, true, false).clean(HeadsFormat::Hydra, None);
     assert_note(&ungrounded, "shares one block among them");
-    assert!(!facts(ungrounded.facts).grounded);
+    assert!(!spec(ungrounded.spec).grounded);
     let on_target = heads(1, true, false, false).clean(HeadsFormat::Hydra, None);
     assert_note(&on_target, "the target's is used");
-    assert_eq!(facts(on_target.facts).lm_heads, LmHeads::Target);
+    assert_eq!(spec(on_target.spec).lm_heads, LmHeads::Target);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn heads_behind_a_prefix_layer() {
     let detected = plus_plus().clean(HeadsFormat::HydraPlusPlus, Some(&config));
     assert_note(&detected, "shares one block among all but the first");
     assert_note(&detected, "input_embed_fn.weight is a copy");
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.heads, found.blocks, found.hidden_size), (4, 4, H));
     let layer = found.prefix_layer.expect("there is one");
     assert_eq!((layer.intermediate_size, layer.query_size, layer.key_value_size), (I, H, H / 2));

@@ -4,9 +4,9 @@ use crate::synthetic::{H, Tensors, V, assert_note, backbone, medusa};
 use gorgon_draft::format::{DetectError, HeadSpec, HeadsFormat, LmHeads, MedusaNaming, MedusaSpec, detect};
 use serde_json::json;
 
-fn facts(facts: HeadSpec) -> MedusaSpec {
-    match facts {
-        HeadSpec::Medusa(facts) => facts,
+fn spec(spec: HeadSpec) -> MedusaSpec {
+    match spec {
+        HeadSpec::Medusa(spec) => spec,
         other => panic!("{other:?}"),
     }
 }
@@ -15,7 +15,7 @@ fn facts(facts: HeadSpec) -> MedusaSpec {
 fn heads_with_their_own_projections_are_v1() {
     let detected = medusa("", 5, 2, true).clean(HeadsFormat::MedusaV1, None);
     assert_note(&detected, "shares one block");
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.heads, found.blocks, found.hidden_size, found.vocab_size), (5, 2, H, Some(V)));
     assert_eq!((&found.lm_heads, found.bias), (&LmHeads::PerHead, true));
     assert_eq!(found.naming.linear(4, 1), "4.1.linear");
@@ -27,7 +27,7 @@ fn heads_without_projections_are_v2() {
     let config = json!({"medusa_num_heads": 3, "medusa_num_layers": 1, "base_model_name_or_path": "m"});
     let detected = medusa("", 3, 1, false).clean(HeadsFormat::MedusaV2, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.heads, found.blocks, found.vocab_size), (3, 1, None));
     assert_eq!(found.lm_heads, LmHeads::Target);
 }
@@ -49,7 +49,7 @@ fn heads_inside_a_full_model() {
 fn both_namings_of_modelopt() {
     let config = json!({"medusa": {"num_medusa_heads": 2, "num_medusa_layers": 1}});
     let modules = medusa("medusa_heads.", 2, 1, true);
-    let found = facts(modules.clean(HeadsFormat::MedusaModelOpt, Some(&config)).facts);
+    let found = spec(modules.clean(HeadsFormat::MedusaModelOpt, Some(&config)).spec);
     assert_eq!(found.naming, MedusaNaming::Sequential { prefix: "medusa_heads." });
     let mut layers = backbone();
     for head in 0..2 {
@@ -57,7 +57,7 @@ fn both_namings_of_modelopt() {
             .linear(&format!("medusa_heads.{head}.medusa_layers.0.linear"), H, H)
             .with(&format!("medusa_heads.{head}.lm_head.weight"), &[V, H]);
     }
-    let found = facts(layers.clean(HeadsFormat::MedusaModelOpt, Some(&config)).facts);
+    let found = spec(layers.clean(HeadsFormat::MedusaModelOpt, Some(&config)).spec);
     assert_eq!(found.naming, MedusaNaming::MedusaLayers);
     let missing = &["missing: medusa_heads.1.lm_head.weight"];
     layers.without("medusa_heads.1.lm_head.weight").broken(HeadsFormat::MedusaModelOpt, None, missing);

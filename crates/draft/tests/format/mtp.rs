@@ -12,9 +12,9 @@ pub fn module(number: usize) -> Tensors {
         .with(&format!("{prefix}eh_proj.weight"), &[H, 2 * H])
 }
 
-fn facts(facts: HeadSpec) -> MtpSpec {
-    match facts {
-        HeadSpec::Mtp(facts) => facts,
+fn spec(spec: HeadSpec) -> MtpSpec {
+    match spec {
+        HeadSpec::Mtp(spec) => spec,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn facts(facts: HeadSpec) -> MtpSpec {
 fn modules_alone_and_beside_their_backbone() {
     let alone = module(2).clean(FORMAT, None);
     assert_note(&alone, "no config.json");
-    let found = facts(alone.facts);
+    let found = spec(alone.spec);
     assert_eq!((found.modules, found.first_layer, found.hidden_size, found.vocab_size), (1, 2, H, None));
     assert_eq!((found.layer.intermediate_size, found.layer.query_size, found.own_lm_head), (I, H, false));
 
@@ -39,7 +39,7 @@ fn modules_alone_and_beside_their_backbone() {
         .with("model.layers.2.self_attn.k_norm.weight", &[16]);
     let detected = whole.clean(FORMAT, Some(&config));
     assert_eq!(detected.notes, [""; 0]);
-    let found = facts(detected.facts);
+    let found = spec(detected.spec);
     assert_eq!((found.modules, found.vocab_size, found.layer.qk_norm), (2, Some(V), Some(16)));
     assert!(found.own_embedding && found.own_lm_head);
 }

@@ -30,9 +30,9 @@ pub fn config(extra: Value) -> Value {
     config
 }
 
-fn facts(facts: HeadSpec) -> MedusaSpec {
-    match facts {
-        HeadSpec::Medusa(facts) => facts,
+fn spec(spec: HeadSpec) -> MedusaSpec {
+    match spec {
+        HeadSpec::Medusa(spec) => spec,
         other => panic!("{other:?}"),
     }
 }
@@ -42,7 +42,7 @@ fn heads_are_recognised_with_and_without_prefix() {
     for prefix in ["", "medusa_heads."] {
         let detected = heads(prefix, false, V).clean(FORMAT, Some(&config(json!({}))));
         assert_eq!(detected.notes, [""; 0]);
-        let found = facts(detected.facts);
+        let found = spec(detected.spec);
         assert_eq!((found.heads, found.blocks, found.hidden_size, found.vocab_size), (3, 1, H, Some(V)));
         assert_eq!((found.bias, &found.lm_heads), (false, &LmHeads::PerHead));
         assert_eq!(found.naming.linear(2, 0), format!("{prefix}blocks.2.layers.0"));
@@ -52,7 +52,7 @@ fn heads_are_recognised_with_and_without_prefix() {
 #[test]
 fn biases_need_their_flag() {
     let flag = config(json!({"medusa_fc_bias": true}));
-    assert!(facts(heads("", true, V).clean(FORMAT, Some(&flag)).facts).bias);
+    assert!(spec(heads("", true, V).clean(FORMAT, Some(&flag)).spec).bias);
     heads("", true, V).clean(FORMAT, None);
     let dropped = &["config.json: without \"medusa_fc_bias\": true vLLM drops the biases that the file has"];
     heads("", true, V).broken(FORMAT, Some(&config(json!({}))), dropped);
@@ -66,7 +66,7 @@ fn biases_need_their_flag() {
 #[test]
 fn a_shared_lm_head_needs_its_flag() {
     let flag = config(json!({"original_lm_head": true}));
-    let tensor = |tensors: &Tensors| facts(tensors.clean(FORMAT, Some(&flag)).facts).lm_heads;
+    let tensor = |tensors: &Tensors| spec(tensors.clean(FORMAT, Some(&flag)).spec).lm_heads;
     assert_eq!(tensor(&shared(false)), LmHeads::Shared { tensor: "lm_head.weight".into() });
     let first = shared(false).renamed("lm_head.weight", "lm_heads.0.weight");
     assert_eq!(tensor(&first), LmHeads::Shared { tensor: "lm_heads.0.weight".into() });
@@ -83,11 +83,11 @@ fn a_shared_lm_head_needs_its_flag() {
 fn truncated_vocabularies_are_consistent() {
     let flag = config(json!({"truncated_vocab_size": D}));
     for rows in [D, V] {
-        let found = facts(heads("", false, rows).with("token_map", &[D]).clean(FORMAT, Some(&flag)).facts);
+        let found = spec(heads("", false, rows).with("token_map", &[D]).clean(FORMAT, Some(&flag)).spec);
         assert_eq!((found.vocab_size, found.draft_vocab_size), (Some(V), Some(D)));
     }
     let mapped = heads("", false, D).with("token_map", &[D]);
-    assert_eq!(facts(mapped.clean(FORMAT, None).facts).vocab_size, None);
+    assert_eq!(spec(mapped.clean(FORMAT, None).spec).vocab_size, None);
     let broken = |tensors: &Tensors, config: &Value, problems: &[&str]| tensors.broken(FORMAT, Some(config), problems);
     let missing = "missing: token_map, which truncated_vocab_size in config.json calls for";
     broken(&heads("", false, V), &flag, &[missing]);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const PROMPT: [Token; 7] = [256, 12, 99, 3, 250, 77, 1];
 const ROOT: Token = 42;
 
-/// The children after a path from the root, likeliest first.
+/// The children after a path from the root, most probable first.
 fn children(decoder: &Arc<Decoder>, model: &HydraModel, path: &[Token], count: usize) -> Vec<(Token, f64)> {
     if path.len() >= model.heads() {
         return vec![];

@@ -32,14 +32,14 @@ fn exported_heads_are_the_heads_in_f16() {
         let written = HeadsFolder::open(out.path()).unwrap();
         let plus = config.prefix_attention;
         assert_eq!(written.detected.format, if plus { HeadsFormat::HydraPlusPlus } else { HeadsFormat::Hydra });
-        let HeadSpec::Hydra(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
-        assert_eq!((facts.heads, facts.blocks, &facts.lm_heads), (3, config.blocks, &LmHeads::PerHead));
+        let HeadSpec::Hydra(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };
+        assert_eq!((spec.heads, spec.blocks, &spec.lm_heads), (3, config.blocks, &LmHeads::PerHead));
         for spec in shape.parameters() {
             let want: Vec<f32> = values(&spec).into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
             assert_eq!(written.checkpoint.read_all(&spec.name).unwrap(), want, "{}", spec.name);
         }
         if !config.own_lm_heads {
-            let name = facts.naming().lm_head(2);
+            let name = spec.naming().lm_head(2);
             assert_eq!(written.checkpoint.read_all(&format!("{name}.weight")).unwrap(), lm_head);
             assert_eq!(written.checkpoint.read_all(&format!("{name}.bias")).unwrap(), vec![0.0; vocab]);
         }

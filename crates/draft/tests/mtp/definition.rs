@@ -20,7 +20,7 @@ fn prompt(n: usize) -> Vec<Token> {
 }
 
 /// The children after a path from the root: every module reads the whole text up to the path's end at once, as in
-/// fitting. Where there are fewer modules than the path is deep, the last one goes on with its own output.
+/// fitting. Where there are fewer modules than the path is deep, the last one reads its own output.
 fn children(
     decoder: &Arc<Decoder>,
     model: &MtpModel,

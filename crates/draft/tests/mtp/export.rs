@@ -25,11 +25,8 @@ fn exported_modules_are_the_modules() {
         export(&HeadsFolder::open(from.path()).unwrap(), "owner/base", &to).unwrap();
         let written = HeadsFolder::open(out.path()).unwrap();
         assert_eq!((written.detected.format, written.detected.notes.len()), (HeadsFormat::Mtp, 0));
-        let HeadSpec::Mtp(facts) = &written.detected.facts else { panic!("{:?}", written.detected.facts) };
-        assert_eq!(
-            (facts.modules, facts.first_layer, facts.own_embedding, facts.own_lm_head),
-            (depths, 2, false, false)
-        );
+        let HeadSpec::Mtp(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };
+        assert_eq!((spec.modules, spec.first_layer, spec.own_embedding, spec.own_lm_head), (depths, 2, false, false));
         assert_eq!(written.checkpoint.entries().len(), shape.parameters().len());
         for (i, spec) in shape.parameters().iter().enumerate() {
             let want: Vec<f32> = values(i, spec).into_iter().map(|v| bf16::from_f32(v).to_f32()).collect();

@@ -25,27 +25,45 @@ pub(super) enum Drafts {
 }
 
 impl Drafts {
-    /// Writes the first tree, behind a prompt that `output` is the pass over; `emitted` are the tokens after its own.
+    /// Forgets the text.
+    pub fn reset(&self) {
+        match self {
+            Self::None | Self::Medusa { .. } => {}
+            Self::Eagle(layer) => layer.borrow_mut().reset(),
+        }
+    }
+
+    /// Reads a chunk of a prompt that `output` is the pass over; `next` are the tokens after each of its own.
+    pub fn read(&self, next: &[Token], output: &PassOutput) -> Result<(), DecodeError> {
+        match self {
+            Self::None | Self::Medusa { .. } => {}
+            Self::Eagle(layer) => drop(layer.borrow_mut().read(next, output)?),
+        }
+        Ok(())
+    }
+
+    /// Writes the first tree, behind a prompt of which `output` is the pass over the last chunk; `next` are the tokens
+    /// after each of the chunk's.
     pub fn begin(
         &self,
-        emitted: &[Token],
+        next: &[Token],
         output: &PassOutput,
         tree: &TreeTable,
         pass_table: &PassTable,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
-            if let Some(guessed) = layer.prefill(emitted, output)? {
+            if let Some(guessed) = layer.read(next, output)? {
                 layer.draft(guessed, tree, pass_table)?;
             }
             return Ok(());
         }
-        self.fill(&output.hidden.narrow(emitted.len() - 1, 1), tree, pass_table);
+        self.fill(&output.hidden.narrow(next.len() - 1, 1), tree, pass_table);
         Ok(())
     }
 
     /// Writes the next tree, where `output` is the verification of the last one.
-    pub fn go_on(
+    pub fn next(
         &self,
         output: &PassOutput,
         outcome: &Outcome,

@@ -4,13 +4,17 @@ use super::*;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{
-    Candidate, CandidateRows, CandidateSource, ChainTree, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
+    Candidate, CandidateRows, CandidateSource, ChainTree, DraftTree, FixedTree, NodeInput, SourceError, TokenTree,
+    TreeBuilder, TreeShape,
 };
 use gorgon_draft::drafter::NoDrafter;
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::error::ModelError;
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PlanError;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::DecoderTarget;
 use std::sync::Arc;
@@ -84,7 +88,7 @@ fn turns_name_slots_that_there_are_once_and_in_order() {
     assert_eq!(lengths(&all), [(3, 3), (2, 2), (3, 3)]);
 }
 
-/// The error names the slot; nothing stays in flight, so the same step can be asked for again.
+/// The error names the slot; nothing stays uncommitted, so the same step can be asked for again.
 #[test]
 fn scores_that_are_no_numbers_are_an_error() {
     let mut all = sessions(&decoder(true), 3, || NgramDrafter::new(2));
@@ -101,7 +105,7 @@ fn scores_that_are_no_numbers_are_an_error() {
     }
 }
 
-/// Says what it is told.
+/// Drafts given tokens.
 struct Known(Vec<Token>);
 
 impl Drafter for Known {
@@ -168,6 +172,105 @@ fn what_is_cut_off_is_not_committed() {
                 }
                 assert_eq!(lengths(&all), vec![(2 + want.len(), 2 + want.len()); count], "{left} {end:?}");
             }
+        }
+    }
+}
+
+/// A token whose embedding probes read in these tests, behind another row of the table.
+const PROBED: Token = 11;
+
+/// Drafts a wrong token and two probes under the root, one below the other, and keeps the states of all rows of the
+/// step.
+struct Probing {
+    probe: NodeInput,
+    table: Option<Arc<HiddenStates>>,
+    rows: Vec<f32>,
+}
+
+impl Probing {
+    fn new(probe: NodeInput, table: Option<HiddenStates>) -> Self {
+        Self { probe, table: table.map(Arc::new), rows: vec![] }
+    }
+}
+
+impl Drafter for Probing {
+    fn name(&self) -> &str {
+        "probing"
+    }
+
+    fn reset(&mut self) {}
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.verified.is_some() {
+            self.rows = pass.output.hidden.on_host().unwrap().to_vec();
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, _: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let mut draft = DraftTree::root(root);
+        let child = draft.push(0, Candidate { token: 7, probability: 1.0 });
+        let probe = draft.push_probe(0, self.probe);
+        draft.push_probe(probe, self.probe);
+        draft.push(child, Candidate { token: 8, probability: 1.0 });
+        Ok(Proposal { probes: self.table.clone(), ..Proposal::list(draft) })
+    }
+}
+
+fn embeddings(decoder: &Decoder, tokens: &[Token]) -> Option<HiddenStates> {
+    Some(decoder.embed(tokens).unwrap())
+}
+
+/// The states of a step with these drafters, each behind a text of its own.
+fn probed(decoder: &Arc<Decoder>, drafters: Vec<Probing>) -> Vec<f32> {
+    let target = || DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+    let mut all: Vec<_> = drafters.into_iter().map(|drafter| Session::new(target(), drafter)).collect();
+    let texts = [&[1, 2][..], &[3, 4, 9], &[6]];
+    all.iter_mut().zip(texts).for_each(|(session, text)| drop(session.read(text, 0).unwrap()));
+    let turns: Vec<(usize, Token)> = (0..all.len()).map(|slot| (slot, 5)).collect();
+    let outcomes = take_step(&mut all, &ChainTree::ROOT, &turns, 9, &[]).unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.nodes == 5 && outcome.tokens.len() == outcome.accepted + 1));
+    std::mem::take(&mut all[0].drafter().rows)
+}
+
+#[test]
+fn a_probe_with_the_embedding_of_a_token_is_that_token() {
+    let decoder = decoder(false);
+    let token = || Probing::new(NodeInput::Token(PROBED), None);
+    let embedding = || Probing::new(NodeInput::Embedding(1), embeddings(&decoder, &[3, PROBED]));
+    let other = || Probing::new(NodeInput::Embedding(0), embeddings(&decoder, &[3, PROBED]));
+    for count in 1..=3 {
+        let plain = probed(&decoder, (0..count).map(|_| token()).collect());
+        assert_eq!(plain.len(), count * 5 * SHAPE.hidden_size);
+        assert_eq!(probed(&decoder, (0..count).map(|_| embedding()).collect()), plain, "{count}");
+        // Sequences whose probes read embeddings share a pass with others.
+        let mixed = |slot| if slot % 2 == 0 { embedding() } else { token() };
+        assert_eq!(probed(&decoder, (0..count).map(mixed).collect()), plain, "{count}");
+        assert_ne!(probed(&decoder, (0..count).map(|_| other()).collect()), plain, "the table is read");
+    }
+}
+
+#[test]
+fn probes_without_their_embeddings_are_an_error() {
+    let decoder = decoder(false);
+    for (count, failing) in [(1, 0), (2, 0), (2, 1)] {
+        let target = || DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
+        let probing = |slot: usize, table: Option<HiddenStates>| match slot == failing {
+            true => Probing::new(NodeInput::Embedding(2), table),
+            false => Probing::new(NodeInput::Token(PROBED), None),
+        };
+        for table in [None, embeddings(&decoder, &[3, PROBED])] {
+            let session = |slot| Session::new(target(), probing(slot, table.clone()));
+            let mut all: Vec<_> = (0..count).map(session).collect();
+            all.iter_mut().for_each(|session| drop(session.read(&[1, 2], 0).unwrap()));
+            let turns: Vec<(usize, Token)> = (0..count).map(|slot| (slot, 5)).collect();
+            let error = take_step(&mut all, &ChainTree::ROOT, &turns, 9, &[]).unwrap_err();
+            match (&table, error) {
+                (None, DecodeError::Draft(DraftError::NoProbeTable { embedding: 2 })) => {}
+                (Some(_), DecodeError::Model(ModelError::Plan(PlanError::Embedding { row: 2, .. }))) => {}
+                (_, error) => panic!("{error}"),
+            }
+            assert_eq!(lengths(&all), vec![(2, 2); count]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Errors end a batch's run and leave nothing in flight.
+//! Errors end a batch's run and leave nothing uncommitted.
 
 use crate::every_drafter::eagle;
 use crate::talks::{TOKENS, chance, rule};
@@ -50,7 +50,7 @@ impl Feed<'static> for Each<'_> {
     }
 }
 
-/// A target whose scores are no numbers is an error that names the slot; nothing stays in flight. (Steps of such a
+/// A target whose scores are no numbers is an error that names the slot; nothing stays uncommitted. (Steps of such a
 /// target are looked at where steps are.)
 #[test]
 fn scores_that_are_no_numbers_are_an_error() {
@@ -134,8 +134,8 @@ impl Drafter for Failing {
     }
 }
 
-/// A drafter that fails in one slot ends the batch's run and leaves nothing in flight in any: all slots go on from what
-/// they have read.
+/// A drafter that fails in one slot ends the batch's run and leaves nothing uncommitted in any: all slots go on from
+/// what they have read.
 #[test]
 fn after_a_drafter_that_fails_the_batch_can_be_used() {
     let (decoder, rule) = (eagle::decoder(), rule(0.0));

@@ -50,9 +50,9 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
     let modules = Arc::new(mtp::model(decoder, 3));
     all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
     // The target drafts for itself, so that much is accepted.
-    let law = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
+    let sampling = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
     let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
-    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), law)))));
+    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), sampling)))));
     all
 }
 

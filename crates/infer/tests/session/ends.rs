@@ -106,7 +106,7 @@ fn nothing_is_committed_beyond_the_end() {
                 assert_eq!((session.len(), session.target().len()), (kept, kept), "{what}");
             }
         }
-        // The drafter kept no more either: the text goes on as it would have.
+        // The drafter kept no more either: the text continues as it would have.
         for at in 1..NEW_TOKENS {
             let mut session = kind.session(&decoder, 96);
             go_on(&mut session, kind.tree, &Greedy, &PROMPT, &limits(at, &[]), 0).unwrap();

@@ -28,6 +28,10 @@ pub struct ByHand<'a, D> {
 /// Drafts of one step, and their fate.
 pub struct Step {
     pub draft: DraftTree,
+    /// The state after the final norm at every node, `[nodes, d]`.
+    pub hidden: Vec<f32>,
+    /// The target's logits at every node, `[nodes, V]`.
+    pub logits: Vec<f32>,
     /// The target's argmax at every node.
     pub argmax: Vec<Token>,
     pub accepted: usize,
@@ -83,6 +87,7 @@ impl<'a, D: Drafter> ByHand<'a, D> {
         self.drafter.observe(pass).unwrap();
         self.root = next;
         let emitted = read[1..].iter().copied().chain([next]).collect();
-        Step { accepted: path.len() - 1, argmax, emitted, draft: proposal.draft }
+        let hidden = output.hidden.into_values().into_vec();
+        Step { hidden, logits: logits.into_vec(), argmax, accepted: path.len() - 1, emitted, draft: proposal.draft }
     }
 }

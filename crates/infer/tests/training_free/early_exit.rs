@@ -3,6 +3,7 @@
 use crate::by_hand::{ByHand, decoder};
 use crate::shared;
 use gorgon_core::Token;
+use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::early_exit::EarlyExitDrafter;
 use gorgon_model::hooks::Hooks;
@@ -38,6 +39,10 @@ fn drafts_and_acceptance_are_the_fixtures() {
     assert!(runs > 1, "the fixtures hold runs of several depths");
 }
 
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
 /// Verification from kept states is the whole pass, bit for bit: rows, logits and what the cache holds afterwards.
 #[test]
 fn resumed_verification_is_a_whole_pass() {
@@ -62,10 +67,10 @@ fn resumed_verification_is_a_whole_pass() {
                 whole.prefill(&text[..before]).unwrap();
                 let output = whole.verify_tree(step.draft.tree()).unwrap();
                 let logits = whole.logits(&output.hidden);
-                let argmax: Vec<Token> = logits
-                    .chunks_exact(whole.vocab_size())
-                    .map(|row| gorgon_core::dist::Row::Logits(row).argmax() as Token)
-                    .collect();
+                assert_eq!(bits(&step.hidden), bits(output.hidden.on_host().unwrap()), "{layers} layers");
+                assert_eq!(bits(&step.logits), bits(&logits), "{layers} layers");
+                let rows = logits.chunks_exact(whole.vocab_size());
+                let argmax: Vec<Token> = rows.map(|row| Row::Logits(row).argmax() as Token).collect();
                 assert_eq!(step.argmax, argmax, "{layers} layers");
                 text.extend(&step.emitted);
                 // The committed rows are those of a text that was read at once.

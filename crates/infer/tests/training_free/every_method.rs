@@ -13,8 +13,9 @@ use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::DecoderTarget;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const NEW_TOKENS: usize = 40;
@@ -91,21 +92,31 @@ fn greedy_text_is_plain_text_on_every_architecture() {
     }
 }
 
-/// Sampled text has the model's own distribution: over many seeds, second tokens are as frequent as plain decoding's.
+/// Sampled text has the model's own distribution: over many seeds, third tokens are as frequent as plain decoding's.
 #[test]
 fn sampled_text_keeps_its_distribution() {
-    let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };
-    let decoder = decoder(&dir);
+    for dir in backbones("training_free") {
+        // Two samples of 600 over at most 27 tokens are about 0.1 apart, of a quarter as many twice as far; seeds are
+        // fixed, so this is no matter of luck.
+        let (seeds, bound) = if dir.ends_with("llama_mha") { (600, 0.17) } else { (150, 0.34) };
+        sampled_text_is_plain_text(&dir, seeds, bound);
+    }
+}
+
+/// Shares of the third token of texts from some seeds.
+fn shares(seeds: u64, generate: &mut dyn FnMut(u64) -> Vec<Token>) -> BTreeMap<Token, f64> {
+    let mut shares = BTreeMap::<Token, f64>::new();
+    (0..seeds).for_each(|seed| *shares.entry(generate(seed)[2]).or_default() += 1.0 / seeds as f64);
+    shares
+}
+
+fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
+    let decoder = decoder(dir);
     let transform = Transform::new(1.0, Some(3), None).unwrap();
     let rule = RuleChoice::Auto.rule(transform);
     let (prompt, limits) = ([1, 5, 9, 5, 9, 5], Limits { max_new_tokens: 3, end_tokens: vec![] });
-    let count = |generate: &mut dyn FnMut(u64) -> Vec<Token>| {
-        let mut counts = std::collections::BTreeMap::<Token, f64>::new();
-        (0..600).for_each(|seed| *counts.entry(generate(seed)[2]).or_default() += 1.0 / 600.0);
-        counts
-    };
     let mut target = DecoderTarget::new(decoder.clone(), 64, Hooks::none());
-    let want = count(&mut |seed| {
+    let want = shares(seeds, &mut |seed| {
         let random = &mut SeededRandom::new(seed);
         decode(&mut target, &prompt, rule.as_ref(), random, &limits, &mut |_| ControlFlow::Continue(())).unwrap().ids
     });
@@ -113,20 +124,19 @@ fn sampled_text_keeps_its_distribution() {
         let tree = trees(&method).remove(0);
         let method_of = Method { tree: tree.as_ref(), rule: rule.as_ref() };
         let mut session = Session::new(DecoderTarget::new(decoder.clone(), 64, Hooks::none()), method.drafter());
-        let found = count(&mut |seed| {
+        let found = shares(seeds, &mut |seed| {
             session.reset();
             let request = Request::new(&prompt, &limits, SeededRandom::new(seed + 10_000));
             session.generate(method_of, request, &mut |_| ControlFlow::Continue(())).unwrap().ids
         });
-        let tokens: std::collections::BTreeSet<Token> = want.keys().chain(found.keys()).copied().collect();
-        let of = |counts: &std::collections::BTreeMap<Token, f64>, token| counts.get(&token).copied().unwrap_or(0.0);
+        let tokens: BTreeSet<Token> = want.keys().chain(found.keys()).copied().collect();
+        let of = |shares: &BTreeMap<Token, f64>, token| shares.get(&token).copied().unwrap_or(0.0);
         let apart: f64 = tokens.iter().map(|&token| (of(&want, token) - of(&found, token)).abs()).sum::<f64>() / 2.0;
-        // Two samples of 600 over at most 27 tokens are about 0.1 apart; seeds are fixed, so this is no matter of luck.
-        assert!(apart < 0.17, "{method}: {apart}");
+        assert!(apart < bound, "{} with {method}: {apart}", dir.display());
     }
 }
 
-/// A session that drafted, was rejected and goes on answers as one that reads the text at once.
+/// A session that drafted, was rejected and continues answers as one that reads the text at once.
 #[test]
 fn rejected_drafts_leave_no_trace() {
     let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };

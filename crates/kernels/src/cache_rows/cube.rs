@@ -214,7 +214,7 @@ pub(super) fn place(
 pub(super) fn gather(cache: &Burn<4>, path: &Burn<1, Int>) {
     let [planes, kv_heads, _, head_dim] = cache.dims();
     let (cache, path) = (device::in_place(cache), device::ints(path));
-    // SAFETY: the rows of a path are rows in flight, which lie within the cache.
+    // SAFETY: the rows of a path are uncommitted rows, which lie within the cache.
     unsafe {
         gather_path::launch_unchecked(
             &cache.client,

@@ -7,7 +7,7 @@ use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
 /// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
-/// to the slots of the rows in flight. Returns the queries.
+/// to the slots of the uncommitted rows. Returns the queries.
 ///
 /// # Shapes
 /// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with padded rows.
@@ -32,9 +32,10 @@ pub fn place(
     }
 }
 
-/// Moves rows of a path together in every layer, in one launch: row `path[i]` in flight goes to slot `prefix + i`.
+/// Moves rows of a path together in every layer, in one launch: uncommitted row `path[i]` goes to slot `prefix + i`.
 ///
-/// # Shapes `cache [2 · layers, kv_heads, capacity, head_dim]`; `path [2 + n] = [prefix, length, rows..]` with
+/// # Shapes
+/// `cache [2 · layers, kv_heads, capacity, head_dim]`; `path [2 + n] = [prefix, length, rows..]` with
 /// increasing rows, of which `length ≤ n` count.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! Which candidates of a growing tree go on, on a GPU.
 
-use super::Grown;
+use super::GrowingTree;
 use crate::collective::window_start;
 use crate::device;
 use crate::greedy_step::TreeTable;
@@ -28,7 +28,7 @@ fn rank(values: &Tensor<f32>, first: usize, count: usize, own: usize) -> usize {
 /// One cube: the frontier of a level, and the table of the pass over it.
 ///
 /// # Shapes
-/// `before` is the pass of the level above (not read on the first level); the others as [`Grown`] has them.
+/// `before` is the pass of the level above (not read on the first level); the others as [`GrowingTree`] has them.
 #[cube(launch_unchecked)]
 fn choose_frontier(
     values: &Tensor<f32>,
@@ -122,9 +122,9 @@ struct Geometry {
 /// One cube: the kept candidates become a tree and the table of the pass that verifies it.
 ///
 /// # Shapes
-/// `tree [4 · R]`; the others as [`Grown`] has them.
+/// `tree [4 · R]`; the others as [`GrowingTree`] has them.
 #[cube(launch_unchecked)]
-fn plant_kept(
+fn write_kept(
     pool: &Tensor<i32>,
     kept: &Tensor<i32>,
     tree: &mut Tensor<i32>,
@@ -263,13 +263,13 @@ fn seen_above(parents: &Shared<[u32]>, node: usize, window: usize, word: usize) 
 }
 
 /// See [`super::descend`].
-pub(super) fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
-    let growth = grown.growth;
-    let (next, main) = (&grown.passes[level], device::ints(pass_table.table()));
-    let above = level.checked_sub(1).map(|above| &grown.passes[above]);
+pub(super) fn descend(growing: &GrowingTree, level: usize, pass_table: &PassTable) {
+    let growth = growing.growth;
+    let (next, main) = (&growing.passes[level], device::ints(pass_table.table()));
+    let above = level.checked_sub(1).map(|above| &growing.passes[above]);
     let before = above.map_or(main.clone(), |above| device::ints(above.table()));
-    let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
-    let (frontier, slots) = (device::ints(&grown.frontier), device::ints(&grown.slots));
+    let (values, pool) = (device::floats(&growing.values), device::ints(&growing.pool));
+    let (frontier, slots) = (device::ints(&growing.frontier), device::ints(&growing.slots));
     let first = growth.first(level);
     // SAFETY: passes are laid out as the geometry says, and a level has at least as many candidates as are chosen of
     // it.
@@ -297,11 +297,12 @@ pub(super) fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
     }
 }
 
-/// See [`super::plant`].
-pub(super) fn plant(grown: &Grown, tree: &TreeTable, pass_table: &PassTable) {
-    let growth = grown.growth;
+/// See [`super::finish`].
+pub(super) fn finish(growing: &GrowingTree, tree: &TreeTable, pass_table: &PassTable) {
+    let growth = growing.growth;
     let candidates = growth.candidates();
-    let (values, pool, kept) = (device::floats(&grown.values), device::ints(&grown.pool), device::ints(&grown.kept));
+    let (values, pool, kept) =
+        (device::floats(&growing.values), device::ints(&growing.pool), device::ints(&growing.kept));
     let (shape, table) = (device::ints(tree.table()), device::ints(pass_table.table()));
     // Zero stands for no window.
     let mut windows = SequenceArg::<usize>::new();
@@ -318,7 +319,7 @@ pub(super) fn plant(grown: &Grown, tree: &TreeTable, pass_table: &PassTable) {
             candidates,
             growth.nodes - 1,
         );
-        plant_kept::launch_unchecked(
+        write_kept::launch_unchecked(
             &values.client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(UNITS as u32),

@@ -1,29 +1,30 @@
 //! The steps of a growing tree as burn tensors.
 
-use super::Grown;
+use super::GrowingTree;
 #[cfg(feature = "gpu")]
 use super::{cube, top_tokens};
 use crate::greedy_step::TreeTable;
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
-/// Makes the candidates of `level`: the likeliest tokens of each row of logits, the lower token first on ties. Rows
+/// Makes the candidates of `level`: the top tokens of each row of logits, the lower token first on ties. Rows
 /// that hold NaN or an infinity, or nothing finite, give candidates that are never likely, as those are whose
-/// probability is below `e⁻⁸⁷` times that of the likeliest.
+/// probability is below `e⁻⁸⁷` times that of the top one.
 ///
-/// # Shapes `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below.
+/// # Shapes
+/// `logits [1, rows, V]`: a row after the root for level 0, `top_k` of them (and any padding) below.
 /// `V ≥ top_k`. `tokens [V]` are the tokens of the columns, where those are not their numbers.
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&Tensor<1, Int>>) {
+pub fn expand(growing: &GrowingTree, level: usize, logits: &Tensor<3>, tokens: Option<&Tensor<1, Int>>) {
     #[cfg(feature = "gpu")]
     {
-        top_tokens::expand(grown, level, logits, tokens);
+        top_tokens::expand(growing, level, logits, tokens);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (&grown.values, &grown.pool, level, logits, tokens);
+        let _ = (&growing.values, &growing.pool, level, logits, tokens);
         crate::device::absent()
     }
 }
@@ -33,14 +34,14 @@ pub fn expand(grown: &Grown, level: usize, logits: &Tensor<3>, tokens: Option<&T
 ///
 /// # Panics
 /// If the tensors are not on a GPU.
-pub fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
+pub fn descend(growing: &GrowingTree, level: usize, pass_table: &PassTable) {
     #[cfg(feature = "gpu")]
     {
-        cube::descend(grown, level, pass_table);
+        cube::descend(growing, level, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (&grown.frontier, level, pass_table);
+        let _ = (&growing.frontier, level, pass_table);
         crate::device::absent()
     }
 }
@@ -50,15 +51,19 @@ pub fn descend(grown: &Grown, level: usize, pass_table: &PassTable) {
 ///
 /// # Panics
 /// If the tensors are not on a GPU, or the tree or the pass has another size.
-pub fn plant(grown: &Grown, tree: &TreeTable, pass_table: &PassTable) {
-    assert_eq!((grown.growth.nodes, grown.growth.nodes), (tree.nodes(), pass_table.rows()), "a tree of another size");
+pub fn finish(growing: &GrowingTree, tree: &TreeTable, pass_table: &PassTable) {
+    assert_eq!(
+        (growing.growth.nodes, growing.growth.nodes),
+        (tree.nodes(), pass_table.rows()),
+        "a tree of another size"
+    );
     #[cfg(feature = "gpu")]
     {
-        cube::plant(grown, tree, pass_table);
+        cube::finish(growing, tree, pass_table);
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = &grown.kept;
+        let _ = &growing.kept;
         crate::device::absent()
     }
 }

@@ -1,7 +1,7 @@
-//! A tree that is grown level by level and then cut to its likeliest nodes, on a GPU: EAGLE-2's, as
+//! A tree that is grown level by level and then cut to its most probable nodes, on a GPU: EAGLE-2's, as
 //! `gorgon_core::tree::DynamicTree` defines it. Nothing is read back.
 //!
-//! Level 0 holds the `top_k` likeliest children of the root; on each further level the `top_k` nodes of greatest value
+//! Level 0 holds the top `top_k` children of the root; on each further level the `top_k` nodes of greatest value
 //! have `top_k` children each. What was drafted are *candidates*, numbered in that order: level by level, the children
 //! of a more valuable parent first, likelier siblings first. A candidate's value is the sum of the logarithms of the
 //! probabilities on its path, in `f32` (the host sums in `f64`, so near-ties may be ordered differently).
@@ -15,7 +15,7 @@ pub mod reference;
 #[cfg(feature = "gpu")]
 mod top_tokens;
 
-pub use launch::{descend, expand, plant};
+pub use launch::{descend, expand, finish};
 
 use crate::tree_attention::{AttentionMask, PassTable};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -23,7 +23,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 /// The most candidates that the cut has room for.
 pub const MOST_CANDIDATES: usize = 2048;
 
-/// Sizes of a tree that is grown.
+/// Sizes of a tree that is growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// Nodes that are expanded on a level, and children of each: as many as there are tokens at most.
@@ -53,7 +53,7 @@ impl Growth {
 
 /// State of a tree while it grows, on a device: allocated once, written in place.
 #[derive(Clone, Debug)]
-pub struct Grown {
+pub struct GrowingTree {
     growth: Growth,
     /// Values by candidate, `[C]`.
     values: Tensor<1>,
@@ -69,7 +69,7 @@ pub struct Grown {
     passes: Vec<PassTable>,
 }
 
-impl Grown {
+impl GrowingTree {
     /// Room for a tree. The draft layer's rows see as far back as `window` says, which is more than the tree's depth.
     ///
     /// # Panics

@@ -4,21 +4,21 @@ use super::Growth;
 
 /// The value of what is never likely: that of a candidate with probability 0 and of all below it.
 pub const NEVER: f32 = -1e30;
-/// How far below the likeliest a logit may be before its probability is 0.
+/// How far below the greatest a logit may be before its probability is 0.
 pub const DEEPEST: f32 = -87.0;
 
-/// The `width` likeliest tokens of a row of logits with the logarithms of their probabilities, likeliest first, the
+/// The top `width` tokens of a row of logits with the logarithms of their probabilities, the greatest first, the
 /// lower token first on ties.
 pub fn top_tokens(row: &[f32], width: usize) -> Vec<(i32, f32)> {
     let value = |i: usize| if row[i].is_nan() { f32::NEG_INFINITY } else { row[i] };
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_by(|&a, &b| value(b).partial_cmp(&value(a)).unwrap_or(std::cmp::Ordering::Equal).then(a.cmp(&b)));
     let largest = value(order[0]);
-    let sound = largest.is_finite() && !row.iter().any(|x| x.is_nan());
+    let valid = largest.is_finite() && !row.iter().any(|x| x.is_nan());
     let sum: f32 = row.iter().map(|&x| (x - largest).exp()).sum();
     let log = |i: usize| {
         let below = value(i) - largest;
-        if sound && below >= DEEPEST { (below - sum.ln()).min(0.0) } else { NEVER }
+        if valid && below >= DEEPEST { (below - sum.ln()).min(0.0) } else { NEVER }
     };
     let mut top: Vec<(i32, f32)> = order[..width].iter().map(|&i| (i as i32, log(i))).collect();
     top.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

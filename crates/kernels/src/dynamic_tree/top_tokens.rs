@@ -1,7 +1,7 @@
-//! The likeliest tokens of rows of logits with their probabilities, on a GPU: segments of a row side by side, then
+//! The top tokens of rows of logits with their probabilities, on a GPU: segments of a row side by side, then
 //! joined.
 
-use super::Grown;
+use super::GrowingTree;
 use super::reference::{DEEPEST, NEVER};
 use crate::collective::{LEAST, sum_units};
 use crate::device;
@@ -155,7 +155,7 @@ fn log_probability(x: f32, largest: f32, sum: f32, finite: bool) -> f32 {
     log
 }
 
-/// The log-probability of a path that goes on by one token.
+/// The log-probability of a path with one token more.
 #[cube]
 fn summed(value: f32, log: f32) -> f32 {
     let mut sum = f32::new(NEVER);
@@ -258,16 +258,16 @@ fn scan(logits: &CubeTensor, vocab: usize, rows: usize, width: usize) -> (CubeTe
 }
 
 /// See [`super::expand`].
-pub(super) fn expand(grown: &Grown, level: usize, logits: &Burn<3>, tokens: Option<&Burn<1, Int>>) {
-    let growth = grown.growth;
+pub(super) fn expand(growing: &GrowingTree, level: usize, logits: &Burn<3>, tokens: Option<&Burn<1, Int>>) {
+    let growth = growing.growth;
     let vocab = logits.dims()[2];
     let rows = if level == 0 { 1 } else { growth.top_k };
     assert!(logits.dims()[1] >= rows && vocab >= growth.top_k, "a row for each node, with enough tokens");
     let logits = device::floats(logits);
     let (found, places) = scan(&logits, vocab, rows, growth.top_k);
-    let frontier = device::ints(&grown.frontier);
+    let frontier = device::ints(&growing.frontier);
     let named = tokens.map_or_else(|| frontier.clone(), device::ints);
-    let (values, pool) = (device::floats(&grown.values), device::ints(&grown.pool));
+    let (values, pool) = (device::floats(&growing.values), device::ints(&growing.pool));
     // SAFETY: cubes write candidates of this level, of which there are that many.
     unsafe {
         join_segments::launch_unchecked(

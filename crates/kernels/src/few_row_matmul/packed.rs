@@ -139,7 +139,8 @@ impl Packed {
     /// Packs a `[d_out, d_in]` matrix, in parallel over panels; beside the result it needs a panel or two of `f32` per
     /// thread.
     ///
-    /// # Errors When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor
+    /// # Errors
+    /// When a size is zero, the source fails, a finite weight does not fit the storage type, or the processor
     /// cannot multiply with it.
     pub fn pack(d_in: usize, d_out: usize, dtype: WeightDtype, source: &dyn RowSource) -> Result<Self, PackError> {
         let size = PackError::Size { d_out, d_in };

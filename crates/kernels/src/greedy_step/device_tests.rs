@@ -39,7 +39,7 @@ fn found_in_order(format: DType) {
 }
 
 #[test]
-fn damaged_scores_are_told() {
+fn damaged_logits_are_reported() {
     let Some(device) = device() else { return };
     let mut logits = vec![1.0f32; 5 * 300];
     logits[200] = f32::NAN;

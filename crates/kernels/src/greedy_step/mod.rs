@@ -23,7 +23,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 pub const MOST_NODES: usize = 256;
 
 /// A tree's shape on a device: of a fixed shape only the tokens change from step to step; a dynamic one is written
-/// there ([`crate::dynamic_tree::plant`]).
+/// there ([`crate::dynamic_tree::finish`]).
 #[derive(Clone, Debug)]
 pub struct TreeTable {
     /// `[4 · R]`: parents, depths and ranks of all nodes, and whether they are on the first path, padding included.

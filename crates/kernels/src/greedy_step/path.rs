@@ -45,7 +45,7 @@ fn accept_path(
         outcome[1] = i32::cast_from(length as u32);
         outcome[2 + longest] = i32::cast_from(chosen[1]);
         pass_table[0] = prefix;
-        // Scores that are none end the generation; a step that is run before that is told reads some token.
+        // Scores that are none end the generation; a step that is run before that is reported reads some token.
         pass_table[4] = max(0i32, bonus);
     }
     if unit < rows {

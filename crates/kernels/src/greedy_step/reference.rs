@@ -22,13 +22,13 @@ pub fn first_path(parents: &[usize]) -> Vec<usize> {
 
 /// The path to the deepest node all of whose path are their parents' argmaxes, the first of the deepest.
 pub fn accept(parents: &[usize], tokens: &[i32], argmax: &[i32]) -> Vec<usize> {
-    let (depths, mut sound) = (depths(parents), vec![true; parents.len()]);
+    let (depths, mut valid) = (depths(parents), vec![true; parents.len()]);
     for node in 1..parents.len() {
-        sound[node] = sound[parents[node]] && tokens[node] == argmax[parents[node]];
+        valid[node] = valid[parents[node]] && tokens[node] == argmax[parents[node]];
     }
     let mut node = 0;
     for candidate in 0..parents.len() {
-        if sound[candidate] && depths[candidate] > depths[node] {
+        if valid[candidate] && depths[candidate] > depths[node] {
             node = candidate;
         }
     }

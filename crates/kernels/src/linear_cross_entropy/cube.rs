@@ -12,7 +12,8 @@ const UNITS: usize = 256;
 
 /// One row: its greatest logit and the sum of exponentials in one pass, its gradient in a second one.
 ///
-/// # Shapes `logits [rows, V]` in vectors, `labels`, `scales` `[all rows]`, `found [2, all rows]`: losses, then ranks;
+/// # Shapes
+/// `logits [rows, V]` in vectors, `labels`, `scales` `[all rows]`, `found [2, all rows]`: losses, then ranks;
 /// `vocab` and `stride` in vectors.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn cross_entropy_row<F: Float, N: Size>(

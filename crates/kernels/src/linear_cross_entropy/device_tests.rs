@@ -100,7 +100,7 @@ fn logits_that_others_see_stay_as_they_are() {
 }
 
 #[test]
-fn damaged_rows_are_told() {
+fn damaged_rows_are_reported() {
     let Some(device) = device() else { return };
     let (rows, vocab) = (5, 300);
     let mut case = Case::new(rows, vocab);

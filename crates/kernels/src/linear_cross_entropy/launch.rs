@@ -12,7 +12,7 @@ use std::ops::Range;
 pub struct LinearCrossEntropy {
     /// Cross-entropy of each row, not scaled, in nats.
     pub losses: Vec<f32>,
-    /// How many logits beat each row's label; 0 means that it was the likeliest.
+    /// How many logits beat each row's label; 0 means that it was the argmax.
     pub ranks: Vec<u32>,
     /// `∂L/∂h [rows, d]` of the scaled sum.
     pub d_hidden: Tensor<2>,

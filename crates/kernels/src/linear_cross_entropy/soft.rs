@@ -17,7 +17,7 @@ use std::ops::Range;
 pub struct SoftCrossEntropy {
     /// Cross-entropy of each row, not scaled, in nats.
     pub losses: Vec<f32>,
-    /// How many logits of each row beat that of the target's likeliest token; 0 means that both agree.
+    /// How many logits of each row beat that of the target's argmax; 0 means that both agree.
     pub ranks: Vec<u32>,
     /// `∂L/∂h [rows, d]` of the scaled sum.
     pub d_hidden: Tensor<2>,

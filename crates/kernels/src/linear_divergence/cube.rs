@@ -271,7 +271,8 @@ fn centred<F: Float, G: Float, N: Size>(
 
 /// One row.
 ///
-/// # Shapes `logits` and `targets` `[rows, V]` in vectors, `found [3, all rows]`: measures, overlaps, ranks; `vocab`,
+/// # Shapes
+/// `logits` and `targets` `[rows, V]` in vectors, `found [3, all rows]`: measures, overlaps, ranks; `vocab`,
 /// `stride` and `target_stride` in vectors.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn compare_row<F: Float, G: Float, N: Size>(
@@ -333,7 +334,7 @@ fn compare_row<F: Float, G: Float, N: Size>(
 
 /// Results for pairs of rows: on the device until all chunks are through.
 pub(crate) struct Compared {
-    /// `[3, rows]`: measures, overlaps, and how many logits beat that of the target's likeliest token, exact below 2²⁴.
+    /// `[3, rows]`: measures, overlaps, and how many logits beat that of the target's argmax, exact below 2²⁴.
     found: CubeTensor,
     rows: usize,
 }

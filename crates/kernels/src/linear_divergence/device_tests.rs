@@ -52,7 +52,7 @@ fn a_gpu_says_what_the_cpu_says() {
 }
 
 #[test]
-fn rows_that_are_no_numbers_are_told() {
+fn rows_that_are_no_numbers_are_reported() {
     let Some(device) = device() else { return };
     let (mut logits, targets) = (vec![0.5; 80], vec![0.25; 80]);
     logits[50] = f32::NAN;

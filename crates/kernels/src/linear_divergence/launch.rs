@@ -17,7 +17,7 @@ pub struct LinearDivergence {
     pub losses: Vec<f32>,
     /// `Σ min(p, q)` of each row: how probable it is that speculative sampling accepts a draft.
     pub overlaps: Vec<f32>,
-    /// Whether both have the same likeliest token.
+    /// Whether both have the same argmax.
     pub agrees: Vec<bool>,
     /// `∂L/∂h [rows, d]` of the scaled sum, and `∂L/∂W [V, d]`, where they were asked for.
     pub gradients: Option<(Tensor<2>, Tensor<2>)>,
@@ -95,7 +95,7 @@ impl Found {
             }
             #[cfg(feature = "gpu")]
             Self::Device(rows) => {
-                // Both agree where nothing beats the target's likeliest token.
+                // Both agree where nothing beats the target's argmax.
                 let [losses, overlaps, ranks] = rows.read();
                 (losses, overlaps, ranks.into_iter().map(|rank| rank == 0.0).collect())
             }

@@ -22,7 +22,7 @@ fn panels_change_nothing_but_roundings() {
     let fitted = Table::from(tensor(vocab, d, 1));
     let formats = [(TableFormat::F32, 1e-6), (TableFormat::Bf16, 1e-2)];
     for ((format, bound), backward) in formats.into_iter().flat_map(|f| [(f, true), (f, false)]) {
-        let held = Frozen { format, backward, room: u64::MAX };
+        let held = Frozen { format, backward, budget: u64::MAX };
         let Ok(frozen) = Table::frozen(tensor(vocab, d, 1), held) else {
             eprintln!("SKIPPED: no products in {format:?} here");
             continue;
@@ -39,7 +39,7 @@ fn panels_change_nothing_but_roundings() {
 #[test]
 fn panels_without_room_are_left_out_or_refused() {
     let rows = || tensor(100, 20, 1);
-    let held = |format| Frozen { format, backward: true, room: 1000 };
+    let held = |format| Frozen { format, backward: true, budget: 1000 };
     assert_eq!(Table::frozen(rows(), held(TableFormat::F32)).unwrap().panel_bytes(), 0);
     let error = Table::frozen(rows(), held(TableFormat::Bf16)).unwrap_err().to_string();
     assert!(error.contains("8000 bytes in bf16 do not fit the 1000") || error.contains("no products"), "{error}");

@@ -1,4 +1,4 @@
-//! The likeliest entries of each row of logits, with their probabilities: what a drafter's children are made of.
+//! The top entries of each row of logits, with their probabilities: what a drafter's children are made of.
 
 mod kernel;
 pub mod reference;

@@ -9,7 +9,8 @@ use burn::tensor::{Tensor, TensorData, activation};
 /// The attention of step `later.len()`, with gradients where the operands are tracked. The angles of `spec` reach
 /// `later.len()` positions beyond its longest segment.
 ///
-/// # Shapes `q [rows, heads · d]`; keys and values of step 0 in `first` and of each later step `[rows, kv_heads · d]`,
+/// # Shapes
+/// `q [rows, heads · d]`; keys and values of step 0 in `first` and of each later step `[rows, kv_heads · d]`,
 /// all before the rotary embedding; result as `q`.
 pub fn unrolled_attention(
     spec: &Segments,

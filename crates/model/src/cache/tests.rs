@@ -1,11 +1,12 @@
 //! Tests of `cache`.
 
 use super::*;
+use crate::decoder::Decoder;
 use crate::device::FloatFormat;
 use crate::random::LlamaShape;
 
-fn config() -> ModelConfig {
-    let shape = LlamaShape {
+fn shape() -> LlamaShape {
+    LlamaShape {
         hidden_size: 8,
         intermediate_size: 8,
         layers: 1,
@@ -13,8 +14,11 @@ fn config() -> ModelConfig {
         kv_heads: 1,
         vocab_size: 300,
         max_positions: 64,
-    };
-    ModelConfig::from_json(&shape.config(FloatFormat::F32)).unwrap()
+    }
+}
+
+fn config() -> ModelConfig {
+    ModelConfig::from_json(&shape().config(FloatFormat::F32)).unwrap()
 }
 
 fn cache(context: usize) -> KvCache {
@@ -99,4 +103,19 @@ fn misuse_is_an_error_and_changes_nothing() {
     }
     cache.commit(&[]).unwrap();
     assert!(cache.is_empty());
+}
+
+/// The angles of 131,072 positions are tens of megabytes: no cache has its own.
+#[test]
+fn caches_of_one_decoder_share_their_angles() {
+    let dir = tempfile::tempdir().unwrap();
+    shape().write(dir.path(), FloatFormat::F32, 1).unwrap();
+    let decoder = Decoder::load(dir.path(), &Compute::cpu(FloatFormat::F32)).unwrap();
+    let (first, mut second) = (decoder.new_cache(64), decoder.new_cache(20));
+    assert!(Arc::ptr_eq(&first.rope, &second.rope));
+    second.grow(64);
+    second.reserve(64).unwrap();
+    assert!(Arc::ptr_eq(&first.rope, &second.rope));
+    let angles = |cache: &KvCache| cache.rope.table().at(63).0.as_ptr();
+    assert_eq!(angles(&first), angles(&second), "of positions that one of them grew to");
 }

@@ -45,7 +45,7 @@ impl Architecture {
     }
 }
 
-/// Sparse mixture of experts: each position is served by its `per_token` likeliest experts.
+/// Sparse mixture of experts: each position is served by its `per_token` experts of greatest weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
     /// Experts per layer.

@@ -98,7 +98,11 @@ impl MethodConfig {
         match self {
             Self::Medusa { medusa } => medusa.own_lm_heads,
             Self::Hydra { hydra } => hydra.own_lm_heads,
-            _ => false,
+            Self::MedusaTwo { .. }
+            | Self::Eagle { .. }
+            | Self::Eagle3 { .. }
+            | Self::Mtp { .. }
+            | Self::DistillSpec { .. } => false,
         }
     }
 

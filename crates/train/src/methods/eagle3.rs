@@ -99,7 +99,7 @@ impl Eagle3Fitting {
     ) -> Result<Self, TrainError> {
         let backbone = data.features.decoder.config();
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
-        let layers = config.taps_of(backbone.layers).map_err(|error| wrong(&error))?;
+        let layers = config.hooks_of(backbone.layers).map_err(|error| wrong(&error))?;
         let hooks = Hooks::new(layers.clone(), backbone.layers).map_err(|error| wrong(&error))?;
         let vocabulary = vocabulary(&data, backbone.vocab_size, config.draft_vocab);
         let draft_head = match vocabulary.is_whole() {

@@ -53,7 +53,7 @@ impl InitialValues {
 
 /// A tensor or a config key of the heads that the parameters do not have.
 fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants: &[Stored]) -> Option<String> {
-    if let HeadSpec::Eagle(spec) = &folder.detected.facts {
+    if let HeadSpec::Eagle(spec) = &folder.detected.spec {
         let flags = [("norm_output", spec.norm_output), ("norm_before_residual", spec.norm_before_residual)];
         if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set == Some(true)) {
             return Some(flag.to_owned());

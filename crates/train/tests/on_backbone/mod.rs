@@ -184,8 +184,8 @@ pub fn eagle(data: Conversations) -> EagleFitting {
     }
 }
 
-/// A backbone with adapters and two Medusa heads, which rests at the first of eight steps and moves at the later ones.
-/// It is written to `dir`.
+/// A backbone with adapters and two Medusa heads, which is frozen in the first of eight steps and fitted in the later
+/// ones. It is written to `dir`.
 pub fn medusa_two(dir: &Path, language: LanguageLoss) -> MedusaTwoFitting {
     let data = conversations(dir);
     let (base, model) = (Checkpoint::open(dir).unwrap(), data.features.decoder.config().clone());

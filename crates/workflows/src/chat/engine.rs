@@ -83,8 +83,8 @@ impl Engine {
         drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
     }
 
-    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or a draft model samples as
-    /// the rule expects, everything is loaded anew.
+    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or a draft model samples
+    /// as the rule expects, everything is loaded anew.
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
@@ -135,7 +135,7 @@ impl Engine {
         match (&mut self.steps, drafts) {
             (Steps::Recorded(pair), _) => {
                 let generation = pair.of(drafts).decode(prompt, limits, observe);
-                recording::told(pair.take_counts(), settings);
+                recording::report(pair.take_counts(), settings);
                 generation
             }
             (Steps::Launched { drafted, .. }, true) => {

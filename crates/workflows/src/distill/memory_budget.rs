@@ -59,7 +59,7 @@ pub struct MemoryBudget {
     pub slots: usize,
     /// Bytes of weights, those that draft included.
     pub weights: u128,
-    /// Bytes that copies of LM heads may take, which find likeliest tokens.
+    /// Bytes that copies of LM heads may take, which find top tokens.
     pub copies: u64,
     /// Bytes that each conversation takes at most: caches, and the logits of its rows.
     pub each: u128,

@@ -53,12 +53,12 @@ pub struct Readings<'a> {
 
 impl Work {
     /// Totals of all answers, extrapolated from the tokens of the sample and the totals of the finished conversations.
-    /// Those in flight are half done, on average.
+    /// Those under way are half done, on average.
     fn extrapolated(&self, (sampled, of_sampled): (usize, usize), done: usize, so_far: Totals) -> Totals {
         let all = (self.conversations - self.before) as f64;
         let tokens = of_sampled as f64 * all / sampled.max(1) as f64;
         let uncommitted = self.slots.min(self.conversations.saturating_sub(self.before + done)) as f64 / 2.0;
-        // Those of the sample are as long as any; others that are done, or in flight, are the longest.
+        // Those of the sample are as long as any; others that are done, or under way, are the longest.
         let made = so_far.tokens * (1.0 + uncommitted / done.max(1) as f64);
         Totals { tokens, seconds: so_far.seconds * tokens / made.max(1.0), ..Totals::default() }
     }

@@ -187,8 +187,8 @@ impl Drafting {
         Ok(Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed))))
     }
 
-    /// Drafters of sequences that are decoded together, all with the same weights. An oracle, which has to be told each
-    /// sequence first, counts as its heads.
+    /// Drafters of sequences that are decoded together, all with the same weights. An oracle, to which each
+    /// sequence has to be revealed first, counts as its heads.
     ///
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
@@ -226,7 +226,7 @@ impl Drafting {
         Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
     }
 
-    /// Bytes of copies in 8 bits that find likeliest tokens: of the model's LM head, where the text is greedy or heads
+    /// Bytes of copies in 8 bits that find top tokens: of the model's LM head, where the text is greedy or heads
     /// ask it too, and of one that the heads have of their own.
     pub fn copies(drafting: Option<&Self>, model: &ModelConfig, greedy: bool, compute: &Compute) -> [u64; 2] {
         // Drafts are ranked where a tree looks at nothing but ranks.
@@ -318,7 +318,7 @@ fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
 
 /// A drafter that is ready.
 pub enum Loaded {
-    /// One that has to be told the truth first.
+    /// An oracle, to which the truth is revealed first.
     Oracle(Box<OracleDrafter>),
     /// Any other.
     Other(Box<dyn Drafter>),

@@ -32,8 +32,9 @@ enum Kind<'a> {
 /// without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
 /// unless drafting stops where it does not pay.
 ///
-/// # Errors When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that
-/// there is not.
+/// # Errors
+/// When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that there is
+/// not.
 pub fn steps(
     drafting: &Drafting,
     decoder: &Arc<Decoder>,
@@ -62,10 +63,7 @@ pub fn steps(
             Recorded::new(target(Hooks::none()), Some(MedusaModel::load(folder, decoder.clone())?), &shape)
         }
         Kind::Eagle(folder, tree) => {
-            let layer: Box<dyn DeviceLayer> = match folder.detected.format {
-                HeadsFormat::Eagle1 => Box::new(EagleModel::load(folder, decoder.clone())?),
-                _ => Box::new(Eagle3Model::load(folder, decoder.clone())?),
-            };
+            let layer = eagle_layer(folder, decoder)?;
             Recorded::eagle(target(layer.needs().hooks), layer, &tree, false)
         }
     };
@@ -77,6 +75,25 @@ pub fn steps(
     }
 }
 
+/// The draft layer of EAGLE heads, whatever their generation.
+fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn DeviceLayer>, Failure> {
+    Ok(match folder.detected.format {
+        HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
+            Box::new(Eagle3Model::load(folder, decoder.clone())?)
+        }
+        // Heads of other methods are refused there.
+        HeadsFormat::Eagle1
+        | HeadsFormat::MedusaV1
+        | HeadsFormat::MedusaV2
+        | HeadsFormat::MedusaVllm
+        | HeadsFormat::MedusaModelOpt
+        | HeadsFormat::MedusaInModel
+        | HeadsFormat::Hydra
+        | HeadsFormat::HydraPlusPlus
+        | HeadsFormat::Mtp => Box::new(EagleModel::load(folder, decoder.clone())?),
+    })
+}
+
 fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     if drafting.is_plain() {
         return Some(Kind::Nothing);
@@ -84,13 +101,18 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     let (choice, folder) = drafting.heads()?;
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
-        DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().grown()?)),
-        _ => None,
+        DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
+        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp)
+        | DrafterChoice::Auto
+        | DrafterChoice::None
+        | DrafterChoice::TrainingFree(_)
+        | DrafterChoice::Model(_)
+        | DrafterChoice::Oracle(_) => None,
     }
 }
 
 /// Says so if a device refused to record a step, and gives what was counted.
-pub fn told(counts: StepCounts, settings: &Settings) -> Value {
+pub fn report(counts: StepCounts, settings: &Settings) -> Value {
     let StepCounts { steps, reads, replays, recordings, fallbacks } = counts;
     if fallbacks > 0 {
         settings.console.say(format!(

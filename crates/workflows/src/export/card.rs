@@ -5,7 +5,7 @@ use crate::bench_record::{BenchRecord, TaskRecord};
 use crate::fitting::evaluation;
 use crate::inspect::words;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::{HeadSpec, LmHeads};
+use gorgon_draft::format::{HeadSpec, HeadsMethod, LmHeads};
 use gorgon_runs::provenance::Build;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::table::{Column, Table};
@@ -51,7 +51,7 @@ impl Card<'_> {
     /// Facts about the written file.
     fn facts(&self) -> String {
         let mut table = Table::new([Column::text("property"), Column::text("value")]);
-        for (name, value) in self.written.detected.facts.list() {
+        for (name, value) in self.written.detected.spec.list() {
             let text = if name == "LM heads" { self.lm_heads() } else { words(&value) };
             table.row([name, &text]);
         }
@@ -66,9 +66,9 @@ impl Card<'_> {
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Eagle(_) | HeadSpec::Mtp(_) => None,
         };
-        let trained = of(&self.source.detected.facts).map(|(lm_heads, _)| lm_heads);
+        let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
-        match of(&self.written.detected.facts) {
+        match of(&self.written.detected.spec) {
             Some((LmHeads::PerHead, heads)) if copied => {
                 format!("{heads} in the file, each a copy of the base model's")
             }
@@ -77,7 +77,7 @@ impl Card<'_> {
                 "1 in the file for all heads, a copy of the base model's".into()
             }
             Some((LmHeads::Shared { .. }, _)) => "1 in the file for all heads".into(),
-            _ => "none in the file; the base model's serves".into(),
+            Some((LmHeads::Target, _)) | None => "none in the file; the base model's serves".into(),
         }
     }
 
@@ -101,10 +101,10 @@ impl Card<'_> {
     /// Accuracies that the training measured on held-out text.
     fn held_out(&self) -> String {
         let Some(evaluation) = best_evaluation(self.run) else { return String::new() };
-        let (by, tree) = match self.to {
-            ExportFormat::Eagle | ExportFormat::Eagle3(_) => ("", "dynamic:60,5,10"),
-            ExportFormat::Mtp => (" by module", "dynamic:60,5,10"),
-            _ => (" by head", "mc_sim_7b_63"),
+        let (by, tree) = match self.written.detected.format.method() {
+            HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
+            HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
+            HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
         for (key, name) in [("top1", "top-1"), ("top5", "top-5")] {
@@ -153,7 +153,7 @@ impl Card<'_> {
     }
 
     fn serving(&self) -> String {
-        let heads = match &self.written.detected.facts {
+        let heads = match &self.written.detected.spec {
             HeadSpec::Medusa(spec) => spec.heads,
             HeadSpec::Hydra(spec) => spec.heads,
             HeadSpec::Mtp(spec) => spec.modules,
@@ -163,7 +163,7 @@ impl Card<'_> {
             Some(_) => "`THIS_FOLDER` is this folder, or its id once it is on the hub.",
             None => "`THIS_FOLDER` is this folder, and `BASE_MODEL` the folder of its base model.",
         };
-        let bias = matches!(&self.written.detected.facts, HeadSpec::Eagle(spec) if spec.fc_bias);
+        let bias = matches!(&self.written.detected.spec, HeadSpec::Eagle(spec) if spec.fc_bias);
         let commands = self.to.serving(self.base.unwrap_or("BASE_MODEL"), heads, bias);
         format!("## Serving\n\n{legend}\n\n{commands}")
     }

@@ -13,5 +13,5 @@ mod run_folder;
 
 pub use self::plots::{Plot, curve, draw};
 pub use self::progress::{Progress, fields};
-pub use self::results::{Fitted, Losses, Results, evaluation};
+pub use self::results::{Fitted, Losses, Results, evaluation, measured};
 pub use self::run_folder::{changes, report_resume, run_folder};

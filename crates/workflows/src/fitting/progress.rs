@@ -110,7 +110,7 @@ fn line(record: &Map<String, Value>) -> String {
     let total = record.get("total_steps").map_or(String::new(), |total| format!("/{total}"));
     // The loss of each head is for the metrics; the line has the one that is fitted.
     let of_head = |name: &str| name.ends_with("_loss") && name.contains(|c: char| c.is_ascii_digit());
-    let shown = |name: &str| name != "total_steps" && !of_head(name);
+    let shown = |name: &str| name != "total_steps" && name != "method" && !of_head(name);
     let show = |(name, value): (&String, &Value)| match (name.as_str(), value.as_f64()) {
         ("step", _) => format!("step {value}{total}"),
         ("eta_seconds", Some(seconds)) => format!("{} left", duration(seconds)),

@@ -6,8 +6,10 @@ use crate::files;
 use gorgon_runs::metrics;
 use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::RunView;
+use gorgon_train::evaluation::{HeadMetrics, MedusaTwoMetrics, Metrics};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::slice::from_ref;
 
 /// Of the logged steps, the last `1 / TAIL` count for the training losses: a single step's loss is noisy.
 const TAIL: usize = 10;
@@ -83,8 +85,7 @@ impl Results {
         let records = metrics::read(&run.metrics())?;
         let steps = run.steps()?.last().copied().unwrap_or(0);
         let best_step = run.best()?.unwrap_or(steps);
-        let evaluation = evaluation(&records, best_step).cloned().unwrap_or_default();
-        let number = |key: &str| evaluation[key].as_f64();
+        let evaluation = measured(run, &records, best_step)?;
         let path = run.provenance();
         let provenance_sha256 =
             hash_file(&path).map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
@@ -95,12 +96,8 @@ impl Results {
             steps,
             best_step,
             train: Losses::of_training(&records),
-            held_out: Losses::of_evaluation(&evaluation),
-            tokens_per_step: TokensPerStep {
-                chain_expected: number("length_chain"),
-                tree_expected: number("length_tree"),
-                decoded: number("tau"),
-            },
+            held_out: evaluation.as_ref().map(Losses::of_evaluation).unwrap_or_default(),
+            tokens_per_step: evaluation.as_ref().map(TokensPerStep::of_evaluation).unwrap_or_default(),
             training_tokens_per_second: gorgon_bench::median(numbers(&records, "tokens_per_second")),
             plan,
             provenance_sha256,
@@ -119,6 +116,17 @@ impl Results {
 /// The newest evaluation of a step.
 pub fn evaluation(records: &[Value], step: u64) -> Option<&Value> {
     records.iter().rev().filter(|record| record["step"] == step).find_map(|record| record.get("evaluation"))
+}
+
+/// The newest evaluation of a step, if there is one.
+///
+/// # Errors
+/// When it is no record of an evaluation.
+pub fn measured(run: &RunView, records: &[Value], step: u64) -> Result<Option<Metrics>, Failure> {
+    let wrong = |error: serde_json::Error| {
+        Failure::run(format!("{}: the evaluation of step {step}: {error}", run.metrics().display()))
+    };
+    evaluation(records, step).map(Metrics::read).transpose().map_err(wrong)
 }
 
 fn numbers(records: &[Value], key: &str) -> Vec<f64> {
@@ -153,20 +161,36 @@ impl Losses {
     }
 
     /// From a record of held-out text.
-    pub fn of_evaluation(evaluation: &Value) -> Self {
-        let list = |keys: &[&str]| {
-            let found = keys.iter().map(|key| &evaluation[*key]).find(|value| !value.is_null());
-            match found {
-                Some(Value::Array(values)) => values.iter().map(Value::as_f64).collect(),
-                Some(value) => vec![value.as_f64()],
-                None => vec![],
+    pub fn of_evaluation(evaluation: &Metrics) -> Self {
+        let (head_loss, top1, top5): (&[f64], &[f64], &[f64]) = match evaluation {
+            Metrics::Heads(HeadMetrics { ranks, .. }) | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. }) => {
+                (&ranks.head_loss, &ranks.top1, &ranks.top5)
             }
+            Metrics::Eagle(eagle) => (&[], from_ref(&eagle.top1), from_ref(&eagle.top5)),
+            Metrics::Eagle3(eagle) => (&eagle.step_loss, &eagle.step_top1, from_ref(&eagle.top5)),
+            Metrics::DistillSpec(model) => (&[], from_ref(&model.top1), &[]),
+            Metrics::Pretrain(model) => (&[], from_ref(&model.answer_top1), &[]),
         };
-        Self {
-            loss: evaluation["loss"].as_f64().or(evaluation["answer_loss"].as_f64()),
-            head_loss: list(&["head_loss", "step_loss"]),
-            top1: list(&["step_top1", "top1", "answer_top1"]),
-            top5: list(&["top5"]),
+        let list = |numbers: &[f64]| numbers.iter().copied().map(finite).collect();
+        Self { loss: finite(evaluation.loss()), head_loss: list(head_loss), top1: list(top1), top5: list(top5) }
+    }
+}
+
+impl TokensPerStep {
+    /// From a record of held-out text.
+    pub fn of_evaluation(evaluation: &Metrics) -> Self {
+        let decoded = evaluation.tau().and_then(finite);
+        match evaluation {
+            Metrics::Heads(HeadMetrics { ranks, .. }) | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. }) => {
+                Self { chain_expected: finite(ranks.length_chain), tree_expected: finite(ranks.length_tree), decoded }
+            }
+            Metrics::Eagle(_) | Metrics::Eagle3(_) | Metrics::DistillSpec(_) | Metrics::Pretrain(_) => {
+                Self { decoded, ..Self::default() }
+            }
         }
     }
+}
+
+fn finite(number: f64) -> Option<f64> {
+    Some(number).filter(|number| number.is_finite())
 }

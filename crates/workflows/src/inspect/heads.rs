@@ -20,7 +20,7 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
     if found.checkpoint.entries().contains_key(layout::FINAL_NORM) {
         return Ok(None);
     }
-    let Detected { format, facts: spec, problems, notes } = found.detected;
+    let Detected { format, spec, problems, notes } = found.detected;
     let mut facts = Facts::default();
     facts.add("format", format.name());
     facts.add("method", format.method().name());

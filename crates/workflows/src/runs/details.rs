@@ -55,7 +55,8 @@ impl RunDetails {
             let resumable = summary.state == RunState::Interrupted && checkpoints.len() > 1;
             summary.state = if resumable { RunState::Interrupted } else { RunState::Damaged };
         }
-        let resume = (summary.state == RunState::Interrupted).then(|| resume(summary.method.as_deref(), folder));
+        let verb = summary.verb.filter(|_| summary.state == RunState::Interrupted);
+        let resume = verb.map(|verb| verb.resume(folder));
         let records = metrics::read(&run.metrics()).unwrap_or_default();
         let heads = [HEADS, FITTED_MODEL].map(|name| folder.join(name)).into_iter().find(|heads| heads.is_dir());
         Ok(Self {
@@ -70,17 +71,6 @@ impl RunDetails {
             summary,
         })
     }
-}
-
-/// The command that resumes a run.
-fn resume(method: Option<&str>, folder: &Path) -> String {
-    let verb = match method {
-        Some("compare") => "compare",
-        Some("pretrain") => "dev pretrain",
-        _ => "train",
-    };
-    let folder = folder.display();
-    format!("gorgon {verb} --resume {folder}")
 }
 
 /// The plots of a run, by name.

@@ -26,6 +26,9 @@ pub struct RunSummary {
     pub problems: Vec<String>,
     /// The method of a training; `pretrain`, or `compare`.
     pub method: Option<String>,
+    /// The command that made it, as its config tells.
+    #[serde(skip)]
+    pub verb: Option<Verb>,
     /// The target as the config names it; of a pretraining, the model that is written.
     pub model: Option<String>,
     /// The training data.
@@ -40,6 +43,29 @@ pub struct RunSummary {
     pub tokens_per_step: Option<f64>,
     /// Speed over plain decoding, where it was measured.
     pub speedup: Option<Speedup>,
+}
+
+/// A command that makes runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `gorgon train`.
+    Train,
+    /// `gorgon compare`.
+    Compare,
+    /// `gorgon dev pretrain`.
+    Pretrain,
+}
+
+impl Verb {
+    /// The command that resumes a run of this folder.
+    pub fn resume(self, folder: &Path) -> String {
+        let verb = match self {
+            Self::Train => "train",
+            Self::Compare => "compare",
+            Self::Pretrain => "dev pretrain",
+        };
+        format!("gorgon {verb} --resume {}", folder.display())
+    }
 }
 
 /// Speed over plain decoding.
@@ -74,12 +100,13 @@ impl RunSummary {
         let steps = records.iter().filter_map(|record| record["step"].as_u64()).max().unwrap_or(0);
         let evaluated = best(&run, &records).and_then(|step| evaluation(&records, step));
         let number = |key: &str| evaluated.and_then(|evaluation| evaluation[key].as_f64());
-        let (method, model, data) = subject(&config);
+        let Subject { verb, method, model, data } = Subject::of(&config);
         Ok(Self {
             run: folder.into(),
             state,
             problems,
             method,
+            verb,
             model,
             data,
             steps,
@@ -118,20 +145,32 @@ pub(super) fn results(run: &RunView) -> Result<Option<Value>, String> {
     serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong(&error))
 }
 
-/// Method, model and data of a config.
-fn subject(config: &toml::Table) -> (Option<String>, Option<String>, Option<String>) {
-    let text = |key: &str| config.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-    if config.contains_key("methods") {
-        return (Some("compare".into()), text("model"), text("data"));
+/// Names in a config. A config that is damaged or of no known command names nothing.
+#[derive(Default)]
+struct Subject {
+    verb: Option<Verb>,
+    method: Option<String>,
+    model: Option<String>,
+    data: Option<String>,
+}
+
+impl Subject {
+    fn of(config: &toml::Table) -> Self {
+        let text = |key: &str| config.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+        let of =
+            |verb, method| Self { verb: Some(verb), method: Some(method), model: text("model"), data: text("data") };
+        if config.contains_key("methods") {
+            return of(Verb::Compare, "compare".into());
+        }
+        if let Some(method) = text("method") {
+            return of(Verb::Train, method);
+        }
+        let Some(corpus) = config.get("data").and_then(toml::Value::as_table) else { return Self::default() };
+        let files = corpus.get("files").and_then(toml::Value::as_array);
+        let files: Vec<&str> = files.into_iter().flatten().filter_map(toml::Value::as_str).collect();
+        let data = if files.is_empty() { "synthetic".to_owned() } else { files.join(", ") };
+        Self { model: text("out"), data: Some(data), ..of(Verb::Pretrain, "pretrain".into()) }
     }
-    if let Some(method) = text("method") {
-        return (Some(method), text("model"), text("data"));
-    }
-    let corpus = config.get("data").and_then(toml::Value::as_table);
-    let files = corpus.and_then(|data| data.get("files")).and_then(toml::Value::as_array);
-    let files: Vec<&str> = files.into_iter().flatten().filter_map(toml::Value::as_str).collect();
-    let data = corpus.map(|_| if files.is_empty() { "synthetic".to_owned() } else { files.join(", ") });
-    (corpus.map(|_| "pretrain".into()), text("out"), data)
 }
 
 /// The speed-up that is stored with heads: a measured one before an expected one.
@@ -201,3 +240,6 @@ impl Speedup {
         format!("{:.2}× at τ {:.2}{}", self.factor, self.tokens_per_step, if self.measured { "" } else { " expected" })
     }
 }
+
+#[cfg(test)]
+mod tests;

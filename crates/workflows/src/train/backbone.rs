@@ -165,7 +165,8 @@ impl Backbone {
 
     /// An EAGLE-3 draft layer on it.
     ///
-    /// # Errors When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
+    /// # Errors
+    /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
     /// the training are wrong.
     pub fn eagle3(self, config: &TrainConfig, eagle3: &Eagle3Config) -> Result<Job<Eagle3Fitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
@@ -178,7 +179,8 @@ impl Backbone {
 impl Backbone {
     /// A draft model for it. `dir` is the backbone's folder.
     ///
-    /// # Errors When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
+    /// # Errors
+    /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
     /// are wrong.
     pub fn distill_spec(
         self,
@@ -305,8 +307,8 @@ pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
 fn held(config: &TrainConfig, backward: bool) -> Frozen {
     // The other half is for what is at work. Without panels sums are rounded in another order, as on another processor.
-    let room = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
-    Frozen { format: config.lm_head_format.into(), backward, room }
+    let budget = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    Frozen { format: config.lm_head_format.into(), backward, budget }
 }
 
 /// Frozen LM head for heads of a kind; none where each head has an LM head of its own.

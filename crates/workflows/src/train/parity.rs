@@ -9,7 +9,7 @@ use gorgon_runs::metrics::{self, Metrics};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters};
 use gorgon_train::config::changes_evaluation;
-use gorgon_train::evaluation::Decoded;
+use gorgon_train::evaluation::{self, Decoded};
 use gorgon_train::methods::OnBackbone;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -103,7 +103,10 @@ fn report_other(
     settings: &Settings,
 ) -> Result<(), Failure> {
     let measured = Value::Object(measured.clone());
-    let Some(recorded) = recorded.filter(|recorded| **recorded != measured) else { return Ok(()) };
+    // A record of an earlier version does not name its method.
+    let is_other =
+        |recorded: &&Value| evaluation::Metrics::read(recorded).map_or(true, |metrics| json!(metrics) != measured);
+    let Some(recorded) = recorded.filter(is_other) else { return Ok(()) };
     append(run, &json!({"step": step, "evaluation": measured}))?;
     let (before, now) = (tau(recorded), tau(&measured));
     settings.console.say(format!(

@@ -129,7 +129,7 @@ impl Cost {
             }
             MethodConfig::Eagle3 { eagle3 } => {
                 let vocabulary = eagle3.draft_vocab.min(model.vocab_size);
-                let shape = Eagle3Shape::of(model, eagle3.taps_of(model.layers)?, vocabulary);
+                let shape = Eagle3Shape::of(model, eagle3.hooks_of(model.layers)?, vocabulary);
                 let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
                 Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
             }

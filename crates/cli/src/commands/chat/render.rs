@@ -20,7 +20,7 @@ impl<'a> Screen<'a> {
 
     /// A message about the chat.
     pub fn say(&self, text: impl Display) {
-        self.settings.talk.say(text);
+        self.settings.console.say(text);
     }
 
     /// Prints a failure and its hint.

@@ -54,7 +54,7 @@ impl<'a> Measuring<'a> {
     /// # Errors
     /// When something cannot be loaded, decoded or written.
     pub fn method(&self, method: &Method, fitted: &[Fitted]) -> Result<Vec<Outcome>, Failure> {
-        self.settings.talk.say(format!("\n== {}: measured", method.name));
+        self.settings.console.say(format!("\n== {}: measured", method.name));
         let mut outcomes = vec![];
         let Some(first) = fitted.first() else {
             let summary = self.bench(method, Path::new(""), method.tree.clone(), "own")?;
@@ -142,7 +142,7 @@ impl<'a> Measuring<'a> {
         let document = serde_json::from_slice(&text).map_err(|error| error.to_string());
         let document = document.and_then(|document| sealed::open(document).map_err(|error| error.to_string()));
         document
-            .map_err(|why| self.settings.talk.say(format!("{} is damaged ({why}): measured again", path.display())))
+            .map_err(|why| self.settings.console.say(format!("{} is damaged ({why}): measured again", path.display())))
             .ok()
     }
 }

@@ -89,7 +89,7 @@ fn the_budget_is_what_is_known_of_it() {
     let own = OwnTree::new(24, 5).unwrap();
     assert_eq!((own.max_nodes(), own.max_depth(), own.ranks_at(0)), (24, 5, None));
     assert_eq!(own.kind(), TreeKind::Own(own));
-    assert!(own.kind().shape().is_none() && own.kind().grown().is_none() && !own.takes_in_order());
+    assert!(own.kind().shape().is_none() && own.kind().as_dynamic().is_none() && !own.takes_in_order());
     assert_eq!(OwnTree::new(3, 5).unwrap().max_depth(), 2, "a chain of two drafts is the deepest of three nodes");
     assert_eq!(OwnTree::new(0, 1), Err(OwnError::Nodes(0)));
     assert_eq!(OwnTree::new(MAX_NODES + 1, 1), Err(OwnError::Nodes(MAX_NODES + 1)));

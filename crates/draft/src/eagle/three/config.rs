@@ -57,16 +57,16 @@ impl Eagle3Config {
         check.finish()
     }
 
-    /// The taps on a backbone.
+    /// The hooked layers of a backbone.
     ///
     /// # Errors
     /// When it has no such layer.
-    pub fn taps_of(&self, layers: usize) -> Result<Vec<usize>, SettingsError> {
-        let hooks = self.hooks.clone().unwrap_or_else(|| default_taps(layers).into());
-        match hooks.iter().find(|&&tap| tap > layers) {
+    pub fn hooks_of(&self, layers: usize) -> Result<Vec<usize>, SettingsError> {
+        let hooks = self.hooks.clone().unwrap_or_else(|| default_hooks(layers).into());
+        match hooks.iter().find(|&&hook| hook > layers) {
             None => Ok(hooks),
-            Some(tap) => {
-                let reason = format!("the model has {layers} layers, so they go from 0 to {layers}, not {tap}");
+            Some(hook) => {
+                let reason = format!("the model has {layers} layers, so they go from 0 to {layers}, not {hook}");
                 Err(SettingsError::new(format!("eagle3.{LAYERS}"), format_args!("{hooks:?}"), reason))
             }
         }
@@ -127,14 +127,14 @@ impl Eagle3Shape {
             ("base_model_name_or_path", base.into()),
         ];
         let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
-        own.chain(tap_keys(&self.hooks)).for_each(|(key, value)| document[key] = value);
+        own.chain(hook_keys(&self.hooks)).for_each(|(key, value)| document[key] = value);
         document
     }
 }
 
 /// The layers whose entering states are read unless a config says otherwise: 2, the middle one and the last but two as
 /// in the reference, or three other depths in backbones of less than seven layers, where these would meet.
-pub fn default_taps(layers: usize) -> [usize; 3] {
+pub fn default_hooks(layers: usize) -> [usize; 3] {
     match layers {
         0..=3 => [1.min(layers), layers.div_ceil(2), layers],
         4..=6 => [1, layers / 2, layers - 1],
@@ -142,9 +142,9 @@ pub fn default_taps(layers: usize) -> [usize; 3] {
     }
 }
 
-/// The config keys that name taps. vLLM reads the layers that are entered at the top; SGLang, SpecForge and ModelOpt
-/// read the layers that are left inside `eagle_config`, which cannot name the embedding.
-pub(super) fn tap_keys(hooks: &[usize]) -> Map<String, Value> {
+/// The config keys that name hooked layers. vLLM reads the layers that are entered at the top; SGLang, SpecForge and
+/// ModelOpt read the layers that are left inside `eagle_config`, which cannot name the embedding.
+pub(super) fn hook_keys(hooks: &[usize]) -> Map<String, Value> {
     let mut keys = Map::new();
     let ids = "eagle_aux_hidden_state_layer_ids";
     keys.insert(ids.into(), json!(hooks));
@@ -154,9 +154,9 @@ pub(super) fn tap_keys(hooks: &[usize]) -> Map<String, Value> {
     keys
 }
 
-/// Taps as the layers that are left; `None` where one is the embedding, which leaves no layer.
+/// Hooked layers as the layers that are left; `None` where one is the embedding, which leaves no layer.
 pub(super) fn layers_left(hooks: &[usize]) -> Option<Vec<usize>> {
-    hooks.iter().map(|tap| tap.checked_sub(1)).collect()
+    hooks.iter().map(|hook| hook.checked_sub(1)).collect()
 }
 
 /// Prefix of the layer's tensor names; `None` for formats other than EAGLE-3.
@@ -164,6 +164,14 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
     match format {
         HeadsFormat::Eagle3 => Some("midlayer."),
         HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => Some("layers.0."),
-        _ => None,
+        HeadsFormat::Eagle1
+        | HeadsFormat::MedusaV1
+        | HeadsFormat::MedusaV2
+        | HeadsFormat::MedusaVllm
+        | HeadsFormat::MedusaModelOpt
+        | HeadsFormat::MedusaInModel
+        | HeadsFormat::Hydra
+        | HeadsFormat::HydraPlusPlus
+        | HeadsFormat::Mtp => None,
     }
 }

@@ -1,8 +1,8 @@
 //! A draft layer under its published names.
 
-use super::config::{layers_left, tap_keys};
-use super::model::{facts, vocabulary};
-use super::{DraftVocabulary, default_taps};
+use super::config::{hook_keys, layers_left};
+use super::model::{spec, vocabulary};
+use super::{DraftVocabulary, default_hooks};
 use crate::eagle::layer::{NESTED, layer_document};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::EagleSpec;
@@ -52,7 +52,7 @@ pub struct Base<'a> {
 
 /// The version of speculators whose files these are.
 const SPECULATORS: &str = "0.3.0";
-/// Drafts of a step that vLLM is told to make unless it is told otherwise.
+/// Drafts of a step that vLLM makes unless it is configured otherwise.
 const SPECULATED: usize = 3;
 const EMBEDDING: &str = "embed_tokens.weight";
 
@@ -63,17 +63,17 @@ const EMBEDDING: &str = "embed_tokens.weight";
 /// fit the number format, or a file cannot be written.
 pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destination<'_>) -> Result<(), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
-    let (facts, prefix) = facts(from)?;
-    let vocabulary = vocabulary(from, facts, base.vocab_size)?;
-    let hooks = facts.tap_layers.clone().unwrap_or_else(|| default_taps(base.layers).into());
-    if let Some(reason) = misfit(layout, facts, &hooks) {
+    let (spec, prefix) = spec(from)?;
+    let vocabulary = vocabulary(from, spec, base.vocab_size)?;
+    let hooks = spec.hook_layers.clone().unwrap_or_else(|| default_hooks(base.layers).into());
+    if let Some(reason) = misfit(layout, spec, &hooks) {
         return Err(wrong(format!("{reason}, so that the layer cannot be written as {}", layout.name())));
     }
     let layer = layer_document(from)?;
     let config = match layout {
-        Layout::Original => original(layer, base, facts, &vocabulary, &hooks),
+        Layout::Original => original(layer, base, spec, &vocabulary, &hooks),
         Layout::Speculators => {
-            let mut document = speculators(&layer, base, facts, &vocabulary, &hooks);
+            let mut document = speculators(&layer, base, spec, &vocabulary, &hooks);
             document[NESTED]["torch_dtype"] = torch_name(to.dtype).into();
             document
         }
@@ -81,7 +81,7 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destinat
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries() {
         let own_embedding =
-            name == EMBEDDING && layout == Layout::Original && facts.hidden_size == facts.target_hidden_size;
+            name == EMBEDDING && layout == Layout::Original && spec.hidden_size == spec.target_hidden_size;
         if own_embedding || matches!(name.as_str(), "d2t" | "t2d") || name.ends_with(".inv_freq") {
             continue;
         }
@@ -89,37 +89,37 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destinat
             name.strip_prefix(prefix).map_or_else(|| name.clone(), |rest| layout.prefix().to_owned() + rest);
         tensors.push((published, entry.shape.clone(), from.checkpoint.read_all(name)?));
     }
-    if let (Layout::Speculators, false, Some(table)) = (layout, facts.own_embedding, base.embedding) {
-        tensors.push((EMBEDDING.into(), vec![base.vocab_size, facts.hidden_size], table.to_vec()));
+    if let (Layout::Speculators, false, Some(table)) = (layout, spec.own_embedding, base.embedding) {
+        tensors.push((EMBEDDING.into(), vec![base.vocab_size, spec.hidden_size], table.to_vec()));
     }
     to.write_beside(&vocabulary.stored(), tensors, Value::Object(config), "model.safetensors")
 }
 
 /// The part of a layer that a layout has no place for.
-fn misfit(layout: Layout, facts: &EagleSpec, hooks: &[usize]) -> Option<&'static str> {
+fn misfit(layout: Layout, spec: &EagleSpec, hooks: &[usize]) -> Option<&'static str> {
     match layout {
-        Layout::Original if facts.norm_before_residual == Some(true) => {
+        Layout::Original if spec.norm_before_residual == Some(true) => {
             Some("norm_before_residual is true, and the original starts the residual stream from states as they are")
         }
-        Layout::Original if facts.layer.qk_norm.is_some() => {
+        Layout::Original if spec.layer.qk_norm.is_some() => {
             Some("queries and keys have norms, and the original's have none")
         }
-        Layout::Original if facts.input_norm => {
-            Some("all taps together have a norm, and the original has no such norm")
+        Layout::Original if spec.input_norm => {
+            Some("all hooked states together have a norm, and the original has no such norm")
         }
         Layout::Original if layers_left(hooks).is_none() => {
-            Some("one of its taps is the embedding, and the config names taps by the layer that they leave")
+            Some("one of its hooks is the embedding, and the config names hooks by the layer that they follow")
         }
-        Layout::Speculators if facts.draft_vocab_size.is_none() => Some("it has no LM head of its own"),
+        Layout::Speculators if spec.draft_vocab_size.is_none() => Some("it has no LM head of its own"),
         _ => None,
     }
 }
 
 /// The keys that every layer's config has, whoever reads it, with the defaults that its own left out.
-fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleSpec) {
+fn common(layer: &mut Map<String, Value>, base: &Base<'_>, spec: &EagleSpec) {
     if let Some(heads) = layer.get("num_attention_heads").and_then(Value::as_u64).filter(|heads| *heads > 0) {
         layer.entry("num_key_value_heads").or_insert_with(|| heads.into());
-        layer.entry("head_dim").or_insert_with(|| (facts.layer.query_size as u64 / heads).into());
+        layer.entry("head_dim").or_insert_with(|| (spec.layer.query_size as u64 / heads).into());
     }
     if !layer.contains_key("rope_parameters") {
         // The Llama config's own default.
@@ -134,24 +134,24 @@ fn common(layer: &mut Map<String, Value>, base: &Base<'_>, facts: &EagleSpec) {
 fn original(
     mut layer: Map<String, Value>,
     base: &Base<'_>,
-    facts: &EagleSpec,
+    spec: &EagleSpec,
     vocabulary: &DraftVocabulary,
     hooks: &[usize],
 ) -> Map<String, Value> {
-    common(&mut layer, base, facts);
-    let size = facts.draft_vocab_size.map_or(Value::Null, |_| vocabulary.len().into());
+    common(&mut layer, base, spec);
+    let size = spec.draft_vocab_size.map_or(Value::Null, |_| vocabulary.len().into());
     let said = [
         ("architectures", json!(["LlamaForCausalLMEagle3"])),
         ("model_type", "llama".into()),
         ("draft_vocab_size", size),
-        ("target_hidden_size", facts.target_hidden_size.into()),
-        ("norm_before_residual", facts.norm_before_residual.unwrap_or(false).into()),
-        ("fc_norm", facts.tap_norms.into()),
-        ("norm_output", facts.norm_output.unwrap_or(false).into()),
+        ("target_hidden_size", spec.target_hidden_size.into()),
+        ("norm_before_residual", spec.norm_before_residual.unwrap_or(false).into()),
+        ("fc_norm", spec.hook_norms.into()),
+        ("norm_output", spec.norm_output.unwrap_or(false).into()),
         ("base_model_name_or_path", base.name.into()),
     ];
     layer.extend(said.map(|(key, value)| (key.to_owned(), value)));
-    layer.extend(tap_keys(hooks));
+    layer.extend(hook_keys(hooks));
     layer
 }
 
@@ -176,20 +176,20 @@ const LAYER_KEYS: [&str; 14] = [
 fn speculators(
     layer: &Map<String, Value>,
     base: &Base<'_>,
-    facts: &EagleSpec,
+    spec: &EagleSpec,
     vocabulary: &DraftVocabulary,
     hooks: &[usize],
 ) -> Map<String, Value> {
     let known = layer.iter().filter(|(key, _)| LAYER_KEYS.contains(&key.as_str()));
     let mut layer: Map<String, Value> = known.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let (kind, class) = match facts.layer.qk_norm {
+    let (kind, class) = match spec.layer.qk_norm {
         Some(_) => ("qwen3", "Qwen3ForCausalLM"),
         None => ("llama", "LlamaForCausalLM"),
     };
     layer.insert("model_type".into(), kind.into());
     layer.insert("architectures".into(), json!([class]));
-    common(&mut layer, base, facts);
-    let wide = facts.target_hidden_size != facts.hidden_size;
+    common(&mut layer, base, spec);
+    let wide = spec.target_hidden_size != spec.hidden_size;
     let document = json!({
         "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "speculators_version": SPECULATORS,
         "speculators_config": {
@@ -200,10 +200,10 @@ fn speculators(
             "verifier": {"name_or_path": base.name, "architectures": [base.class]}
         },
         NESTED: layer, "draft_vocab_size": vocabulary.len(),
-        "norm_before_residual": facts.norm_before_residual.unwrap_or(false),
-        "target_hidden_size": if wide { json!(facts.target_hidden_size) } else { Value::Null },
-        "eagle_aux_hidden_state_layer_ids": hooks, "norm_before_fc": facts.input_norm, "fc_norm": facts.tap_norms,
-        "norm_output": facts.norm_output.unwrap_or(false),
+        "norm_before_residual": spec.norm_before_residual.unwrap_or(false),
+        "target_hidden_size": if wide { json!(spec.target_hidden_size) } else { Value::Null },
+        "eagle_aux_hidden_state_layer_ids": hooks, "norm_before_fc": spec.input_norm, "fc_norm": spec.hook_norms,
+        "norm_output": spec.norm_output.unwrap_or(false),
         "embed_requires_grad": false
     });
     match document {

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Packed sequences of pairs.
 #[derive(Clone, Debug)]
 pub struct Eagle3Batch {
-    /// The backbone's taps side by side, `[rows, hooks · d]`.
+    /// The backbone's hooked states side by side, `[rows, hooks · d]`.
     pub hooks: Tensor<2>,
     /// The rows of each sequence.
     pub segments: Vec<Range<usize>>,
@@ -40,7 +40,7 @@ pub struct Eagle3Step {
 pub struct Eagle3Output {
     /// Cross-entropies, in nats.
     pub losses: Vec<f32>,
-    /// How many tokens the drafter ranks above the backbone's likeliest; 0 means that its first guess is right.
+    /// How many tokens the drafter ranks above the backbone's argmax; 0 means that its first guess is right.
     pub ranks: Vec<u32>,
 }
 

@@ -14,7 +14,7 @@ mod model;
 mod network;
 mod vocabulary;
 
-pub use config::{Eagle3Config, Eagle3Shape, default_taps};
+pub use config::{Eagle3Config, Eagle3Shape, default_hooks};
 pub use export::{Base, Layout, export};
 pub use loss::{Criterion, Eagle3Batch, Eagle3Output, Eagle3Step, losses};
 pub use model::Eagle3Model;

@@ -1,6 +1,6 @@
 //! A draft layer that was loaded for decoding.
 
-use super::config::{default_taps, prefix};
+use super::config::{default_hooks, prefix};
 use super::vocabulary::DraftVocabulary;
 use crate::drafter::{DraftError, Needs};
 use crate::eagle::device_layer::DeviceLayer;
@@ -48,21 +48,21 @@ pub struct Eagle3Model {
 /// Fuses the hooked hidden states into one.
 #[derive(Debug)]
 struct Fusion {
-    /// A norm on each tap (EAGLE-3.1); none in EAGLE-3.
-    tap_norms: Vec<Norm>,
-    /// A norm on all taps together.
+    /// A norm on each hook (EAGLE-3.1); none in EAGLE-3.
+    hook_norms: Vec<Norm>,
+    /// A norm on all hooked states together.
     input_norm: Option<Norm>,
     fc: Linear,
     eps: f32,
 }
 
 impl Fusion {
-    fn load(loader: &Loader<'_>, facts: &EagleSpec, eps: f32) -> Result<Self, WeightsError> {
-        let norms = if facts.tap_norms { facts.hooks } else { 0 };
-        let tap_norms = (0..norms).map(|tap| Norm::load(loader, &format!("fc_norm.{tap}.weight"), false));
+    fn load(loader: &Loader<'_>, spec: &EagleSpec, eps: f32) -> Result<Self, WeightsError> {
+        let norms = if spec.hook_norms { spec.hooks } else { 0 };
+        let hook_norms = (0..norms).map(|hook| Norm::load(loader, &format!("fc_norm.{hook}.weight"), false));
         Ok(Self {
-            tap_norms: tap_norms.collect::<Result<_, _>>()?,
-            input_norm: facts.input_norm.then(|| Norm::load(loader, "input_norm.weight", false)).transpose()?,
+            hook_norms: hook_norms.collect::<Result<_, _>>()?,
+            input_norm: spec.input_norm.then(|| Norm::load(loader, "input_norm.weight", false)).transpose()?,
             fc: loader.linear(&["fc".to_owned()], false)?,
             eps,
         })
@@ -71,7 +71,7 @@ impl Fusion {
     /// `W N([N(l); N(m); N(h)])`, as far as there are norms.
     fn of(&self, hooks: &[HiddenStates]) -> HiddenStates {
         let normed: HookedStates =
-            hooks.iter().zip(&self.tap_norms).map(|(tap, norm)| norm.forward(tap, self.eps)).collect();
+            hooks.iter().zip(&self.hook_norms).map(|(hook, norm)| norm.forward(hook, self.eps)).collect();
         let read = HiddenStates::concat_columns(if normed.is_empty() { hooks } else { &normed });
         match &self.input_norm {
             Some(norm) => self.fc.forward(&norm.forward(&read, self.eps)),
@@ -87,34 +87,34 @@ impl Eagle3Model {
     /// When the heads are of another kind, were made for another backbone, come without a usable config, or cannot be
     /// read.
     pub fn load(folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<Self, HeadsError> {
-        let (facts, prefix) = facts(folder)?;
+        let (spec, prefix) = spec(folder)?;
         let backbone = decoder.config();
-        check_sizes(folder, facts, backbone)?;
-        let config = layer_config(folder, facts, backbone)?;
-        let hooks = facts.tap_layers.clone().unwrap_or_else(|| default_taps(backbone.layers).into());
+        check_sizes(folder, spec, backbone)?;
+        let config = layer_config(folder, spec, backbone)?;
+        let hooks = spec.hook_layers.clone().unwrap_or_else(|| default_hooks(backbone.layers).into());
         let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
         let hooks = Hooks::new(hooks, backbone.layers).map_err(|error| wrong(error.to_string()))?;
-        let vocabulary = vocabulary(folder, facts, backbone.vocab_size)?;
+        let vocabulary = vocabulary(folder, spec, backbone.vocab_size)?;
         let compute = decoder.compute().clone();
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let norm = |name: String| Norm::load(&loader, &name, false);
-        let lm_head = match facts.draft_vocab_size {
+        let lm_head = match spec.draft_vocab_size {
             Some(_) => Some(LmHead::new(loader.linear(&["lm_head".to_owned()], false)?, &compute)),
             None => None,
         };
         Ok(Self {
             hooks,
-            embedding: embedding(&loader, facts)?,
-            fused: Fusion::load(&loader, facts, config.norm_eps)?,
+            embedding: embedding(&loader, spec)?,
+            fused: Fusion::load(&loader, spec, config.norm_eps)?,
             input_norms: [
                 norm(format!("{prefix}input_layernorm.weight"))?,
                 norm(format!("{prefix}hidden_norm.weight"))?,
             ],
             // The original has no such flag, and no such norm.
-            norm_before_residual: facts.norm_before_residual.unwrap_or(false),
+            norm_before_residual: spec.norm_before_residual.unwrap_or(false),
             layer: DraftDecoderLayer::load_without_input_norm(&folder.checkpoint, config, prefix, &compute)?,
             norm: norm("norm.weight".to_owned())?,
-            norm_output: facts.norm_output.unwrap_or(false),
+            norm_output: spec.norm_output.unwrap_or(false),
             lm_head,
             vocabulary,
             decoder,
@@ -131,7 +131,7 @@ impl Eagle3Model {
         self.layer.bytes() + self.lm_head.as_ref().map_or(0, |head| head.bytes())
     }
 
-    /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each tap first, some
+    /// `W [l; m; h]`: the state that a pair of committed tokens starts from. EAGLE-3.1 norms each hook first, some
     /// writers all of them together.
     ///
     /// # Shapes
@@ -165,8 +165,8 @@ impl Eagle3Model {
         if self.norm_output { self.normed(&output) } else { output }
     }
 
-    /// The taps of a pass, if it has those that are needed.
-    fn taps_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [HiddenStates], DraftError> {
+    /// The hooked states of a pass, if it has those that are needed.
+    fn hooks_of<'a>(&self, output: &'a PassOutput) -> Result<&'a [HiddenStates], DraftError> {
         let (wanted, found) = (self.hooks.layers().len(), output.hooks.len());
         if wanted == found { Ok(&output.hooks) } else { Err(DraftError::Hooks { wanted, found }) }
     }
@@ -186,7 +186,7 @@ impl FeatureLayer for Eagle3Model {
     }
 
     fn states(&self, output: &PassOutput, rows: &[usize]) -> Result<HiddenStates, DraftError> {
-        let hooks: HookedStates = self.taps_of(output)?.iter().map(|tap| tap.select(rows)).collect();
+        let hooks: HookedStates = self.hooks_of(output)?.iter().map(|hook| hook.select(rows)).collect();
         Ok(self.fuse(&hooks))
     }
 
@@ -227,8 +227,8 @@ impl FeatureLayer for Eagle3Model {
 
 impl DeviceLayer for Eagle3Model {
     fn states_on_device(&self, output: &PassOutput, rows: Tensor<1, Int>) -> Result<Tensor<3>, DraftError> {
-        let select = |tap: &HiddenStates| HiddenStates::on_device(tap.tensor().select(1, rows.clone()));
-        let hooks: HookedStates = self.taps_of(output)?.iter().map(select).collect();
+        let select = |hook: &HiddenStates| HiddenStates::on_device(hook.tensor().select(1, rows.clone()));
+        let hooks: HookedStates = self.hooks_of(output)?.iter().map(select).collect();
         Ok(self.fuse(&hooks).into_tensor())
     }
 
@@ -258,19 +258,19 @@ impl DeviceLayer for Eagle3Model {
 }
 
 /// Spec of the heads, and the prefix of the layer's tensor names.
-pub(super) fn facts(folder: &HeadsFolder) -> Result<(&EagleSpec, &'static str), HeadsError> {
+pub(super) fn spec(folder: &HeadsFolder) -> Result<(&EagleSpec, &'static str), HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
     let format = folder.detected.format;
-    let (HeadSpec::Eagle(facts), Some(prefix)) = (&folder.detected.facts, prefix(format)) else {
+    let (HeadSpec::Eagle(spec), Some(prefix)) = (&folder.detected.spec, prefix(format)) else {
         return Err(wrong(format!("{format} heads, not an EAGLE-3 draft layer")));
     };
-    Ok((facts, prefix))
+    Ok((spec, prefix))
 }
 
-fn check_sizes(folder: &HeadsFolder, facts: &EagleSpec, backbone: &ModelConfig) -> Result<(), HeadsError> {
-    check_backbone(folder, facts.target_hidden_size, facts.vocab_size, backbone)?;
-    let (draft, target) = (facts.hidden_size, backbone.hidden_size);
-    if draft != target && !(facts.own_embedding && facts.draft_vocab_size.is_some()) {
+fn check_sizes(folder: &HeadsFolder, spec: &EagleSpec, backbone: &ModelConfig) -> Result<(), HeadsError> {
+    check_backbone(folder, spec.target_hidden_size, spec.vocab_size, backbone)?;
+    let (draft, target) = (spec.hidden_size, backbone.hidden_size);
+    if draft != target && !(spec.own_embedding && spec.draft_vocab_size.is_some()) {
         let reason = format!(
             "a draft layer {draft} wide needs an embedding and an LM head of its own; the model is {target} wide"
         );
@@ -282,12 +282,12 @@ fn check_sizes(folder: &HeadsFolder, facts: &EagleSpec, backbone: &ModelConfig) 
 /// The tokens behind drafted ids.
 pub(super) fn vocabulary(
     folder: &HeadsFolder,
-    facts: &EagleSpec,
+    spec: &EagleSpec,
     vocab_size: usize,
 ) -> Result<DraftVocabulary, HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-    let size = facts.draft_vocab_size.unwrap_or(vocab_size);
-    if !facts.vocab_map {
+    let size = spec.draft_vocab_size.unwrap_or(vocab_size);
+    if !spec.vocab_map {
         return match size == vocab_size {
             true => Ok(DraftVocabulary::whole(vocab_size)),
             false => Err(wrong(format!("{size} of {vocab_size} tokens can be drafted, and no d2t says which"))),

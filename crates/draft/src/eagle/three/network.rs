@@ -33,7 +33,7 @@ impl Eagle3Network {
         &self.shape
     }
 
-    /// `W [l; m; h]` of taps side by side.
+    /// `W [l; m; h]` of hooked states side by side.
     ///
     /// # Shapes
     /// `weights` flat, as in [`Eagle3Shape::parameters`]; `hooks [rows, hooks · d]`, result `[rows, d]`.
@@ -43,9 +43,10 @@ impl Eagle3Network {
     }
 
     /// One more step over packed sequences of pairs; one sequence sees nothing of another. The first step starts from
-    /// fused taps, every other from the output of the one before, with tokens that are one place further on.
+    /// fused hooked states, every other from the output of the one before, with tokens that are one place further on.
     ///
-    /// # Shapes `weights` as in [`Self::fuse`]; `embedded` and `states` `[rows, d]`, result the same; `segments` are
+    /// # Shapes
+    /// `weights` as in [`Self::fuse`]; `embedded` and `states` `[rows, d]`, result the same; `segments` are
     /// the rows of each sequence, in order and without gaps.
     pub fn step(
         &self,

@@ -5,11 +5,11 @@ use crate::format::HeadsFormat;
 use crate::format::config_hints::ConfigHints;
 use crate::format::head_spec::EagleSpec;
 use crate::format::layer::{self, Layer};
-use crate::format::specs::{Claim, Kind, Size, Sizes, Specs};
+use crate::format::specs::{Kind, Size, SizeHint, Sizes, Specs};
 use crate::format::tensor_index::{Report, TensorIndex, numbered, shown};
 
 /// The config key that lists the target's layers whose hidden states are read.
-const TAPS: &str = "eagle_aux_hidden_state_layer_ids";
+const AUX_LAYERS: &str = "eagle_aux_hidden_state_layer_ids";
 
 /// A config, sorted by who reads which part of it.
 struct Config<'a> {
@@ -22,10 +22,10 @@ struct Config<'a> {
 }
 
 impl<'a> Config<'a> {
-    fn new(format: HeadsFormat, claims: &ConfigHints<'a>) -> Self {
+    fn new(format: HeadsFormat, hints: &ConfigHints<'a>) -> Self {
         let nested = format == HeadsFormat::Eagle3Speculators;
-        let layer = if nested { claims.within("transformer_layer_config") } else { claims.clone() };
-        Self { top: claims.clone(), eagle: claims.within("eagle_config"), layer }
+        let layer = if nested { hints.within("transformer_layer_config") } else { hints.clone() };
+        Self { top: hints.clone(), eagle: hints.within("eagle_config"), layer }
     }
 
     /// A flag, wherever its writer puts it.
@@ -35,18 +35,18 @@ impl<'a> Config<'a> {
         top.or(nested)
     }
 
-    /// The taps, as the layers that they enter. At the top of a config (speculators, vLLM) the numbers are these;
+    /// The hooked layers, as those that are entered. At the top of a config (speculators, vLLM) the numbers are these;
     /// inside `eagle_config` (SpecForge, ModelOpt, SGLang) they name layers by what leaves them, so that each is one
     /// less.
-    fn tap_layers(&self, report: &mut Report) -> Option<Vec<usize>> {
-        let top = self.top.layers(TAPS, report);
-        let left = self.eagle.layers(TAPS, report);
+    fn hook_layers(&self, report: &mut Report) -> Option<Vec<usize>> {
+        let top = self.top.layers(AUX_LAYERS, report);
+        let left = self.eagle.layers(AUX_LAYERS, report);
         let nested: Option<Vec<usize>> =
             left.as_ref().map(|left| left.iter().map(|layer| layer.saturating_add(1)).collect());
         if let (Some(entered), Some(left), true) = (&top, &left, top.is_some() && nested.is_some() && top != nested) {
             report.problem(format!(
-                "config.json: {TAPS} are {entered:?}, the layers that are entered, but eagle_config.{TAPS} are {left:?}, the \
-                 layers that are left, each of which would be one less"
+                "config.json: {AUX_LAYERS} are {entered:?}, the layers that are entered, but \
+                 eagle_config.{AUX_LAYERS} are {left:?}, the layers that are left, each of which would be one less"
             ));
         }
         top.or(nested)
@@ -61,59 +61,59 @@ struct Hooks {
     layers: Option<Vec<usize>>,
     /// How many of them must have a norm each; 0 without such norms.
     norms: usize,
-    /// One norm for all taps together.
+    /// One norm for all hooked states together.
     input_norm: bool,
 }
 
 /// Compares an EAGLE-3 draft layer with its format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &TensorIndex<'_>,
-    claims: &ConfigHints<'_>,
+    index: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
     report: &mut Report,
 ) -> EagleSpec {
-    let config = Config::new(format, claims);
-    let hooks = check_taps(format, &config, inventory, report);
+    let config = Config::new(format, hints);
+    let hooks = check_hooks(format, &config, index, report);
     let layer = layer_of(format);
-    let specs = specs(format, &layer, &hooks, &config, inventory);
-    let mut claimed = layer::claims(&config.layer, report);
-    claimed.extend(config.top.size("target_hidden_size", Size::TargetHidden, report));
-    claimed.extend(config.top.size("draft_vocab_size", Size::Draft, report));
-    let sizes = specs.sizes(inventory, &claimed);
-    specs.check(inventory, &sizes, |_| false, report);
-    sizes.check_claims(&claimed, report);
-    check_layer(layer.qkv_bias(inventory), &config.layer, report);
-    let target_hidden = check_features(hooks.count, claim(&claimed, Size::TargetHidden), &sizes, claims, report);
-    let vocab_size = sizes.get(Size::Vocab).or_else(|| claim(&claimed, Size::Vocab));
-    check_vocabularies(format, vocab_size, claims, inventory, &sizes, report);
+    let specs = specs(format, &layer, &hooks, &config, index);
+    let mut named = layer::hints(&config.layer, report);
+    named.extend(config.top.size("target_hidden_size", Size::TargetHidden, report));
+    named.extend(config.top.size("draft_vocab_size", Size::Draft, report));
+    let sizes = specs.sizes(index, &named);
+    specs.check(index, &sizes, |_| false, report);
+    sizes.check_hints(&named, report);
+    check_layer(layer.qkv_bias(index), &config.layer, report);
+    let target_hidden = check_features(hooks.count, hint(&named, Size::TargetHidden), &sizes, hints, report);
+    let vocab_size = sizes.get(Size::Vocab).or_else(|| hint(&named, Size::Vocab));
+    check_vocabularies(format, vocab_size, hints, index, &sizes, report);
     if format == HeadsFormat::Eagle3Speculators {
-        check_speculators(claims, report);
+        check_speculators(hints, report);
     }
     EagleSpec {
         hidden_size: sizes.or_zero(Size::Hidden),
         vocab_size,
-        draft_vocab_size: inventory.get("lm_head.weight").and_then(|_| sizes.get(Size::Draft)),
+        draft_vocab_size: index.get("lm_head.weight").and_then(|_| sizes.get(Size::Draft)),
         hooks: hooks.count,
-        tap_layers: hooks.layers,
+        hook_layers: hooks.layers,
         target_hidden_size: target_hidden,
-        layer: layer.facts(inventory, &sizes),
+        layer: layer.spec(index, &sizes),
         fc_bias: false,
-        own_embedding: inventory.has("embed_tokens.weight"),
-        vocab_map: inventory.has("d2t"),
-        tap_norms: hooks.norms > 0,
+        own_embedding: index.has("embed_tokens.weight"),
+        vocab_map: index.has("d2t"),
+        hook_norms: hooks.norms > 0,
         input_norm: hooks.input_norm,
         norm_before_residual: config.flag("norm_before_residual", report),
         norm_output: config.flag("norm_output", report),
     }
 }
 
-fn tap_norm(name: &str) -> bool {
+fn hook_norm(name: &str) -> bool {
     let norm = name.strip_prefix("fc_norm.").and_then(numbered);
     norm.is_some_and(|(_, rest)| rest == "weight")
 }
 
-fn claim(claims: &[Claim], size: Size) -> Option<usize> {
-    claims.iter().find(|claim| claim.size == size).map(|claim| claim.value)
+fn hint(hints: &[SizeHint], size: Size) -> Option<usize> {
+    hints.iter().find(|hint| hint.size == size).map(|hint| hint.value)
 }
 
 fn layer_of(format: HeadsFormat) -> Layer {
@@ -125,15 +125,15 @@ fn layer_of(format: HeadsFormat) -> Layer {
     }
 }
 
-fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>, inventory: &TensorIndex<'_>) -> Specs {
+fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>, index: &TensorIndex<'_>) -> Specs {
     let mut specs = Specs::default();
     specs.linear("fc", Size::Hidden, Size::Features, false);
     // speculators has two kinds of layers, of which Qwen3's has norms on queries and keys.
     let qwen3 = config.layer.text("model_type") == Some("qwen3");
-    layer.add(&mut specs, inventory, format == HeadsFormat::Eagle3Speculators && qwen3);
+    layer.add(&mut specs, index, format == HeadsFormat::Eagle3Speculators && qwen3);
     specs.vector("norm.weight", Size::Hidden);
-    // `"draft_vocab_size": null` is how SGLang is told to use the target's LM head.
-    if config.top.is_null("draft_vocab_size") && !inventory.has("d2t") {
+    // `"draft_vocab_size": null` makes SGLang use the target's LM head.
+    if config.top.is_null("draft_vocab_size") && !index.has("d2t") {
         specs.optional_matrix("lm_head.weight", Size::Draft, Size::Hidden);
     } else {
         specs.matrix("lm_head.weight", Size::Draft, Size::Hidden);
@@ -141,8 +141,8 @@ fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>,
     specs.optional_list("d2t", Kind::Id, Size::Draft);
     specs.optional_list("t2d", Kind::Mask, Size::Vocab);
     specs.optional_matrix("embed_tokens.weight", Size::Vocab, Size::Hidden);
-    for tap in 0..hooks.norms {
-        specs.vector(format!("fc_norm.{tap}.weight"), Size::TargetHidden);
+    for hook in 0..hooks.norms {
+        specs.vector(format!("fc_norm.{hook}.weight"), Size::TargetHidden);
     }
     if hooks.input_norm {
         specs.vector("input_norm.weight", Size::Features);
@@ -151,16 +151,16 @@ fn specs(format: HeadsFormat, layer: &Layer, hooks: &Hooks, config: &Config<'_>,
 }
 
 /// Checks the inputs of `fc` against the flags: engines build the norms that the flags ask for and skip the rest.
-fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &TensorIndex<'_>, report: &mut Report) -> Hooks {
-    let norms = inventory.names().filter(|name| tap_norm(name)).count();
-    let layers = config.tap_layers(report);
+fn check_hooks(format: HeadsFormat, config: &Config<'_>, index: &TensorIndex<'_>, report: &mut Report) -> Hooks {
+    let norms = index.names().filter(|name| hook_norm(name)).count();
+    let layers = config.hook_layers(report);
     let count = layers.as_ref().map_or(if norms > 0 { norms } else { 3 }, Vec::len);
     // The original names have no `input_norm`, so there it is unexpected.
-    let input_norm = format != HeadsFormat::Eagle3 && inventory.has("input_norm.weight");
+    let input_norm = format != HeadsFormat::Eagle3 && index.has("input_norm.weight");
     for (key, found, name) in [("fc_norm", norms > 0, "fc_norm.*"), ("norm_before_fc", input_norm, "input_norm.weight")]
     {
-        let claimed = config.flag(key, report);
-        match (claimed, found) {
+        let named = config.flag(key, report);
+        match (named, found) {
             (Some(true), false) => report.problem(format!("config.json: {key} is true, but the file has no {name}")),
             (Some(false) | None, true) if config.top.given() => {
                 report.problem(format!("config.json: without \"{key}\": true engines ignore {name}"));
@@ -168,7 +168,7 @@ fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &TensorIndex<
             _ => {}
         }
     }
-    if config.eagle.flag("use_aux_hidden_state", report) == Some(false) && inventory.has("fc.weight") {
+    if config.eagle.flag("use_aux_hidden_state", report) == Some(false) && index.has("fc.weight") {
         report.problem("config.json: eagle_config.use_aux_hidden_state is false, so engines ignore fc.weight");
     }
     // However many the config lists, hardly more are asked for than are there.
@@ -176,22 +176,23 @@ fn check_taps(format: HeadsFormat, config: &Config<'_>, inventory: &TensorIndex<
     Hooks { count, layers, norms, input_norm }
 }
 
-/// The width of one tap: `fc` reads all of them side by side.
+/// The width of one hook: `fc` reads all of them side by side.
 fn check_features(
     hooks: usize,
-    claimed: Option<usize>,
+    named: Option<usize>,
     sizes: &Sizes,
-    claims: &ConfigHints<'_>,
+    hints: &ConfigHints<'_>,
     report: &mut Report,
 ) -> usize {
     let Some(features) = sizes.get(Size::Features) else { return 0 };
-    let width = claimed.or_else(|| claims.given().then(|| sizes.get(Size::Hidden)).flatten());
+    let width = named.or_else(|| hints.given().then(|| sizes.get(Size::Hidden)).flatten());
     let found = if hooks > 0 && features % hooks == 0 { Some(features / hooks) } else { None };
     if found.is_none() || width.is_some_and(|width| found != Some(width)) {
         let width = width.map_or_else(String::new, |width| {
-            format!(" of {} {width}", if claimed.is_some() { "target_hidden_size" } else { "hidden_size" })
+            format!(" of {} {width}", if named.is_some() { "target_hidden_size" } else { "hidden_size" })
         });
-        report.problem(format!("wrong shape: fc.weight reads {features} features, not {hooks} taps{width}"));
+        report
+            .problem(format!("wrong shape: fc.weight reads {features} features, not {hooks} aux hidden states{width}"));
     }
     if let Some(norm) = sizes.get(Size::TargetHidden).filter(|norm| found.is_some_and(|found| found != *norm)) {
         report.problem(format!("wrong shape: fc_norm.*.weight is [{norm}], but fc.weight reads {features} features"));
@@ -203,12 +204,12 @@ fn check_features(
 fn check_vocabularies(
     format: HeadsFormat,
     vocab: Option<usize>,
-    claims: &ConfigHints<'_>,
-    inventory: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
+    index: &TensorIndex<'_>,
     sizes: &Sizes,
     report: &mut Report,
 ) {
-    let (d2t, t2d) = (inventory.has("d2t"), inventory.has("t2d"));
+    let (d2t, t2d) = (index.has("d2t"), index.has("t2d"));
     let (Some(draft), Some(vocab)) = (sizes.get(Size::Draft), vocab) else {
         if !d2t && t2d {
             report.problem("missing: d2t, which belongs to t2d");
@@ -224,7 +225,7 @@ fn check_vocabularies(
         }
         return;
     }
-    if claims.given() && claims.get("draft_vocab_size").is_none() {
+    if hints.given() && hints.get("draft_vocab_size").is_none() {
         report
             .problem(format!("config.json: draft_vocab_size is absent, but {draft} of {vocab} tokens can be drafted"));
     }
@@ -239,22 +240,22 @@ fn check_vocabularies(
 }
 
 /// Keys that vLLM's reader of speculators configs needs, and the one that two readers default differently.
-fn check_speculators(claims: &ConfigHints<'_>, report: &mut Report) {
-    if claims.get("norm_before_residual").is_none() {
+fn check_speculators(hints: &ConfigHints<'_>, report: &mut Report) {
+    if hints.get("norm_before_residual").is_none() {
         report
             .problem("config.json: norm_before_residual is absent, which vLLM reads as true and speculators as false");
     }
-    match claims.text("speculators_model_type") {
+    match hints.text("speculators_model_type") {
         Some("eagle3") => {}
         Some(other) => {
             report.problem(format!("config.json: speculators_model_type is {}, not eagle3", shown(other)));
         }
         None => report.problem("config.json: speculators_model_type is absent, not eagle3"),
     }
-    if !claims.within("transformer_layer_config").given() {
+    if !hints.within("transformer_layer_config").given() {
         report.problem("config.json: transformer_layer_config is absent");
     }
-    let nested = claims.within("speculators_config");
+    let nested = hints.within("speculators_config");
     if nested.within("verifier").text("name_or_path").is_none() {
         report.note("vLLM will refuse this head: speculators_config.verifier.name_or_path is absent");
     }

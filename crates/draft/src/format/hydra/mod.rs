@@ -10,7 +10,7 @@ use super::config_hints::ConfigHints;
 use super::head_spec::{HydraSpec, LmHeads};
 use super::layer::Layer;
 use super::medusa::{blocks_per_head, report_uneven};
-use super::specs::{Claim, Dim, Size, Specs};
+use super::specs::{Dim, Size, SizeHint, Specs};
 use super::tensor_index::{Report, TensorIndex, number, numbered, report_gap, shown};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,16 +33,16 @@ fn lm_head(name: &str) -> Option<(usize, bool)> {
 }
 
 /// Hydra++ if there is a prefix layer, or most projections are behind a dropout.
-pub(super) fn format(inventory: &TensorIndex<'_>) -> HeadsFormat {
-    let prefix = inventory.names().any(|name| name.starts_with(PREFIX_LAYER));
+pub(super) fn format(index: &TensorIndex<'_>) -> HeadsFormat {
+    let prefix = index.names().any(|name| name.starts_with(PREFIX_LAYER));
     let (behind, plain): (Vec<_>, Vec<_>) =
-        inventory.names().filter_map(lm_head).partition(|(_, behind_dropout)| *behind_dropout);
+        index.names().filter_map(lm_head).partition(|(_, behind_dropout)| *behind_dropout);
     if prefix || behind.len() > plain.len() { HeadsFormat::HydraPlusPlus } else { HeadsFormat::Hydra }
 }
 
-fn read(inventory: &TensorIndex<'_>) -> BTreeMap<usize, Head> {
+fn read(index: &TensorIndex<'_>) -> BTreeMap<usize, Head> {
     let mut heads: BTreeMap<usize, Head> = BTreeMap::new();
-    for name in inventory.names() {
+    for name in index.names() {
         if let Some((head, _)) = lm_head(name) {
             heads.entry(head).or_default().lm_head = true;
         }
@@ -59,11 +59,11 @@ fn read(inventory: &TensorIndex<'_>) -> BTreeMap<usize, Head> {
 /// Compares Hydra heads with their format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &TensorIndex<'_>,
-    claims: &ConfigHints<'_>,
+    index: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
     report: &mut Report,
 ) -> HydraSpec {
-    let heads = read(inventory);
+    let heads = read(index);
     let blocks = blocks_per_head(heads.values().map(|head| head.blocks.len()));
     report_gap("head", 0, heads.keys().copied(), report);
     let counts: Vec<_> = heads.iter().map(|(&head, parts)| (head, parts.blocks.len())).collect();
@@ -74,24 +74,24 @@ pub(super) fn check(
     let own = heads.values().any(|head| head.lm_head);
     let prefix_layer = (format == HeadsFormat::HydraPlusPlus).then(prefix_layer);
     let layout = Layout { blocks, grounded, own, prefix_layer };
-    let specs = layout.specs(heads.keys().copied(), inventory);
+    let specs = layout.specs(heads.keys().copied(), index);
     let sizes_of = [("hidden_size", Size::Hidden), ("vocab_size", Size::Vocab)];
-    let claimed: Vec<Claim> = sizes_of.iter().filter_map(|(key, size)| claims.size(key, *size, report)).collect();
-    let sizes = specs.sizes(inventory, &claimed);
-    specs.check(inventory, &sizes, |_| false, report);
-    sizes.check_claims(&claimed, report);
-    let facts = HydraSpec {
+    let named: Vec<SizeHint> = sizes_of.iter().filter_map(|(key, size)| hints.size(key, *size, report)).collect();
+    let sizes = specs.sizes(index, &named);
+    specs.check(index, &sizes, |_| false, report);
+    sizes.check_hints(&named, report);
+    let spec = HydraSpec {
         heads: heads.len(),
         blocks,
         hidden_size: sizes.or_zero(Size::Hidden),
         vocab_size: sizes.get(Size::Vocab),
         lm_heads: if own { LmHeads::PerHead } else { LmHeads::Target },
         grounded,
-        prefix_layer: layout.prefix_layer.map(|layer| layer.facts(inventory, &sizes)),
+        prefix_layer: layout.prefix_layer.map(|layer| layer.spec(index, &sizes)),
     };
-    check_config(&facts, claims, report);
-    add_notes(&facts, inventory, report);
-    facts
+    check_config(&spec, hints, report);
+    add_notes(&spec, index, report);
+    spec
 }
 
 fn prefix_layer() -> Layer {
@@ -113,14 +113,14 @@ struct Layout {
 }
 
 impl Layout {
-    fn specs(&self, heads: impl Iterator<Item = usize>, inventory: &TensorIndex<'_>) -> Specs {
+    fn specs(&self, heads: impl Iterator<Item = usize>, index: &TensorIndex<'_>) -> Specs {
         let mut specs = Specs::default();
         for head in heads {
             self.add_head(&mut specs, head);
         }
         specs.optional_matrix(EMBEDDING_COPY, Size::Vocab, Size::Hidden);
         if let Some(layer) = &self.prefix_layer {
-            layer.add(&mut specs, inventory, false);
+            layer.add(&mut specs, index, false);
             specs.vector(HydraNaming { dropouts: true }.prefix_norm(), Size::Hidden);
             // The layer is fed hidden states, so its embedding table is never read.
             specs.optional_matrix(format!("{PREFIX_LAYER}embed_tokens.weight"), Size::Vocab, Size::Hidden);
@@ -146,39 +146,39 @@ impl Layout {
     }
 }
 
-fn check_config(facts: &HydraSpec, claims: &ConfigHints<'_>, report: &mut Report) {
-    if let Some(heads) = claims.heads("hydra_num_heads", report).filter(|heads| *heads != facts.heads) {
-        let found = facts.heads;
+fn check_config(spec: &HydraSpec, hints: &ConfigHints<'_>, report: &mut Report) {
+    if let Some(heads) = hints.heads("hydra_num_heads", report).filter(|heads| *heads != spec.heads) {
+        let found = spec.heads;
         report.note(format!("config.json: hydra_num_heads is {heads}, but there are {found} heads"));
     }
-    if let Some(blocks) = claims.count("hydra_num_layers", report).filter(|blocks| *blocks != facts.blocks) {
-        let found = facts.blocks;
+    if let Some(blocks) = hints.count("hydra_num_layers", report).filter(|blocks| *blocks != spec.blocks) {
+        let found = spec.blocks;
         report.problem(format!("config.json: hydra_num_layers is {blocks}, but heads have {found} blocks"));
     }
-    if let Some(grounded) = claims.flag("grounded_heads", report).filter(|grounded| *grounded != facts.grounded) {
-        report.problem(format!("config.json: grounded_heads is {grounded}, but the tensors say {}", facts.grounded));
+    if let Some(grounded) = hints.flag("grounded_heads", report).filter(|grounded| *grounded != spec.grounded) {
+        report.problem(format!("config.json: grounded_heads is {grounded}, but the tensors say {}", spec.grounded));
     }
-    let arch = if facts.prefix_layer.is_some() { "prefix-mlp" } else { "mlp" };
-    if let Some(claimed) = claims.text("hydra_head_arch").filter(|claimed| *claimed != arch) {
-        report.problem(format!("config.json: hydra_head_arch is {}, but the tensors are {arch}", shown(claimed)));
+    let arch = if spec.prefix_layer.is_some() { "prefix-mlp" } else { "mlp" };
+    if let Some(named) = hints.text("hydra_head_arch").filter(|named| *named != arch) {
+        report.problem(format!("config.json: hydra_head_arch is {}, but the tensors are {arch}", shown(named)));
     }
 }
 
-fn add_notes(facts: &HydraSpec, inventory: &TensorIndex<'_>, report: &mut Report) {
+fn add_notes(spec: &HydraSpec, index: &TensorIndex<'_>, report: &mut Report) {
     // The first block of a grounded head is its own, all others are one shared object.
-    let independent = if facts.grounded { 2 } else { 1 };
-    if facts.blocks > independent {
+    let independent = if spec.grounded { 2 } else { 1 };
+    if spec.blocks > independent {
         report.note(format!(
             "{} blocks per head: the original Hydra loader shares one block among {}, so independent blocks cannot be \
              exported to it.",
-            facts.blocks,
-            if facts.grounded { "all but the first" } else { "them" },
+            spec.blocks,
+            if spec.grounded { "all but the first" } else { "them" },
         ));
     }
-    if facts.lm_heads == LmHeads::Target {
+    if spec.lm_heads == LmHeads::Target {
         report.note("no LM heads: the target's is used here, but the original Hydra loader needs one per head");
     }
-    if inventory.has(EMBEDDING_COPY) {
+    if index.has(EMBEDDING_COPY) {
         report.note(format!("{EMBEDDING_COPY} is a copy of the target's embedding and is ignored"));
     }
 }

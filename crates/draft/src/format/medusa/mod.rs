@@ -9,13 +9,13 @@ pub(super) use naming::{HEADS, IN_MODEL, Part};
 use super::HeadsFormat;
 use super::config_hints::ConfigHints;
 use super::head_spec::{LmHeads, MedusaSpec};
-use super::specs::{Claim, Size, Sizes, Specs};
+use super::specs::{Size, SizeHint, Sizes, Specs};
 use super::tensor_index::{Report, TensorIndex, is_backbone, report_gap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// V1 if heads have projections of their own, V2 if they do not; where a file is damaged, what most heads have.
-pub(super) fn plain_format(inventory: &TensorIndex<'_>) -> HeadsFormat {
-    let heads = Heads::read(MedusaNaming::Sequential { prefix: "" }, inventory);
+pub(super) fn plain_format(index: &TensorIndex<'_>) -> HeadsFormat {
+    let heads = Heads::read(MedusaNaming::Sequential { prefix: "" }, index);
     let own = heads.0.values().filter(|head| head.lm_head).count();
     if own > 0 && 2 * own >= heads.0.len() { HeadsFormat::MedusaV1 } else { HeadsFormat::MedusaV2 }
 }
@@ -32,9 +32,9 @@ struct Head {
 struct Heads(BTreeMap<usize, Head>);
 
 impl Heads {
-    fn read(naming: MedusaNaming, inventory: &TensorIndex<'_>) -> Self {
+    fn read(naming: MedusaNaming, index: &TensorIndex<'_>) -> Self {
         let mut heads: BTreeMap<usize, Head> = BTreeMap::new();
-        for part in inventory.names().filter_map(|name| naming.part(name)) {
+        for part in index.names().filter_map(|name| naming.part(name)) {
             match part {
                 Part::Block { head, block, bias } => {
                     let head = heads.entry(head).or_default();
@@ -72,41 +72,49 @@ pub(super) fn report_uneven(counts: &[(usize, usize)], report: &mut Report) {
 /// Compares Medusa heads with their format and config.
 pub(super) fn check(
     format: HeadsFormat,
-    inventory: &TensorIndex<'_>,
-    claims: &ConfigHints<'_>,
+    index: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
     report: &mut Report,
 ) -> MedusaSpec {
     let vllm = format == HeadsFormat::MedusaVllm;
-    let naming = MedusaNaming::of(format, inventory);
-    let heads = Heads::read(naming, inventory);
+    let naming = MedusaNaming::of(format, index);
+    let heads = Heads::read(naming, index);
     let blocks = blocks_per_head(heads.0.values().map(|head| head.blocks.len()));
     report_gap("head", 0, heads.0.keys().copied(), report);
     heads.report_blocks(report);
 
     let lm_heads = match format {
         HeadsFormat::MedusaV2 => LmHeads::Target,
-        HeadsFormat::MedusaVllm => vllm::lm_heads(naming, inventory, claims),
-        _ => LmHeads::PerHead,
+        HeadsFormat::MedusaVllm => vllm::lm_heads(naming, index, hints),
+        HeadsFormat::MedusaV1 | HeadsFormat::MedusaModelOpt | HeadsFormat::MedusaInModel => LmHeads::PerHead,
+        // These are no Medusa heads.
+        HeadsFormat::Eagle1
+        | HeadsFormat::Eagle3
+        | HeadsFormat::Eagle3Speculators
+        | HeadsFormat::Eagle3ModelOpt
+        | HeadsFormat::Hydra
+        | HeadsFormat::HydraPlusPlus
+        | HeadsFormat::Mtp => LmHeads::Target,
     };
     // Only vLLM knows heads without biases.
     let bias = !vllm || heads.0.values().any(|head| head.bias);
     let layout = Layout { naming, blocks, bias, lm_heads };
     let specs = layout.specs(format, &heads);
-    let mut claimed: Vec<Claim> = claims.size("hidden_size", Size::Hidden, report).into_iter().collect();
+    let mut named: Vec<SizeHint> = hints.size("hidden_size", Size::Hidden, report).into_iter().collect();
     if !vllm {
-        claimed.extend(claims.size("vocab_size", Size::Vocab, report));
+        named.extend(hints.size("vocab_size", Size::Vocab, report));
     }
-    let sizes = specs.sizes(inventory, &claimed);
+    let sizes = specs.sizes(index, &named);
     let beside_model = matches!(format, HeadsFormat::MedusaInModel | HeadsFormat::MedusaModelOpt);
-    specs.check(inventory, &sizes, |name| beside_model && is_backbone(name), report);
-    sizes.check_claims(&claimed, report);
-    let mut facts = layout.facts(heads.0.len(), &sizes);
+    specs.check(index, &sizes, |name| beside_model && is_backbone(name), report);
+    sizes.check_hints(&named, report);
+    let mut spec = layout.spec(heads.0.len(), &sizes);
     if vllm {
-        vllm::check(&mut facts, &sizes, claims, report);
+        vllm::check(&mut spec, &sizes, hints, report);
     }
-    check_counts(format, &facts, claims, report);
-    add_notes(format, &facts, inventory, claims, report);
-    facts
+    check_counts(format, &spec, hints, report);
+    add_notes(format, &spec, index, hints, report);
+    spec
 }
 
 /// Settings that decide which tensors heads have.
@@ -143,7 +151,7 @@ impl Layout {
         specs
     }
 
-    fn facts(self, heads: usize, sizes: &Sizes) -> MedusaSpec {
+    fn spec(self, heads: usize, sizes: &Sizes) -> MedusaSpec {
         MedusaSpec {
             naming: self.naming,
             heads,
@@ -160,43 +168,43 @@ impl Layout {
 /// Compares the numbers of heads and blocks with the config. Published configs miscount heads (that of the vicuna-7b
 /// heads says 2, the file has 5), so that is a note; another number of blocks moves the projection's name, so that
 /// loaders which skip unknown names would leave it out.
-fn check_counts(format: HeadsFormat, facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
+fn check_counts(format: HeadsFormat, spec: &MedusaSpec, hints: &ConfigHints<'_>, report: &mut Report) {
     let vllm = format == HeadsFormat::MedusaVllm;
     let is = |key: &str, what: &str, names: &[&str]| {
         // vLLM takes any key with both words.
         names.contains(&key) || (vllm && key.contains("num") && key.contains(what))
     };
-    let nested = claims.within("medusa");
-    for claims in [claims, &nested] {
-        for key in claims.keys() {
+    let nested = hints.within("medusa");
+    for hints in [hints, &nested] {
+        for key in hints.keys() {
             if is(key, "heads", &["medusa_num_heads", "num_medusa_heads"]) {
-                check_heads(key, facts, claims, report);
+                check_heads(key, spec, hints, report);
             } else if is(key, "layers", &["medusa_num_layers", "num_medusa_layers"]) {
-                let claimed = claims.count(key, report).filter(|claimed| *claimed != facts.blocks);
-                if let Some(claimed) = claimed {
-                    let (key, found) = (claims.path(key), facts.blocks);
-                    report.problem(format!("config.json: {key} is {claimed}, but heads have {found} blocks"));
+                let named = hints.count(key, report).filter(|named| *named != spec.blocks);
+                if let Some(named) = named {
+                    let (key, found) = (hints.path(key), spec.blocks);
+                    report.problem(format!("config.json: {key} is {named}, but heads have {found} blocks"));
                 }
             }
         }
     }
 }
 
-fn check_heads(key: &str, facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
-    let Some(claimed) = claims.heads(key, report).filter(|claimed| *claimed != facts.heads) else { return };
-    let (path, found) = (claims.path(key), facts.heads);
-    report.note(format!("config.json: {path} is {claimed}, but there are {found} heads; the tensors are believed"));
+fn check_heads(key: &str, spec: &MedusaSpec, hints: &ConfigHints<'_>, report: &mut Report) {
+    let Some(named) = hints.heads(key, report).filter(|named| *named != spec.heads) else { return };
+    let (path, found) = (hints.path(key), spec.heads);
+    report.note(format!("config.json: {path} is {named}, but there are {found} heads; the tensors are believed"));
 }
 
 fn add_notes(
     format: HeadsFormat,
-    facts: &MedusaSpec,
-    inventory: &TensorIndex<'_>,
-    claims: &ConfigHints<'_>,
+    spec: &MedusaSpec,
+    index: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
     report: &mut Report,
 ) {
-    if facts.blocks > 1 {
-        let blocks = facts.blocks;
+    if spec.blocks > 1 {
+        let blocks = spec.blocks;
         let v2 = if format == HeadsFormat::MedusaV2 { " TGI takes V2 heads of one block only." } else { "" };
         report.note(format!(
             "{blocks} blocks per head: the original Medusa loader shares one block among them, so independent blocks \
@@ -204,15 +212,15 @@ fn add_notes(
         ));
     }
     match format {
-        HeadsFormat::MedusaV1 | HeadsFormat::MedusaV2 if claims.given() => {
-            if claims.get("architectures").is_some() {
+        HeadsFormat::MedusaV1 | HeadsFormat::MedusaV2 if hints.given() => {
+            if hints.get("architectures").is_some() {
                 report.note("TGI will refuse these heads: config.json has `architectures`");
             }
-            if claims.get("medusa_num_heads").is_none() {
+            if hints.get("medusa_num_heads").is_none() {
                 report.note("TGI will not recognise these heads: config.json has no `medusa_num_heads`");
             }
         }
-        HeadsFormat::MedusaInModel if !inventory.names().any(is_backbone) => {
+        HeadsFormat::MedusaInModel if !index.names().any(is_backbone) => {
             report.note("the file holds the heads of a full model, but not the model");
         }
         _ => {}

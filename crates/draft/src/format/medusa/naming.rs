@@ -36,8 +36,8 @@ pub(in crate::format) const IN_MODEL: &str = "medusa_head.";
 
 impl MedusaNaming {
     /// The naming in a file whose format is known. Where writers disagree, what most names follow.
-    pub(super) fn of(format: HeadsFormat, inventory: &TensorIndex<'_>) -> Self {
-        let follow = |naming: &Self| inventory.names().filter(|name| naming.part(name).is_some()).count();
+    pub(super) fn of(format: HeadsFormat, index: &TensorIndex<'_>) -> Self {
+        let follow = |naming: &Self| index.names().filter(|name| naming.part(name).is_some()).count();
         let better = |first: Self, second: Self| if follow(&second) > follow(&first) { second } else { first };
         match format {
             HeadsFormat::MedusaVllm => better(Self::Blocks { prefix: "" }, Self::Blocks { prefix: HEADS }),

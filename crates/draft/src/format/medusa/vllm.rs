@@ -7,17 +7,17 @@ use crate::format::specs::{Kind, Size, Sizes, Specs};
 use crate::format::tensor_index::{Report, TensorIndex, shown};
 
 /// Whether the file has an LM head per head or one for all, which may be stored as that of head 0.
-pub(super) fn lm_heads(naming: MedusaNaming, inventory: &TensorIndex<'_>, claims: &ConfigHints<'_>) -> LmHeads {
+pub(super) fn lm_heads(naming: MedusaNaming, index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> LmHeads {
     let shared = format!("{}lm_head.weight", naming.prefix());
-    let own: Vec<usize> = inventory
+    let own: Vec<usize> = index
         .names()
         .filter_map(|name| naming.part(name))
         .filter_map(|part| if let Part::LmHead { head } = part { Some(head) } else { None })
         .collect();
-    let claimed = claims.get("original_lm_head").and_then(serde_json::Value::as_bool) == Some(true);
-    if own.is_empty() && (claimed || inventory.has(&shared)) {
+    let named = hints.get("original_lm_head").and_then(serde_json::Value::as_bool) == Some(true);
+    if own.is_empty() && (named || index.has(&shared)) {
         LmHeads::Shared { tensor: shared }
-    } else if claimed && own == [0] {
+    } else if named && own == [0] {
         LmHeads::Shared { tensor: naming.lm_head(0, 0) }
     } else {
         LmHeads::PerHead
@@ -30,13 +30,13 @@ pub(super) fn add_token_map(naming: MedusaNaming, specs: &mut Specs) {
 }
 
 /// Compares with the config; settles the vocabularies.
-pub(super) fn check(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<'_>, report: &mut Report) {
-    check_flags(facts, claims, report);
-    check_vocabularies(facts, sizes, claims, report);
-    if claims.given() && claims.text("model_type") != Some("medusa") {
+pub(super) fn check(spec: &mut MedusaSpec, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) {
+    check_flags(spec, hints, report);
+    check_vocabularies(spec, sizes, hints, report);
+    if hints.given() && hints.text("model_type") != Some("medusa") {
         report.note("vLLM will not recognise these heads: `model_type` in config.json is not \"medusa\"");
     }
-    for key in claims.keys().filter(|key| key.contains("num") && key.contains("heads")) {
+    for key in hints.keys().filter(|key| key.contains("num") && key.contains("heads")) {
         if !["num_heads", "medusa_num_heads", "num_medusa_heads"].contains(&key) {
             let key = shown(key);
             report.note(format!("config.json: vLLM takes {key} for the number of Medusa heads"));
@@ -44,18 +44,18 @@ pub(super) fn check(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<
     }
 }
 
-fn check_flags(facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report) {
-    if !claims.given() {
+fn check_flags(spec: &MedusaSpec, hints: &ConfigHints<'_>, report: &mut Report) {
+    if !hints.given() {
         return;
     }
-    match (claims.flag("medusa_fc_bias", report).unwrap_or(false), facts.bias) {
+    match (hints.flag("medusa_fc_bias", report).unwrap_or(false), spec.bias) {
         (false, true) => {
             report.problem("config.json: without \"medusa_fc_bias\": true vLLM drops the biases that the file has")
         }
         (true, false) => report.problem("config.json: medusa_fc_bias is true, but the file has no biases"),
         _ => {}
     }
-    match (claims.flag("original_lm_head", report).unwrap_or(false), &facts.lm_heads) {
+    match (hints.flag("original_lm_head", report).unwrap_or(false), &spec.lm_heads) {
         (false, LmHeads::Shared { tensor }) => {
             report.problem(format!("config.json: without \"original_lm_head\": true vLLM drops {tensor}"));
         }
@@ -67,12 +67,12 @@ fn check_flags(facts: &MedusaSpec, claims: &ConfigHints<'_>, report: &mut Report
 }
 
 /// `lm_heads` have a row per token of `token_map`, or of the whole vocabulary and are cut while loading.
-fn check_vocabularies(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHints<'_>, report: &mut Report) {
+fn check_vocabularies(spec: &mut MedusaSpec, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) {
     let (rows, map) = (sizes.get(Size::Vocab), sizes.get(Size::Draft));
-    let vocab = claims.count("vocab_size", report);
-    let truncated = claims.count("truncated_vocab_size", report);
-    facts.draft_vocab_size = map;
-    facts.vocab_size = vocab.or(if rows == map { None } else { rows });
+    let vocab = hints.count("vocab_size", report);
+    let truncated = hints.count("truncated_vocab_size", report);
+    spec.draft_vocab_size = map;
+    spec.vocab_size = vocab.or(if rows == map { None } else { rows });
     if let (Some(map), Some(rows)) = (map, rows)
         && map > rows
     {
@@ -87,9 +87,9 @@ fn check_vocabularies(facts: &mut MedusaSpec, sizes: &Sizes, claims: &ConfigHint
     let cut = truncated.is_some() && truncated < vocab.or(rows);
     match map {
         None if cut => report.problem("missing: token_map, which truncated_vocab_size in config.json calls for"),
-        Some(map) if claims.given() && truncated != Some(map) => {
-            let claimed = truncated.map_or_else(|| "absent".into(), |size| size.to_string());
-            report.problem(format!("config.json: truncated_vocab_size is {claimed}, but token_map lists {map} tokens"));
+        Some(map) if hints.given() && truncated != Some(map) => {
+            let named = truncated.map_or_else(|| "absent".into(), |size| size.to_string());
+            report.problem(format!("config.json: truncated_vocab_size is {named}, but token_map lists {map} tokens"));
         }
         _ => {}
     }

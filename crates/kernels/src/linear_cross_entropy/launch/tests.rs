@@ -34,7 +34,7 @@ fn equals_the_reference_whatever_the_chunk() {
 }
 
 #[test]
-fn a_row_that_is_not_a_number_is_told() {
+fn a_row_that_is_not_a_number_is_reported() {
     let mut logits = vec![0f32; 8];
     logits[3] = f32::NAN;
     let tensor = Tensor::<2>::from_data(TensorData::new(logits, [1, 8]), &Device::flex());

@@ -64,7 +64,7 @@ fn two_projections_and_the_gradient_of_the_first() {
     }
 }
 
-/// Against itself, a distribution has no gradient, its entropy as loss, and the same likeliest token.
+/// Against itself, a distribution has no gradient, its entropy as loss, and the same argmax.
 #[test]
 fn against_itself_nothing_is_left_to_learn() {
     let (rows, d, vocab) = (5, 8, 40);

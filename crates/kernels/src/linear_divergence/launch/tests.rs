@@ -106,7 +106,7 @@ fn what_is_no_number_is_told_and_targets_can_be_capped() {
     }
     let capped = linear_divergence(of(&h, None), of(&h, Some(1e-6)), Divergence::ForwardKl, None, 4);
     // A cap near 0 leaves a uniform distribution.
-    let law = reference::distribution(&wide(&values(8, 3)), &wide(&values(80, 4)));
-    let expected = reference::divergence(Divergence::ForwardKl, &[0.1; 10], &law);
+    let target = reference::distribution(&wide(&values(8, 3)), &wide(&values(80, 4)));
+    let expected = reference::divergence(Divergence::ForwardKl, &[0.1; 10], &target);
     assert!((f64::from(capped.losses[0]) - expected).abs() < 1e-4);
 }

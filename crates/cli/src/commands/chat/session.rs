@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A chat and where it is shown.
-pub struct Talk<'a> {
+pub struct ChatSession<'a> {
     pub chat: Chat<'a>,
     pub screen: Screen<'a>,
     pub document: Option<Document>,
@@ -17,7 +17,7 @@ pub struct Talk<'a> {
     pub stop: Arc<AtomicBool>,
 }
 
-impl Talk<'_> {
+impl ChatSession<'_> {
     /// Sends a message and shows its answer.
     pub fn message(&mut self, message: &str) -> Result<(), Failure> {
         self.answer(Some(message))

@@ -1,4 +1,4 @@
-//! The exact law of what a rule emits, over all draws of drafter and rule.
+//! The exact distribution of what a rule emits, over all draws of drafter and rule.
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::enumerate;
@@ -6,7 +6,7 @@ use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, Rows, Samplin
 use gorgon_core::dist::{Row, Transform, normalise};
 use gorgon_core::tree::TokenTree;
 
-/// Vocabulary of the small worlds.
+/// Vocabulary of the small settings.
 pub const VOCAB: usize = 3;
 
 /// Tree shapes, as parents by node: a lone root, a chain, a wide, a bushy and an unbalanced tree.
@@ -27,14 +27,15 @@ fn hashed(seed: u64, prefix: &[Token], salt: u64) -> f64 {
     (state >> 11) as f64 * 2.0_f64.powi(-53)
 }
 
-/// A law that depends on the whole prefix.
+/// A distribution that depends on the whole prefix.
 pub fn random_distribution(seed: u64, prefix: &[Token], vocab: usize) -> Vec<f64> {
-    let mut law: Vec<f64> = (0..vocab).map(|token| 0.03 + hashed(seed, prefix, token as u64 + 1).powi(2)).collect();
-    assert!(normalise(&mut law));
-    law
+    let mut distribution: Vec<f64> =
+        (0..vocab).map(|token| 0.03 + hashed(seed, prefix, token as u64 + 1).powi(2)).collect();
+    assert!(normalise(&mut distribution));
+    distribution
 }
 
-/// The token that sparse laws leave out after `prefix`.
+/// The token that sparse distributions leave out after `prefix`.
 fn hole(seed: u64, prefix: &[Token]) -> usize {
     (hashed(seed, prefix, 77) * VOCAB as f64) as usize
 }
@@ -42,13 +43,13 @@ fn hole(seed: u64, prefix: &[Token]) -> usize {
 /// How the drafter's rows relate to the target's, and how its tokens relate to its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Drafter {
-    /// A law of its own.
+    /// A distribution of its own.
     Random,
-    /// A law of its own that misses a token.
+    /// A distribution of its own that misses a token.
     Sparse,
     /// All mass on a token that the target never emits.
     Disjoint,
-    /// The target's own law.
+    /// The target's own distribution.
     Equal,
     /// NaN rows, with tokens from anywhere.
     Broken,
@@ -70,7 +71,7 @@ pub const DRAFTERS: [Drafter; 7] = [
 
 /// A target and a drafter, both depending on the whole prefix, and the shape of the drafter's trees.
 #[derive(Clone, Copy, Debug)]
-pub struct World {
+pub struct Setting {
     pub seed: u64,
     pub drafter: Drafter,
     pub scheme: SamplingScheme,
@@ -78,42 +79,42 @@ pub struct World {
     pub transform: Transform,
 }
 
-impl World {
-    /// The target's raw law after `prefix`.
+impl Setting {
+    /// The target's raw distribution after `prefix`.
     pub fn target(&self, prefix: &[Token]) -> Vec<f64> {
-        let mut law = random_distribution(self.seed, prefix, VOCAB);
+        let mut distribution = random_distribution(self.seed, prefix, VOCAB);
         if matches!(self.drafter, Drafter::Sparse | Drafter::Disjoint) {
-            law[hole(self.seed, prefix)] = 0.0;
-            assert!(normalise(&mut law));
+            distribution[hole(self.seed, prefix)] = 0.0;
+            assert!(normalise(&mut distribution));
         }
-        law
+        distribution
     }
 
     /// The row the drafter declares after `prefix`.
     pub fn draft(&self, prefix: &[Token]) -> Vec<f64> {
-        let mut law = random_distribution(self.seed + 1000, prefix, VOCAB);
+        let mut distribution = random_distribution(self.seed + 1000, prefix, VOCAB);
         match self.drafter {
             Drafter::Random | Drafter::Absent => {}
-            Drafter::Broken => law[hole(self.seed + 1000, prefix)] = f64::NAN,
-            Drafter::Equal => law = self.target(prefix),
+            Drafter::Broken => distribution[hole(self.seed + 1000, prefix)] = f64::NAN,
+            Drafter::Equal => distribution = self.target(prefix),
             Drafter::Sparse | Drafter::Straying => {
-                law[hole(self.seed + 1000, prefix)] = 0.0;
-                assert!(normalise(&mut law));
+                distribution[hole(self.seed + 1000, prefix)] = 0.0;
+                assert!(normalise(&mut distribution));
             }
             Drafter::Disjoint => {
-                law = vec![0.0; VOCAB];
-                law[hole(self.seed, prefix)] = 1.0;
+                distribution = vec![0.0; VOCAB];
+                distribution[hole(self.seed, prefix)] = 1.0;
             }
         }
-        law
+        distribution
     }
 
-    /// The target's law after the transform: what a lossless rule must emit.
+    /// The target's distribution after the transform: what a lossless rule must emit.
     pub fn wanted(&self, prefix: &[Token]) -> Vec<f64> {
         self.transform.apply(Row::Probabilities(&self.target(prefix))).into_vec()
     }
 
-    /// The law that children after `prefix` are drawn from.
+    /// The distribution that children after `prefix` are drawn from.
     fn source(&self, prefix: &[Token]) -> Vec<f64> {
         if matches!(self.drafter, Drafter::Broken | Drafter::Absent) {
             return random_distribution(self.seed + 2000, prefix, VOCAB);
@@ -123,64 +124,65 @@ impl World {
         transform.apply(Row::Probabilities(&self.draft(prefix))).into_vec()
     }
 
-    /// The joint law of the first `horizon` emitted tokens, a text's base-`VOCAB` number being its index. Where a step
-    /// emits fewer, the text goes on as `aim` says.
-    pub fn emitted(&self, rule: &dyn AcceptanceRule, horizon: usize, aim: &Law<'_>) -> Vec<f64> {
+    /// The joint distribution of the first `horizon` emitted tokens, a text's base-`VOCAB` number being its index.
+    /// Where a step emits fewer, the text continues as `aim` says.
+    pub fn emitted(&self, rule: &dyn AcceptanceRule, horizon: usize, aim: &NextTokens<'_>) -> Vec<f64> {
         let aim = Table::of(aim, horizon);
         let step = Step {
-            world: self,
+            setting: self,
             target: Table::of(&|prefix| self.target(prefix), DEPTH),
             draft: Table::of(&|prefix| self.draft(prefix), DEPTH),
             source: Table::of(&|prefix| self.source(prefix), DEPTH),
         };
-        let mut law = vec![0.0; VOCAB.pow(horizon as u32)];
+        let mut distribution = vec![0.0; VOCAB.pow(horizon as u32)];
         for (probability, mut text) in enumerate(|random| step.run(rule, random)) {
             text.truncate(horizon);
-            aim.extend(text.len(), code(&text), probability, horizon, &mut law);
+            aim.extend(text.len(), code(&text), probability, horizon, &mut distribution);
         }
-        law
+        distribution
     }
 }
 
-/// A law for every prefix.
-pub type Law<'a> = dyn Fn(&[Token]) -> Vec<f64> + 'a;
+/// A distribution for every prefix.
+pub type NextTokens<'a> = dyn Fn(&[Token]) -> Vec<f64> + 'a;
 
 /// The number of a prefix: a 1 and then its tokens as digits of base `VOCAB`.
 fn code(prefix: &[Token]) -> usize {
     prefix.iter().fold(1, |code, &token| code * VOCAB + token as usize)
 }
 
-/// The laws of all prefixes up to a length, by the prefixes' numbers: enumeration asks for them very often.
+/// The distributions of all prefixes up to a length, by the prefixes' numbers: enumeration asks for them very often.
 struct Table(Vec<Vec<f64>>);
 
 impl Table {
-    fn of(law: &Law<'_>, length: usize) -> Self {
-        let mut laws = vec![Vec::new(); 2 * VOCAB.pow(length as u32)];
+    fn of(distribution: &NextTokens<'_>, length: usize) -> Self {
+        let mut distributions = vec![Vec::new(); 2 * VOCAB.pow(length as u32)];
         let mut prefixes = vec![Vec::new()];
         while let Some(prefix) = prefixes.pop() {
-            laws[code(&prefix)] = law(&prefix);
+            distributions[code(&prefix)] = distribution(&prefix);
             if prefix.len() < length {
                 prefixes.extend((0..VOCAB as Token).map(|token| [&prefix[..], &[token]].concat()));
             }
         }
-        Self(laws)
+        Self(distributions)
     }
 
-    /// Adds to `law` the texts of length `horizon` that start with the prefix numbered `code` and go on as this says.
-    fn extend(&self, length: usize, code: usize, mass: f64, horizon: usize, law: &mut [f64]) {
+    /// Adds to `distribution` the texts of length `horizon` that start with the prefix numbered `code` and go on as
+    /// this says.
+    fn extend(&self, length: usize, code: usize, mass: f64, horizon: usize, distribution: &mut [f64]) {
         if length == horizon {
-            law[code - VOCAB.pow(horizon as u32)] += mass;
+            distribution[code - VOCAB.pow(horizon as u32)] += mass;
             return;
         }
         for (token, p) in self.0[code].iter().enumerate().filter(|(_, p)| **p > 0.0) {
-            self.extend(length + 1, code * VOCAB + token, mass * p, horizon, law);
+            self.extend(length + 1, code * VOCAB + token, mass * p, horizon, distribution);
         }
     }
 }
 
-/// One decoding step in a world.
+/// One decoding step in a setting.
 struct Step<'a> {
-    world: &'a World,
+    setting: &'a Setting,
     target: Table,
     draft: Table,
     source: Table,
@@ -198,8 +200,8 @@ impl Step<'_> {
             draft.extend_from_slice(if has_children { &self.draft.0[code] } else { &[f64::NAN; VOCAB] });
         }
         let rows = Rows::Probabilities { data: &draft, vocab: VOCAB };
-        let rows = (self.world.drafter != Drafter::Absent).then_some(rows);
-        let draft = DraftRows::single(rows, self.world.scheme);
+        let rows = (self.setting.drafter != Drafter::Absent).then_some(rows);
+        let draft = DraftRows::single(rows, self.setting.scheme);
         let verdict = rule.accept(&tree, draft, TargetRows::Probabilities { data: &target, vocab: VOCAB }, random);
         let verdict = verdict.unwrap();
         assert_eq!(verdict.path, tree.path(verdict.path[verdict.path.len() - 1]), "the path must start at the root");
@@ -209,7 +211,7 @@ impl Step<'_> {
     /// A drafted tree, the number of every node's prefix, and which nodes have children. Where the drafter runs out of
     /// tokens, branches are missing.
     fn tree(&self, random: &mut dyn RandomSource) -> (TokenTree, Vec<usize>, Vec<bool>) {
-        let shape = self.world.shape;
+        let shape = self.setting.shape;
         let mut tree = TokenTree::root(0);
         let (mut codes, mut has_children) = (vec![1], vec![false]);
         let mut placed = vec![None; shape.len()];
@@ -231,25 +233,25 @@ impl Step<'_> {
     /// The children the drafter takes after the prefix numbered `code`.
     fn children(&self, code: usize, count: usize, random: &mut dyn RandomSource) -> Vec<Token> {
         let source = &self.source.0[code];
-        match self.world.drafter {
+        match self.setting.drafter {
             Drafter::Broken | Drafter::Absent => SamplingScheme::Independent.children(source, count, random).into_vec(),
             Drafter::Straying => {
                 let strays: Vec<bool> = (0..count).map(|_| random.flip(0.25)).collect();
                 let drawn = strays.iter().filter(|stray| !**stray).count();
-                let mut drawn = self.world.scheme.children(source, drawn, random).into_vec().into_iter();
+                let mut drawn = self.setting.scheme.children(source, drawn, random).into_vec().into_iter();
                 let stray = source.iter().position(|&p| p == 0.0).map(|token| token as Token);
                 strays.into_iter().filter_map(|is_stray| if is_stray { stray } else { drawn.next() }).collect()
             }
-            _ => self.world.scheme.children(source, count, random).into_vec(),
+            _ => self.setting.scheme.children(source, count, random).into_vec(),
         }
     }
 }
 
-/// The joint law of the first `horizon` tokens of plain decoding from `aim`.
-pub fn plain(horizon: usize, aim: &Law<'_>) -> Vec<f64> {
-    let mut law = vec![0.0; VOCAB.pow(horizon as u32)];
-    Table::of(aim, horizon).extend(0, 1, 1.0, horizon, &mut law);
-    law
+/// The joint distribution of the first `horizon` tokens of plain decoding from `aim`.
+pub fn plain(horizon: usize, aim: &NextTokens<'_>) -> Vec<f64> {
+    let mut distribution = vec![0.0; VOCAB.pow(horizon as u32)];
+    Table::of(aim, horizon).extend(0, 1, 1.0, horizon, &mut distribution);
+    distribution
 }
 
 /// The greatest difference between two laws; infinite if either holds no numbers.
