@@ -271,7 +271,7 @@ impl Loader<'_> {
     /// # Errors
     /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn weight(&self, names: &[String]) -> Result<Weight, WeightsError> {
-        let rows = WeightRows::new(self.checkpoint, names);
+        let rows = WeightRows::new(self.checkpoint, names)?;
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
             let storage = match self.compute.int8() {
