@@ -1,5 +1,8 @@
 //! `gorgon inspect` of everything that gorgon reads and writes; numbers are numbers.
 
+#[path = "../../core/tests/shared/mod.rs"]
+mod shared;
+
 mod chain;
 mod gorgon;
 
@@ -118,4 +121,31 @@ fn pytorch_files_are_heads() {
     // Heads of four hidden values for another model: they are read, and do not fit.
     let model = backbone().to_str().unwrap();
     refused(&["generate", "--model", model, "--heads", PYTORCH, "--prompt", "x"], &["hidden size"]);
+}
+
+/// The method, the formats, what stays in floats, and what is not applied.
+#[test]
+fn quantised_checkpoints() {
+    let Some(root) = shared::shared("fixtures/quantised", "inspection of quantised checkpoints") else { return };
+    for (name, method, format, ignored) in [
+        ("ct_int4_g128_asym_actorder", "compressed-tensors", "packed integers of 4 bits, groups of 128", 0),
+        ("ct_int8_channel", "compressed-tensors", "integers of 8 bits, a scale per output, symmetric", 1),
+        ("fp8_block128", "fp8", "blocks of 128 x 128", 1),
+        ("gptq_asym_desc_act", "gptq", "groups of 64, with zero points, activation order", 0),
+        ("awq_gemm_g128", "awq", "layout gemm", 0),
+        ("bnb_nf4_double", "bitsandbytes", "nf4", 0),
+    ] {
+        let document = inspected(root.join(name).to_str().unwrap());
+        let facts = &document["facts"];
+        assert_eq!(
+            (&facts["quantisation_method"], &facts["quantised_modules"]),
+            (&method.into(), &14.into()),
+            "{name}"
+        );
+        assert!(facts["quantised_formats"][0].as_str().unwrap().contains(format), "{name}: {facts}");
+        assert_eq!(facts["quantisation_settings_ignored"].as_array().unwrap().len(), ignored, "{name}");
+        let tied = facts["tied_embeddings"] == true;
+        assert_eq!(facts["modules_in_floats"].as_array().unwrap().len(), if tied { 1 } else { 2 }, "{name}: {facts}");
+        assert!(facts["quantised_bytes"].as_u64() < facts["size_bytes"].as_u64());
+    }
 }

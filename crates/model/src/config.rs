@@ -7,7 +7,7 @@
 mod architecture;
 mod defaults;
 mod error;
-mod fields;
+pub(crate) mod fields;
 mod resolve;
 
 pub use self::architecture::{Architecture, Experts};
@@ -15,10 +15,12 @@ pub use self::error::ConfigError;
 
 use self::defaults::Defaults;
 use self::fields::{Fields, read_object};
+use crate::quantisation::{self, Quantisation};
 use crate::rope::RopeConfig;
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A decoder's facts.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +79,8 @@ pub struct ModelConfig {
     pub experts: Option<Experts>,
     /// Tokens that end a generation.
     pub eos_tokens: Vec<u32>,
+    /// How a checkpoint of this config stores its linear layers, where that is not in floats.
+    pub quantisation: Option<Arc<Quantisation>>,
 }
 
 impl ModelConfig {
@@ -113,15 +117,13 @@ impl ModelConfig {
     fn from_fields(f: &Fields) -> Result<Self, String> {
         let architecture = resolve::architecture(f)?;
         let defaults = Defaults::of(architecture);
-        resolve::refuse_quantised(f)?;
+        let quantisation = quantisation::parse(f)?.map(Arc::new);
         let hidden_size = f.size("hidden_size", 1 << 20)?;
         let vocab_size = f.size("vocab_size", 1 << 24)?;
         let layers = f.size("num_hidden_layers", 4096)?;
         let (heads, kv_heads, head_dim) = resolve::heads(f, &defaults, hidden_size)?;
         let gemma = architecture == Architecture::Gemma2;
-        // The other families have no such biases, whatever their configs say.
-        let may_have_bias = matches!(architecture, Architecture::Llama | Architecture::Qwen3 | Architecture::Gemma2);
-        let attention_bias = f.flag("attention_bias", false)? && may_have_bias;
+        let attention_bias = resolve::attention_bias(f, architecture)?;
         let config = Self {
             architecture,
             hidden_size,
@@ -150,6 +152,7 @@ impl ModelConfig {
             windows: resolve::windows(f, architecture, &defaults, layers)?,
             experts: resolve::experts(f, architecture)?,
             eos_tokens: resolve::end_tokens(f, &defaults, vocab_size)?,
+            quantisation,
         };
         config.check_total()
     }

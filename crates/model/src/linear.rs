@@ -329,9 +329,15 @@ impl Loader<'_> {
     /// # Errors
     /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn weight(&self, names: &[String]) -> Result<Weight, WeightsError> {
-        let rows = WeightRows::new(self.checkpoint, names);
+        let rows = WeightRows::new(self.checkpoint, names)?;
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
+            if let Some(codes) = rows.codes().and_then(|codes| codes.layout()) {
+                // Rounded weights are not rounded again.
+                let activations = self.compute.integers().activations_of_codes();
+                let packed = QuantisedMatrix::pack(codes, &rows).map_err(|error| rows.error(error))?;
+                return Ok(Weight::Quantised(Arc::new(packed), activations));
+            }
             let dtype = self.compute.pairs().unwrap_or_else(|| rows.storage(self.compute.format()));
             return on_host(d_in, d_out, dtype, &rows, self.compute).map_err(|error| rows.error(error));
         }

@@ -5,36 +5,26 @@
 //! no second copy of a tensor.
 
 mod bytes;
+mod entry;
 mod error;
 mod header;
 mod index;
+mod matrices;
 
+pub use self::entry::Entry;
 pub use self::error::{Problems, WeightsError};
 
 use self::bytes::{all_finite, all_finite_bits, read_at, widen};
 use self::header::{HeaderError, read_header};
 use self::index::{read_index, shard_path};
-use crate::device::{Compute, DraftWeights, FloatFormat, Weights};
+use crate::quantisation::{self, Quantisation};
 use crate::{config::ModelConfig, layout};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// A tensor in a file.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    file: usize,
-    /// Storage type.
-    pub dtype: Dtype,
-    /// Shape.
-    pub shape: Vec<usize>,
-    /// First byte within the file.
-    offset: u64,
-    /// Length in bytes.
-    bytes: usize,
-}
+use std::sync::Arc;
 
 /// An opened checkpoint: checked headers and open files.
 pub struct Checkpoint {
@@ -43,6 +33,8 @@ pub struct Checkpoint {
     entries: BTreeMap<String, Entry>,
     /// Whether numbers that are not finite are refused.
     finite: bool,
+    /// How linear layers are stored that are quantised.
+    quantisation: Option<Arc<Quantisation>>,
 }
 
 impl std::fmt::Debug for Checkpoint {
@@ -55,11 +47,17 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 impl Checkpoint {
-    /// Opens the checkpoint of a model folder: `model.safetensors`, or the shards that the index names.
+    /// Opens the checkpoint of a model folder: `model.safetensors`, or the shards that the index names. Modules that
+    /// `config.json` says are quantised are read as matrices of floats.
     ///
     /// # Errors
     /// When a file is missing, truncated or inconsistent, or the index points outside the folder.
     pub fn open(dir: &Path) -> Result<Self, WeightsError> {
+        let quantisation = quantisation::of_folder(dir).map(Arc::new);
+        Ok(Self { quantisation, ..Self::open_stored(dir)? })
+    }
+
+    fn open_stored(dir: &Path) -> Result<Self, WeightsError> {
         // A link that leads nowhere counts as there: opening it then says what is wrong.
         if dir.join(SINGLE).symlink_metadata().is_ok() {
             return Self::open_files(dir, &[dir.join(SINGLE)]);
@@ -89,7 +87,8 @@ impl Checkpoint {
     /// # Errors
     /// When a file is missing, truncated or inconsistent, or two files hold a tensor of the same name.
     pub fn open_files(dir: &Path, paths: &[PathBuf]) -> Result<Self, WeightsError> {
-        let mut opened = Self { dir: dir.into(), files: vec![], entries: BTreeMap::new(), finite: false };
+        let mut opened =
+            Self { dir: dir.into(), files: vec![], entries: BTreeMap::new(), finite: false, quantisation: None };
         for path in paths {
             opened.add_file(path)?;
         }
@@ -111,7 +110,7 @@ impl Checkpoint {
             (spec.name, Entry { file: usize::MAX, dtype: Dtype::F32, shape: spec.shape, offset: 0, bytes })
         };
         let entries = layout::tensors(config).into_iter().map(entry).collect();
-        Self { dir: "random weights".into(), files: vec![], entries, finite: false }
+        Self { dir: "random weights".into(), files: vec![], entries, finite: false, quantisation: None }
     }
 
     /// True if its weights are drawn.
@@ -168,54 +167,6 @@ impl Checkpoint {
         self.entries.values().map(|entry| entry.bytes).sum()
     }
 
-    /// Bytes that the weights take once loaded, norms and biases counted like the rest.
-    pub fn loaded_bytes(&self, compute: &Compute) -> usize {
-        let elements: usize = self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum();
-        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of a mixed checkpoint it may not.
-        let mut dtypes = self.entries.values().map(|entry| entry.dtype);
-        let first = dtypes.next();
-        let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
-        let head = || self.entries.get(layout::LM_HEAD).or_else(|| self.entries.get(layout::EMBEDDING));
-        let integers = compute.integers();
-        let copied = match (integers.weights, integers.draft_weights) {
-            (Weights::Int8, _) => return elements,
-            // A scale of two bytes for each 32 weights.
-            (Weights::Int4, _) => return elements / 2 + elements / 16,
-            (Weights::Stored, DraftWeights::Int8) => head().map_or(0, |entry| entry.shape.iter().product()),
-            (Weights::Stored, DraftWeights::Stored) => 0,
-        };
-        copied
-            + match compute.format() {
-                FloatFormat::F32 if compute.is_host() && half => elements * 2,
-                format => elements * format.bytes(),
-            }
-    }
-
-    /// Compares the tensors with those that `config` calls for.
-    pub fn problems(&self, config: &ModelConfig) -> Problems {
-        let specs = layout::tensors(config);
-        let mut problems = Problems::default();
-        for spec in &specs {
-            match self.entries.get(&spec.name) {
-                None => problems.missing.push(spec.name.clone()),
-                Some(entry) if entry.shape != spec.shape => {
-                    problems.wrong.push(format!("{} is {:?}, expected {:?}", spec.name, entry.shape, spec.shape));
-                }
-                Some(entry) if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) => {
-                    problems.wrong.push(format!("{} is {:?}, expected F32, F16 or BF16", spec.name, entry.dtype));
-                }
-                Some(_) => {}
-            }
-        }
-        let known: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-        let module =
-            |name: &str| layout::module_mark(config, name).is_some_and(|mark| self.entries.contains_key(&mark));
-        let harmless = |name: &str| layout::is_harmless_extra(config, name) || module(name);
-        let extra = |name: &&String| !known.contains(name.as_str()) && !harmless(name);
-        problems.unexpected = self.entries.keys().filter(extra).cloned().collect();
-        problems
-    }
-
     /// Fails if the tensors are not those that `config` calls for.
     ///
     /// # Errors
@@ -228,11 +179,18 @@ impl Checkpoint {
         Err(WeightsError::Mismatch { dir: self.dir.clone(), problems })
     }
 
-    /// Reads elements `range` of a tensor, widened to `f32`.
+    /// Reads elements `range` of a tensor, widened to `f32`; the weight of a quantised module is its dequantised matrix.
     ///
     /// # Errors
     /// When the tensor is absent, no float, or the file cannot be read.
     pub fn read(&self, name: &str, range: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
+        match self.matrix(name)? {
+            Some(matrix) => matrix.read_elements(range, out),
+            None => self.read_floats(name, range, out),
+        }
+    }
+
+    fn read_floats(&self, name: &str, range: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
         let (entry, offset) = self.locate(name, &range, out.len())?;
         let size = entry.dtype.bitsize() / 8;
         if entry.dtype == Dtype::F32 {
@@ -295,13 +253,13 @@ impl Checkpoint {
     /// # Errors
     /// When the tensor is absent or the file cannot be read.
     pub fn read_stored(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
-        let entry = self.entry(name)?;
+        let entry = self.stored(name)?;
         let mut bytes = vec![0u8; entry.bytes];
         self.read_bytes(entry, entry.offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    fn entry(&self, name: &str) -> Result<&Entry, WeightsError> {
+    fn stored(&self, name: &str) -> Result<&Entry, WeightsError> {
         self.entries.get(name).ok_or_else(|| WeightsError::Mismatch {
             dir: self.dir.clone(),
             problems: Problems { missing: vec![name.into()], ..Problems::default() },
@@ -310,7 +268,7 @@ impl Checkpoint {
 
     /// The entry of a float tensor, and where in its file elements `range` begin.
     fn locate(&self, name: &str, range: &Range<usize>, room: usize) -> Result<(&Entry, u64), WeightsError> {
-        let entry = self.entry(name)?;
+        let entry = self.stored(name)?;
         if !matches!(entry.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
             return Err(self.wrong(entry, name, format!("{:?} is no supported float type", entry.dtype)));
         }
@@ -331,16 +289,5 @@ impl Checkpoint {
             return Err(self.wrong(entry, "any", "drawn weights exist on a GPU only".into()));
         };
         read_at(file, bytes, offset).map_err(|source| WeightsError::Read { path: path.clone(), source })
-    }
-
-    /// Reads a whole tensor, widened to `f32`.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub fn read_all(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let elements = self.entries.get(name).map_or(0, |entry| entry.shape.iter().product());
-        let mut out = vec![0f32; elements];
-        self.read(name, 0..elements, &mut out)?;
-        Ok(out)
     }
 }

@@ -123,29 +123,30 @@ fn decode_path(target: &mut DecoderTarget, tree: &TokenTree, node: usize) -> Vec
     logits
 }
 
+/// Every number format in which the CPU computes.
+fn formats_of_the_cpu() -> Vec<Compute> {
+    let integers = |weights, bits| {
+        let integers = IntegerWeights { weights, activation_bits: Some(bits), ..IntegerWeights::STORED };
+        Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap()
+    };
+    let products = Compute::cpu(FloatFormat::F32).with_products(Products::Bf16);
+    if let Err(error) = &products {
+        eprintln!("SKIPPED: {error}");
+    }
+    let rounded = [
+        integers(Weights::Int8, ActivationBits::Eight),
+        integers(Weights::Int8, ActivationBits::ThirtyTwo),
+        integers(Weights::Int4, ActivationBits::Eight),
+        integers(Weights::Int4, ActivationBits::Sixteen),
+    ];
+    let floats = [compute(FloatFormat::F32), compute(FloatFormat::F16)];
+    floats.into_iter().chain(rounded).chain(products).collect()
+}
+
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
 fn check_trees(name: &str, dir: &Path) {
     let exact = compute(FloatFormat::F32).is_host();
-    let integers = |weights, bits| {
-        let integers = IntegerWeights { weights, activation_bits: Some(bits), ..IntegerWeights::default() };
-        Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap()
-    };
-    let computes = if exact {
-        let products = Compute::cpu(FloatFormat::F32).with_products(Products::Bf16);
-        if let Err(error) = &products {
-            eprintln!("SKIPPED: {error}");
-        }
-        let rounded = [
-            integers(Weights::Int8, ActivationBits::Eight),
-            integers(Weights::Int8, ActivationBits::ThirtyTwo),
-            integers(Weights::Int4, ActivationBits::Eight),
-            integers(Weights::Int4, ActivationBits::Sixteen),
-        ];
-        let floats = [compute(FloatFormat::F32), compute(FloatFormat::F16)];
-        floats.into_iter().chain(rounded).chain(products).collect()
-    } else {
-        vec![compute(FloatFormat::F32)]
-    };
+    let computes = if exact { formats_of_the_cpu() } else { vec![compute(FloatFormat::F32)] };
     for compute in computes {
         let format = compute.precision();
         let mut target = DecoderTarget::new(Arc::new(Decoder::load(dir, &compute).unwrap()), 256, Hooks::none());

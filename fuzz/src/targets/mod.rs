@@ -7,6 +7,7 @@ mod differential;
 mod drafting;
 mod jobs;
 mod model;
+mod quantised;
 mod sound;
 
 /// A reader, and files that it reads.
@@ -20,10 +21,11 @@ pub struct Target {
 }
 
 /// Every reader.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "weights_header", read: model::weights_header, seeds: model::weights_seeds },
     Target { name: "shard_index", read: model::shard_index, seeds: model::index_seeds },
     Target { name: "config", read: model::config, seeds: model::config_seeds },
+    Target { name: "quantised", read: quantised::checkpoint, seeds: quantised::seeds },
     Target { name: "tokenizer", read: model::tokenizer, seeds: model::tokenizer_seeds },
     Target { name: "tokenizer_config", read: model::tokenizer_config, seeds: model::tokenizer_config_seeds },
     Target { name: "chat_template", read: model::chat_template, seeds: model::template_seeds },

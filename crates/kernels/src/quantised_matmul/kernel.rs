@@ -1,6 +1,7 @@
 //! The CPU kernels: panels streamed once for a tile of rows, integer sums in registers.
 
-use super::activations::{BASE, IntegerRows, TALLEST, Tile};
+use self::output::Output;
+use super::activations::{IntegerRows, TALLEST, Tile};
 use super::matrix::Panel;
 use super::{Activations, PANEL, QuantisedMatrix};
 use crate::Isa;
@@ -109,77 +110,15 @@ fn add(isa: Isa, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) 
     portable::add(tile, panel, sums);
 }
 
-/// Takes a group's integer sums into the rows' `f32` sums: the operations that every instruction set performs.
-///
-/// # Shapes
-/// `dots [parts · rows][PANEL]`, sums of rounded inputs times codes.
-#[inline(always)]
-fn finish(tile: &Tile<'_>, panel: &Panel<'_>, group: usize, dots: &[[i32; PANEL]], sums: &mut [[f32; PANEL]]) {
-    let (scales, zeros) = (panel.scales_of::<PANEL>(group, 0), panel.zeros_of::<PANEL>(group, 0));
-    for (row, out) in sums.iter_mut().enumerate() {
-        let scale = tile.scales[row * panel.groups + group];
-        let offset = |part: usize| tile.sums[(row * tile.parts + part) * panel.groups + group];
-        for column in 0..PANEL {
-            let part = |part: usize| (dots[part * tile.rows + row][column] - zeros[column] * offset(part)) as f32;
-            let whole = if tile.parts == 2 { part(0).mul_add(BASE, part(1)) } else { part(0) };
-            out[column] = whole.mul_add(scales[column] * scale, out[column]);
-        }
-    }
-}
-
-/// Adds `128 · Σ x`, which codes less 128 left out.
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), expect(dead_code))]
-#[inline(always)]
-fn put_back(tile: &Tile<'_>, panel: &Panel<'_>, group: usize, dots: &mut [[i32; PANEL]]) {
-    for part in 0..tile.parts {
-        for row in 0..tile.rows {
-            let sum = tile.sums[(row * tile.parts + part) * panel.groups + group];
-            dots[part * tile.rows + row].iter_mut().for_each(|dot| *dot += 128 * sum);
-        }
-    }
-}
-
-/// The output, written by one task per panel.
-struct Output<'a> {
-    y: *mut f32,
-    rows: usize,
-    d_out: usize,
-    bias: Option<&'a [f32]>,
-}
-// SAFETY: each panel writes only its own columns, and each is handled by one task.
-unsafe impl Sync for Output<'_> {}
-
-impl<'a> Output<'a> {
-    fn new(d_out: usize, bias: Option<&'a [f32]>, y: &'a mut [MaybeUninit<f32>]) -> Self {
-        Self { y: y.as_mut_ptr().cast(), rows: y.len() / d_out, d_out, bias }
-    }
-
-    /// Adds the bias to the sums of rows from `first` on, for columns from `column` on, and writes them.
-    fn write(&self, first: usize, column: usize, sums: &mut [[f32; PANEL]]) {
-        let columns = PANEL.min(self.d_out - column);
-        assert!(first + sums.len() <= self.rows);
-        for (row, sums) in sums.iter_mut().enumerate() {
-            if let Some(bias) = self.bias {
-                for (sum, b) in sums.iter_mut().zip(&bias[column..column + columns]) {
-                    *sum += b;
-                }
-            }
-            // SAFETY: the row and these columns lie within y, and belong to this task.
-            unsafe {
-                let to = self.y.add((first + row) * self.d_out + column);
-                std::ptr::copy_nonoverlapping(sums.as_ptr(), to, columns);
-            }
-        }
-    }
-}
-
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod exact;
+mod finish;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod output;
 mod portable;
 
 #[cfg(test)]

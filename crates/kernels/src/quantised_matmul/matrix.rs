@@ -35,6 +35,18 @@ impl Codes {
         self.d_in.div_ceil(self.group.max(1))
     }
 
+    /// Bytes of a packed matrix.
+    pub fn packed_bytes(&self) -> usize {
+        let panels = self.d_out.div_ceil(PANEL);
+        let scales = match self.scale_format {
+            ScaleFormat::F32 => 4,
+            ScaleFormat::F16 | ScaleFormat::Bf16 => 2,
+        };
+        let of_groups = panels * self.groups() * PANEL * (scales + usize::from(self.zeros.is_some()));
+        let order = self.order.as_ref().map_or(0, |order| 4 * order.len());
+        panels * self.d_in.div_ceil(self.bits.inputs_per_line()) * LINE + of_groups + order
+    }
+
     /// Whether panels can hold such weights: groups that begin with a line, sums that fit 32 bits, lists of the right
     /// lengths.
     pub fn can_be_packed(&self) -> bool {

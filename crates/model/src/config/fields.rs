@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// A JSON object whose fields are read with a type and a range.
-pub(super) struct Fields(pub serde_json::Map<String, Value>);
+pub(crate) struct Fields(pub serde_json::Map<String, Value>);
 
 impl Fields {
     /// True if there is no such field, not even null.
@@ -69,6 +69,24 @@ impl Fields {
         }
     }
 
+    /// A list of texts.
+    pub fn texts(&self, name: &str) -> Result<Option<Vec<String>>, String> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let list = value.as_array().and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+        list.map(Some).ok_or_else(|| format!("{name} is {}; a list of texts is expected", brief(value)))
+    }
+
+    /// Two sizes.
+    pub fn pair(&self, name: &str) -> Result<Option<[usize; 2]>, String> {
+        const LIMIT: u64 = 1 << 20;
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let size = |i: usize| value.get(i)?.as_u64().filter(|n| (1..=LIMIT).contains(n)).map(|n| n as usize);
+        match (value.as_array().map(Vec::len), size(0), size(1)) {
+            (Some(2), Some(first), Some(second)) => Ok(Some([first, second])),
+            _ => Err(format!("{name} is {}; two whole numbers from 1 to {LIMIT} are expected", brief(value))),
+        }
+    }
+
     /// A token id of a vocabulary, or a list of them.
     pub fn tokens(&self, name: &str, vocab_size: usize) -> Result<Option<Vec<u32>>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
@@ -87,12 +105,12 @@ impl Fields {
 }
 
 /// A text in quotes, short enough for a one-line message.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     brief(&Value::from(text))
 }
 
 /// A value short enough for a one-line message.
-pub(super) fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -100,7 +118,7 @@ pub(super) fn brief(value: &Value) -> String {
     }
 }
 
-pub(super) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>, ConfigError> {
+pub(crate) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>, ConfigError> {
     const LIMIT: u64 = 16 << 20;
     let read = |source| ConfigError::Read { path: path.into(), source };
     let json = |reason: String| ConfigError::Json { path: path.into(), reason };

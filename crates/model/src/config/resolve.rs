@@ -30,11 +30,10 @@ pub(super) fn architecture(f: &Fields) -> Result<Architecture, String> {
     }
 }
 
-/// Quantised checkpoints store something else than weights.
-pub(super) fn refuse_quantised(f: &Fields) -> Result<(), String> {
-    let Some(settings) = f.get("quantization_config") else { return Ok(()) };
-    let method = settings.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
-    Err(format!("quantization_config: quantised checkpoints (method {}) are not supported", quoted(method)))
+/// Biases of attention. Some families have none, whatever their configs say.
+pub(super) fn attention_bias(f: &Fields, architecture: Architecture) -> Result<bool, String> {
+    let may_have = matches!(architecture, Architecture::Llama | Architecture::Qwen3 | Architecture::Gemma2);
+    Ok(f.flag("attention_bias", false)? && may_have)
 }
 
 /// Tokens that end a generation.

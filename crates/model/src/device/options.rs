@@ -89,6 +89,14 @@ impl IntegerWeights {
         [weights, drafts, bits].into_iter().flatten().collect()
     }
 
+    /// Inputs of weights that a checkpoint holds in integers: as they are unless options say otherwise.
+    pub(crate) fn activations_of_codes(&self) -> Activations {
+        match (self.activation_bits, self.weights) {
+            (None, Weights::Stored) => Activations::Exact,
+            _ => self.activations(),
+        }
+    }
+
     /// Inputs of weights that are rounded here.
     pub(crate) fn activations(&self) -> Activations {
         self.activation_bits.unwrap_or(ActivationBits::Eight).activations()

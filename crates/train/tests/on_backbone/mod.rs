@@ -45,6 +45,11 @@ fn example(i: usize) -> Example {
 /// Twelve conversations, three of which are measured on; the backbone is written to `dir`.
 pub fn conversations(dir: &Path) -> Conversations {
     SHAPE.write(dir, FloatFormat::F32, 5).unwrap();
+    conversations_on(dir)
+}
+
+/// Twelve conversations, three of which are measured on, for the backbone in `dir`.
+pub fn conversations_on(dir: &Path) -> Conversations {
     let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
     let row = |i: usize| Row {
         row: i as u64,

@@ -2,7 +2,9 @@
 
 use super::report::{Facts, Report};
 use crate::failure::Failure;
+use crate::units::bytes;
 use gorgon_model::config::ModelConfig;
+use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
 use gorgon_text::template::ChatTemplate;
 use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
@@ -37,6 +39,7 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     let template = ChatTemplate::load(dir);
     notes.extend(template.as_ref().err().map(ToString::to_string));
     let mut facts = facts(&config, tokenizer, template.is_ok());
+    quantisation(&mut facts, &mut notes, &config, &checkpoint);
     storage(&mut facts, &checkpoint);
     Ok(Report { kind: "model", facts, notes, problems })
 }
@@ -63,6 +66,25 @@ fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Facts {
         facts.add("experts_per_token", experts.per_token);
     }
     facts
+}
+
+/// How linear layers are stored that are quantised, which are not, and which settings are not applied.
+fn quantisation(facts: &mut Facts, notes: &mut Vec<String>, config: &ModelConfig, checkpoint: &Checkpoint) {
+    let Some(quantisation) = checkpoint.quantisation() else { return };
+    let modules = checkpoint.quantised_modules();
+    let linear = layout::tensors(config).into_iter().filter(|spec| spec.shape.len() == 2);
+    let linear = linear.filter_map(|spec| Some(spec.name.strip_suffix(".weight")?.to_owned()));
+    let kept: Vec<String> = linear.filter(|module| !modules.contains_key(module.as_str())).collect();
+    facts.add("quantisation_method", quantisation.method());
+    facts.add("quantised_formats", json!(quantisation.formats()));
+    facts.add("quantised_modules", modules.len());
+    facts.add_as("quantised_bytes", checkpoint.quantised_bytes(), bytes(checkpoint.quantised_bytes() as u64));
+    facts.add("modules_in_floats", json!(kept));
+    facts.add("quantisation_settings_ignored", json!(quantisation.ignored_settings()));
+    if !quantisation.ignored_settings().is_empty() {
+        let note = "activations are not quantised here: logits differ slightly from those of programs that do it";
+        notes.push(note.into());
+    }
 }
 
 /// How the tensors are stored.

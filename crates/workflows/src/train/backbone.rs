@@ -128,6 +128,7 @@ impl Backbone {
         medusa: MedusaConfig,
         medusa2: &MedusaTwoConfig,
     ) -> Result<Job<MedusaTwoFitting>, Failure> {
+        refuse_quantised(self.checkpoint.dir(), &self.model)?;
         let lm_head = self.lm_head(Some(held(config, true)))?;
         let Self { checkpoint, model, data, longest, .. } = self;
         let dir = checkpoint.dir().display().to_string();
@@ -193,6 +194,7 @@ impl Backbone {
         let draft = &distill_spec.draft;
         let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let small = ModelConfig::read(draft)?;
+        refuse_quantised(draft, &small)?;
         DraftModel::check_vocabulary(draft, dir)?;
         if small.vocab_size != model.vocab_size {
             let (theirs, ours) = (small.vocab_size, model.vocab_size);
@@ -212,6 +214,14 @@ impl Backbone {
         let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, data };
         Job::new(DistillSpecFitting::new(llama, start, document, with), config)
     }
+}
+
+/// Refuses weights that are to be fitted and are stored in a few bits.
+fn refuse_quantised(dir: &Path, model: &ModelConfig) -> Result<(), Failure> {
+    let Some(quantisation) = &model.quantisation else { return Ok(()) };
+    let (dir, method) = (dir.display(), quantisation.method());
+    let message = format!("{dir}: the checkpoint is quantised ({method}); only weights in floats can be trained");
+    Err(Failure::input(message).hint("train heads that leave the backbone as it is, such as method = \"medusa\""))
 }
 
 /// A model's `config.json`, for weights in f32.

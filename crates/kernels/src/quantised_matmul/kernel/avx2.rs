@@ -4,9 +4,10 @@
 //! stay far below it. Codes of 8 bits are taken less 128; then `|code| · (x · sign(code))` is at most `128 · 127` and a
 //! pair fits.
 
+use super::super::activations::{TALLEST, Tile};
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL};
-use super::{TALLEST, Tile, finish, put_back};
+use super::finish::{finish, put_back};
 use std::arch::x86_64::*;
 use std::ops::Range;
 

@@ -3,10 +3,10 @@
 //! A tile of `R` rows in `P` parts keeps `2 · P · R` sums in registers, at most 28, beside the two vectors of a line.
 //! Few rows have several sets of sums, since a product waits four cycles for the one before it.
 
+use super::super::activations::{BASE, Tile};
 use super::super::matrix::Panel;
 use super::super::scales::Scales;
 use super::super::{CodeBits, LINE, PANEL};
-use super::{BASE, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;

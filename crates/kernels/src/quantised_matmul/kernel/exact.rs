@@ -2,7 +2,7 @@
 
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL, QuantisedMatrix};
-use super::Output;
+use super::output::Output;
 use crate::Isa;
 use crate::isa::per_isa;
 use std::cell::RefCell;

@@ -2,9 +2,10 @@
 //!
 //! The instruction multiplies signed bytes, so codes of 8 bits are taken less 128.
 
+use super::super::activations::{TALLEST, Tile};
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL};
-use super::{TALLEST, Tile, finish, put_back};
+use super::finish::{finish, put_back};
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! Any processor.
 
+use super::super::activations::{TALLEST, Tile};
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL};
-use super::{TALLEST, Tile, finish};
+use super::finish::finish;
 
 /// `sums[row] += row · panel`.
 pub(super) fn add(tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) {

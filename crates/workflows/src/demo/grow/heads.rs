@@ -17,7 +17,7 @@ use std::path::Path;
 /// When the heads cannot be read or are of another kind, or the folder cannot be written.
 pub(super) fn write(heads: &HeadsFolder, base: &str, out: &Path) -> Result<(), Failure> {
     let wrong = |reason: String| Failure::input(format!("{}: {reason}", heads.path.display()));
-    let HeadSpec::Medusa(spec) = &heads.detected.facts else {
+    let HeadSpec::Medusa(spec) = &heads.detected.spec else {
         return Err(wrong(format!("{} heads are not grown, only Medusa heads", heads.detected.format.method())));
     };
     let path = out.join("model.safetensors");

@@ -2,6 +2,8 @@
 
 use super::*;
 use gorgon_data::render::Example;
+use gorgon_model::device::FloatFormat;
+use gorgon_model::random::LlamaShape;
 use std::collections::BTreeSet;
 
 #[test]
@@ -29,4 +31,25 @@ fn missing_records_change_no_part() {
     let mut left = all.clone();
     left.remove(&keys[0]);
     assert_eq!(held(&keys[1..]), left);
+}
+
+/// Weights that are fitted have to be floats; the message says which are not.
+#[test]
+fn quantised_weights_are_not_fitted() {
+    let shape = LlamaShape {
+        hidden_size: 16,
+        intermediate_size: 24,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        vocab_size: 260,
+        max_positions: 32,
+    };
+    let mut config = shape.config(FloatFormat::F32);
+    let plain = ModelConfig::from_json(&config).unwrap();
+    assert!(refuse_quantised(Path::new("some/model"), &plain).is_ok());
+    config["quantization_config"] = serde_json::json!({"quant_method": "awq", "bits": 4, "group_size": 128});
+    let quantised = ModelConfig::from_json(&config).unwrap();
+    let message = refuse_quantised(Path::new("some/model"), &quantised).unwrap_err().message().to_owned();
+    assert!(message.contains("some/model") && message.contains("quantised (awq)"), "{message}");
 }

@@ -1,0 +1,24 @@
+//! Where a tensor lies.
+
+use safetensors::Dtype;
+
+/// A tensor in a file.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(super) file: usize,
+    /// Storage type.
+    pub dtype: Dtype,
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// First byte within the file.
+    pub(super) offset: u64,
+    /// Length in bytes.
+    pub(super) bytes: usize,
+}
+
+impl Entry {
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
