@@ -48,7 +48,7 @@ impl Settings {
         let speaks = ProcessGroup::current().is_root();
         let json = global.json && speaks;
         let quiet = global.quiet || !speaks;
-        let progress = !global.no_progress && !quiet && !json && std::io::stderr().is_terminal();
+        let progress = Self::wants_progress(&global) && speaks && std::io::stderr().is_terminal();
         let terminal = Terminal { quiet, json, progress };
         let console = Console::new(Arc::new(terminal));
         let job = settings::Settings {
@@ -65,6 +65,11 @@ impl Settings {
             formats: NumberFormats { dtype: global.dtype, compute_dtype: global.compute_dtype, int8: global.int8 },
         };
         Ok(Self { job, json, progress, quiet, talk: console })
+    }
+
+    /// Whether progress bars are wanted.
+    pub fn wants_progress(global: &Global) -> bool {
+        !global.no_progress && !global.quiet && !global.json
     }
 
     /// These settings with the variables of a config.

@@ -58,3 +58,6 @@ pub fn check(command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
