@@ -24,9 +24,9 @@ test-kills: ## Kill distillation and training at 40 random moments each and at e
 crash-test: ## Kill every stage, fill the disk, truncate and flip: a log of kills, faults and losses (KILLS=25, some minutes)
 	scripts/crash_test.sh $(or $(KILLS),25)
 
-chaos: build ## Kill every stage at random moments, full disks, damage, poison, bad servers; results bit for bit (SEED=1 MINUTES=10 KILLS=, WORK goes on)
+chaos: build ## Kill every stage at random moments, full disks, damage, poison, bad servers; results bit for bit (SEED=1 MINUTES=10 KILLS= LOG= TABLE=, WORK goes on)
 	python3 scripts/chaos/run.py --gorgon $(GORGON) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),10) \
-		$(if $(KILLS),--kills $(KILLS)) --work $(or $(WORK),target/chaos)
+		$(if $(KILLS),--kills $(KILLS)) $(if $(LOG),--log $(LOG)) $(if $(TABLE),--table $(TABLE)) --work $(or $(WORK),target/chaos)
 
 fuzz-smoke: ## The fuzz targets over mutated files (ROUNDS=20000 each, some minutes)
 	GORGON_FUZZ_ROUNDS=$(or $(ROUNDS),20000) $(CARGO) test --release --test fuzz_smoke -- --nocapture

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every fuzz target under cargo-fuzz for some seconds, from the seeds that the smoke test writes. A crash is a failure.
+# Every fuzz target under cargo-fuzz for some seconds, from the seeds that the smoke test writes and those in fuzz/seeds.
+# A crash is a failure.
 #   scripts/fuzz.sh [SECONDS [TARGET...]]     default 30 seconds for each of all targets
 # Needs cargo-fuzz (cargo install cargo-fuzz). RUSTC_BOOTSTRAP lets a stable compiler take the flags that it sets.
 set -euo pipefail
@@ -14,7 +15,9 @@ export RUSTC_BOOTSTRAP=1
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 for target in "${targets[@]}"; do
-    if ! cargo fuzz run --sanitizer none "$target" -- -max_total_time="$seconds" -timeout=10 > "$log" 2>&1; then
+    mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"
+    # New inputs go into the first folder; the second is only read.
+    if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="$seconds" -timeout=10 > "$log" 2>&1; then
         tail -30 "$log"
         echo "fuzz: $target FAILED"
         exit 1

@@ -53,6 +53,10 @@ METHODS = {
     # The backbone's adapter alone counts: few matrices, and the heads hardly weigh.
     "lora": ("medusa-2", '[medusa]\nheads = 1\n[medusa2]\nheads_weight = 0.01\nwarmup = "ramp"\nbackbone_rate = 1.0\n'
                          'language = "cross-entropy"\n[medusa2.lora]\nrank = 4\ntargets = ["q_proj", "v_proj"]'),
+    "eagle3": ("eagle3", "[eagle3]\nsteps = 2"),
+    "mtp": ("mtp", "[mtp]\ndepths = 2"),
+    # The model is its own draft model: what is fitted is a whole model.
+    "distill-spec": ("distill-spec", '[distill_spec]\ndraft = "{model}"\nanswers = "data"'),
     "medusa2": ("medusa-2", "[medusa]\nheads = 2\n[medusa2.lora]\nrank = 8"),
 }
 
@@ -82,4 +86,26 @@ eval_every = 8
 save_every = 4
 save_total_limit = 2
 optimizer = "muon"
+"""
+
+COMPARE = """
+model = "{model}"
+data = "{data}"
+prompts = "prompts.jsonl"
+runs = "runs"
+calibration_prompts = 2
+bench_prompts = 4
+max_new_tokens = 16
+rounds = 1
+seeds = [1]
+[budget]
+steps = 8
+eval_every = 4
+[[methods]]
+name = "lookup"
+drafter = "ngram:2"
+[[methods]]
+name = "Medusa"
+config = "train.toml"
+tree = "chain:2"
 """

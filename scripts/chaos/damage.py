@@ -1,5 +1,6 @@
 """Flipped bits, cut files and the like in every kind of file, and how the verb that reads it ends."""
 
+import json
 import shutil
 from dataclasses import dataclass
 
@@ -12,12 +13,14 @@ KINDS = ("flip", "flip", "flip", "burst", "cut", "cut", "empty", "noise", "longe
 
 
 def damaged(data, kind, chance):
-    """Bytes after some damage."""
+    """Bytes after some damage; `twice` gives a document its first key a second time."""
     at = chance.randrange(max(1, len(data)))
     if kind == "flip":
         return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1:]
     if kind == "burst":
         return data[:at] + chance.randbytes(min(64, len(data) - at)) + data[at + 64:]
+    if kind == "twice":
+        return b'{"%s": 0, ' % next(iter(json.loads(data))).encode() + data.lstrip()[1:]
     if kind == "noise":
         return chance.randbytes(len(data))
     return {"cut": data[:at], "empty": b"", "longer": data + chance.randbytes(1000)}[kind]
@@ -83,6 +86,15 @@ def targets(model):
         Target("train-medusa", "runs/*/metrics.jsonl", ["runs", "show", "RUN"], "told"),
         Target("train-medusa", "runs/*/provenance.json", ["runs", "show", "RUN"], "told"),
         Target("train-medusa", "runs/*/results.json", ["runs", "show", "RUN"], "told"),
+        *[Target("train-medusa-2", f"runs/*/{file}", ["train", "--resume", "RUN"], "equal",
+                 without=("runs/*/results.json",), name=f"{file.split('/')[0]}, resumed")
+          for file in ("adapter/*.safetensors", "merged/model*")],
+        Target("train-medusa-2", "runs/*/adapter/adapter_config.json", ["inspect", "RUN/adapter"], "told"),
+        Target("train-medusa-2", "runs/*/merged/model*.safetensors", ["inspect", "RUN/merged"], "told",
+               name="merged model"),
+        *[Target("compare", f"runs/*/{file}", ["compare", "--resume", "RUN"], "equal", without=("runs/*/results.json",),
+                 name=f"comparison's {file}".replace("*", "N"))
+          for file in ("bench-lookup-*.json", "*/seconds.json", "*/*/results.json", "*/*/heads/*.safetensors")],
         Target("calibrate", "heads/tree.json", TREE, "same"),
         Target("calibrate", "heads/tree.json", say, "same", name="tree.json, decoding"),
         Target("calibrate", "heads/calibration.json", SEQUOIA, "same"),
@@ -132,7 +144,8 @@ class Damages:
         found = sorted(job.glob(file))
         if not found:
             raise RuntimeError(f"{target.stage}: no {target.file}")
-        return found[0], [f"runs/{run.name}" if arg == "RUN" else arg for arg in target.args]
+        names = {f"RUN{below}": f"runs/{run.name}{below}" for below in ("", "/adapter", "/merged")} if run else {}
+        return found[0], [names.get(arg, arg) for arg in target.args]
 
     def text(self, target):
         """What the command prints where nothing is damaged."""

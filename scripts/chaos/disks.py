@@ -76,6 +76,31 @@ class Disks:
         left = leftovers(folder) if not why and ended.code == 1 else []
         return why or (f"{left[0]} was left behind" if left else None)
 
+    def without_room(self, unit):
+        """A job on a file system without a free byte: exit code 1, and what there was stays as it was. A record."""
+        job = self.stage.inputs.job(unit)
+        self.stage.set_up(job)
+        outcome, why = "skipped", None
+        with SmallDisk(job) as disk:
+            if disk.ready:
+                outcome, why = "exit 1", self.on_full(job, disk)
+        if not why:
+            shutil.rmtree(job)
+        return Record(unit, self.stage.name, "no room at all", "failed" if why else outcome, why or "")
+
+    def on_full(self, job, disk):
+        """Fills the file system and runs the job. Returns what is wrong, or None."""
+        for path in [path for path in job.rglob("*") if path.is_file()]:
+            there = disk.path / path.relative_to(job)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.write_bytes(path.read_bytes())
+        disk.resize(used(disk.path) + 65536)
+        subprocess.run([*disk.prefix(), "sh", "-c", "cat /dev/zero > filling"], capture_output=True, check=False)
+        before = sorted(disk.path.rglob("*"))
+        ended = self.program.run(self.stage.args(disk.path), job, env=self.stage.env(job), prefix=disk.prefix())
+        why = objection(ended, {1}, FULL)
+        return why or (None if sorted(disk.path.rglob("*")) == before else "something was left behind")
+
     def run(self, unit, chance, tries=3):
         """A job on a disk that is too small, several times too small, then large enough. A record."""
         job = self.stage.inputs.job(unit)

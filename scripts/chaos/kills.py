@@ -14,6 +14,8 @@ EDGE = 0.02
 ENOUGH = 0.8
 # The share of resumed runs that are killed while they still do again what was done before.
 RESTORING = 0.2
+# The share of kills that are aimed at the moment in which results get their names, and seconds around that moment.
+PUBLISHING, AROUND = 0.1, (-0.04, 0.02)
 
 
 def at_work(kill):
@@ -33,20 +35,23 @@ class Killer:
         self.program, self.stage, self.expected, self.pace = program, stage, expected, pace
 
     def run(self, unit, chance, most):
-        """One job: kills it at up to `most` positions, uniform over the whole work, and lets it end. A record."""
+        """One job: kills it at up to `most` positions and lets it end. A record.
+
+        Positions are uniform over the whole work, but for those that are aimed at publishing.
+        """
         job = self.stage.inputs.job(unit)
         self.stage.set_up(job)
-        targets = sorted(chance.random() for _ in range(chance.randint(1, max(1, min(MOST, most)))))
+        targets = sorted(self.position(chance) for _ in range(chance.randint(1, max(1, min(MOST, most)))))
         kills, done, why = [], 0.0, None
-        for target in targets:
-            restoring = done > 0 and chance.random() < RESTORING
+        for target, aimed in targets:
+            restoring = not aimed and done > 0 and chance.random() < RESTORING
             share = chance.random()
             delay = share * self.pace.again if restoring else self.pace.delay(done, target)
             kill, why = self.kill(job, done, delay)
             if kill is None:
                 break
             kill["fraction"] = round(done / self.pace.whole if restoring else target, 4)
-            kills.append(kill | {"restoring": restoring})
+            kills.append(kill | {"restoring": restoring, "publishing": aimed})
             if why or not kill["alive"]:
                 break
             done = self.pace.reached(kill["phase"])
@@ -60,6 +65,13 @@ class Killer:
         outcome = good if not why else "unequal" if "undisturbed" in why else "lost"
         return Record(unit, self.stage.name, "kill", outcome, why or "", kills=kills)
 
+    def position(self, chance):
+        """A share of the work, and whether it is aimed at publishing."""
+        if chance.random() >= PUBLISHING:
+            return chance.random(), False
+        moment = chance.choice(self.pace.publishing()) + chance.uniform(*AROUND)
+        return min(max(0.0, moment / self.pace.whole), 1.0), True
+
     def kill(self, job, done, delay):
         """Runs the job and kills it after a delay. Returns the kill, and what went wrong."""
         args = self.stage.args(job)
@@ -70,9 +82,10 @@ class Killer:
         why = None if alive else objection(ended, {0})
         if not alive and not why:
             self.pace.learn(done, ended.seconds)
+        phase = self.stage.phase(job)
         return {
             "seconds": round(ended.seconds, 3), "whole": round(self.pace.whole, 3), "alive": alive,
-            "resumed": done > 0, "phase": self.stage.phase(job),
+            "resumed": done > 0, "phase": phase, "measured": self.pace.share(phase),
         }, why
 
     def finish(self, job, done):

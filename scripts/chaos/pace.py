@@ -39,6 +39,15 @@ class Pace:
         times = [seconds for (other, reached), seconds in like if other == shape and reached <= number]
         return min(max(times, default=0.0), self.whole)
 
+    def publishing(self):
+        """Seconds at which finished results get their names; the last change of phase where none is seen."""
+        times = [seconds for phase, seconds in self.seen.items() if phase.endswith("is there")]
+        return times or [max(self.seen.values(), default=self.whole)]
+
+    def share(self, phase):
+        """The share of the undisturbed work that a job in this phase has behind it, as measured by what it left."""
+        return round(self.reached(phase) / self.whole, 4) if self.whole else 0.0
+
     def delay(self, done, target):
         """Seconds from the start of a run to a position of the work, where so many seconds of it are done."""
         return target * self.whole if done == 0 else self.again + max(0.0, target * self.whole - done)

@@ -46,6 +46,10 @@ class Plan:
             def writers(_, unit, stage=stage, name=name):
                 return [Writers(self.program, stage, self.references.expected(name)).run(unit, self.chance(unit))]
 
+            def full(_, unit, stage=stage, name=name):
+                return [Disks(self.program, stage, self.references.expected(name)).without_room(unit)]
+
+            yield self.named(f"disk/{name}/full", full)
             for number in range(DISKS):
                 yield self.named(f"disk/{name}/{number}", disk)
             for number in range(WRITERS):
@@ -57,7 +61,8 @@ class Plan:
         for target in targets(self.inputs.model):
             name = f"damage/{target.stage}/{target.title()}"
             kinds = self.chance(name).sample(sorted(set(target.kinds)), min(DAMAGES, len(set(target.kinds))))
-            for kind in dict.fromkeys(["flip", "cut", *kinds]):
+            twice = ["twice"] if target.file.endswith(".json") else []
+            for kind in dict.fromkeys(["flip", "cut", *twice, *kinds]):
                 yield self.named(f"{name}/{kind}", lambda _, unit, target=target, kind=kind: [
                     damages.run(unit, target, kind, self.chance(unit))])
         for edit in EDITS:

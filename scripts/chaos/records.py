@@ -33,7 +33,7 @@ PROMPTS = {
     "other keys": b'{"prompt": "Name a bird.", "score": NaN}',
     "special tokens": b'{"prompt": "<|end|><|begin|><|system|>"}',
 }
-TAKEN = {"control characters", "a key twice", "special tokens", "a huge field"}
+TAKEN = {"control characters", "special tokens", "a huge field"}
 
 # Other counts in an array: what follows a record that is cut off is in doubt, and text after one is named alone.
 ARRAYS = {"cut off": {2}, "text after it": {4}}
@@ -53,6 +53,44 @@ TALKS = {
     "lists in lists": {"conversations": [[[[]]]]},
     "id an object": {"id": {}, "conversations": [{"from": "human", "value": "x"}]},
 }
+
+def message(**values):
+    """A record in the format `messages` with one message."""
+    return {"messages": [{"role": "user", "content": "x"} | values]}
+
+
+# Records of other formats: a good one by its text, and bad ones. Values of the wrong type, nothing, and nonsense.
+OTHERS = {
+    "messages": (lambda text: message(content=text), {
+        "no list": {"messages": {"role": "user", "content": "x"}}, "empty list": {"messages": []},
+        "unknown role": message(role="dragon"), "role a list": message(role=["user"]),
+        "role null": message(role=None), "content a number": message(content=7), "content null": message(content=None),
+        "content an image": message(content=[{"type": "image_url", "image_url": "x"}]),
+        "content an object": message(content={"text": "x"}), "content empty": message(content=""),
+        "U+0000": message(content="a\0b"), "a tool alone": message(role="tool"),
+        "no content": {"messages": [{"role": "user"}]}, "a text": {"messages": ["x"]},
+        "answer alone": message(role="assistant"), "system alone": message(role="system"),
+        "a late system": {"messages": [*message()["messages"], {"role": "system", "content": "x"}]},
+        "two systems": message(role="system") | {"system": "x"}, "NaN": {"messages": float("nan")},
+    }),
+    "alpaca": (lambda text: {"instruction": text, "input": "", "output": "x"}, {
+        "a number": {"instruction": 7, "output": "x"}, "null": {"instruction": None, "output": "x"},
+        "empty": {"instruction": " ", "output": "x"}, "a list": {"instruction": ["x"]}, "true": {"instruction": True},
+        "U+0000": {"instruction": "a\0b"}, "input a number": {"instruction": "x", "input": 7},
+        "output an object": {"instruction": "x", "output": {"text": "y"}}, "NaN": {"instruction": float("nan")},
+    }),
+    "turns": (lambda text: {"turns": [text]}, {
+        "no list": {"turns": "x"}, "empty list": {"turns": []}, "a number": {"turns": [7]}, "null": {"turns": [None]},
+        "empty": {"turns": [" "]}, "lists in lists": {"turns": [["x"]]}, "an object": {"turns": [{"text": "x"}]},
+        "U+0000": {"turns": ["x", "a\0b"]}, "NaN": {"turns": float("nan")}, "turns null": {"turns": None},
+    }),
+}
+
+# Lines of plain text.
+TEXTS = {
+    "no UTF-8": b"\xff\xfe\xfd", "U+0000": b"a\0b", "a huge line": b"word " * 2_000_000, "spaces": b" \t ",
+}
+
 
 WHOLE = {
     "empty": b"", "white space": b" \n\n\t\n", "zeros": bytes(4096), "gzip": b"\x1f\x8b\x08\0" + bytes(64),
@@ -76,6 +114,19 @@ def lines(records):
 def array(records):
     """Records as a JSON array."""
     return b"[\n" + b",\n".join(records) + b"\n]\n"
+
+
+def of_others():
+    """Poisons of the formats `messages`, `alpaca` and `turns`, also with a key twice, and of plain text."""
+    for kind, (good, bads) in OTHERS.items():
+        records = [json.dumps(good(text)).encode() for text in GOOD]
+        twice = b'{"system": "x", ' + records[0][1:-1] + b', "system": "y"}'
+        for fault, bad in [*((fault, json.dumps(bad).encode()) for fault, bad in bads.items()), ("a key twice", twice)]:
+            yield kind, fault, "p.json", array(among(bad, records)), {3}
+            yield kind, f"{fault}, lines", "p.jsonl", lines(among(bad, records)), {3}
+    for fault, bad in TEXTS.items():
+        counts = {3, 4} if fault == "a huge line" else {3}
+        yield "text", fault, "p.txt", lines(among(bad, [text.encode() for text in GOOD])), counts
 
 
 def of_parquet():
@@ -111,6 +162,7 @@ def poisons():
         counts = {3, 4} if fault == "id an object" else {3}
         yield "ShareGPT", fault, "p.json", array(among(bad, talks)), counts
         yield "ShareGPT", f"{fault}, lines", "p.jsonl", lines(among(bad, talks)), counts
+    yield from of_others()
     for fault, data in WHOLE.items():
         for name in ("p.jsonl", "p.json", "p.parquet"):
             yield "whole files", f"{fault}, {name}", name, data, set(range(1, 4)) if fault == "half an array" else set()

@@ -3,7 +3,7 @@
 import shutil
 
 import configs
-from compare import as_bytes, as_document, as_records
+from compare import as_bytes, as_comparison, as_document, as_records
 from inputs import checkpoints, last_run, write_lines
 
 
@@ -93,15 +93,20 @@ class Train(Stage):
         "runs/*/heads/*": as_bytes,
         "runs/*/adapter/*": as_bytes,
         "runs/*/merged/*": as_bytes,
+        "runs/*/model/*": as_bytes,
         "runs/*/best": as_bytes,
         "runs/*/metrics.jsonl": as_records,
     }
     growing = ("runs/*/metrics.jsonl", "runs/*/best", "features/index.json")
-    optional = ("runs/*/adapter/*", "runs/*/merged/*", "runs/*/step-*/config.json")
+    optional = ("runs/*/adapter/*", "runs/*/merged/*", "runs/*/model/*", "runs/*/step-*/config.json")
+
     def __init__(self, name, inputs, method, steps, feature_format="int8", source="distill-sampled"):
         super().__init__(name, inputs)
         self.steps, self.needs = steps, (source,)
+        if method == "distill-spec":
+            self.optional = (*self.optional, "runs/*/heads/*", "features/features-*.safetensors", "features/index.json")
         method, section = configs.METHODS[method]
+        section = section.format(model=inputs.model)
         self.settings = {
             "method": method, "section": section, "model": inputs.model, "format": feature_format,
             "data": inputs.reference(source) / "data",
@@ -121,7 +126,7 @@ class Train(Stage):
         run = last_run(job)
         if run is None:
             return "hidden states" if (job / "features").exists() else "planning"
-        for name in ("results.json", "merged", "adapter", "heads"):
+        for name in ("results.json", "merged", "adapter", "model", "heads"):
             if (run / name).exists():
                 return f"{name} is there"
         steps = checkpoints(run)
@@ -193,6 +198,42 @@ class Calibrate(Stage):
         return f"{there[-1]} is there" if there else "measuring"
 
 
+class Compare(Train):
+    """Methods are fitted to the same answers and measured side by side."""
+
+    outputs = {
+        "runs/*/results.json": as_comparison,
+        "runs/*/*/*/step-*/*.safetensors": as_bytes,
+        "runs/*/*/*/heads/*.safetensors": as_bytes,
+        "runs/*/*/*/metrics.jsonl": as_records,
+    }
+    growing = ("runs/*/*/*/metrics.jsonl",)
+    optional = ()
+
+    def set_up(self, job):
+        """Writes the comparison, its training and its prompts."""
+        super().set_up(job)
+        (job / "compare.toml").write_text(configs.COMPARE.format(**self.settings))
+        write_lines(job / "prompts.jsonl", [{"prompt": f"What is {i} + 4?"} for i in range(8)])
+
+    def args(self, job):
+        run = last_run(job)
+        if run is None:
+            return ["compare", "-c", "compare.toml"]
+        resume = ["compare", "--resume", f"runs/{run.name}"]
+        return resume if (run / "config.toml").exists() else [*resume, "-c", "compare.toml"]
+
+    def phase(self, job):
+        run = last_run(job)
+        if run is None:
+            return "planning"
+        if (run / "results.json").exists():
+            return "results.json is there"
+        measured = len(list(run.glob("bench-*.json")))
+        steps = max((int(path.name[5:]) for path in run.glob("*/*/step-??????")), default=0)
+        return f"{measured + steps} steps and measurements" if measured else "before the first result"
+
+
 class Export(Stage):
     """Heads are written in another engine's format. A folder that is there is whole, and there is nothing to do."""
 
@@ -245,10 +286,14 @@ def all_stages(inputs, engine, hub):
         Train("train-medusa", inputs, "medusa", 36),
         Train("train-eagle", inputs, "eagle", 36),
         Train("train-hydra", inputs, "hydra", 36),
+        Train("train-eagle3", inputs, "eagle3", 18),
+        Train("train-mtp", inputs, "mtp", 18),
+        Train("train-distill-spec", inputs, "distill-spec", 12),
         Train("train-lora", inputs, "lora", 12),
         Train("train-medusa-2", inputs, "medusa2", 12, "f32"),
         Pretrain("pretrain", inputs),
         Calibrate("calibrate", inputs, ("accuracies", "positions", "device", "dtype")),
+        Compare("compare", inputs, "medusa", 8),
         wide,
         Export("export", inputs, "train-wide", "vllm-medusa"),
         Export("export-merged", inputs, "train-medusa-2", "merged"),

@@ -95,7 +95,7 @@ impl CalibrationRecord {
         }
         let wrong = |reason: String| RecordError { path: path.clone(), reason };
         let bytes = gorgon_runs::file::read(&path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
-        let document = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let document = gorgon_runs::json::read(&bytes).map_err(|error| wrong(error.to_string()))?;
         let document = sealed::open(document).map_err(|error| wrong(error.to_string()))?;
         let record: Self = serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?;
         let shares = record.accuracies.iter().flatten().chain(&record.children).chain(&record.chain);

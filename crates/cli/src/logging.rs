@@ -4,7 +4,7 @@ use crate::printer;
 use crate::progress;
 use std::io::{self, Write};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -13,18 +13,25 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// logs what gorgon's own crates report at level `debug`.
 pub fn set_up(verbose: bool) {
     let chosen = std::env::var("GORGON_LOG").ok().filter(|text| !text.is_empty());
-    let targets = match chosen.as_deref().map(str::parse::<Targets>) {
-        Some(Ok(targets)) => targets,
-        Some(Err(error)) => {
-            printer::complain(&format!("warning: GORGON_LOG: {error}"));
-            return;
-        }
-        None if verbose => Targets::new().with_target("gorgon", LevelFilter::DEBUG),
-        None => return,
+    let targets = match wanted(verbose, chosen.as_deref()) {
+        Ok(Some(targets)) => targets,
+        Ok(None) => return,
+        Err(error) => return printer::complain(&format!("warning: GORGON_LOG: {error}")),
     };
     let lines = fmt::layer().with_writer(AboveBars).with_ansi(false).with_timer(fmt::time::uptime());
     // Another subscriber cannot be there yet.
     let _ = tracing_subscriber::registry().with(lines.with_filter(targets)).try_init();
+}
+
+/// The levels to log, if any; `chosen` is the value of `GORGON_LOG`.
+///
+/// # Errors
+/// When that selects nothing that can be read.
+pub fn wanted(verbose: bool, chosen: Option<&str>) -> Result<Option<Targets>, ParseError> {
+    match chosen {
+        Some(chosen) => chosen.parse().map(Some),
+        None => Ok(verbose.then(|| Targets::new().with_target("gorgon", LevelFilter::DEBUG))),
+    }
 }
 
 /// Writes lines of the log above progress bars.

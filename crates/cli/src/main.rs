@@ -15,6 +15,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use gorgon_runs::visible;
 use gorgon_workflows::failure::Failure;
+use printer::Style;
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
         }
     };
     let membership = gorgon_train::process_group::join();
-    printer::set_up(cli.global.color, cli.global.verbose, cli.global.json);
+    printer::set_up(Style::new(&cli.global));
     logging::set_up(cli.global.verbose);
     notice.iter().filter(|_| !cli.global.quiet).for_each(|notice| printer::complain(notice));
     // A panic is a defect of this program. It still ends in one line and an exit code, and leaves no half-written file,
@@ -116,7 +117,7 @@ fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
     let failure = Failure::input(message.trim_start_matches("error: "));
     let suggestions = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let suggested = suggestions.into_iter().find_map(|kind| error.get(kind));
-    printer::set_up(clap::ColorChoice::Never, false, true);
+    printer::set_up(Style::of_wrong_usage());
     printer::failure(&match suggested {
         Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
         Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),

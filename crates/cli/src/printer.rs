@@ -1,5 +1,6 @@
 //! Results go to standard output, messages to standard error.
 
+use crate::args::Global;
 use gorgon_runs::table::Table;
 use gorgon_runs::visible;
 use gorgon_workflows::failure::{Failure, FailureKind};
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 /// How results and errors are printed.
-struct Style {
+pub struct Style {
     colour: clap::ColorChoice,
     /// Errors tell their causes.
     causes: bool,
@@ -17,20 +18,44 @@ struct Style {
 
 static STYLE: OnceLock<Style> = OnceLock::new();
 
-/// Decides how everything is printed, once.
-pub fn set_up(colour: clap::ColorChoice, causes: bool, json: bool) {
-    let _ = STYLE.set(Style { colour, causes, json });
-}
+impl Style {
+    /// As options say.
+    pub fn new(global: &Global) -> Self {
+        Self { colour: global.color, causes: global.verbose, json: global.json }
+    }
 
-/// Whether colours are wanted on a stream. `NO_COLOR` counts unless `--color` says otherwise.
-pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
-    match STYLE.get().map_or(clap::ColorChoice::Auto, |style| style.colour) {
-        clap::ColorChoice::Always => true,
-        clap::ColorChoice::Never => false,
-        clap::ColorChoice::Auto => {
-            std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
+    /// For one JSON document, when the options are wrong.
+    pub fn of_wrong_usage() -> Self {
+        Self { colour: clap::ColorChoice::Never, causes: false, json: true }
+    }
+
+    /// Whether errors tell their causes.
+    #[cfg(test)]
+    pub fn tells_causes(&self) -> bool {
+        self.causes
+    }
+
+    /// Whether colours are wanted on a stream. `NO_COLOR` counts unless `--color` says otherwise.
+    pub fn colours(&self, stream: &impl IsTerminal) -> bool {
+        match self.colour {
+            clap::ColorChoice::Always => true,
+            clap::ColorChoice::Never => false,
+            clap::ColorChoice::Auto => {
+                std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
+            }
         }
     }
+}
+
+/// Decides how everything is printed, once.
+pub fn set_up(style: Style) {
+    let _ = STYLE.set(style);
+}
+
+/// Whether colours are wanted on a stream.
+pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
+    const UNSET: Style = Style { colour: clap::ColorChoice::Auto, causes: false, json: false };
+    STYLE.get().unwrap_or(&UNSET).colours(stream)
 }
 
 /// The word that begins a line of a message, and its colour.

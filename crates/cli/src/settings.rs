@@ -47,7 +47,7 @@ impl Settings {
         let speaks = ProcessGroup::current().is_root();
         let json = global.json && speaks;
         let quiet = global.quiet || !speaks;
-        let progress = !global.no_progress && !quiet && !json && std::io::stderr().is_terminal();
+        let progress = Self::wants_progress(&global) && speaks && std::io::stderr().is_terminal();
         let terminal = Terminal { quiet, json, progress };
         let console = Console::new(Arc::new(terminal));
         let job = settings::Settings {
@@ -72,6 +72,11 @@ impl Settings {
             },
         };
         Ok(Self { job, json, progress, quiet })
+    }
+
+    /// Whether progress bars are wanted.
+    pub fn wants_progress(global: &Global) -> bool {
+        !global.no_progress && !global.quiet && !global.json
     }
 
     /// These settings with the variables of a config.

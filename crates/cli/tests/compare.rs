@@ -4,7 +4,7 @@ mod chain;
 mod gorgon;
 
 use chain::{Job, backbone, finished};
-use gorgon::{json, refused};
+use gorgon::{json, refused, stderr};
 
 fn config(job: &Job, more: &str) -> String {
     let prompts: String = (0..6).map(|i| format!("{{\"prompt\": \"What is {i} + 4?\"}}\n")).collect();
@@ -50,6 +50,15 @@ fn methods_are_fitted_measured_and_gone_on_with() {
     // Everything is there: going on measures nothing anew.
     let again = json(&finished(&["compare", "-c", &config, "--json", "--resume", run], &[]));
     assert_eq!(again["results"], document["results"]);
+    // Weights that are not as they were written are published again from their checkpoint.
+    let heads = std::path::Path::new(run).join("medusa-seed1-rateown/medusa-model-1/heads/model.safetensors");
+    let whole = std::fs::read(&heads).unwrap();
+    for damage in [[&whole[..whole.len() - 1], b"x"].concat(), whole[..whole.len() / 2].to_vec(), vec![]] {
+        std::fs::write(&heads, damage).unwrap();
+        let output = finished(&["compare", "-c", &config, "--resume", run], &[]);
+        assert!(stderr(&output).contains("not as they were written"), "{}", stderr(&output));
+        assert!(std::fs::read(&heads).unwrap() == whole);
+    }
 }
 
 #[test]

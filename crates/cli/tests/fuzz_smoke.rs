@@ -1,6 +1,7 @@
-//! Hostile input, bounded: the fuzz targets' functions over mutated valid files. `GORGON_FUZZ_ROUNDS` for more of them,
-//! `GORGON_FUZZ_ONLY=TARGET` for one target, `GORGON_FUZZ_FROM` for other files, `GORGON_FUZZ_SEEDS=FOLDER` to write
-//! the valid files there instead.
+//! Hostile input, bounded: the fuzz targets' functions over mutated valid files, and over the inputs in `fuzz/seeds`
+//! that a fuzzer found to reach more code. `GORGON_FUZZ_ROUNDS` for more of them,
+//! `GORGON_FUZZ_ONLY=TARGET` for one target, `GORGON_FUZZ_FROM` for other files, `GORGON_FUZZ_SEEDS=FOLDER` to write the
+//! valid files there instead.
 
 #[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;
@@ -81,6 +82,15 @@ fn mutate(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
+/// The inputs that are kept for a target, in the order of their names.
+fn kept(target: &Target) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target.name);
+    let Ok(inside) = folder.read_dir() else { return vec![] };
+    let mut paths: Vec<_> = inside.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
 /// Reads bytes; a panic is kept with the bytes, so that it can be repeated.
 fn survives(target: &Target, bytes: &[u8], what: &str) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.read)(bytes))) {
@@ -114,6 +124,7 @@ fn hostile_bytes_end_in_errors() {
             }
             continue;
         }
+        let seeds: Vec<Vec<u8>> = seeds.into_iter().chain(kept(&target)).collect();
         for (i, seed) in seeds.iter().enumerate() {
             survives(&target, seed, &format!("seed {i}"));
         }

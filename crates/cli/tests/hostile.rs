@@ -1,10 +1,13 @@
 //! Files from outside that are hostile rather than damaged: nothing of them commands a terminal, fills a screen, or is
 //! taken without a word.
 
+mod chain;
 mod gorgon;
 
+use chain::{Job, backbone, finished};
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Clears the screen, rings, returns, opens a C1 sequence, reorders.
 const COMMANDS: &str = "\u{1b}[2J\u{7}\r\u{9b}31m\u{202e}\u{2066}";
@@ -146,6 +149,48 @@ fn a_key_that_is_there_twice_is_refused() {
     let out = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &bytes[8 + size..]].concat();
     std::fs::write(model.file("model.safetensors"), out).unwrap();
     refused(&generate(&model, &["--ids", "1"]), &["model.safetensors", "model.norm.weight", "twice"]);
+}
+
+/// Files that gorgon writes, and records of others.
+#[test]
+fn a_key_that_is_there_twice_is_refused_in_every_document() {
+    let job = Job::new();
+    let prompts = "{\"prompt\": \"Hello\", \"prompt\": \"Hi\"}\n{\"prompt\": \"How are you?\"}\n";
+    job.write("prompts.jsonl", prompts);
+    job.write(
+        "named.toml",
+        &format!(
+            "model = {:?}\nout = {:?}\nprompts = {:?}\n[sampling]\nmax_new_tokens = 4\n",
+            backbone(),
+            job.path("named"),
+            job.path("prompts.jsonl")
+        ),
+    );
+    let said = stderr(&finished(&["distill", "-c", &job.text("named.toml")], &[]));
+    assert!(said.contains("key that is there twice"), "{said}");
+    job.distill(&[]);
+    job.train(&["cache_features=true"]);
+    let (run, config) = (job.run().unwrap(), job.text("train.toml"));
+    let doubled = |path: &Path, key: &str| {
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::write(path, text.replacen('{', &format!("{{\"{key}\": 0,"), 1)).unwrap();
+        text
+    };
+    let shards = job.path("data/shards.json");
+    let text = doubled(&shards, "sha256");
+    refused(&["train", "-c", &config], &["shards.json", "sha256", "twice"]);
+    std::fs::write(&shards, text).unwrap();
+    let index = job.features().unwrap().join("index.json");
+    doubled(&index, "identity");
+    refused(&["inspect", index.parent().unwrap().to_str().unwrap()], &["index.json", "identity", "twice"]);
+    let heads = run.join("heads");
+    let generate = ["generate", "--model", backbone().to_str().unwrap(), "--ids", "1", "--max-new-tokens", "2"];
+    let with_heads = [&generate[..], &["--heads", heads.to_str().unwrap()]].concat();
+    std::fs::write(heads.join("tree.json"), "{\"tree\": [[0]], \"tree\": [[1]]}").unwrap();
+    refused(&with_heads, &["tree.json", "the key \"tree\" is there twice"]);
+    std::fs::write(heads.join("tree.json"), "[[0]]").unwrap();
+    std::fs::write(heads.join("calibration.json"), "{\"threads\": 1, \"threads\": 2}").unwrap();
+    refused(&with_heads, &["calibration.json", "the key \"threads\" is there twice"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod chain;
 mod gorgon;
 
 use chain::{Job, backbone, finished};
-use gorgon::{gorgon, json, refused, stderr, stdout};
+use gorgon::{Model, gorgon, json, refused, stderr, stdout};
 use serde_json::Value;
 use std::path::Path;
 
@@ -32,6 +32,29 @@ fn no_number_in_words(value: &Value) {
         Value::Object(fields) => fields.values().for_each(no_number_in_words),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Fills every tensor of a model with NaN.
+fn fill_with_nan(model: &Model) {
+    let path = model.file("model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let start = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[start..].chunks_exact_mut(4).for_each(|number| number.copy_from_slice(&f32::NAN.to_le_bytes()));
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_model_of_nan_is_named() {
+    let model = Model::new();
+    assert_eq!(inspected(model.name())["problems"], serde_json::json!([]));
+    fill_with_nan(&model);
+    let document = json(&gorgon(&["inspect", model.name(), "--json"]));
+    let problems = document["problems"].as_array().unwrap();
+    let wanted = "tensor model.layers.0.input_layernorm.weight: element 0 is NaN, not a finite number";
+    assert_eq!(problems, &[Value::from(wanted)], "{document}");
+    let output = gorgon(&["generate", "--model", model.name(), "--ids", "1", "--max-new-tokens", "2"]);
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("not finite"), "{said}{}", stdout(&output));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod chain;
 mod gorgon;
 
 use chain::{Job, backbone};
-use gorgon::{gorgon, stderr, stdout};
+use gorgon::{Model, gorgon, refused, stderr, stdout};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +57,28 @@ const VERBS: [(&str, &str); 33] = [
     ("dev-plot", "HEADS"),
     ("dev-man", "JOB/man"),
 ];
+
+/// Verbs that a seed has an effect on.
+const SEEDED: [&str; 15] = [
+    "bench",
+    "chat",
+    "compare",
+    "demo",
+    "dev-features",
+    "dev-logits",
+    "dev-pretrain",
+    "dev-sweep",
+    "dev-synth",
+    "distill",
+    "doctor",
+    "generate",
+    "train",
+    "tree-calibrate",
+    "verify",
+];
+
+/// Verbs that render the model's chat template.
+const RENDERING: [&str; 8] = ["bench", "chat", "compare", "distill", "doctor", "generate", "tree-calibrate", "verify"];
 
 /// The arguments of each verb for a job that was trained.
 fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {
@@ -116,6 +138,67 @@ fn every_option_has_an_effect_or_is_refused() {
         }
     }
     assert!(silent.is_empty(), "options taken in silence:\n{}", silent.join("\n"));
+    for (option, value, taken) in [("--seed", "7", &SEEDED[..]), ("--template-var", "a=1", &RENDERING)] {
+        for (verb, args) in &verbs {
+            let takes = taken.contains(verb);
+            // Verbs that compute end at number formats that exclude each other, after their options were checked.
+            let formats: &[&str] = if takes && *verb != "dev-synth" { TELLING[1].1 } else { &[] };
+            let words: Vec<&str> = verb.split('-').chain(args.iter().map(String::as_str)).collect();
+            let words = [&words[..], &[option, value], formats].concat();
+            let said = stderr(&gorgon(&words));
+            let refusal = format!("{option} has no effect on gorgon {}", verb.replace('-', " "));
+            assert_eq!(said.contains(&refusal), !takes, "{words:?}: {said}");
+            assert!(formats.is_empty() || said.contains(TELLING[1].2), "{words:?}: {said}");
+        }
+    }
+}
+
+/// Options and keys that need another one are refused by name without it.
+#[test]
+fn what_needs_another_option_is_refused_without_it() {
+    let model = Model::new();
+    let generate = ["generate", "--model", model.name(), "--ids", "1", "--max-new-tokens", "2"];
+    for more in [&["--tree", "chain:3"][..], &["--drafter", "none", "--tree", "chain:3"]] {
+        refused(&[&generate[..], more].concat(), &["tree chain:3", "without heads or a drafter"]);
+    }
+    assert!(gorgon(&[&generate[..], &["--tree", "none"]].concat()).status.success());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.toml");
+    let config = path.to_str().unwrap();
+    std::fs::write(&path, "model = \"m\"\nprompts = [\"p.jsonl\"]\nout = \"o\"\n").unwrap();
+    let distill = |key: &str, words: &[&str]| refused(&["distill", "-c", config, key, "--dry-run"], words);
+    distill("tree=chain:3", &["tree = chain:3", "without heads or a drafter"]);
+    for key in ["attempts=3", "pause_ms=7", "timeout_seconds=2.0", "model=x", "key_env=K"] {
+        let name = key.split('=').next().unwrap();
+        distill(&format!("serving.{key}"), &[&format!("serving.{name}"), "it is for servers, and none answer"]);
+    }
+    let train = format!("method = \"medusa\"\nmodel = {:?}\ndata = \"d\"\n", model.name());
+    std::fs::write(&path, train).unwrap();
+    for more in [&[][..], &["--dry-run"]] {
+        let args = [&["train", "-c", config, "feature_format=int8"][..], more].concat();
+        refused(&args, &["feature_format = \"int8\"", "not kept on disk"]);
+    }
+}
+
+/// At temperature 0 there is nothing to cut: options that would cut are named in a warning.
+#[test]
+fn cuts_at_temperature_0_are_named() {
+    let model = Model::new();
+    let generate = ["generate", "--model", model.name(), "--ids", "1", "--max-new-tokens", "2"];
+    let said = |more: &[&str]| {
+        let output = gorgon(&[&generate[..], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let words = "warning: top-k 5 and top-p 0.5 have no effect at temperature 0\n";
+    assert!(said(&["--top-k", "5", "--top-p", "0.5"]).starts_with(words));
+    assert!(said(&["--top-k", "5"]).contains("warning: top-k 5 has no effect at temperature 0"));
+    assert!(!said(&["--top-k", "5", "--temperature", "1"]).contains("no effect"));
+    let job = Job::new();
+    let args =
+        ["distill", "-c", &job.text("distill.toml"), "sampling.temperature=0.0", "sampling.top_k=5", "--dry-run"];
+    let said = stderr(&gorgon(&args));
+    assert!(said.contains("warning: top-k 5 has no effect at temperature 0"), "{said}");
 }
 
 /// `--seed` replaces the seed of every kind of config, and is refused by verbs without randomness.
@@ -167,7 +250,30 @@ fn values(schema: &Value) -> Vec<String> {
         };
         found.extend(some.iter().map(|value| (*value).to_owned()));
     }
+    // The default changes nothing, and is no refusal.
+    found.retain(|value| typed(value) != schema["default"]);
     found
+}
+
+/// A value as it is typed after `=`: TOML, or text.
+fn typed(value: &str) -> Value {
+    let table = format!("x = {value}").parse::<toml::Table>();
+    table.ok().and_then(|table| serde_json::to_value(&table["x"]).ok()).unwrap_or_else(|| value.into())
+}
+
+/// The keys of the tables in a list, with their values; `None` for any other key.
+fn of_tables(schema: &Value) -> Option<Vec<(String, Vec<String>)>> {
+    schema["items"]["properties"]
+        .as_object()
+        .map(|keys| keys.iter().map(|(key, one)| (key.clone(), values(one))).collect())
+}
+
+/// The assignment that gives the first table of a list one more key.
+fn in_table(base: &[(&str, &str)], key: &str, value: &str) -> String {
+    let value =
+        if format!("x = {value}").parse::<toml::Table>().is_ok() { value.to_owned() } else { format!("{value:?}") };
+    let others = base.iter().filter(|(name, _)| *name != key).map(|(name, value)| format!("{name} = {value:?}"));
+    format!("[{{ {} }}]", others.chain([format!("{key} = {value}")]).collect::<Vec<_>>().join(", "))
 }
 
 /// The keys of a schema that hold values, with those values.
@@ -178,12 +284,22 @@ fn keys(schema: &Value, path: &str, found: &mut Vec<(String, Vec<String>)>) {
             .as_array()
             .and_then(|any| any.iter().find(|one| one["properties"].is_object()))
             .unwrap_or(inner);
-        match inner["properties"].is_object() {
-            true => keys(inner, &path, found),
-            false => found.push((path, values(inner))),
+        match (inner["properties"].is_object(), of_tables(inner)) {
+            (true, _) => keys(inner, &path, found),
+            (false, Some(tables)) => {
+                let set = |(key, values): (String, Vec<String>)| {
+                    let values = values.iter().map(|value| in_table(&METHOD, &key, value)).collect();
+                    (format!("{path}[].{key}"), values)
+                };
+                found.extend(tables.into_iter().map(set));
+            }
+            (false, None) => found.push((path, values(inner))),
         }
     }
 }
+
+/// The one method of the comparison that keys are tried on.
+const METHOD: [(&str, &str); 2] = [("name", "a"), ("drafter", "ngram:2")];
 
 /// The config as gorgon resolves it, or its refusal.
 fn resolved(kind: &str, config: &str, override_: Option<&str>) -> Result<String, String> {
@@ -196,12 +312,25 @@ fn resolved(kind: &str, config: &str, override_: Option<&str>) -> Result<String,
     }
 }
 
+/// The least config of a kind.
+fn least(kind: &str, method: &str) -> String {
+    let base = match kind {
+        "train" => format!("method = {method:?}\nmodel = \"m\"\ndata = \"d\"\n"),
+        "distill" => "model = \"m\"\nprompts = [\"p.jsonl\"]\nout = \"o\"\n".into(),
+        "compare" => {
+            "model = \"m\"\ndata = \"d\"\nprompts = \"p\"\n[[methods]]\nname = \"a\"\ndrafter = \"ngram:2\"\n".into()
+        }
+        _ => PRETRAIN.into(),
+    };
+    base + if method == "distill-spec" { "[distill_spec]\ndraft = \"d\"\n" } else { "" }
+}
+
 #[test]
 fn every_config_key_has_an_effect_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     let path = config.to_str().unwrap();
-    let mut silent = vec![];
+    let (mut silent, mut in_lists) = (vec![], BTreeSet::new());
     let mut tried = 0;
     for kind in ["train", "distill", "compare", "pretrain"] {
         let schema: Value = serde_json::from_str(&stdout(&gorgon(&["config", "schema", kind]))).unwrap();
@@ -209,27 +338,18 @@ fn every_config_key_has_an_effect_or_is_refused() {
         keys(&schema, "", &mut known);
         let methods = if kind == "train" { values(&schema["properties"]["method"]) } else { vec![String::new()] };
         for method in methods {
-            let base = match kind {
-                "train" => format!("method = {method:?}\nmodel = \"m\"\ndata = \"d\"\n"),
-                "distill" => "model = \"m\"\nprompts = [\"p.jsonl\"]\nout = \"o\"\n".into(),
-                "compare" => {
-                    "model = \"m\"\ndata = \"d\"\nprompts = \"p\"\n[[methods]]\nname = \"a\"\ndrafter = \"ngram:2\"\n"
-                        .into()
-                }
-                _ => PRETRAIN.into(),
-            };
-            let draft = if method == "distill-spec" { "[distill_spec]\ndraft = \"d\"\n" } else { "" };
-            std::fs::write(&config, base + draft).unwrap();
+            std::fs::write(&config, least(kind, &method)).unwrap();
             let plain = resolved(kind, path, None).unwrap_or_else(|said| panic!("{kind} {method}: {said}"));
+            in_lists.extend(known.iter().map(|(key, _)| key.clone()).filter(|key| key.contains("[]")));
             for (key, values) in &known {
                 tried += 1;
+                let name = key.split("[]").next().unwrap();
                 let said: Vec<_> =
-                    values.iter().map(|value| resolved(kind, path, Some(&format!("{key}={value}")))).collect();
+                    values.iter().map(|value| resolved(kind, path, Some(&format!("{name}={value}")))).collect();
                 let last = key.rsplit('.').next().unwrap();
                 let changed = said.iter().flatten().any(|printed| *printed != plain);
-                let refused = said.iter().any(|said| {
-                    said.as_ref().is_err_and(|said| said.contains(last) || said.contains("belongs to another method"))
-                });
+                let is_refusal = |said: &String| said.contains(last) || said.contains("belongs to another method");
+                let refused = !said.is_empty() && said.iter().all(|said| said.as_ref().is_err_and(is_refusal));
                 if !changed && !refused {
                     silent.push(format!("{kind} {method} {key}: {said:?}"));
                 }
@@ -237,6 +357,7 @@ fn every_config_key_has_an_effect_or_is_refused() {
         }
     }
     assert!(tried > 200, "{tried}");
+    assert!(in_lists.contains("methods[].tree") && in_lists.contains("methods[].overrides"), "{in_lists:?}");
     assert!(silent.is_empty(), "keys taken in silence:\n{}", silent.join("\n"));
 }
 

@@ -3,7 +3,7 @@
 mod chain;
 mod gorgon;
 
-use chain::{Job, finished, start};
+use chain::{Job, finished, stages, start};
 use gorgon::{json, refused, stderr};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -123,6 +123,27 @@ fn a_dry_run_names_damaged_checkpoints_and_changes_nothing() {
     assert!(said.contains("damaged checkpoint would be set aside") && said.contains("step-000012"), "{said}");
     assert!(said.contains("would resume from step 9: 3 of 12 steps left"), "{said}");
     assert_eq!(checkpoints(&run), before);
+}
+
+#[test]
+fn changed_keys_of_other_stages_are_refused_by_name() {
+    let job = stages::pretraining();
+    let config = job.text("pretrain.toml");
+    finished(&["pretrain", "-c", &config], &[]);
+    let run = job.run().unwrap();
+    let resume = ["dev", "pretrain", "-c", &config, "--resume", run.to_str().unwrap()];
+    refused(&[&resume[..], &["training.steps=20"]].concat(), &["training.steps", "8", "20"]);
+    refused(&[&resume[..], &["seed=4"]].concat(), &["seed: ", "3", "4"]);
+
+    let job = Job::new();
+    job.distill(&[]);
+    stages::comparison(&job);
+    let config = job.text("compare.toml");
+    finished(&["compare", "-c", &config], &[]);
+    let run = job.run().unwrap();
+    let resume = ["compare", "-c", &config, "--resume", run.to_str().unwrap()];
+    refused(&[&resume[..], &["bench_prompts=3"]].concat(), &["bench_prompts", "2", "3"]);
+    refused(&[&resume[..], &["seeds=[2]"]].concat(), &["seeds: ", "[1]", "[2]"]);
 }
 
 #[test]

@@ -149,6 +149,30 @@ fn a_server_that_moved_away_is_given_up() {
     assert!(rows(&job) == own());
 }
 
+/// Whatever one server sends, only that server is lost: the others answer everything.
+#[test]
+fn strange_answers_lose_one_server_alone() {
+    let (honest, own) = (Server::start(backbone(), &[Mood::Honest]), own());
+    for (mood, attempts, words) in [
+        (Mood::Teapot, 400, "418"),
+        (Mood::Huge, 4, "an answer of more than"),
+        (Mood::KeyTwice, 4, "the key \"choices\" is there twice"),
+    ] {
+        let (job, strange) = (Job::new(), Server::start(backbone(), &[mood]));
+        let run = |urls: &[&str], more: &str| {
+            let args = args(&job.text("distill.toml"), urls);
+            let args: Vec<&str> = args.iter().map(String::as_str).chain([more]).collect();
+            let output = start(&args, &[]).wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, said) = run(&[&strange.url], &format!("serving.attempts={attempts}"));
+        assert!(code == Some(1) && said.contains(words) && said.len() < 2_000, "{mood:?}: {code:?} {said}");
+        let (code, said) = run(&[&strange.url, &honest.url], "serving.attempts=400");
+        assert_eq!(code, Some(0), "{mood:?}: {said}");
+        assert!(rows(&job) == own, "{mood:?}");
+    }
+}
+
 /// An answer is never longer than was asked for, though its text is.
 #[test]
 fn endless_answers_are_cut_off() {

@@ -72,7 +72,7 @@ pub fn verify(dir: &Path) -> Result<(), ShardError> {
         Err(source) => return Err(ShardError::Io { path, source }),
     };
     let Manifest { shards: manifest, sha256 } =
-        serde_json::from_slice(&text).map_err(|error| invalid(&path, error.to_string()))?;
+        gorgon_runs::json::read(&text).map_err(|error| invalid(&path, error.to_string()))?;
     if digest(&manifest).ok().as_ref() != Some(&sha256) {
         return Err(invalid(&path, "it is not as it was written: its own SHA-256 says otherwise".into()));
     }

@@ -81,6 +81,17 @@ fn mixed(count: usize, end: &[u8]) -> (Vec<u8>, Vec<String>, Vec<(usize, &'stati
     (file, good, bad)
 }
 
+/// Readers disagree on which of two values counts.
+#[test]
+fn a_record_with_a_key_twice_is_skipped() {
+    let lines = "{\"prompt\": \"a\", \"prompt\": \"b\"}\n{\"prompt\": \"c\"}\n\
+                 {\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"content\": \"b\"}]}\n";
+    let (conversations, report) = try_read(lines.as_bytes(), &Options::default()).unwrap();
+    assert_eq!(conversations.len(), 1);
+    assert_eq!(skipped(&report), [(1, "repeated_key"), (3, "repeated_key")]);
+    assert_eq!(report.skipped[1].reason.to_string(), "key that is there twice: \"content\"");
+}
+
 #[test]
 fn one_broken_line_in_a_hundred_costs_only_itself() {
     for end in [b"\n".as_slice(), b"\r\n"] {

@@ -78,7 +78,7 @@ impl Cache {
         let path = self.snapshot(commit).join(index);
         let text = fs::read_to_string(&path).map_err(|source| HubError::Io { path: path.clone(), source })?;
         let broken = |reason: &str| HubError::Io { path: path.clone(), source: std::io::Error::other(reason) };
-        let json: Value = serde_json::from_str(&text).map_err(|e| broken(&e.to_string()))?;
+        let json: Value = gorgon_runs::json::read(text.as_bytes()).map_err(|e| broken(&e.to_string()))?;
         let map = json.get("weight_map").and_then(Value::as_object).ok_or_else(|| broken("no weight_map"))?;
         let shards: Option<BTreeSet<String>> = map.values().map(|file| file.as_str().map(str::to_owned)).collect();
         shards.filter(|shards| !shards.is_empty()).ok_or_else(|| broken("weight_map does not name files"))

@@ -73,7 +73,7 @@ impl<'a> Client<'a> {
         let url = format!("{endpoint}/api/{}/{}/revision/{revision}", kind.plural(), self.repo.id());
         let text = self.wait(self.small(&url))?;
         let broken = |reason: &str| self.broken(&url, format!("not the list of a {kind}'s files: {reason}"));
-        let json: Value = serde_json::from_slice(&text).map_err(|e| broken(&e.to_string()))?;
+        let json: Value = gorgon_runs::json::read(&text).map_err(|e| broken(&e.to_string()))?;
         let commit = json.get("sha").and_then(Value::as_str);
         let siblings = json.get("siblings").and_then(Value::as_array);
         let (Some(commit), Some(siblings)) = (commit, siblings) else { return Err(broken("no sha and siblings")) };

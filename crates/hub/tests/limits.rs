@@ -56,3 +56,11 @@ fn a_config_of_gigabytes_is_not_taken() {
     assert_fails(&options, &["owner/name", "config.json has 67108865 bytes"]);
     assert!(server.take_requests("config.json").iter().all(|request| request.method == "HEAD"));
 }
+
+#[test]
+fn a_listing_with_a_key_twice_is_refused() {
+    let server = model();
+    let (_folder, options) = options(&server.endpoint);
+    server.behaviour().listing = Some(format!("{{\"sha\": \"{}\", \"sha\": \"b\", \"siblings\": []}}", "a".repeat(40)));
+    assert_fails(&options, &["/api/models/owner/name", "the key \"sha\" is there twice"]);
+}

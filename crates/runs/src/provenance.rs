@@ -166,7 +166,7 @@ impl Provenance {
     /// When it cannot be read, or says something else.
     pub fn read(path: &Path) -> Result<Self, RunError> {
         let text = fs::read(path).map_err(RunError::io(path))?;
-        serde_json::from_slice(&text).map_err(|error| RunError::damaged(path, error))
+        crate::json::read(&text).map_err(|error| RunError::damaged(path, error))
     }
 }
 
@@ -176,7 +176,7 @@ impl Provenance {
 /// When the file cannot be read and written, or says something else.
 pub fn append_resumed(path: &Path, resumed: &Resumed) -> Result<(), RunError> {
     let text = fs::read(path).map_err(RunError::io(path))?;
-    let mut file: Value = serde_json::from_slice(&text).map_err(|error| RunError::damaged(path, error))?;
+    let mut file: Value = crate::json::read(&text).map_err(|error| RunError::damaged(path, error))?;
     let entry = serde_json::to_value(resumed).map_err(|error| RunError::damaged(path, error))?;
     let object = file.as_object_mut().ok_or_else(|| RunError::damaged(path, "it is no JSON object"))?;
     match object.entry("resumed").or_insert_with(|| Value::Array(vec![])) {

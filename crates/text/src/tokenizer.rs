@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gorgon_runs::file;
-use limits::Growth;
+use limits::Limits;
 use serde_json::{Map, Value};
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, NormalizedString, Normalizer};
 
 /// Errors of tokenizers.
 #[derive(Debug, thiserror::Error)]
@@ -162,15 +162,15 @@ struct Inner {
     /// Ids put around every text, where `tokenizer_config.json` overrules the tokenizer's own post-processor.
     frame: Option<Frame>,
     max_id: Option<u32>,
-    /// How long texts can become, before they are tokenised and after they are decoded.
-    growth: [Growth; 2],
+    /// Lengths and steps that texts may have.
+    limits: Limits,
     /// Bytes of the longest entry of the vocabulary.
     longest: usize,
 }
 
 impl Inner {
     fn read(bytes: &[u8], config: &TokenizerConfig, path: &Path) -> tokenizers::Result<Self> {
-        let growth = limits::check(bytes)?;
+        let limits = limits::check(bytes)?;
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
         // A file may carry the truncation and padding of the run that wrote it; neither belongs to the vocabulary.
         tokenizer.with_truncation(None)?;
@@ -186,7 +186,24 @@ impl Inner {
         let longest = vocab.keys().map(String::len).max().unwrap_or(0);
         let max_id = vocab.into_values().max();
         let frame = frame(&tokenizer, config, special_ids)?;
-        Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id, growth, longest })
+        Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id, limits, longest })
+    }
+}
+
+impl Inner {
+    /// Fails for texts that are too long for the file's rules or its model. Where the rules could make a text too long,
+    /// its length after the normaliser counts.
+    fn check_length(&self, text: &str) -> Result<(), String> {
+        self.limits.before.check(text.len())?;
+        if self.limits.check_steps(self.limits.before.bytes(text.len())).is_ok() {
+            return Ok(());
+        }
+        let normalised = contained(|| {
+            let mut normalised = NormalizedString::from(text);
+            self.tokenizer.get_normalizer().map_or(Ok(()), |normalizer| normalizer.normalize(&mut normalised))?;
+            Ok(normalised.get().len())
+        })?;
+        self.limits.check_steps(self.limits.split.bytes(normalised))
     }
 }
 
@@ -221,7 +238,7 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer has no token for some character and no token for unknown ones.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
-        self.inner.growth[0].check(text.len()).map_err(|reason| self.failed("encode", &reason))?;
+        self.inner.check_length(text).map_err(|reason| self.failed("encode", &reason))?;
         let frame = self.inner.frame.filter(|_| add_special);
         let own = add_special && self.inner.frame.is_none();
         let encoding = contained(|| self.inner.tokenizer.encode_fast(text, own));
@@ -238,7 +255,7 @@ impl Tokenizer {
     /// The tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let bytes = ids.len().saturating_mul(self.inner.longest);
-        self.inner.growth[1].check(bytes).map_err(|reason| self.failed("decode", &reason))?;
+        self.inner.limits.after.check(bytes).map_err(|reason| self.failed("decode", &reason))?;
         contained(|| self.inner.tokenizer.decode(ids, skip_special)).map_err(|e| self.failed("decode", &e))
     }
 

@@ -151,6 +151,6 @@ impl BenchRecord {
     /// The record of a heads folder; `None` where there is none that can be read.
     pub fn read(heads: &Path) -> Option<Self> {
         let bytes = gorgon_runs::file::read(&heads.join(FILE), MAX_BYTES).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        gorgon_runs::json::read(&bytes).ok()
     }
 }

@@ -33,8 +33,12 @@ impl Failure {
 
     /// A file or folder that cannot be read or written. A full or broken disk is no fault of the input.
     pub fn io(path: &Path, error: &io::Error) -> Self {
-        let kind = if is_of_machine(error) { FailureKind::Run } else { FailureKind::Input };
-        Self::new(one_line(&format!("{}: {error}", path.display())), kind)
+        Self::new(one_line(&format!("{}: {error}", path.display())), kind_of(error))
+    }
+
+    /// A place where a test file could not be written before the work began; classified as by [`Self::io`].
+    pub fn not_writable(path: &Path, error: &io::Error) -> Self {
+        Self::new(one_line(&format!("{}: cannot be written: {error}", path.display())), kind_of(error))
     }
 
     /// Wrong use, config or input.
@@ -128,6 +132,10 @@ impl<E: Error + 'static> From<E> for Failure {
         let kind = if machine { FailureKind::Run } else { FailureKind::Input };
         Self { causes, ..Self::new(message, kind) }
     }
+}
+
+fn kind_of(error: &io::Error) -> FailureKind {
+    if is_of_machine(error) { FailureKind::Run } else { FailureKind::Input }
 }
 
 /// Whether an operation failed for a reason that lies in the machine: a full or broken disk, no memory, no network.

@@ -85,7 +85,7 @@ pub fn check_empty(folder: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When it cannot be made.
 pub fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
-    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    let failed = |e: std::io::Error| Failure::io(out, &e);
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -105,7 +105,7 @@ pub fn staging(out: &Path) -> Result<tempfile::TempDir, Failure> {
 /// # Errors
 /// When it cannot be renamed.
 pub fn publish(staged: tempfile::TempDir, out: &Path) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::input(format!("{}: {e}", out.display()));
+    let failed = |e: std::io::Error| Failure::io(out, &e);
     // It is empty: that was checked.
     if out.is_dir() {
         std::fs::remove_dir(out).map_err(failed)?;
@@ -132,7 +132,7 @@ pub fn check_output(path: &Path) -> Result<(), Failure> {
     if !folder.is_dir() {
         return Err(Failure::input(format!("{}: the folder {} does not exist", path.display(), folder.display())));
     }
-    let refused = |error| Failure::input(format!("{}: cannot be written: {error}", path.display()));
+    let refused = |error: std::io::Error| Failure::not_writable(path, &error);
     // A link's file is written where the link leads.
     let real = gorgon_runs::atomic::destination(path).map_err(refused)?;
     let folder = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -148,7 +148,7 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
     let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if there.is_dir() {
-        return probe(there).map_err(|error| Failure::input(format!("{}: cannot be written: {error}", path.display())));
+        return probe(there).map_err(|error| Failure::not_writable(path, &error));
     }
     let what = if there == path { "it is no folder".into() } else { format!("{} is no folder", there.display()) };
     Err(Failure::input(format!("{}: {what}", path.display())))

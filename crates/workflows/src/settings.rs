@@ -3,6 +3,7 @@
 use crate::console::Console;
 use crate::devices::Devices;
 use crate::failure::Failure;
+use gorgon_core::dist::Transform;
 use gorgon_model::device::{Compute, DeviceChoice, DeviceError, FloatFormat, IntegerWeights, Products};
 use gorgon_runs::provenance::Build;
 use gorgon_text::variables::Variables;
@@ -72,6 +73,13 @@ impl Settings {
         match self.together.len() {
             0 | 1 => Ok(self.compute()?.choice().to_string()),
             _ => Ok(Devices::Named(self.together.clone()).to_string()),
+        }
+    }
+
+    /// Warns of sampling options that change nothing.
+    pub fn warn_without_effect(&self, transform: &Transform) {
+        if let Some(words) = transform.without_effect() {
+            self.console.say(format!("warning: {words}"));
         }
     }
 

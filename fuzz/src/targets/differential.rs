@@ -6,10 +6,12 @@ use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, DynamicTree, 
 use gorgon_kernels::Isa;
 use gorgon_kernels::activation::{silu_rows, soft_cap_rows};
 use gorgon_kernels::dynamic_tree::{Growth, reference};
-use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
+use gorgon_kernels::few_row_matmul::{Int8Prefilter, Packed, WeightDtype, few_row_matmul};
 use gorgon_kernels::norm::rms_norm_rows;
 use gorgon_kernels::top_rows::{top_row, top_rows};
+use gorgon_kernels::tree_attention::{AttentionMask, AttentionSpec, HostKv, PassRows, attend_rows};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Sizes, then numbers: any bits, again from the start where they end.
 struct Numbers<'a> {
@@ -82,8 +84,75 @@ pub(super) fn kernels(bytes: &[u8]) {
     on_all(|isa| {
         let mut top = vec![];
         top_row(isa, &x, d_in, &mut top);
-        top.iter().flat_map(|&(token, p)| [f32::from_bits(token), p]).collect()
+        in_words(&top)
     });
+    attention(numbers);
+    prefilter(numbers);
+}
+
+/// Entries with their ranks as bits.
+fn in_words(top: &[(u32, f32)]) -> Vec<f32> {
+    top.iter().flat_map(|&(token, p)| [f32::from_bits(token), p]).collect()
+}
+
+/// Attention of a tree, or of a chain, over a prefix.
+fn attention(numbers: &mut Numbers<'_>) {
+    let (kv_heads, group, head_dim) = (numbers.within(1, 2), numbers.within(1, 3), numbers.within(1, 40));
+    let (prefix, rows) = (numbers.within(0, 100), numbers.within(1, 12));
+    let soft_cap = [None, Some(4.0)][numbers.within(0, 1)];
+    let window = Some(numbers.within(0, 90)).filter(|&window| window > 0);
+    let heads = kv_heads * group;
+    let spec = AttentionSpec { heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt(), soft_cap, window };
+    let mask = match numbers.within(0, 1) {
+        0 => AttentionMask::Causal { rows },
+        _ => {
+            let parents: Vec<usize> = (0..rows).map(|node| numbers.within(0, node.max(1) - 1)).collect();
+            AttentionMask::in_tree(&parents)
+        }
+    };
+    let width = kv_heads * head_dim;
+    let mut kv = HostKv::new(kv_heads, prefix + rows, head_dim);
+    for slot in 0..prefix + rows {
+        kv.write(slot, &numbers.values(width), &numbers.values(width));
+    }
+    let q = numbers.values(rows * heads * head_dim);
+    on_all(|isa| {
+        let mut out = vec![0.0; q.len()];
+        attend_rows(isa, &spec, &q, &kv, &PassRows::new(prefix, &mask), &mut out);
+        out
+    });
+}
+
+/// The greatest outputs of a matmul by its 8-bit copy, on every instruction set, against those of the whole matmul.
+fn prefilter(numbers: &mut Numbers<'_>) {
+    let (rows, d_in, d_out) = (numbers.within(1, 6), numbers.within(1, 40), numbers.within(64, 255));
+    let dtype = [WeightDtype::F32, WeightDtype::F16, WeightDtype::Bf16][numbers.within(0, 2)];
+    let (x, w) = (numbers.values(rows * d_in), numbers.values(d_in * d_out));
+    let counts: Vec<usize> = (0..rows).map(|_| numbers.within(0, 3)).collect();
+    let Ok(packed) = Packed::pack(d_in, d_out, dtype, &(&w[..], d_in)) else { return };
+    let packed = Arc::new(packed);
+    for isa in Isa::available() {
+        // Each begins anew: a copy that was of no use lately is not asked.
+        let Ok(Some(copy)) = Int8Prefilter::copy(&packed) else { return };
+        let mut found = vec![];
+        if !copy.greatest(isa, &x, &counts, &mut found) {
+            continue;
+        }
+        let mut y = vec![0.0; rows * d_out];
+        few_row_matmul(isa, &x, &packed, None, &mut y);
+        let want: Vec<(u32, f32)> =
+            y.chunks(d_out).zip(&counts).flat_map(|(row, &count)| greatest(row, count)).collect();
+        let is_same = same(&in_words(&found), &in_words(&want));
+        assert!(is_same, "{}: {found:?}, by the whole matmul: {want:?}", isa.name());
+    }
+}
+
+/// The greatest entries of a row, the lower index first on ties.
+fn greatest(row: &[f32], count: usize) -> Vec<(u32, f32)> {
+    let mut entries: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).collect();
+    entries.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(std::cmp::Ordering::Equal).then(a.0.cmp(&b.0)));
+    entries.truncate(count);
+    entries
 }
 
 pub(super) fn kernel_seeds() -> Vec<Vec<u8>> {

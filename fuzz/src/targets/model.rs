@@ -79,6 +79,11 @@ pub(super) fn tokenizer(bytes: &[u8]) {
                 let _ = text.decode(&ids, special);
             }
         }
+        // Long words, spaces and numbers: work that grows faster than a text shows here.
+        let long = ["a".repeat(4096), "ab 12 ".repeat(300), "世界".repeat(200)].concat();
+        if let Ok(ids) = text.encode(&long, false) {
+            let _ = text.decode(&ids, true);
+        }
         let mut stream = text.stream(true);
         for id in [0, 256, 255, 4_000_000_000] {
             let _ = stream.push(id);
@@ -103,7 +108,19 @@ pub(super) fn tokenizer_seeds() -> Vec<Vec<u8>> {
         "post_processor": null, "decoder": {"type": "Metaspace", "replacement": "▁"},
         "model": {"type": "Unigram", "unk_id": 1, "vocab": [["<s>", 0.0], ["<unk>", -1.0], ["▁a", -2.0], ["b", -3.0]]}
     });
-    vec![small.to_string().into_bytes(), unigram.to_string().into_bytes(), file("tokenizer.json")]
+    let word_piece = json!({
+        "version": "1.0", "added_tokens": [], "normalizer": {"type": "BertNormalizer", "clean_text": true,
+            "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "a": 1, "##a": 2, "ab": 3, "12": 4}}
+    });
+    let nested: Vec<_> = (1..40).map(|bytes| json!(["a".repeat(bytes), -1.0])).collect();
+    let nested = json!({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": null, "model": {"type": "Unigram", "unk_id": 0, "vocab": nested}});
+    let made = [small, unigram, word_piece, nested].map(|seed| seed.to_string().into_bytes());
+    made.into_iter().chain([file("tokenizer.json")]).collect()
 }
 
 pub(super) fn tokenizer_config(bytes: &[u8]) {

@@ -57,3 +57,12 @@ fn a_record_that_makes_no_sense_is_refused() {
     std::fs::write(dir.path().join(FILE), "{").unwrap();
     assert!(CalibrationRecord::read(dir.path()).is_err());
 }
+
+#[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = serde_json::to_string(&record(&[(1, 1.0)])).unwrap();
+    std::fs::write(dir.path().join(FILE), text.replacen('{', "{\"threads\": 2,", 1)).unwrap();
+    let error = CalibrationRecord::read(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("the key \"threads\" is there twice"), "{error}");
+}

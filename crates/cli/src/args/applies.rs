@@ -69,3 +69,6 @@ pub fn check(command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

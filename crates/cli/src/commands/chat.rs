@@ -34,6 +34,7 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
         max_new_tokens: args.max_new_tokens as usize,
         seed: settings.seed,
     };
+    settings.warn_without_effect(&options.transform()?);
     let prompt = args.prompt.as_deref().map(|prompt| prompts::given(prompt, std::io::stdin())).transpose()?;
     let chat = Chat::open(&args.model, options, args.system.clone(), settings)?;
     let document = settings.json.then(|| Document::new(&args.model));

@@ -26,6 +26,7 @@ const DEFAULT_NEW_TOKENS: usize = 256;
 
 pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
+    settings.warn_without_effect(&transform);
     let rule = args.accept.resolve(&transform);
     // Everything that can be wrong with the input is looked at before the weights are read.
     let request = Question::prepare(args, settings)?;

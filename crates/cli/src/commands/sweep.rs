@@ -63,6 +63,7 @@ impl Setup {
     fn new(args: &args::Sweep, settings: &Settings) -> Result<Self, Failure> {
         let families = if args.accept.is_empty() { Family::ALL.to_vec() } else { args.accept.clone() };
         let transform = Transform::new(args.temperature, args.top_k, args.top_p)?;
+        settings.warn_without_effect(&transform);
         // An α out of range is reported before anything is loaded or said.
         Subject::all(&families, &args.range.alphas, transform)?;
         if !matches!(args.draft.drafter, DrafterChoice::Model(_)) {

@@ -44,6 +44,12 @@ pub enum Mood {
     Silent,
     /// Status 307.
     Moved,
+    /// Status 418.
+    Teapot,
+    /// A body of 12 MB.
+    Huge,
+    /// An answer with a key twice.
+    KeyTwice,
     /// Goes on far past the limit, without ids.
     Endless,
     /// A byte now and then, for longer than anyone waits.
@@ -112,6 +118,8 @@ impl Engine {
         match mood {
             Mood::Silent => return Ok(()),
             Mood::Moved => return reply(stream, 307, "Location: http://127.0.0.1:9/\r\n", ""),
+            Mood::Teapot => return reply(stream, 418, "", "short and stout"),
+            Mood::Huge => return reply(stream, 200, "", &"x".repeat(12 << 20)),
             Mood::Broken => return reply(stream, 500, "", "overloaded"),
             Mood::Busy => return reply(stream, 429, "Retry-After: 0\r\n", ""),
             Mood::OtherJson => return reply(stream, 200, "", "{\"weather\": \"fine\"}"),
@@ -120,6 +128,7 @@ impl Engine {
         }
         let answer = self.answer(&question, mood).to_string();
         match mood {
+            Mood::KeyTwice => reply(stream, 200, "", &answer.replacen('{', "{\"choices\": [],", 1)),
             Mood::HalfJson => reply(stream, 200, "", &answer[..answer.len() / 2]),
             Mood::Cut => part(stream, &answer, answer.len() / 2, Duration::ZERO),
             Mood::Drip => part(stream, &answer, answer.len(), Duration::from_millis(100)),

@@ -102,6 +102,16 @@ impl Transform {
         self.temperature
     }
 
+    /// The settings that change nothing, in words: at temperature 0 there is nothing to cut.
+    pub fn without_effect(&self) -> Option<String> {
+        let top_k = self.top_k.map(|top_k| format!("top-k {top_k}"));
+        let top_p = self.top_p.map(|top_p| format!("top-p {top_p}"));
+        let named: Vec<String> = top_k.into_iter().chain(top_p).collect();
+        let cut = self.temperature == 0.0 && !named.is_empty();
+        let verb = if named.len() == 1 { "has" } else { "have" };
+        cut.then(|| format!("{} {verb} no effect at temperature 0", named.join(" and ")))
+    }
+
     /// How many of the most likely tokens are kept; `None` for all.
     pub fn top_k(&self) -> Option<usize> {
         self.top_k

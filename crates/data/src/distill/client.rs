@@ -270,7 +270,7 @@ impl<'a> Client<'a> {
             ureq::Error::BodyExceedsLimit(_) => passing(format!("an answer of more than {limit} bytes")),
             error => passing(error),
         })?;
-        serde_json::from_slice(&text).map_err(|error| passing(format!("an answer that is no JSON: {error}")))
+        gorgon_runs::json::read(&text).map_err(|error| passing(format!("an answer that is no JSON: {error}")))
     }
 }
 

@@ -29,6 +29,8 @@ fn what_was_written_is_what_is_there() {
     let outside = BTreeMap::from([("../x".to_owned(), Written { rows: 7, sha256: String::new() })]);
     let outside = Manifest { sha256: digest(&outside).unwrap(), shards: outside };
     damage(MANIFEST, serde_json::to_string(&outside).unwrap().as_bytes());
+    let twice = std::fs::read_to_string(dir.join(MANIFEST)).unwrap().replacen('{', "{\"shards\": {},", 1);
+    damage(MANIFEST, twice.as_bytes());
     let altered = std::fs::read_to_string(dir.join(MANIFEST)).unwrap().replacen('7', "8", 1);
     damage(MANIFEST, altered.as_bytes());
     std::fs::remove_file(dir.join(names[0])).unwrap();

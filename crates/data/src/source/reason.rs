@@ -68,6 +68,8 @@ pub enum Reason {
     InvalidJson { message: String, line: usize, column: usize },
     /// An escape stands for half of a character; `line` is the file's.
     LoneSurrogate { line: usize, column: usize },
+    /// An object has a key twice.
+    RepeatedKey { key: String },
     /// Brackets are nested more deeply than the parser goes.
     TooDeep,
     /// It is JSON, but no object.
@@ -133,6 +135,7 @@ impl Reason {
             Self::TooLong { .. } => ("too_long", "too long"),
             Self::InvalidJson { .. } => ("invalid_json", "invalid JSON"),
             Self::LoneSurrogate { .. } => ("lone_surrogate", "half of a surrogate pair"),
+            Self::RepeatedKey { .. } => ("repeated_key", "key that is there twice"),
             Self::TooDeep => ("too_deep", "nested too deeply"),
             Self::NotAnObject { .. } => ("not_an_object", "not an object"),
             Self::UnknownFormat { .. } => ("unknown_format", "unknown format of record"),
@@ -172,6 +175,7 @@ impl fmt::Display for Reason {
                 write!(f, "{title}: {message} (line {line}, column {column})")
             }
             Self::LoneSurrogate { line, column } => write!(f, "{title} (line {line}, column {column})"),
+            Self::RepeatedKey { key } => write!(f, "{title}: {key}"),
             Self::NotAnObject { found } => write!(f, "{title} but {found}"),
             Self::UnknownFormat { keys } => write!(f, "{title}: its keys are {keys}"),
             Self::OtherFormat { wanted, keys } => write!(f, "{title}, {wanted}: its keys are {keys}"),

@@ -64,12 +64,16 @@ pub(super) struct Draft {
 /// The object that `bytes`, which stand at the place of `chunk`, hold.
 pub(super) fn parse(bytes: &[u8], chunk: &Chunk) -> Result<Object, Reason> {
     let text = str::from_utf8(bytes).map_err(|error| Reason::InvalidUtf8 { at: error.valid_up_to() })?;
-    match serde_json::from_str(text) {
+    match gorgon_runs::json::read(text.as_bytes()) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(Reason::NotAnObject { found: type_of(&other) }),
         Err(error) => Err(syntax(&error, chunk)),
     }
 }
+
+/// The wording of a key that an object has twice, around the key.
+const KEY: &str = "the key ";
+const TWICE: &str = " is there twice";
 
 /// The reason that `error` gives, at its place in the file.
 fn syntax(error: &serde_json::Error, chunk: &Chunk) -> Reason {
@@ -80,6 +84,9 @@ fn syntax(error: &serde_json::Error, chunk: &Chunk) -> Reason {
         message.truncate(end);
     }
     // The parser's errors are told apart by their wording only; the tests pin it.
+    if let Some(key) = message.strip_prefix(KEY).and_then(|rest| rest.strip_suffix(TWICE)) {
+        return Reason::RepeatedKey { key: clip(key) };
+    }
     match message.as_str() {
         "recursion limit exceeded" => Reason::TooDeep,
         "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {

@@ -25,7 +25,7 @@ pub(super) fn calls(message: &Object, place: &str) -> Result<Vec<Value>, Reason>
 pub(super) fn spelled(text: &str, place: &str) -> Result<Vec<Value>, Reason> {
     let bad = || Reason::BadToolCall { place: place.to_owned() };
     let bare = text.trim().trim_start_matches("<tool_call>").trim_end_matches("</tool_call>").trim();
-    let value: Value = serde_json::from_str(bare).map_err(|_| bad())?;
+    let value: Value = gorgon_runs::json::read(bare.as_bytes()).map_err(|_| bad())?;
     match value {
         Value::Array(list) if !list.is_empty() => list.iter().map(|given| call(given).ok_or_else(bad)).collect(),
         one => Ok(vec![call(&one).ok_or_else(bad)?]),
@@ -39,7 +39,7 @@ fn call(given: &Value) -> Option<Value> {
     let arguments = match function.get("arguments").or(function.get("parameters")) {
         None | Some(Value::Null) => json!({}),
         Some(Value::String(text)) if text.trim().is_empty() => json!({}),
-        Some(Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object)?,
+        Some(Value::String(text)) => gorgon_runs::json::read(text.as_bytes()).ok().filter(Value::is_object)?,
         Some(object) => Some(object.clone()).filter(Value::is_object)?,
     };
     let mut call = json!({"type": "function", "function": {"name": name, "arguments": arguments}});
@@ -70,7 +70,7 @@ pub(super) fn definitions(value: Option<&Value>) -> Result<Option<Value>, Reason
     let list = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
-        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        Some(Value::String(text)) => gorgon_runs::json::read(text.as_bytes()).ok(),
         Some(list) => Some(list.clone()),
     };
     match list {

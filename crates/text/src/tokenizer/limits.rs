@@ -2,8 +2,8 @@
 //!
 //! The file is not trusted. Its vocabulary costs time and memory in proportion to its size, which is bounded. A few
 //! other things cost more than they take in the file: long added tokens (quadratic), rules that replace a character by
-//! many (a chain of them is exponential), texts put before every text, and long vocabulary entries that every position
-//! of a text is compared with. They are checked before the tokenizer is made, and every text before it is tokenised.
+//! many (a chain of them is exponential), texts put before every text, and searches for vocabulary entries at every
+//! position of a text. They are checked before the tokenizer is made, and every text before it is tokenised.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +23,12 @@ const MAX_RULES: usize = 64;
 const MAX_GROWTH: usize = 1024;
 /// Bytes that a text may have after its rules.
 const MAX_TEXT_BYTES: usize = 256 << 20;
+/// Largest `max_input_chars_per_word`. Published ones are 100.
+const MAX_WORD_CHARS: usize = 1024;
+/// Steps that tokenising a text may take. A step reads a byte of a candidate for an entry, some nanoseconds.
+pub const MAX_STEPS: u64 = 8 << 30;
+/// Steps per byte of a text where merges are taken from a queue.
+const MERGE_STEPS: u64 = 32;
 
 /// How long the rules of a file can make a text: `growth · n + plus` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +47,55 @@ impl Growth {
         Self { factor: self.factor.saturating_mul(factor), plus, rules: self.rules + 1 }
     }
 
+    /// Bytes that a text can have after the rules.
+    pub fn bytes(&self, text: usize) -> usize {
+        text.saturating_mul(self.factor).saturating_add(self.plus)
+    }
+
     /// Fails for texts that could become too long.
     ///
     /// # Errors
     /// Then, in words.
     pub fn check(&self, text: usize) -> Result<(), String> {
-        let bytes = text.saturating_mul(self.factor).saturating_add(self.plus);
+        let bytes = self.bytes(text);
         if bytes <= MAX_TEXT_BYTES {
             return Ok(());
         }
         Err(format!(
             "a text of {text} bytes can become {bytes} bytes by the tokenizer's rules; {MAX_TEXT_BYTES} are allowed"
+        ))
+    }
+}
+
+/// Limits of a file on the texts that it is used with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Growth by the normaliser and what splits a text into words.
+    pub before: Growth,
+    /// Growth by what splits a text into words.
+    pub split: Growth,
+    /// Growth by the decoder.
+    pub after: Growth,
+    /// Most steps of the model for a byte of a text.
+    pub steps_per_byte: u64,
+    /// Entries of the vocabulary that were read.
+    pub entries: usize,
+}
+
+impl Limits {
+    /// Fails for texts that could take too many steps. `bytes` are those that reach the model.
+    ///
+    /// # Errors
+    /// Then, in words.
+    pub fn check_steps(&self, bytes: usize) -> Result<(), String> {
+        let steps = (bytes as u64).saturating_mul(self.steps_per_byte);
+        if steps <= MAX_STEPS {
+            return Ok(());
+        }
+        Err(format!(
+            "searching {} vocabulary entries in {bytes} bytes can take {steps} steps ({} for each byte); {MAX_STEPS} are \
+             allowed; shorten the text",
+            self.entries, self.steps_per_byte
         ))
     }
 }
@@ -82,37 +126,63 @@ struct Added<'a> {
 #[derive(Deserialize)]
 struct Model<'a> {
     #[serde(default)]
-    vocab: Longest,
+    vocab: Vocabulary,
     #[serde(default)]
     dropout: Value,
+    #[serde(default)]
+    max_input_chars_per_word: Value,
     #[serde(default, borrow)]
     continuing_subword_prefix: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     end_of_word_suffix: Option<Cow<'a, str>>,
 }
 
-/// Checks a file, and returns how long its rules can make a text, before tokenising and after decoding.
+impl Model<'_> {
+    fn check(&self) -> Result<(), String> {
+        if self.vocab.longest > MAX_PIECE_BYTES {
+            return Err(too_long("an entry of model.vocab", self.vocab.longest, MAX_PIECE_BYTES));
+        }
+        if self.dropout.as_f64().is_some_and(|dropout| dropout != 0.0) {
+            return Err(format!("model.dropout {} makes ids random; set it to null", self.dropout));
+        }
+        if self.max_input_chars_per_word.as_f64().is_some_and(|chars| chars > MAX_WORD_CHARS as f64) {
+            let given = &self.max_input_chars_per_word;
+            return Err(format!("model.max_input_chars_per_word is {given}; at most {MAX_WORD_CHARS} are allowed"));
+        }
+        piece("model.continuing_subword_prefix", self.continuing_subword_prefix.as_deref().unwrap_or_default())?;
+        piece("model.end_of_word_suffix", self.end_of_word_suffix.as_deref().unwrap_or_default())
+    }
+
+    /// Most bytes of candidates that are read for a byte of a text.
+    ///
+    /// WordPiece tries, at every character, the rest of the word without its last `0, 1, 2, …` characters, each behind
+    /// the prefix. Unigram reads, at every character, each entry that goes on there: at most one of each length.
+    fn steps_per_byte(&self) -> u64 {
+        let chars = self.max_input_chars_per_word.as_u64().unwrap_or(0);
+        let prefix = self.continuing_subword_prefix.as_deref().unwrap_or_default().len() as u64;
+        let of_words = chars * (chars + 1) / 2 + chars * prefix;
+        let of_list: u64 = self.vocab.lengths().map(|bytes| bytes as u64).sum();
+        if self.vocab.is_list { of_words.max(of_list).max(1) } else { of_words.max(MERGE_STEPS) }
+    }
+}
+
+/// Checks a file, and returns the limits on texts.
 ///
 /// # Errors
 /// When a part of it is out of bounds, in words.
-pub fn check(bytes: &[u8]) -> Result<[Growth; 2], String> {
+pub fn check(bytes: &[u8]) -> Result<Limits, String> {
     let file: File<'_> = gorgon_runs::json::read(bytes).map_err(|error| error.to_string())?;
     for (i, token) in file.added_tokens.iter().enumerate() {
         piece(&format!("added_tokens[{i}].content"), &token.content)?;
     }
-    if file.model.vocab.0 > MAX_PIECE_BYTES {
-        return Err(too_long("an entry of model.vocab", file.model.vocab.0, MAX_PIECE_BYTES));
-    }
-    if file.model.dropout.as_f64().is_some_and(|dropout| dropout != 0.0) {
-        return Err(format!("model.dropout {} makes ids random; set it to null", file.model.dropout));
-    }
-    piece("model.continuing_subword_prefix", file.model.continuing_subword_prefix.as_deref().unwrap_or_default())?;
-    piece("model.end_of_word_suffix", file.model.end_of_word_suffix.as_deref().unwrap_or_default())?;
+    file.model.check()?;
     let normalised = rules("normalizer", &file.normalizer, Growth::NONE)?;
     let before = bounded("normalizer and pre_tokenizer", rules("pre_tokenizer", &file.pre_tokenizer, normalised)?)?;
+    let split = rules("pre_tokenizer", &file.pre_tokenizer, Growth::NONE)?;
     template(&file.post_processor)?;
     let after = bounded("decoder", rules("decoder", &file.decoder, Growth::NONE)?)?;
-    Ok([before, after])
+    let (steps_per_byte, entries) = (file.model.steps_per_byte(), file.model.vocab.entries);
+    Ok(Limits { before, split, after, steps_per_byte, entries })
 }
 
 fn bounded(name: &str, growth: Growth) -> Result<Growth, String> {
@@ -216,39 +286,62 @@ fn template(processor: &Value) -> Result<(), String> {
     inner.iter().try_for_each(template)
 }
 
-/// Bytes of the longest entry of a vocabulary, which is a map from entries to ids or a list of entries and scores.
+/// Counts of a vocabulary, which is a map from entries to ids or a list of entries and scores.
 #[derive(Default)]
-struct Longest(usize);
+struct Vocabulary {
+    entries: usize,
+    is_list: bool,
+    /// Whether there is an entry of so many bytes; the last place stands for all that are longer.
+    has: Vec<bool>,
+    longest: usize,
+}
 
-impl<'de> Deserialize<'de> for Longest {
+impl Vocabulary {
+    /// The lengths that entries have, each once.
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.has.iter().enumerate().filter(|(_, has)| **has).map(|(bytes, _)| bytes)
+    }
+
+    fn count(&mut self, entry: &str) {
+        self.entries += 1;
+        self.longest = self.longest.max(entry.len());
+        let place = entry.len().min(MAX_PIECE_BYTES + 1);
+        if self.has.len() <= place {
+            self.has.resize(place + 1, false);
+        }
+        self.has[place] = true;
+    }
+}
+
+impl<'de> Deserialize<'de> for Vocabulary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
 
         impl<'de> Visitor<'de> for Entries {
-            type Value = Longest;
+            type Value = Vocabulary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a vocabulary")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Longest, A::Error> {
-                let mut longest = 0;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocabulary, A::Error> {
+                let mut vocabulary = Vocabulary::default();
                 while let Some((entry, _)) = map.next_entry::<Entry<'de>, IgnoredAny>()? {
-                    longest = longest.max(entry.0.len());
+                    vocabulary.count(&entry.0);
                 }
-                Ok(Longest(longest))
+                Ok(vocabulary)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Longest, A::Error> {
-                let mut longest = 0;
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vocabulary, A::Error> {
+                let mut vocabulary = Vocabulary { is_list: true, ..Vocabulary::default() };
                 while let Some((entry, _)) = list.next_element::<(Entry<'de>, IgnoredAny)>()? {
-                    longest = longest.max(entry.0.len());
+                    vocabulary.count(&entry.0);
                 }
-                Ok(Longest(longest))
+                Ok(vocabulary)
             }
 
-            fn visit_unit<E>(self) -> Result<Longest, E> {
-                Ok(Longest(0))
+            fn visit_unit<E>(self) -> Result<Vocabulary, E> {
+                Ok(Vocabulary::default())
             }
         }
         deserializer.deserialize_any(Entries)

@@ -213,7 +213,7 @@ impl FeatureCache {
             }
             Err(error) => return Err(io(&path)(error)),
         };
-        match serde_json::from_slice::<Index>(&text) {
+        match gorgon_runs::json::read::<Index>(&text) {
             Ok(index) if index.identity == identity => Ok(index),
             Ok(index) => {
                 let (was, is) = (index.identity, &identity);

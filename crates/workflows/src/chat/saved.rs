@@ -28,7 +28,7 @@ pub fn load(path: &Path) -> Result<Conversation, Failure> {
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Conversation, String> {
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| format!("no JSON: {error}"))?;
+    let document: Value = gorgon_runs::json::read(bytes).map_err(|error| format!("no JSON: {error}"))?;
     let list = document.get("messages").unwrap_or(&document);
     let list = list.as_array().ok_or("expected a list of messages, or an object with \"messages\"")?;
     let (mut system, mut exchanges) = (None, vec![]);

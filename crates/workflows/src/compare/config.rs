@@ -124,6 +124,9 @@ impl CompareConfig {
             let drafts = method.drafter.as_ref().is_some_and(|drafter| !drafter.contains("{run}"));
             let reason = "it has neither a training (config) nor a drafter that needs none";
             check.require(method.config.is_some() || drafts, &key, format_args!("{name:?}"), reason);
+            let (key, given) = (format!("methods[{i}].overrides"), method.overrides.join(" "));
+            let reason = "there is no training (config) whose keys they could be";
+            check.require(method.config.is_some() || method.overrides.is_empty(), &key, given, reason);
         }
         check.finish()
     }

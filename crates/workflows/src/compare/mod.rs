@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use crate::{distill, files, fitting, train};
 use gorgon_data::config::DistillConfig;
 use gorgon_data::shard;
+use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::{self, RunDir};
 use gorgon_train::config::TrainConfig;
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ use std::time::Instant;
 
 /// The seconds of a training, in its folder.
 const SECONDS: &str = "seconds.json";
+/// Longest such file that is read.
+const MAX_SECONDS: u64 = 1 << 20;
 
 /// Reads the config of every training once, so that wrong ones are found before hours of work.
 ///
@@ -159,19 +162,49 @@ fn fit_once(
     let before = previous(&folder)?;
     let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
     fitting::changes(resume, &training.clone().resolved())?;
+    let seconds_file = folder.join(SECONDS);
+    let is_whole = |path: &PathBuf| is_as_written(&seconds_file, path);
+    if let Some(path) = before.as_ref().filter(|path| seconds_file.is_file() && !is_whole(path)) {
+        settings.console.say(format!("{}: its weights are not as they were written: published again", path.display()));
+    }
     let fitted = match &before {
-        Some(path) if folder.join(SECONDS).is_file() => path.clone(),
+        Some(path) if is_whole(path) => path.clone(),
         _ => {
             let started = Instant::now();
             let done = train::execute(&training, resume, false, settings)?;
             let train::Done::Finished(finished) = done else { return Ok(None) };
             let whole = before.is_none();
             let seconds = started.elapsed().as_secs_f64();
-            files::write_json(&folder.join(SECONDS), &json!({"seconds": seconds, "undisturbed": whole}))?;
+            let weights = published(finished.path())?;
+            let document = json!({"seconds": seconds, "undisturbed": whole, "weights": weights});
+            files::write_json(&seconds_file, &document)?;
             finished.path().to_path_buf()
         }
     };
-    Fitted::read(&fitted, &folder.join(SECONDS), seed, rate).map(Some)
+    Fitted::read(&fitted, &seconds_file, seed, rate).map(Some)
+}
+
+/// SHA-256 of the weights and the config that a training published, by file name.
+fn published(run: &Path) -> Result<Value, Failure> {
+    let model = run.join(fitting::FITTED_MODEL);
+    let folder = if model.is_dir() { model } else { run.join(fitting::HEADS) };
+    let wrong = |error: std::io::Error| Failure::io(&folder, &error);
+    let mut hashes = serde_json::Map::new();
+    for entry in folder.read_dir().map_err(wrong)? {
+        let name = entry.map_err(wrong)?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".safetensors") || name == "config.json" {
+            let hash = hash_file(&folder.join(&name)).map_err(wrong)?;
+            hashes.insert(name, hash.into());
+        }
+    }
+    Ok(hashes.into())
+}
+
+/// Whether a finished training's weights are those whose hashes were written beside its duration.
+fn is_as_written(seconds: &Path, run: &Path) -> bool {
+    let known = gorgon_runs::file::read(seconds, MAX_SECONDS).ok();
+    let known: Option<Value> = known.and_then(|bytes| gorgon_runs::json::read(&bytes).ok());
+    known.is_some_and(|known| published(run).is_ok_and(|found| known["weights"] == found))
 }
 
 /// The run folder that an earlier attempt left.

@@ -3,6 +3,7 @@
 use crate::compare::CompareConfig;
 use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::{BatchSize, DistillConfig};
+use gorgon_data::distill::Serving;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_text::variables;
 use gorgon_train::config::{MOST_DIALOGUES, MOST_TOKENS, PretrainConfig, TrainConfig};
@@ -167,12 +168,12 @@ impl Config for DistillConfig {
         let valid = s.top_p.is_none_or(|share| share > 0.0 && share <= 1.0);
         check.require(valid, "top_p", s.top_p.unwrap_or(1.0), "it has to be above 0 and at most 1");
         check.require(s.top_k != Some(0), "top_k", s.top_k.unwrap_or(1), "it has to be at least 1");
-        let mut serving = SettingsCheck::table("serving");
-        serving.positive("timeout_seconds", self.serving.timeout_seconds);
-        serving.at_least("attempts", self.serving.attempts as usize, 1);
         let mut whole = SettingsCheck::top();
         whole.include(check.finish());
-        whole.include(serving.finish());
+        whole.include(check_serving(self));
+        let drafts = self.heads.is_some() || self.drafter.as_ref().is_some_and(|name| name != "none");
+        let tree = self.tree.as_deref().unwrap_or("none");
+        whole.require(drafts || tree == "none", "tree", tree, "without heads or a drafter there is nothing to arrange");
         for (name, value) in &self.template {
             let valid = variables::check(name, value);
             whole.require(valid.is_ok(), &format!("template.{name}"), value, valid.err().unwrap_or_default());
@@ -191,4 +192,23 @@ impl Config for DistillConfig {
         }
         whole.finish()
     }
+}
+
+/// Checks how servers are reached. Where none answer, nothing may be set.
+fn check_serving(config: &DistillConfig) -> Result<(), SettingsErrors> {
+    let (serving, default) = (&config.serving, Serving::default());
+    let mut check = SettingsCheck::table("serving");
+    check.positive("timeout_seconds", serving.timeout_seconds);
+    check.at_least("attempts", serving.attempts as usize, 1);
+    let (model, key) = (serving.model.as_deref(), serving.key_env.as_deref());
+    let mut only_served = |key: &str, is_set: bool, value: &dyn fmt::Display| {
+        check.require(config.is_served() || !is_set, key, value, "it is for servers, and none answer");
+    };
+    only_served("model", model.is_some(), &model.unwrap_or_default());
+    let seconds = serving.timeout_seconds;
+    only_served("timeout_seconds", seconds != default.timeout_seconds, &seconds);
+    only_served("attempts", serving.attempts != default.attempts, &serving.attempts);
+    only_served("pause_ms", serving.pause_ms != default.pause_ms, &serving.pause_ms);
+    only_served("key_env", key.is_some(), &key.unwrap_or_default());
+    check.finish()
 }

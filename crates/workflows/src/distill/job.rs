@@ -46,6 +46,7 @@ impl Job {
     pub(super) fn prepare(config: DistillConfig, settings: &Settings) -> Result<Self, Failure> {
         let s = &config.sampling;
         let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
+        settings.warn_without_effect(&transform);
         if s.max_new_tokens == 0 {
             return Err(Failure::input("max_new_tokens = 0: it has to be at least 1"));
         }
@@ -144,7 +145,7 @@ impl Job {
         let path = folder.join(IDENTITY);
         match std::fs::read(&path) {
             Ok(bytes) => {
-                let known: Value = serde_json::from_slice(&bytes)
+                let known: Value = gorgon_runs::json::read(&bytes)
                     .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
                 match difference(&known, &self.identity()?) {
                     None => Ok(true),

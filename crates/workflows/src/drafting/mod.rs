@@ -71,6 +71,10 @@ impl Drafting {
             (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
             (named, _) => named.clone(),
         };
+        if let Some(tree) = tree.filter(|tree| choice == DrafterChoice::None && **tree != TreeChoice::None) {
+            return Err(Failure::input(format!("tree {tree}: without heads or a drafter there is nothing to arrange"))
+                .hint("name heads or a drafter too, or leave the tree out"));
+        }
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
         let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
         report(&choice, heads.as_ref(), (&tree_name, builder.max_nodes()), tree.is_some());

@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub fn file(path: &Path) -> Result<TreeShape, Failure> {
     let wrong = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
     let bytes = gorgon_runs::file::read(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
-    let document = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let document = gorgon_runs::json::read(&bytes).map_err(|error| wrong(error.to_string()))?;
     let mut document = sealed::open(document).map_err(|error| wrong(error.to_string()))?;
     // Of a key that is not known it is not known whether it was the hash's.
     let unknown = document.as_object().and_then(|fields| fields.keys().find(|key| *key != PATHS));

@@ -90,7 +90,7 @@ pub(super) fn features(folder: &Path) -> Result<Report, Failure> {
     let path = folder.join(FEATURE_INDEX);
     let wrong = |reason: &dyn std::fmt::Display| Failure::input(format!("{}: {reason}", path.display()));
     let bytes = gorgon_runs::file::read(&path, MAX_INDEX).map_err(|error| wrong(&error))?;
-    let index: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+    let index: Value = gorgon_runs::json::read(&bytes).map_err(|error| wrong(&error))?;
     let (Some(identity), Some(shards)) = (index["identity"].as_object(), index["shards"].as_array()) else {
         return Err(wrong(&"this is no index of hidden states"));
     };

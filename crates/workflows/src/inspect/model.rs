@@ -21,6 +21,7 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     let unexpected = found.unexpected.iter().map(|name| format!("unexpected tensor {name}"));
     let wrong = found.wrong.iter().map(|reason| format!("wrong tensor: {reason}"));
     let mut problems: Vec<String> = missing.chain(unexpected).chain(wrong).collect();
+    problems.extend(not_finite(&checkpoint));
     let mut notes = vec![];
     let tokenizer = match Tokenizer::load(dir) {
         Ok(tokenizer) => {
@@ -42,6 +43,20 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     quantisation(&mut facts, &mut notes, &config, &checkpoint);
     storage(&mut facts, &checkpoint);
     Ok(Report { kind: "model", facts, notes, problems })
+}
+
+/// Elements of a tensor that is read to look for numbers that are not finite: those of norms and biases.
+const SMALL: usize = 1 << 17;
+
+/// Names the first tensor, among the small ones, with a number that is not finite. Damage to a whole model shows there.
+fn not_finite(checkpoint: &Checkpoint) -> Option<String> {
+    let is_small = |shape: &[usize]| shape.len() == 1 && shape.iter().product::<usize>() <= SMALL;
+    checkpoint.entries().iter().filter(|(_, entry)| is_small(&entry.shape)).find_map(|(name, _)| {
+        // Formats that are not read as numbers are named above.
+        let values = checkpoint.read_all(name).ok()?;
+        let at = values.iter().position(|value| !value.is_finite())?;
+        Some(format!("tensor {name}: element {at} is {}, not a finite number", values[at]))
+    })
 }
 
 /// A model's sizes.

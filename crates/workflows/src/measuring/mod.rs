@@ -90,6 +90,7 @@ impl Setup {
 
     fn made(options: &Options, settings: &Settings, record: bool) -> Result<Self, Failure> {
         let (transform, choice) = (options.transform, options.accept.resolve(&options.transform));
+        settings.warn_without_effect(&transform);
         let drafting =
             Drafting::resolve(options.heads.as_deref(), &options.drafter, options.tree.as_ref(), &settings.console)?;
         let drafting = drafting.or_best_tree(settings)?;

@@ -142,7 +142,7 @@ pub(super) fn results(run: &RunView) -> Result<Option<Value>, String> {
     }
     let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let bytes = file::read(&path, MAX_BYTES).map_err(|error| wrong(&error))?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong(&error))
+    gorgon_runs::json::read(&bytes).map(Some).map_err(|error| wrong(&error))
 }
 
 /// Names in a config. A config that is damaged or of no known command names nothing.

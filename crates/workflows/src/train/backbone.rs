@@ -229,7 +229,7 @@ fn document(dir: &Path) -> Result<Value, Failure> {
     let path = dir.join("config.json");
     let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
     let bytes = gorgon_runs::file::read(&path, 16 << 20).map_err(|error| wrong(&error))?;
-    let mut document: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+    let mut document: Value = gorgon_runs::json::read(&bytes).map_err(|error| wrong(&error))?;
     for key in ["torch_dtype", "dtype"] {
         if let Some(dtype) = document.get_mut(key) {
             *dtype = "float32".into();

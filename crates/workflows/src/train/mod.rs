@@ -24,6 +24,7 @@ use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_train::config::{MethodConfig, TrainConfig};
+use gorgon_train::methods::FeatureFormat;
 use serde_json::Value;
 
 /// Does what a config says.
@@ -50,6 +51,7 @@ pub fn plan(
     assumed: Assumed,
     settings: &Settings,
 ) -> Result<Value, Failure> {
+    check_feature_format(config)?;
     let dir = load::folder(&config.model, settings)?;
     if resume.is_none() && shape::is_needed(config, &dir) {
         return shape::plan(&config.clone().resolved(), &dir, assumed, settings);
@@ -77,6 +79,9 @@ fn launch(
 ) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
     config.check().map_err(|errors| Failure::settings(&errors))?;
+    if !only_features {
+        check_feature_format(config)?;
+    }
     let changes = fitting::changes(resume, config)?;
     if !dry_run && !only_features {
         files::check_writable(resume.map_or(&config.runs, |resume| resume.run))?;
@@ -89,6 +94,17 @@ fn launch(
     let resume = resume.map(|resume| (resume, changes.as_slice()));
     let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, pool, settings, replicas };
     fit(&launch, backbone)
+}
+
+/// Fails for a number format of hidden states that are not kept on disk.
+fn check_feature_format(config: &TrainConfig) -> Result<(), Failure> {
+    if config.caches_features() || config.feature_format == FeatureFormat::default() {
+        return Ok(());
+    }
+    let format = config.feature_format.name();
+    let reason = "hidden states are not kept on disk";
+    Err(Failure::input(format!("feature_format = \"{format}\": {reason}"))
+        .hint("set cache_features = true or features = FOLDER too, or leave it out"))
 }
 
 /// Makes what the config's method fits, and fits it.

@@ -139,7 +139,7 @@ impl<'a> Measuring<'a> {
     /// Reads the result of an earlier attempt. A damaged file is named and measured again.
     fn stored(&self, path: &Path) -> Option<Value> {
         let text = std::fs::read(path).ok()?;
-        let document = serde_json::from_slice(&text).map_err(|error| error.to_string());
+        let document = gorgon_runs::json::read(&text).map_err(|error| error.to_string());
         let document = document.and_then(|document| sealed::open(document).map_err(|error| error.to_string()));
         document
             .map_err(|why| self.settings.console.say(format!("{} is damaged ({why}): measured again", path.display())))

@@ -81,8 +81,15 @@ impl Int8Prefilter {
         if Self::helps(w) { Self::copy(w) } else { Ok(None) }
     }
 
-    fn copy(w: &Arc<Packed>) -> Result<Option<Self>, PackError> {
+    /// A copy of `w` of any size. `None` where a weight is not finite or the processor has no products of bytes.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn copy(w: &Arc<Packed>) -> Result<Option<Self>, PackError> {
         let (d_in, d_out) = (w.d_in(), w.d_out());
+        if d_in > MOST_INPUTS || !Isa::detect().has_byte_products() {
+            return Ok(None);
+        }
         let groups = d_in.div_ceil(GROUP);
         let (count, size) = (d_out.div_ceil(PANEL), PANEL * groups * GROUP);
         let mut panels = pages(count * size)?;

@@ -1,4 +1,4 @@
-use super::{MAX_PIECE_BYTES, check};
+use super::{MAX_PIECE_BYTES, MAX_STEPS, check};
 use serde_json::{Value, json};
 
 fn file(change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -25,7 +25,8 @@ fn refused(change: impl FnOnce(&mut Value)) -> String {
 
 #[test]
 fn llamas_rules_make_texts_three_times_as_long() {
-    let [before, after] = check(&file(|_| ())).unwrap();
+    let limits = check(&file(|_| ())).unwrap();
+    let (before, after) = (limits.before, limits.after);
     assert_eq!((before.factor, before.plus), (3, 12));
     assert_eq!(after.factor, 1);
     assert!(before.check(80 << 20).is_ok());
@@ -74,4 +75,113 @@ fn keys_that_are_given_twice_are_refused() {
     let text =
         String::from_utf8(file(|_| ())).unwrap().replacen("\"added_tokens\"", "\"model\":{},\"added_tokens\"", 1);
     assert!(check(text.as_bytes()).unwrap_err().contains("the key \"model\" is there twice"));
+}
+
+fn word_piece(chars: &Value) -> Value {
+    json!({"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+           "max_input_chars_per_word": chars, "vocab": {"[UNK]": 0, "a": 1, "##a": 2}})
+}
+
+/// Entries "a", "aa", … of up to so many bytes.
+fn nested(longest: usize) -> Value {
+    let entries: Vec<Value> = (1..=longest).map(|bytes| json!(["a".repeat(bytes), -1.0])).collect();
+    json!({"type": "Unigram", "unk_id": 0, "vocab": entries})
+}
+
+#[test]
+fn long_words_are_refused() {
+    for chars in [json!(1025), json!(1_000_000_000), json!(1e9)] {
+        let words = refused(|file| file["model"] = word_piece(&chars));
+        assert_eq!(words, format!("model.max_input_chars_per_word is {chars}; at most 1024 are allowed"));
+    }
+    let limits = check(&file(|file| file["model"] = word_piece(&json!(100)))).unwrap();
+    assert_eq!(limits.steps_per_byte, 100 * 101 / 2 + 100 * 2);
+    assert!(limits.check_steps(1 << 20).is_ok());
+    let limits = check(&file(|file| file["model"] = word_piece(&json!(1024)))).unwrap();
+    let words = limits.check_steps(20_000).unwrap_err();
+    let wanted = "searching 3 vocabulary entries in 20000 bytes can take 10536960000 steps (526848 for each byte)";
+    assert!(words.starts_with(wanted), "{words}");
+}
+
+/// Bytes that Unigram and WordPiece read of candidates for a text of `a`s, counted.
+fn steps_taken(text: usize, candidates: impl Fn(usize) -> Vec<usize>) -> u64 {
+    (0..text).flat_map(|start| candidates(text - start)).map(|bytes| bytes as u64).sum()
+}
+
+#[test]
+fn steps_stay_below_their_bound() {
+    for (text, longest) in [(1, 1), (50, 7), (300, 300), (2_000, 64)] {
+        let limits = check(&file(|file| file["model"] = nested(longest))).unwrap();
+        let taken = steps_taken(text, |rest| (1..=rest.min(longest)).collect());
+        assert!(taken <= text as u64 * limits.steps_per_byte, "{taken}");
+        // Every start but those near the end takes all of them.
+        assert!(text < 10 * longest || taken * 10 > text as u64 * limits.steps_per_byte * 9, "{taken}");
+        let limits = check(&file(|file| file["model"] = word_piece(&json!(longest)))).unwrap();
+        let taken = steps_taken(text.min(longest), |rest| (1..=rest).map(|bytes| bytes + 2).collect());
+        assert!(taken <= text as u64 * limits.steps_per_byte, "{taken}");
+    }
+}
+
+#[test]
+fn texts_are_bounded_by_the_steps_of_their_entries() {
+    let limits = check(&file(|file| file["model"] = nested(1024))).unwrap();
+    assert_eq!((limits.entries, limits.steps_per_byte), (1024, 1024 * 1025 / 2));
+    let most = (MAX_STEPS / limits.steps_per_byte) as usize;
+    assert!(limits.check_steps(most).is_ok());
+    assert!(limits.check_steps(most + 1).unwrap_err().contains("8589934592 are allowed; shorten the text"));
+    // One long entry among short ones is no reason to refuse: T5's longest has 48 bytes.
+    let mixed = json!({"type": "Unigram", "vocab": [["a", 0.0], ["b", 0.0], ["=".repeat(300), 0.0]]});
+    assert_eq!(check(&file(|file| file["model"] = mixed)).unwrap().steps_per_byte, 301);
+    let limits = check(&file(|_| ())).unwrap();
+    assert!(limits.check_steps(256 << 20).is_ok(), "merges take no more than texts may be long");
+}
+
+/// A tokenizer of 256 Ki entries of 3 to 12 bytes, with a merge for each.
+fn large() -> Vec<u8> {
+    let (mut vocab, mut merges) = (serde_json::Map::new(), vec![]);
+    let letters: Vec<char> = ('a'..='p').collect();
+    for letter in &letters {
+        vocab.insert(letter.to_string(), vocab.len().into());
+    }
+    let mut level: Vec<String> = letters.iter().map(char::to_string).collect();
+    while vocab.len() < 256 << 10 {
+        let pairs = level.iter().flat_map(|left| letters.iter().map(move |right| (left, right)));
+        let pairs: Vec<_> = pairs.take((256 << 10) - vocab.len()).collect();
+        for (left, right) in &pairs {
+            vocab.insert(format!("{left}{right}"), vocab.len().into());
+            merges.push(json!([left, right.to_string()]));
+        }
+        level = pairs.into_iter().map(|(left, right)| format!("{left}{right}")).collect();
+    }
+    file(|file| {
+        file["added_tokens"] = json!([]);
+        file["model"]["vocab"] = vocab.into();
+        file["model"]["merges"] = merges.into();
+    })
+}
+
+#[test]
+fn a_large_vocabulary_is_read_once() {
+    assert_eq!(check(&large()).unwrap().entries, 256 << 10);
+}
+
+/// Prints how long a tokenizer of 256 Ki entries takes to load, and how long its check takes.
+#[test]
+#[ignore = "a measurement"]
+fn load_time_of_a_large_vocabulary() {
+    let bytes = large();
+    let median = |work: &dyn Fn()| {
+        let mut times: Vec<f64> = (0..9)
+            .map(|_| {
+                let began = std::time::Instant::now();
+                work();
+                began.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[4]
+    };
+    let checked = median(&|| drop(check(&bytes).unwrap()));
+    let loaded = median(&|| drop(tokenizers::Tokenizer::from_bytes(&bytes).unwrap()));
+    println!("{} bytes: load {loaded:.1} ms, check {checked:.1} ms", bytes.len());
 }

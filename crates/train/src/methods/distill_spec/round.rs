@@ -35,7 +35,7 @@ impl Stored {
         }
         let bytes = std::fs::read(&path).map_err(io(&path))?;
         let wrong = |error: serde_json::Error| TrainError::Checkpoint { path: path.clone(), reason: error.to_string() };
-        serde_json::from_slice(&bytes).map(Some).map_err(wrong)
+        gorgon_runs::json::read(&bytes).map(Some).map_err(wrong)
     }
 
     fn write(&self, run: &Path, number: u64) -> Result<(), TrainError> {

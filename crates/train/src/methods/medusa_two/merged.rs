@@ -115,8 +115,8 @@ impl Merged<'_> {
         let dir = self.base.dir();
         let path = dir.join("config.json");
         let bytes = file::read(&path, MAX_BYTES).map_err(io(&path))?;
-        let mut config: Value =
-            serde_json::from_slice(&bytes).map_err(|error| TrainError::Data(format!("{}: {error}", path.display())))?;
+        let mut config: Value = gorgon_runs::json::read(&bytes)
+            .map_err(|error| TrainError::Data(format!("{}: {error}", path.display())))?;
         config["medusa_num_heads"] = json!(self.config.heads);
         config["medusa_num_layers"] = json!(self.config.blocks);
         let text = serde_json::to_string_pretty(&config).unwrap_or_default();

@@ -30,6 +30,7 @@ fn wrong_files_are_refused_by_message() {
     };
     refused("{", &["no JSON"]);
     refused("3", &["list of messages"]);
+    refused(r#"{"messages": [], "messages": []}"#, &["messages", "twice"]);
     refused("{\"messages\": {}}", &["list of messages"]);
     refused(r#"[{"role":"user"}]"#, &["message 1", "content"]);
     refused(r#"[{"role":"user","content":["a"]}]"#, &["message 1", "content"]);

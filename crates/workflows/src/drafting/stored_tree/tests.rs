@@ -12,6 +12,8 @@ fn a_stored_tree_comes_back_and_a_changed_one_does_not() {
     assert!(format!("{:?}", file(&path).unwrap_err()).contains("changed after it was written"));
     std::fs::write(&path, "[[0], [0, 0], [1]]").unwrap();
     assert_eq!(file(&path).unwrap().len(), 4);
+    std::fs::write(&path, r#"{"paths": [[0]], "paths": [[0], [1]]}"#).unwrap();
+    assert!(file(&path).unwrap_err().message().contains("the key \"paths\" is there twice"));
     std::fs::write(&path, r#"{"trees": []}"#).unwrap();
     assert!(file(&path).is_err());
     // The lone root, whose name for the hash was damaged.
