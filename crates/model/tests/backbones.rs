@@ -1,6 +1,4 @@
-//! Backbones against values that another implementation computed.
-//!
-//! `GORGON_TEST_DEVICE` (default `cpu`) names the device.
+//! Backbones against values of another implementation, on the device that `GORGON_TEST_DEVICE` names (default `cpu`).
 
 #[path = "../../core/tests/shared/mod.rs"]
 mod shared;
@@ -125,22 +123,15 @@ fn decode_path(target: &mut DecoderTarget, tree: &TokenTree, node: usize) -> Vec
 
 /// Every number format in which the CPU computes.
 fn formats_of_the_cpu() -> Vec<Compute> {
-    let integers = |weights, bits| {
+    use ActivationBits::{Eight, Sixteen};
+    let cpu = || Compute::cpu(FloatFormat::F32);
+    let products = cpu().with_products(Products::Bf16).inspect_err(|error| eprintln!("SKIPPED: {error}"));
+    let integers = [(Weights::Int8, Eight), (Weights::Int8, Sixteen), (Weights::Int4, Eight)];
+    let rounded = integers.map(|(weights, bits)| {
         let integers = IntegerWeights { weights, activation_bits: Some(bits), ..IntegerWeights::STORED };
-        Compute::cpu(FloatFormat::F32).with_integers(integers).unwrap()
-    };
-    let products = Compute::cpu(FloatFormat::F32).with_products(Products::Bf16);
-    if let Err(error) = &products {
-        eprintln!("SKIPPED: {error}");
-    }
-    let rounded = [
-        integers(Weights::Int8, ActivationBits::Eight),
-        integers(Weights::Int8, ActivationBits::ThirtyTwo),
-        integers(Weights::Int4, ActivationBits::Eight),
-        integers(Weights::Int4, ActivationBits::Sixteen),
-    ];
-    let floats = [compute(FloatFormat::F32), compute(FloatFormat::F16)];
-    floats.into_iter().chain(rounded).chain(products).collect()
+        cpu().with_integers(integers).unwrap()
+    });
+    [cpu(), Compute::cpu(FloatFormat::F16)].into_iter().chain(rounded).chain(products).collect()
 }
 
 /// Verifying a tree equals one plain forward per root-to-node path: on the CPU bit for bit, for every number of nodes.
@@ -404,7 +395,5 @@ fn a_trained_model_tells_a_story() {
         logits = target.logits(&output.hidden);
     }
     let text = gorgon_text::tokenizer::Tokenizer::load(&dir).unwrap().decode(&story, true).unwrap();
-    for word in ["Once upon a time", "Lily", "She", "play"] {
-        assert!(text.contains(word), "no \"{word}\" in: {text}");
-    }
+    assert!(["Once upon a time", "Lily", "She", "play"].iter().all(|word| text.contains(word)), "{text}");
 }
