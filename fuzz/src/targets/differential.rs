@@ -8,6 +8,7 @@ use gorgon_kernels::activation::{silu_rows, soft_cap_rows};
 use gorgon_kernels::dynamic_tree::{Growth, reference};
 use gorgon_kernels::few_row_matmul::{Int8Prefilter, Packed, WeightDtype, few_row_matmul};
 use gorgon_kernels::norm::rms_norm_rows;
+use gorgon_kernels::quantised_matmul::{Activations, CodeBits, Codes, QuantisedMatrix, ScaleFormat, quantised_matmul};
 use gorgon_kernels::top_rows::{top_row, top_rows};
 use gorgon_kernels::tree_attention::{AttentionMask, AttentionSpec, HostKv, PassRows, attend_rows};
 use std::collections::BTreeMap;
@@ -62,8 +63,9 @@ pub(super) fn kernels(bytes: &[u8]) {
     }
     let numbers = &mut Numbers { bytes, at: 0 };
     let (rows, d_in, d_out) = (numbers.within(1, 20), numbers.within(1, 40), numbers.within(1, 70));
-    let dtype = [WeightDtype::F32, WeightDtype::F16, WeightDtype::Bf16, WeightDtype::Int8][numbers.within(0, 3)];
+    let dtype = [WeightDtype::F32, WeightDtype::F16, WeightDtype::Bf16][numbers.within(0, 2)];
     let (x, w) = (numbers.values(rows * d_in), numbers.values(d_in * d_out));
+    coded(numbers, &x, (d_in, d_out));
     let Ok(packed) = Packed::pack(d_in, d_out, dtype, &(&w[..], d_in)) else { return };
     on_all(|isa| {
         let mut y = vec![0.0; rows * d_out];
@@ -88,6 +90,26 @@ pub(super) fn kernels(bytes: &[u8]) {
     });
     attention(numbers);
     prefilter(numbers);
+}
+
+/// Products with weights in codes.
+fn coded(numbers: &mut Numbers<'_>, x: &[f32], (d_in, d_out): (usize, usize)) {
+    let bits = [CodeBits::Four, CodeBits::Eight][numbers.within(0, 1)];
+    let group = [8, 16, 32, d_in][numbers.within(0, 3)];
+    let count = d_out * d_in.div_ceil(group);
+    let scales = numbers.values(count);
+    let zeros = [None, Some((0..count).map(|_| numbers.byte() as u8 & 15).collect())][numbers.within(0, 1)].clone();
+    let scale_format = ScaleFormat::of(&scales);
+    let codes = Codes { d_in, d_out, bits, group, scales, scale_format, zeros, order: None };
+    let values: Vec<u8> = (0..d_in * d_out).map(|_| numbers.byte() as u8).collect();
+    let Ok(matrix) = QuantisedMatrix::pack(codes, &(&values[..], d_in)) else { return };
+    for activations in [Activations::Exact, Activations::Eight, Activations::Sixteen] {
+        on_all(|isa| {
+            let mut y = vec![0.0; x.len() / d_in * d_out];
+            quantised_matmul(isa, x, &matrix, activations, None, &mut y);
+            y
+        });
+    }
 }
 
 /// Entries with their ranks as bits.
@@ -179,7 +201,8 @@ impl Source<'_> {
     fn has_ties(&self) -> bool {
         let mut values: Vec<f64> = self.values.values().copied().collect();
         values.sort_by(f64::total_cmp);
-        values.windows(2).any(|pair| pair[1] - pair[0] <= 1e-5 * pair[1].abs().max(1.0))
+        // Probabilities that are zero on the host have finite logarithms on a device.
+        values.windows(2).any(|pair| pair[1] == pair[0] || pair[1] - pair[0] <= 1e-5 * pair[1].abs().max(1.0))
     }
 }
 

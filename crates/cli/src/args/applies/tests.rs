@@ -5,7 +5,7 @@ use super::{SELECTIVE, check, effective};
 use crate::printer::Style;
 use crate::settings::Settings;
 use clap::{Command as ClapCommand, CommandFactory, FromArgMatches};
-use gorgon_model::device::{FloatFormat, Int8, Products};
+use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, Weights};
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
@@ -45,11 +45,15 @@ const VERBS: [(&str, &str); 32] = [
 ];
 
 /// Options that only some verbs take: how they are typed, and whether settings have taken them.
-const CHOSEN: [(&str, &str, fn(&Settings) -> bool); 7] = [
+const CHOSEN: [(&str, &str, fn(&Settings) -> bool); 9] = [
     ("device", "--device cuda:3", |s| s.devices.to_string() == "cuda:3"),
     ("dtype", "--dtype f16", |s| s.formats.dtype == Some(FloatFormat::F16)),
     ("compute_dtype", "--compute-dtype bf16", |s| s.formats.compute_dtype == Products::Bf16),
-    ("int8", "--int8 all", |s| s.formats.int8 == Int8::All),
+    ("weights", "--weights int8", |s| s.formats.integers.weights == Weights::Int8),
+    ("draft_weights", "--draft-weights int8", |s| s.formats.integers.draft_weights == DraftWeights::Int8),
+    ("activation_bits", "--activation-bits 16", |s| {
+        s.formats.integers.activation_bits == Some(ActivationBits::Sixteen)
+    }),
     ("seed", "--seed 7", |s| (s.seed, s.typed_seed) == (7, Some(7))),
     ("context", "--context 9", |s| s.context == Some(9)),
     ("template_var", "--template-var a=1", |s| s.template.contains_key("a")),
