@@ -117,7 +117,7 @@ fn colours_are_for_those_who_want_them() {
     ] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
         command.args(["generate", "--model", "none/none/none", "--prompt", "p"]).args(more).env_remove("NO_COLOR");
-        no_color.iter().for_each(|value| drop(command.env("NO_COLOR", value)));
+        command.envs(no_color.iter().map(|value| ("NO_COLOR", value)));
         let shown = rexpect::session::spawn_command(command, Some(20_000)).unwrap().exp_eof().unwrap();
         assert_eq!(shown.contains(red), wanted, "{no_color:?} {more:?}: {shown}");
     }
