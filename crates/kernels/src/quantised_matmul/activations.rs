@@ -100,8 +100,8 @@ impl IntegerRows {
                     let lower = lower.get_mut(at.clone()).unwrap_or_default();
                     let (scale, sums) = round(isa, x, activations, &mut upper[at], lower);
                     self.scales[row * self.groups + index] = scale;
-                    for part in 0..self.parts {
-                        self.sums[(row * self.parts + part) * self.groups + index] = sums[part];
+                    for (part, &sum) in sums.iter().enumerate().take(self.parts) {
+                        self.sums[(row * self.parts + part) * self.groups + index] = sum;
                     }
                 }
                 self.lay(first, height, row - first);

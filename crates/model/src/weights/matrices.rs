@@ -4,7 +4,7 @@ use super::{Checkpoint, Entry, Problems, WeightsError};
 use crate::config::ModelConfig;
 use crate::device::{Compute, DraftWeights, FloatFormat, Weights};
 use crate::layout::{self, TensorSpec};
-use crate::quantisation::{self, Format, Matrix, Quantisation, Store, Tensors};
+use crate::quantisation::{self, Codes, Format, Matrix, Quantisation, Store, Tensors};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -102,16 +102,31 @@ impl Checkpoint {
 
     /// Bytes of a quantised module once loaded: codes stay codes on the CPU, other formats become numbers.
     fn module_bytes(&self, module: &str, [d_out, d_in]: [usize; 2], compute: &Compute) -> usize {
-        let name = format!("{module}.weight");
-        let layout = || self.matrix(&name).ok()??.codes()?.layout();
-        if let Some(layout) = compute.is_host().then(layout).flatten() {
-            return layout.packed_bytes();
+        if let Some(bytes) = compute.is_host().then(|| self.code_bytes(module, d_out)).flatten() {
+            return bytes;
         }
         match compute.integers().weights {
             Weights::Stored => d_out * d_in * compute.format().bytes(),
             Weights::Int8 => d_out * d_in,
             Weights::Int4 => in_four_bits(d_out * d_in),
         }
+    }
+
+    /// Bytes of a module's codes in memory; `None` where it becomes numbers, as one matrix with those beside it.
+    fn code_bytes(&self, module: &str, d_out: usize) -> Option<usize> {
+        let of = |group: &&[&str]| group.iter().any(|name| module.ends_with(name));
+        let group = [&["q_proj", "k_proj", "v_proj"][..], &["gate_proj", "up_proj"]].into_iter().find(of);
+        let names: Vec<String> = match group {
+            None => vec![format!("{module}.weight")],
+            Some(group) => {
+                let (before, _) = module.rsplit_once('.')?;
+                group.iter().map(|name| format!("{before}.{name}.weight")).collect()
+            }
+        };
+        let matrices: Option<Vec<_>> = names.iter().map(|name| self.matrix(name).ok().flatten()).collect();
+        let codes: Option<Vec<_>> = matrices.as_ref()?.iter().map(|matrix| matrix.codes()).collect();
+        let whole = Codes::concat(&codes?)?;
+        Some(whole.layout()?.packed_bytes() * d_out / whole.d_out.max(1))
     }
 
     /// Compares the tensors with those that `config` calls for.

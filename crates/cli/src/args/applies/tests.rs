@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 32] = [
+const VERBS: [(&str, &str); 33] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -42,10 +42,14 @@ const VERBS: [(&str, &str); 32] = [
     ("dev suite", "cpu"),
     ("dev sweep", "alpha=0 --model m"),
     ("dev man", "d"),
+    ("dev plot", "r"),
 ];
 
+/// An option, how it is typed, and whether settings have taken it.
+type Taken = (&'static str, &'static str, fn(&Settings) -> bool);
+
 /// Options that only some verbs take: how they are typed, and whether settings have taken them.
-const CHOSEN: [(&str, &str, fn(&Settings) -> bool); 9] = [
+const CHOSEN: [Taken; 9] = [
     ("device", "--device cuda:3", |s| s.devices.to_string() == "cuda:3"),
     ("dtype", "--dtype f16", |s| s.formats.dtype == Some(FloatFormat::F16)),
     ("compute_dtype", "--compute-dtype bf16", |s| s.formats.compute_dtype == Products::Bf16),
@@ -60,7 +64,7 @@ const CHOSEN: [(&str, &str, fn(&Settings) -> bool); 9] = [
 ];
 
 /// Options that settings hold for every verb: how they are typed, and whether settings have taken them.
-const ALWAYS: [(&str, &str, fn(&Settings) -> bool); 3] =
+const ALWAYS: [Taken; 3] =
     [("json", "--json", |s| s.json), ("quiet", "--quiet", |s| s.quiet), ("offline", "--offline", |s| s.offline)];
 
 /// Options that are set up once for the whole process; [`options_of_the_process`] asserts their effect.

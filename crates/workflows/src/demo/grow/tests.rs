@@ -149,10 +149,13 @@ fn logits_stay_bit_for_bit() {
             (logits(&model, &heads, Weights::Stored), logits(&grown.model, &grown.heads, Weights::Stored));
         assert!(before.0.iter().any(|v| v.abs() > 0.1));
         assert_eq!(before, after, "{more}");
-        // One scale per output row: new numbers are no greater than old ones, so old ones keep their 8 bits.
+        // One scale per output row: new numbers are no greater than old ones, so old ones keep their 8 bits. Inputs
+        // have one scale per row too, which the new columns of feed-forward layers may raise: rounding differs there.
         let (before, after) =
             (logits(&model, &heads, Weights::Int8), logits(&grown.model, &grown.heads, Weights::Int8));
-        assert_eq!(before, after, "{more} in 8 bits");
+        let reach = before.0.iter().fold(0f32, |a, b| a.max(b.abs()));
+        let off = before.0.iter().zip(&after.0).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
+        assert!(off < 0.05 * reach, "{more} in 8 bits: {off} of {reach}");
     }
 }
 
