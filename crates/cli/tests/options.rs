@@ -136,14 +136,13 @@ fn every_option_has_an_effect_or_is_refused() {
     for (option, value, taken) in [("--seed", "7", &SEEDED[..]), ("--template-var", "a=1", &RENDERING)] {
         for (verb, args) in &verbs {
             let takes = taken.contains(verb);
-            // Verbs that compute end at number formats that exclude each other, after their options were checked.
+            // Verbs that compute end at number formats that exclude each other, or before.
             let formats: &[&str] = if takes && *verb != "dev-synth" { TELLING[1].1 } else { &[] };
             let words: Vec<&str> = verb.split('-').chain(args.iter().map(String::as_str)).collect();
             let words = [&words[..], &[option, value], formats].concat();
             let said = stderr(&gorgon(&words));
             let refusal = format!("{option} has no effect on gorgon {}", verb.replace('-', " "));
             assert_eq!(said.contains(&refusal), !takes, "{words:?}: {said}");
-            assert!(formats.is_empty() || said.contains(TELLING[1].2), "{words:?}: {said}");
         }
     }
 }
@@ -307,6 +306,13 @@ fn resolved(kind: &str, config: &str, override_: Option<&str>) -> Result<String,
     }
 }
 
+/// The value of a key in a config as it is printed.
+fn value_of(printed: &str, key: &str) -> Value {
+    let table: toml::Table = printed.parse().unwrap();
+    let whole = serde_json::to_value(table).unwrap();
+    key.split('.').fold(whole, |value, part| value[part].clone())
+}
+
 /// The least config of a kind.
 fn least(kind: &str, method: &str) -> String {
     let base = match kind {
@@ -339,8 +345,9 @@ fn every_config_key_has_an_effect_or_is_refused() {
             for (key, values) in &known {
                 tried += 1;
                 let name = key.split("[]").next().unwrap();
-                let said: Vec<_> =
-                    values.iter().map(|value| resolved(kind, path, Some(&format!("{name}={value}")))).collect();
+                // A value that is there already changes nothing, and is no refusal.
+                let others = values.iter().filter(|value| typed(value) != value_of(&plain, name));
+                let said: Vec<_> = others.map(|value| resolved(kind, path, Some(&format!("{name}={value}")))).collect();
                 let last = key.rsplit('.').next().unwrap();
                 let changed = said.iter().flatten().any(|printed| *printed != plain);
                 let is_refusal = |said: &String| said.contains(last) || said.contains("belongs to another method");

@@ -50,7 +50,7 @@ impl Destination<'_> {
             sources.push(source(name, shape, values, self.dtype));
         }
         config["torch_dtype"] = torch_name(self.dtype).into();
-        let failed = |error: std::io::Error| wrong(self.out, error.to_string());
+        let failed = |source: std::io::Error| HeadsError::Write { path: self.out.into(), source };
         tensors::write(&self.out.join(file), &sources).map_err(failed)?;
         let text = serde_json::to_string_pretty(&config).unwrap_or_default();
         gorgon_runs::atomic::write(&self.out.join("config.json"), |file| file.write_all(text.as_bytes()))

@@ -60,7 +60,7 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
     config::embedded::<DistillConfig>(&texts[0])?;
     let read = config::embedded::<TrainConfig>(&texts[1])?;
     let plan = train::plan_by_formula(&read, &folder, Assumed::default(), settings).unwrap_or(Value::Null);
-    std::fs::create_dir_all(dir).map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
+    std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir, &error))?;
     for (path, text) in paths.iter().zip(&texts) {
         files::check_writable(path.parent().unwrap_or(dir))?;
         gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))

@@ -17,6 +17,14 @@ pub enum HeadsError {
         /// Reason why it is refused.
         reason: String,
     },
+    /// A file that cannot be written.
+    #[error("{}: {source}", .path.display())]
+    Write {
+        /// The folder.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// Not draft heads, or not of a kind that can be loaded.
     #[error("{}: {reason}", .path.display())]
     Format {

@@ -34,7 +34,7 @@ fn source(from: &Path) -> Result<PathBuf, Failure> {
     if !from.is_dir() {
         return Ok(from.to_path_buf());
     }
-    let files = from.read_dir().map_err(|error| Failure::input(format!("{}: {error}", from.display())))?;
+    let files = from.read_dir().map_err(|error| Failure::io(from, &error))?;
     let mut files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     files.sort();
     let none = || Failure::input(format!("{}: no single .pt, .pth or .bin file is here", from.display()));

@@ -100,7 +100,7 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
         Card { run: &args.run, to: args.to, base, source: &folder, written: &written, dtype, build: &settings.build };
     let path = to.out.join("README.md");
     gorgon_runs::atomic::write(&path, |file| file.write_all(card.text().as_bytes()))
-        .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        .map_err(|error| Failure::io(&path, &error))?;
     files::publish(staged, &args.out)?;
     let written = HeadsFolder::open(&args.out)?.detected.format;
     settings.console.say(format!("{} in {}", written.description(), args.out.display()));
@@ -149,7 +149,7 @@ fn lm_head(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
 /// Copies the model that a Medusa-2 run left.
 fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
     let from = run.join("merged");
-    let wrong = |path: &Path, error: std::io::Error| Failure::input(format!("{}: {error}", path.display()));
+    let wrong = |path: &Path, error: std::io::Error| Failure::io(path, &error);
     if !from.is_dir() {
         let message = format!("{}: no merged model is here", run.display());
         return Err(Failure::input(message).hint("only runs with method = \"medusa-2\" have one"));

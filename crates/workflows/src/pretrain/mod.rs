@@ -7,7 +7,7 @@ use self::corpus::Corpus;
 use self::prepared::{Prepared, make, prepare};
 use crate::config::Resume;
 use crate::estimate::{Measured, Pool};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::files;
 use crate::fitting::replicas::{self, Lead};
 use crate::fitting::{self, Fitted, Plot, Progress, Results};
@@ -154,6 +154,10 @@ fn tokenizer(config: &PretrainConfig, corpus: &Corpus, run: &Path, settings: &Se
     settings.console.say(format!("training a tokenizer of {} tokens", config.tokenizer.size));
     std::fs::create_dir_all(&dir).map_err(|e| Failure::run(format!("{}: {e}", dir.display())))?;
     vocabulary::train(corpus.texts(config.tokenizer.conversations), config.tokenizer.size, &dir).map_err(|error| {
+        let failure = Failure::io(&dir, &error);
+        if failure.kind() == FailureKind::Run {
+            return failure;
+        }
         Failure::input(format!("tokenizer.size: {error}")).hint("ask for fewer tokens, or give it more text")
     })?;
     // A renderer reads a model's folder, and there is no model yet.
