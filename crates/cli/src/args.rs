@@ -233,7 +233,7 @@ pub struct Demo {
     #[arg(long, default_value = "checkpoints/tiny", value_name = "M")]
     pub model: String,
     /// Prompts for it to answer.
-    #[arg(long, default_value_t = 3000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
+    #[arg(long, default_value_t = 6000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     pub dialogues: u32,
     /// Where to put data and heads.
     #[arg(long, default_value = "checkpoints/demo", value_name = "DIR")]

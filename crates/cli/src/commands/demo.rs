@@ -49,6 +49,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
         "same_text": small.counts.same, "compared": small.counts.compared, "prompt_lookup_tokens_per_step": lookup,
         "grown": grown.map(|grown| grown.document), "seconds": started.elapsed().as_secs_f64(),
     });
+    bench::store(Some(&args.dir.join("demo.json")), &document, settings)?;
     finish(args, &run.path().display().to_string(), &document, started, settings);
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
