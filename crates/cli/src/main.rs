@@ -104,7 +104,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
 /// Wrong usage, as clap words it: the error, its suggestions and the usage of the verb. Requests for help end well.
 fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
     let text = error.to_string();
-    // What the user wrote is a part of it, and may have come out of a file.
+    // The message quotes arguments, which may hold control characters.
     if text.chars().any(|c| visible::is_command(c) && c != '\n') && !json {
         printer::complain(text.trim_end());
         return ExitCode::from(2);

@@ -19,7 +19,7 @@ pub struct Style {
 static STYLE: OnceLock<Style> = OnceLock::new();
 
 impl Style {
-    /// As options say.
+    /// Style that `--color` and `NO_COLOR` choose.
     pub fn new(global: &Global) -> Self {
         Self { colour: global.color, causes: global.verbose, json: global.json }
     }
@@ -29,7 +29,7 @@ impl Style {
         Self { colour: clap::ColorChoice::Never, causes: false, json: true }
     }
 
-    /// Whether errors tell their causes.
+    /// Whether the causes of an error are printed.
     #[cfg(test)]
     pub fn tells_causes(&self) -> bool {
         self.causes

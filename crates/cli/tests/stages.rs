@@ -1,5 +1,5 @@
 //! `kill -9` and damaged files in the stages beside distillation and training: pretraining, hidden states, calibration
-//! and comparison. What is gone on with ends as if nothing had happened.
+//! and comparison. A resumed job ends as if nothing had happened.
 #![cfg(unix)]
 
 mod chain;
@@ -49,7 +49,7 @@ fn killed(job: &Job, verb: &str, config: &str, longest_ms: u64) -> u32 {
     killed
 }
 
-/// For some of the named points of a job: it dies there, and ends when it is gone on with. Returns how many there were.
+/// For some of the named points of a job: it dies there, and ends when it is resumed. Returns how many there were.
 fn died(fresh: &dyn Fn() -> Job, verb: &str, config: &str, stride: usize, check: &dyn Fn(&Job, &str)) -> usize {
     let mut deaths = 0;
     for (i, point) in POINTS.into_iter().enumerate() {
@@ -101,7 +101,7 @@ fn a_last_part_that_cannot_be_is_refused() {
     }
 }
 
-/// A damaged checkpoint of a pretraining is named, and the one before is gone on with.
+/// A damaged checkpoint of a pretraining is named, and the one before is resumed from.
 #[test]
 fn a_damaged_checkpoint_of_a_pretraining_is_named() {
     let whole = pretraining();
@@ -143,7 +143,7 @@ fn killed_hidden_states_end_with_the_same_bits() {
 }
 
 /// Plan and measurement stand beside each other in the run folder, of a training and of a pretraining; a run that was
-/// gone on with does not compare what it has not seen.
+/// resumed does not compare what it has not seen.
 #[test]
 fn plans_are_compared_with_what_was_measured() {
     let plan = |job: &Job| -> Value {

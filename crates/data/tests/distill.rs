@@ -190,7 +190,7 @@ fn an_interrupted_job_goes_on_where_it_was() {
     assert!(runs > 2, "{runs}");
 }
 
-/// A kill can tear the journal at any byte. What is left is gone on with.
+/// A kill can tear the journal at any byte. The rest is resumed from.
 #[test]
 fn a_torn_journal_loses_only_its_last_line() {
     let setting = Setting::new(1.5, Some(model::TEMPLATE));
@@ -237,7 +237,7 @@ fn drafters(setting: &Setting, transform: Transform) -> [Make; 2] {
     ]
 }
 
-/// Greedy rows are the same with and without drafts, so a job may be gone on with either way; whatever the batch.
+/// Greedy rows are the same with and without drafts, so a job may be resumed either way; whatever the batch.
 #[test]
 fn drafts_change_no_greedy_row() {
     let mut setting = Setting::new(0.0, Some(model::TEMPLATE));

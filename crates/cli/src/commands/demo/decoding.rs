@@ -45,7 +45,7 @@ impl Counts {
     }
 }
 
-/// Whether the heads' text is plain text.
+/// Whether drafted text equals plain text.
 pub fn compare(options: &measuring::Options, settings: &Settings) -> Result<Counts, Failure> {
     heading("is the text the same?", settings);
     let (comparisons, ..) = verify::execute(options, settings)?;

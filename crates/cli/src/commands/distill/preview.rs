@@ -34,7 +34,7 @@ pub fn show(shown: &Preview) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Those conversations as a JSON document: token ids, and which of them are the assistant's.
+/// The previewed conversations as a JSON document: token ids, and which of them are the assistant's.
 pub fn document(shown: &Preview) -> Value {
     let rows = shown.rows.iter().map(|row| {
         json!({

@@ -54,19 +54,19 @@ unsafe fn rows<const R: usize, const P: usize, const S: usize>(
         // SAFETY: the caller's promise.
         unsafe {
             let dots = match panel.bits {
-                CodeBits::Eight => eight::<R, P, S>(tile, panel, lines),
-                CodeBits::Four => four::<R, P, S>(tile, panel, lines),
+                CodeBits::Eight => dots::<R, P, S, false>(tile, panel, lines),
+                CodeBits::Four => dots::<R, P, S, true>(tile, panel, lines),
             };
             finish(tile, panel, group, &dots, sums);
         }
     }
 }
 
-/// Adds the products of a line's codes with the words from `x` on. The row's four bytes are broadcast once for both
+/// Adds the products of codes with the words from `x` on. The row's four bytes are broadcast once for both
 /// vectors; compilers keep broadcasts of several rows in registers instead, and spill sums.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_line<const R: usize, const P: usize>(dots: &mut Dots<R, P>, w: [__m512i; 2], x: *const u32) {
+unsafe fn add_products<const R: usize, const P: usize>(dots: &mut Dots<R, P>, w: [__m512i; 2], x: *const u32) {
     for (p, dots) in dots.iter_mut().enumerate() {
         for (r, [first, second]) in dots.iter_mut().enumerate() {
             let _word: __m512i;
@@ -81,15 +81,27 @@ unsafe fn add_line<const R: usize, const P: usize>(dots: &mut Dots<R, P>, w: [__
     }
 }
 
-/// As [`add_line`] of codes of 4 bits, with two words for each row and part.
+/// Adds the products of a line, which has a word for each row and part, or two with codes of 4 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn add_line_of_four<const R: usize, const P: usize>(dots: &mut Dots<R, P>, w: [__m512i; 2], x: *const u32) {
+unsafe fn add_line<const R: usize, const P: usize, const FOUR: bool>(
+    dots: &mut Dots<R, P>,
+    tile: &Tile<'_>,
+    panel: &Panel<'_>,
+    line: usize,
+) {
     let low = _mm512_set1_epi8(15);
-    // SAFETY: the caller knows the words of a line to be there.
+    // SAFETY: the caller knows the line and its words to be there.
     unsafe {
-        add_line::<R, P>(dots, w.map(|w| _mm512_and_si512(w, low)), x);
-        add_line::<R, P>(dots, w.map(|w| _mm512_and_si512(_mm512_srli_epi16::<4>(w), low)), x.add(R * P));
+        let w = load(panel.codes.as_ptr().add(line * LINE));
+        let x = tile.words.as_ptr().add(line * R * P * if FOUR { 2 } else { 1 });
+        if FOUR {
+            add_products::<R, P>(dots, w.map(|w| _mm512_and_si512(w, low)), x);
+            let upper = w.map(|w| _mm512_and_si512(_mm512_srli_epi16::<4>(w), low));
+            add_products::<R, P>(dots, upper, x.add(R * P));
+        } else {
+            add_products::<R, P>(dots, w, x);
+        }
     }
 }
 
@@ -106,57 +118,26 @@ unsafe fn load(codes: *const u8) -> [__m512i; 2] {
     }
 }
 
-/// Sums of a group's codes of 8 bits.
+/// Sums of a group's codes, of 4 bits if `FOUR`, else of 8.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn eight<const R: usize, const P: usize, const S: usize>(
+unsafe fn dots<const R: usize, const P: usize, const S: usize, const FOUR: bool>(
     tile: &Tile<'_>,
     panel: &Panel<'_>,
     lines: Range<usize>,
 ) -> Dots<R, P> {
     let mut sets = [[[[_mm512_setzero_si512(); 2]; R]; P]; S];
-    let (codes, words) = (panel.codes.as_ptr(), tile.words.as_ptr());
     let mut line = lines.start;
-    // SAFETY: lines lie within the panel, and a word for each row and part within the tile.
+    // SAFETY: lines lie within the panel, and their words within the tile.
     unsafe {
         while line + S <= lines.end {
             for (s, dots) in sets.iter_mut().enumerate() {
-                let w = load(codes.add((line + s) * LINE));
-                add_line::<R, P>(dots, w, words.add((line + s) * R * P));
+                add_line::<R, P, FOUR>(dots, tile, panel, line + s);
             }
             line += S;
         }
         while line < lines.end {
-            add_line::<R, P>(&mut sets[0], load(codes.add(line * LINE)), words.add(line * R * P));
-            line += 1;
-        }
-    }
-    folded(sets)
-}
-
-/// Sums of a group's codes of 4 bits.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn four<const R: usize, const P: usize, const S: usize>(
-    tile: &Tile<'_>,
-    panel: &Panel<'_>,
-    lines: Range<usize>,
-) -> Dots<R, P> {
-    let mut sets = [[[[_mm512_setzero_si512(); 2]; R]; P]; S];
-    let (codes, words) = (panel.codes.as_ptr(), tile.words.as_ptr());
-    let mut line = lines.start;
-    // SAFETY: lines lie within the panel, and two words for each row and part within the tile.
-    unsafe {
-        while line + S <= lines.end {
-            for (s, dots) in sets.iter_mut().enumerate() {
-                let line = line + s;
-                add_line_of_four::<R, P>(dots, load(codes.add(line * LINE)), words.add(2 * line * R * P));
-            }
-            line += S;
-        }
-        while line < lines.end {
-            let w = load(codes.add(line * LINE));
-            add_line_of_four::<R, P>(&mut sets[0], w, words.add(2 * line * R * P));
+            add_line::<R, P, FOUR>(&mut sets[0], tile, panel, line);
             line += 1;
         }
     }
