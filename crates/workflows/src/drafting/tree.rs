@@ -4,7 +4,7 @@ use super::sequoia::sequoia_choice;
 use super::stored_tree;
 use crate::failure::Failure;
 use gorgon_bench::record::CalibrationRecord;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
@@ -19,6 +19,9 @@ const MODEL_CHAIN: usize = 4;
 /// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
 /// the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
+
+/// The largest trellis tree whose size follows from step times.
+const MOST_MEASURED: usize = 64;
 
 /// The tree that a drafter without heads drafts, if none is named.
 fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
@@ -65,14 +68,28 @@ pub(super) fn builder(
         TreeChoice::Chain(chain) => (name, Box::new(*chain)),
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::Trellis(Some((nodes, depth))) => {
+            (name, Box::new(TrellisTree::new(*nodes, *depth).map_err(Failure::input)?))
+        }
+        TreeChoice::Trellis(None) => {
+            let record = record(heads)?.ok_or_else(|| unmeasured(tree))?;
+            let largest = record.step_times.last().map_or(1, |time| time.nodes).clamp(2, MOST_MEASURED);
+            let trellis = TrellisTree::new(largest, TrellisTree::DEPTH).map_err(Failure::input)?;
+            // A record that lacks the plain step says nothing of costs: then every node is worth its time.
+            (name, Box::new(trellis.with_costs(|nodes| record.cost(nodes).unwrap_or(1.0))))
+        }
         TreeChoice::Own(own) => (name, Box::new(*own)),
         TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
         TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
         TreeChoice::Sequoia { nodes } => {
-            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
-            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
+            fixed(name, sequoia_choice(&record(heads)?.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
         }
     })
+}
+
+/// The record of the heads' calibration.
+fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Failure> {
+    Ok(heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten())
 }
 
 /// Whether a method's heads are decoder layers, which draft deep trees.
