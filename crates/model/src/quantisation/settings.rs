@@ -58,6 +58,17 @@ impl Quantisation {
         Ok(Self { method, groups, kept, exact_lists: false, ignored: vec![] })
     }
 
+    /// One format for all modules that have its tensors, the embedding among them.
+    pub(super) fn by_tensors(method: &'static str, format: impl Format + 'static) -> Self {
+        let groups = vec![Group { targets: vec![], format: Arc::new(format) }];
+        Self { method, groups, kept: vec![], exact_lists: false, ignored: vec![] }
+    }
+
+    /// Whether the embedding may be quantised too.
+    pub(crate) fn has_embedding(&self) -> bool {
+        self.method == super::gguf::METHOD
+    }
+
     /// Copy that says which settings are ignored.
     pub(super) fn ignoring(mut self, settings: Vec<String>) -> Self {
         self.ignored.extend(settings);

@@ -135,7 +135,9 @@ impl Checkpoint {
         let mut problems = Problems::default();
         let mut known: BTreeSet<String> = BTreeSet::new();
         for spec in &specs {
-            let shape = <[usize; 2]>::try_from(spec.shape.as_slice()).ok().filter(|_| spec.name != layout::EMBEDDING);
+            let with_embedding = self.quantisation().is_some_and(Quantisation::has_embedding);
+            let shape = <[usize; 2]>::try_from(spec.shape.as_slice()).ok();
+            let shape = shape.filter(|_| with_embedding || spec.name != layout::EMBEDDING);
             match shape.zip(self.format(&spec.name)) {
                 Some((shape, (module, format))) => {
                     let tensors = Tensors { store: self, module };
