@@ -23,6 +23,22 @@ fn architecture(gguf: &Gguf) -> Result<(&'static str, &'static str), String> {
     })
 }
 
+/// A head's size, of which keys, values and rotated dimensions must be.
+fn head_dim(gguf: &Gguf, name: &str, hidden: u64, heads: u64) -> Result<u64, String> {
+    let count = |part: &str| gguf.metadata.count(&format!("{name}.{part}"));
+    let head_dim = match count("attention.key_length")? {
+        Some(length) => length,
+        None => hidden.checked_div(heads).unwrap_or(0),
+    };
+    let rotary = count("rope.dimension_count")?.unwrap_or(head_dim);
+    let values = count("attention.value_length")?.unwrap_or(head_dim);
+    if rotary == head_dim && values == head_dim {
+        return Ok(head_dim);
+    }
+    let reason = format!("rotates {rotary} and has values of {values}");
+    Err(format!("a head of {head_dim} that {reason} is not supported; all three must be equal"))
+}
+
 /// The document `config.json`.
 pub fn config(gguf: &Gguf) -> Result<Value, String> {
     let (name, class) = architecture(gguf)?;
@@ -30,21 +46,10 @@ pub fn config(gguf: &Gguf) -> Result<Value, String> {
     let key = |part: &str| format!("{name}.{part}");
     let size = |part: &str| data.count(&key(part))?.ok_or_else(|| format!("{} is missing", key(part)));
     refuse(gguf, name)?;
-    let heads = size("attention.head_count")?;
-    let hidden = size("embedding_length")?;
-    let head_dim = match data.count(&key("attention.key_length"))? {
-        Some(length) => length,
-        None => hidden.checked_div(heads).unwrap_or(0),
-    };
-    let rotary = data.count(&key("rope.dimension_count"))?.unwrap_or(head_dim);
-    let values = data.count(&key("attention.value_length"))?.unwrap_or(head_dim);
-    if rotary != head_dim || values != head_dim {
-        let reason = format!("rotates {rotary} and has values of {values}");
-        return Err(format!("a head of {head_dim} that {reason} is not supported; all three must be equal"));
-    }
+    let (heads, hidden) = (size("attention.head_count")?, size("embedding_length")?);
+    let head_dim = head_dim(gguf, name, hidden, heads)?;
     let epsilon = key("attention.layer_norm_rms_epsilon");
     let theta = data.number(&key("rope.freq_base"))?.unwrap_or(THETA);
-    let rotary_dim = usize::try_from(rotary).map_err(|_| format!("heads of {rotary}"))?;
     let embedding = gguf.tensors.get("token_embd.weight").ok_or("tensor token_embd.weight is missing")?;
     let has = |tensor: &str| gguf.tensors.contains_key(tensor);
     let mut config = json!({
@@ -61,19 +66,24 @@ pub fn config(gguf: &Gguf) -> Result<Value, String> {
         "max_position_embeddings": size("context_length")?,
         "rms_norm_eps": data.number(&epsilon)?.ok_or_else(|| format!("{epsilon} is missing"))?,
         "rope_theta": theta,
-        "rope_scaling": rope::scaling(gguf, name, theta, rotary_dim)?,
+        "rope_scaling": rope::scaling(gguf, name, theta, head_dim)?,
         "tie_word_embeddings": !has("output.weight"),
         "attention_bias": name != "qwen2" && has("blk.0.attn_q.bias"),
         "mlp_bias": has("blk.0.ffn_up.bias"),
         "bos_token_id": data.count("tokenizer.ggml.bos_token_id")?,
         "eos_token_id": data.count("tokenizer.ggml.eos_token_id")?,
     });
-    let kinds: BTreeSet<Kind> = gguf.tensors.values().map(|tensor| tensor.kind).filter(|kind| kind.block() > 1).collect();
-    if !kinds.is_empty() {
-        let names: Vec<&str> = kinds.into_iter().map(Kind::name).collect();
-        config["quantization_config"] = json!({"quant_method": "gguf", "types": names});
+    let types = types(gguf);
+    if !types.is_empty() {
+        config["quantization_config"] = json!({"quant_method": "gguf", "types": types});
     }
     Ok(config)
+}
+
+/// The types of tensors whose numbers stand in blocks.
+fn types(gguf: &Gguf) -> Vec<&'static str> {
+    let kinds: BTreeSet<Kind> = gguf.tensors.values().map(|tensor| tensor.kind).collect();
+    kinds.into_iter().filter(|kind| kind.block() > 1).map(Kind::name).collect()
 }
 
 /// Refuses what changes results and is not computed here.

@@ -152,7 +152,9 @@ fn tensor(reader: &mut Reader, alignment: u64) -> Result<Tensor, ReadError> {
     let offset = reader.u64()?;
     if !shape[0].is_multiple_of(kind.block()) {
         let (width, block) = (shape[0], kind.block());
-        return Err(format!("rows of {width} are no multiple of the {block} numbers of a block of {}", kind.name()).into());
+        return Err(
+            format!("rows of {width} are no multiple of the {block} numbers of a block of {}", kind.name()).into()
+        );
     }
     if !offset.is_multiple_of(alignment) {
         return Err(format!("its place {offset} is no multiple of {alignment}").into());

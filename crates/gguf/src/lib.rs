@@ -61,9 +61,7 @@ pub fn find(model: &Path) -> Result<Option<PathBuf>, GgufError> {
     match found.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one.clone())),
-        [first, ..] => {
-            Err(GgufError::Several { folder: model.into(), count: found.len(), first: first.clone() })
-        }
+        [first, ..] => Err(GgufError::Several { folder: model.into(), count: found.len(), first: first.clone() }),
     }
 }
 

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::io::{Read, Seek, SeekFrom};
 
 /// Most dimensions of a head.
-const MOST: usize = 1 << 13;
+const MOST: u64 = 1 << 13;
 
 /// The value of `rope_scaling`; null without scaling.
-pub fn scaling(gguf: &Gguf, architecture: &str, theta: f64, rotary_dim: usize) -> Result<Value, String> {
+pub fn scaling(gguf: &Gguf, architecture: &str, theta: f64, head_dim: u64) -> Result<Value, String> {
     let key = |name: &str| format!("{architecture}.rope.scaling.{name}");
     let data = &gguf.metadata;
     let linear = data.number(&format!("{architecture}.rope.scale_linear"))?;
@@ -23,7 +23,7 @@ pub fn scaling(gguf: &Gguf, architecture: &str, theta: f64, rotary_dim: usize) -
     if let Some(attention) = data.number(&key("attn_factor"))?.filter(|factor| *factor != 1.0) {
         return Err(format!("{} is {attention}; only 1 is supported", key("attn_factor")));
     }
-    if let Some(factors) = factors(gguf, rotary_dim)? {
+    if let Some(factors) = factors(gguf, head_dim)? {
         if kind != "none" && factor != 1.0 {
             return Err(format!("{ROPE_FACTORS} beside {} {kind} is not supported", key("type")));
         }
@@ -49,11 +49,12 @@ pub fn scaling(gguf: &Gguf, architecture: &str, theta: f64, rotary_dim: usize) -
 }
 
 /// The divisors of the frequencies, if they are stored and not all one.
-fn factors(gguf: &Gguf, rotary_dim: usize) -> Result<Option<Vec<f64>>, String> {
+fn factors(gguf: &Gguf, head_dim: u64) -> Result<Option<Vec<f64>>, String> {
     let Some(tensor) = gguf.tensors.get(ROPE_FACTORS) else { return Ok(None) };
-    if tensor.kind != Kind::F32 || tensor.shape != [rotary_dim / 2] || rotary_dim > MOST {
+    let fits = tensor.shape.len() == 1 && tensor.shape[0] as u64 == head_dim / 2 && head_dim <= MOST;
+    if tensor.kind != Kind::F32 || !fits {
         let (kind, shape) = (tensor.kind.name(), &tensor.shape);
-        return Err(format!("tensor {ROPE_FACTORS} is {kind} {shape:?}; F32 [{}] is expected", rotary_dim / 2));
+        return Err(format!("tensor {ROPE_FACTORS} is {kind} {shape:?}; F32 [{}] is expected", head_dim / 2));
     }
     let mut bytes = vec![0u8; tensor.bytes];
     let mut file = gguf.reopen().map_err(|error| error.to_string())?;

@@ -72,9 +72,7 @@ fn byte_level(gguf: &Gguf, vocabulary: &Vocabulary<'_>) -> Result<Value, String>
             .ok_or_else(|| format!("{MERGES} has {}, which is no pair", quoted(merge)))
     };
     let merges: Vec<Value> = merges.iter().map(pair).collect::<Result<_, String>>()?;
-    let split = |expression: &&str| {
-        json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false})
-    };
+    let split = |expression: &&str| json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
     let mut steps: Vec<Value> = rules.expressions.iter().map(split).collect();
     steps.push(json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}));
     Ok(json!({
@@ -136,7 +134,9 @@ pub fn settings(gguf: &Gguf) -> Result<Value, String> {
         "add_bos_token": flag("add_bos_token")?.unwrap_or(by_default),
         "add_eos_token": flag("add_eos_token")?.unwrap_or(false),
     });
-    for (ours, theirs) in [("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")] {
+    for (ours, theirs) in
+        [("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")]
+    {
         if let Some(token) = vocabulary.named(gguf, ours)? {
             settings[theirs] = token.into();
         }

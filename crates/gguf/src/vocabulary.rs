@@ -73,9 +73,9 @@ impl<'a> Vocabulary<'a> {
             return Ok(None);
         }
         let token = usize::try_from(id).ok().and_then(|id| self.tokens.get(id));
-        token.map(|token| Some(token.as_str())).ok_or_else(|| {
-            format!("{key} is {id}; the vocabulary ends with token {}", self.tokens.len() - 1)
-        })
+        token
+            .map(|token| Some(token.as_str()))
+            .ok_or_else(|| format!("{key} is {id}; the vocabulary ends with token {}", self.tokens.len() - 1))
     }
 }
 
@@ -85,8 +85,6 @@ pub fn end_tokens(gguf: &Gguf) -> Result<Vec<u64>, String> {
         return Ok(vec![]);
     }
     let vocabulary = Vocabulary::read(gguf)?;
-    let ends = |(id, token): &(usize, &String)| {
-        vocabulary.type_of(*id) == CONTROL && ENDS.contains(&token.as_str())
-    };
+    let ends = |(id, token): &(usize, &String)| vocabulary.type_of(*id) == CONTROL && ENDS.contains(&token.as_str());
     Ok(vocabulary.tokens.iter().enumerate().filter(ends).map(|(id, _)| id as u64).collect())
 }

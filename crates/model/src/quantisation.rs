@@ -63,7 +63,7 @@ fn of_method(f: &Fields) -> Result<Quantisation, String> {
         Some("gptq") => gptq::parse(f),
         Some("awq") => awq::parse(f),
         Some("bitsandbytes") => bitsandbytes::parse(f),
-        Some(gguf::METHOD) => gguf::parse(f),
+        Some(settings::GGUF) => gguf::parse(f),
         Some(other) => Err(format!("quant_method is {}; {SUPPORTED} are supported", quoted(other))),
         None => Err(format!("quant_method is missing; {SUPPORTED} are supported")),
     }

@@ -12,9 +12,6 @@ use safetensors::Dtype;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The method's name.
-pub(super) const METHOD: &str = "gguf";
-
 /// The types that a file has.
 #[derive(Debug)]
 struct Types {
@@ -32,7 +29,7 @@ pub(super) fn parse(f: &Fields) -> Result<Quantisation, String> {
         return Err("types is missing or empty".into());
     }
     let suffixes = kinds.iter().map(|kind| kind.suffix()).collect();
-    Ok(Quantisation::by_tensors(METHOD, Types { kinds, suffixes }))
+    Ok(Quantisation::by_tensors(Types { kinds, suffixes }))
 }
 
 impl Types {

@@ -34,6 +34,9 @@ impl PartialEq for Group {
     }
 }
 
+/// The method of GGUF files.
+pub(super) const GGUF: &str = "gguf";
+
 /// Modules that stay as they are where a config names none.
 const KEPT: &str = "lm_head";
 
@@ -59,14 +62,14 @@ impl Quantisation {
     }
 
     /// One format for all modules that have its tensors, the embedding among them.
-    pub(super) fn by_tensors(method: &'static str, format: impl Format + 'static) -> Self {
+    pub(super) fn by_tensors(format: impl Format + 'static) -> Self {
         let groups = vec![Group { targets: vec![], format: Arc::new(format) }];
-        Self { method, groups, kept: vec![], exact_lists: false, ignored: vec![] }
+        Self { method: GGUF, groups, kept: vec![], exact_lists: false, ignored: vec![] }
     }
 
     /// Whether the embedding may be quantised too.
     pub(crate) fn has_embedding(&self) -> bool {
-        self.method == super::gguf::METHOD
+        self.method == GGUF
     }
 
     /// Copy that says which settings are ignored.

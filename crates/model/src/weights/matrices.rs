@@ -75,8 +75,8 @@ impl Checkpoint {
         let size = |entry: &Entry| entry.shape.iter().product::<usize>();
         let stored = self.plain(&modules);
         let plain: usize = stored.iter().map(|entry| size(entry)).sum();
-        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of a mixed checkpoint it may not.
-        let mut dtypes = stored.iter().map(|entry| entry.dtype);
+        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of mixed matrices it may not.
+        let mut dtypes = stored.iter().filter(|entry| entry.shape.len() > 1).map(|entry| entry.dtype);
         let first = dtypes.next();
         let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
         let shape = |name: &str| {
