@@ -180,7 +180,7 @@ pub struct Inspect {
 #[command(after_help = "GORGON_STEPS says how steps are taken on a GPU: recorded, which is the default where it is \
                         possible, or launched.")]
 pub struct Generate {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]
@@ -297,7 +297,7 @@ pub struct Export {
 #[derive(Debug, Args)]
 #[command(after_help = "GORGON_HISTORY names the file that keeps what was typed; if it is empty, nothing is kept.")]
 pub struct Chat {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]

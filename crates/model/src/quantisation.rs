@@ -18,6 +18,7 @@ mod compressed;
 mod floats;
 mod format;
 mod fp8;
+mod gguf;
 mod gptq;
 mod integers;
 mod matrix;
@@ -38,7 +39,7 @@ use std::path::Path;
 /// The settings in the `config.json` of a folder; `None` where there are none that can be used, which
 /// [`crate::config::ModelConfig::read`] reports.
 pub(crate) fn of_folder(dir: &Path) -> Option<Quantisation> {
-    let fields = Fields(read_object(&dir.join("config.json")).ok()?);
+    let fields = Fields(read_object(dir, "config.json").ok()?);
     parse(&fields).ok()?
 }
 
@@ -55,13 +56,14 @@ pub(crate) fn parse(config: &Fields) -> Result<Option<Quantisation>, String> {
 }
 
 fn of_method(f: &Fields) -> Result<Quantisation, String> {
-    const SUPPORTED: &str = "compressed-tensors, fp8, gptq, awq and bitsandbytes";
+    const SUPPORTED: &str = "compressed-tensors, fp8, gptq, awq, bitsandbytes and gguf";
     match f.text("quant_method")? {
         Some("compressed-tensors") => compressed::parse(f),
         Some("fp8") => fp8::parse(f),
         Some("gptq") => gptq::parse(f),
         Some("awq") => awq::parse(f),
         Some("bitsandbytes") => bitsandbytes::parse(f),
+        Some(settings::GGUF) => gguf::parse(f),
         Some(other) => Err(format!("quant_method is {}; {SUPPORTED} are supported", quoted(other))),
         None => Err(format!("quant_method is missing; {SUPPORTED} are supported")),
     }

@@ -35,7 +35,7 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct Logits {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     /// Token ids, separated by commas.

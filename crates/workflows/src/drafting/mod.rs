@@ -333,7 +333,8 @@ fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     let finished = dir.join(FITTED_MODEL);
     let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
     absent::check(&dir, "folder of a draft model")?;
-    if !dir.is_dir() {
+    let is_gguf = gorgon_gguf::find(&dir).map_err(Failure::input)?.is_some();
+    if !dir.is_dir() && !is_gguf {
         let message = format!("--drafter model:{}: this is no folder", dir.display());
         return Err(Failure::input(message).hint("gorgon dev pretrain -c configs/draft-tiny.toml makes a draft model"));
     }
