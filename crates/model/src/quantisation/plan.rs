@@ -1,0 +1,153 @@
+//! What is rounded when a model is written in integers: compressed-tensors, `pack-quantized`, symmetric.
+//!
+//! All linear layers of the decoder are, but for routers of experts. Embeddings, LM head, norms and biases stay.
+
+use crate::config::ModelConfig;
+use crate::layout::{self, LayerNames};
+use crate::weights::Checkpoint;
+use gorgon_kernels::quantised_matmul::{CodeBits, Rounding, ScaleFormat, ScaleSearch};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sizes of groups, the largest first: those that the kernels of other engines know.
+const GROUPS: [usize; 3] = [128, 64, 32];
+
+/// Part of the names of experts. Other engines multiply with all experts at once, so their groups are alike.
+const EXPERTS: &str = ".experts.";
+
+/// How matrices are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// Size of a code.
+    pub bits: CodeBits,
+    /// Neighbouring inputs that share a scale, at most; `None` for all of a row.
+    pub group: Option<usize>,
+    /// How scales are chosen.
+    pub search: ScaleSearch,
+}
+
+/// A matrix that is to be rounded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedMatrix {
+    /// The module: the tensor's name without `.weight`.
+    pub module: String,
+    /// `[out, in]`.
+    pub shape: [usize; 2],
+    /// Inputs of a scale; `None` for all of a row.
+    pub group: Option<usize>,
+    /// Number format in which it is stored, and in which its scales will be.
+    pub dtype: Dtype,
+}
+
+impl PlannedMatrix {
+    /// The last part of the module's name: `q_proj`.
+    pub fn kind(&self) -> &str {
+        self.module.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Number of weights.
+    pub fn weights(&self) -> usize {
+        self.shape[0] * self.shape[1]
+    }
+
+    /// Scales of a row.
+    pub(super) fn groups(&self) -> usize {
+        self.group.map_or(1, |group| self.shape[1].div_ceil(group))
+    }
+
+    pub(super) fn rounding(&self, scheme: Scheme) -> Rounding {
+        let scale_format = match self.dtype {
+            Dtype::F16 => ScaleFormat::F16,
+            Dtype::BF16 => ScaleFormat::Bf16,
+            _ => ScaleFormat::F32,
+        };
+        Rounding { bits: scheme.bits, group: self.group, scale_format, search: scheme.search }
+    }
+}
+
+/// The matrices of a model that are to be rounded.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How.
+    pub scheme: Scheme,
+    /// Which, in the order of layers.
+    pub matrices: Vec<PlannedMatrix>,
+    /// Linear layers that stay as they are: the LM head, routers, layers that the decoder does not have, and those whose
+    /// width no size of a group divides.
+    pub ignored: Vec<String>,
+}
+
+impl Plan {
+    /// The plan for a checkpoint, which has been checked against its config and is not quantised. Groups are as large as
+    /// the scheme says, or the next smaller size that divides a matrix's width, and for experts all their widths.
+    pub fn new(config: &ModelConfig, checkpoint: &Checkpoint, scheme: Scheme) -> Self {
+        let routers: BTreeSet<String> =
+            (0..config.layers).map(|layer| format!("{}.weight", LayerNames::new(config, layer).router)).collect();
+        let experts = [config.hidden_size, config.intermediate_size];
+        let mut plan = Self { scheme, matrices: vec![], ignored: vec![] };
+        let mut seen = BTreeSet::from([layout::EMBEDDING.to_owned()]);
+        plan.ignored.extend(layout::LM_HEAD.strip_suffix(".weight").map(String::from));
+        for spec in layout::tensors(config) {
+            let (Some(module), &[d_out, d_in]) = (spec.name.strip_suffix(".weight"), &spec.shape[..]) else { continue };
+            if spec.name == layout::EMBEDDING || spec.name == layout::LM_HEAD {
+                continue;
+            }
+            let widths = if config.experts.is_some() && module.contains(EXPERTS) { &experts[..] } else { &[d_in] };
+            let divides = |group: usize| widths.iter().all(|width| width.is_multiple_of(group));
+            let group = scheme.group.map(|most| GROUPS.into_iter().find(|g| *g <= most && divides(*g)));
+            match checkpoint.entries().get(&spec.name) {
+                Some(entry) if group != Some(None) && !routers.contains(&spec.name) => {
+                    let (module, group) = (module.to_owned(), group.flatten());
+                    plan.matrices.push(PlannedMatrix { module, shape: [d_out, d_in], group, dtype: entry.dtype });
+                }
+                _ => plan.ignored.push(module.to_owned()),
+            }
+            seen.insert(spec.name);
+        }
+        // Other engines take them for linear layers too.
+        let others =
+            checkpoint.entries().iter().filter(|(name, entry)| entry.shape.len() == 2 && !seen.contains(*name));
+        let others = others.filter_map(|(name, _)| name.strip_suffix(".weight")).filter(|name| *name != "lm_head");
+        plan.ignored.extend(others.map(String::from));
+        plan
+    }
+
+    /// The value of `quantization_config` in `config.json`.
+    pub fn settings(&self) -> Value {
+        let mut groups: BTreeMap<Option<usize>, Vec<&str>> = BTreeMap::new();
+        for matrix in &self.matrices {
+            groups.entry(matrix.group).or_default().push(&matrix.module);
+        }
+        let uniform = groups.len() == 1;
+        let group = |(index, (size, modules)): (usize, (Option<usize>, Vec<&str>))| {
+            // With one group for all, its targets are those that every reader knows.
+            let targets = if uniform { json!(["Linear"]) } else { json!(modules) };
+            (
+                format!("group_{index}"),
+                json!({
+                    "targets": targets, "weights": self.weights(size), "input_activations": null, "output_activations": null,
+                    "format": FORMAT,
+                }),
+            )
+        };
+        let groups: serde_json::Map<String, Value> = groups.into_iter().rev().enumerate().map(group).collect();
+        json!({
+            "quant_method": "compressed-tensors", "format": FORMAT, "quantization_status": "compressed",
+            "global_compression_ratio": null, "kv_cache_scheme": null, "ignore": self.ignored, "config_groups": groups,
+        })
+    }
+
+    /// What `config.json` says of the weights of one group.
+    fn weights(&self, size: Option<usize>) -> Value {
+        let observer = if self.scheme.search == ScaleSearch::Greatest { "minmax" } else { "mse" };
+        json!({
+            "num_bits": self.scheme.bits.bits(), "type": "int", "symmetric": true,
+            "strategy": if size.is_some() { "group" } else { "channel" }, "group_size": size, "actorder": null,
+            "block_structure": null, "dynamic": false, "observer": observer, "observer_kwargs": {},
+        })
+    }
+}
+
+/// The format's name.
+const FORMAT: &str = "pack-quantized";
