@@ -17,7 +17,7 @@ fn tiny() -> String {
     root().join("checkpoints/tiny").to_str().unwrap().to_owned()
 }
 
-/// What is left in a folder besides `known`.
+/// Names in a folder besides `known`.
 fn others(folder: &Path, known: &[&str]) -> Vec<String> {
     let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !known.contains(&name.as_str())).collect()
@@ -113,7 +113,7 @@ fn what_cannot_be_quantised_is_refused() {
     assert!(others(dir.path(), &[]).is_empty());
     finished(&["quantize", model.name(), out, "--to", "int8"], &[]);
     refused(&["quantize", out, other, "--to", "int4"], &[out, "quantised already", "compressed-tensors"]);
-    // No width that 32 divides: 48 inputs of the one kind, 40 of the others.
+    // A config that its weights do not fit.
     let narrow = Model::new();
     narrow.edit("config.json", |config| config["hidden_size"] = 33.into());
     refused(&["quantize", narrow.name(), other, "--to", "int4"], &["config.json"]);

@@ -1,4 +1,4 @@
-//! What is rounded when a model is written in integers: compressed-tensors, `pack-quantized`, symmetric.
+//! Matrices that are rounded when a model is written in integers: compressed-tensors, `pack-quantized`, symmetric.
 //!
 //! All linear layers of the decoder are, but for routers of experts. Embeddings, LM head, norms and biases stay.
 
@@ -138,7 +138,7 @@ impl Plan {
         })
     }
 
-    /// What `config.json` says of the weights of one group.
+    /// The entry of `config.json` on the weights of one group.
     fn weights(&self, size: Option<usize>) -> Value {
         let observer = if self.scheme.search == ScaleSearch::Greatest { "minmax" } else { "mse" };
         json!({

@@ -53,7 +53,7 @@ impl KindErrors {
     }
 }
 
-/// What was written.
+/// Files, sizes and errors of weights that were written.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The files of weights.

@@ -1,6 +1,7 @@
 //! Models that are written in integers, read back.
 
 use super::folder::{Folder, streams};
+use super::shared;
 use gorgon_kernels::few_row_matmul::RowSource;
 use gorgon_kernels::quantised_matmul::{CodeBits, Rounding, ScaleFormat, ScaleSearch};
 use gorgon_model::config::ModelConfig;
@@ -156,6 +157,20 @@ fn the_config_says_what_is_where() {
         (&weights["strategy"], &weights["group_size"], &weights["num_bits"]),
         (&json!("channel"), &Value::Null, &json!(8))
     );
+}
+
+/// All experts have one size of group, and routers stay as they are.
+#[test]
+fn experts_are_alike() {
+    let Some(dir) = shared::shared("fixtures/backbones/mixtral_sharded", "experts in integers") else { return };
+    let (config, checkpoint) = (ModelConfig::read(&dir).unwrap(), Checkpoint::open(&dir).unwrap());
+    let plan = Plan::new(&config, &checkpoint, INT4);
+    let of = |part: &str| plan.matrices.iter().filter(|matrix| matrix.module.contains(part)).collect::<Vec<_>>();
+    assert_eq!((config.hidden_size, config.intermediate_size), (64, 96));
+    assert!(of(".experts.").len() == 24 && of(".experts.").iter().all(|matrix| matrix.group == Some(32)));
+    assert!(of("self_attn").iter().all(|matrix| matrix.group == Some(64)));
+    let routers = (0..2).map(|layer| format!("model.layers.{layer}.block_sparse_moe.gate"));
+    assert_eq!(plan.ignored, ["lm_head".to_owned()].into_iter().chain(routers).collect::<Vec<_>>());
 }
 
 /// Shards hold the same tensors as one file, none is larger than allowed, and a module is in one of them.

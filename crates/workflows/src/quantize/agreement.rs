@@ -4,7 +4,7 @@
 //! token and `q` the quantised model's. One model is in memory at a time: the final hidden states of the first one are
 //! kept, and both go through the LM head, which is the same.
 
-use super::Stop;
+use super::stop::Stop;
 use crate::console::{Bar, BarStyle};
 use crate::devices::Devices;
 use crate::failure::Failure;
@@ -44,7 +44,7 @@ pub(super) struct Divergence {
     pub same: usize,
 }
 
-/// What was measured.
+/// Divergences over some texts.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     pub prompts: String,

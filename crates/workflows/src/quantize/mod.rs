@@ -2,103 +2,32 @@
 
 mod agreement;
 mod card;
+mod options;
 mod report;
+mod stop;
+
+pub use self::options::{Integers, Options};
 
 use self::agreement::Texts;
-use self::report::{Report, Source};
+use self::report::{Preview, Report, Source};
+use self::stop::Stop;
 use crate::console::BarStyle;
 use crate::failure::Failure;
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::{files, load};
-use gorgon_core::suggest::did_you_mean;
-use gorgon_kernels::quantised_matmul::{CodeBits, ScaleSearch};
 use gorgon_model::config::ModelConfig;
-use gorgon_model::quantisation::{Plan, PlannedMatrix, Scheme, WriteError, Written};
+use gorgon_model::quantisation::{Plan, PlannedMatrix, WriteError, Written};
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::hash_bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::time::Instant;
-
-/// Value of `--to`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Integers {
-    /// 8 bits with a scale per output.
-    Int8,
-    /// 4 bits with a scale per group of inputs.
-    Int4,
-}
-
-impl FromStr for Integers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "int8" => Ok(Self::Int8),
-            "int4" => Ok(Self::Int4),
-            other => Err(format!("{}expected int8 or int4", did_you_mean(other, ["int8", "int4"]))),
-        }
-    }
-}
-
-impl Integers {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Int8 => "int8",
-            Self::Int4 => "int4",
-        }
-    }
-}
-
-/// Inputs of a scale, if nothing is said.
-const GROUP: usize = 128;
 
 /// Bytes of tensors in a file.
 const LARGEST_FILE: usize = 5_000_000_000;
-
-/// The model, the format and the folder.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// A folder or a repo id.
-    pub model: String,
-    /// The folder to write.
-    pub out: PathBuf,
-    /// The format.
-    pub to: Integers,
-    /// Inputs of a scale at most, if that was said.
-    pub group: Option<usize>,
-    /// How scales are chosen.
-    pub search: ScaleSearch,
-    /// Prompts on which the result is compared with the model.
-    pub prompts: Option<PathBuf>,
-    /// Prompts at most.
-    pub limit: usize,
-    /// Whether all matrices are hashed as they are read back.
-    pub hashes: bool,
-    /// Whether the plan is all that is wanted.
-    pub dry_run: bool,
-}
-
-impl Options {
-    fn scheme(&self) -> Result<Scheme, Failure> {
-        let (bits, group) = match (self.to, self.group) {
-            (Integers::Int8, None) => (CodeBits::Eight, None),
-            (Integers::Int4, group) => (CodeBits::Four, Some(group.unwrap_or(GROUP))),
-            (Integers::Int8, Some(group)) => {
-                let failure = Failure::input(format!("--group {group}: --to int8 has one scale per output"));
-                return Err(failure.hint("leave it out"));
-            }
-        };
-        Ok(Scheme { bits, group, search: self.search })
-    }
-}
 
 /// Writes the model in integers into a new folder, with a report. Returns the report as a document.
 ///
@@ -122,12 +51,12 @@ pub fn execute(args: &Options, settings: &Settings) -> Result<Value, Failure> {
     let source = Source { name: hub_id::stem(&args.model, &dir), id, bytes: checkpoint.bytes() };
     let texts = args.prompts.as_deref().map(|path| Texts::read(path, args.limit, (&dir, &config), settings));
     let texts = texts.transpose()?;
-    let mut report = Report::new(args, source, &plan, &settings.build);
     if args.dry_run {
-        settings.console.result(report.plan(&plan));
-        return Ok(report.document());
+        settings.console.result(Preview(&plan).text());
+        return Ok(Preview(&plan).document(args.to.name()));
     }
-    let stop = Stop(settings.console.stop_flag());
+    let mut report = Report::new(args, source, &plan, &settings.build);
+    let stop = Stop::new(settings.console.stop_flag());
     let staged = files::staging(&args.out)?;
     report.written = write(&plan, &checkpoint, (&dir, staged.path()), (&args.out, &stop), settings)?;
     if args.hashes {
@@ -144,19 +73,6 @@ pub fn execute(args: &Options, settings: &Settings) -> Result<Value, Failure> {
     }
     settings.console.say(format!("{} in {}", args.to.name(), args.out.display()));
     Ok(report.document())
-}
-
-/// Whether the user asked to stop.
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Fails if so. The folder that was begun disappears with the failure.
-    fn check(&self) -> Result<(), Failure> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(Failure::run("stopped by Ctrl-C or SIGTERM; nothing was written")),
-            false => Ok(()),
-        }
-    }
 }
 
 /// Refuses a model that is quantised already.
@@ -211,6 +127,3 @@ fn failed(error: WriteError, out: &Path) -> Failure {
     }
     Failure::io(&out.join(error.path.file_name().unwrap_or_default()), &error.source)
 }
-
-#[cfg(test)]
-mod tests;

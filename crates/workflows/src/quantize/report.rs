@@ -1,7 +1,7 @@
 //! The report of a quantised model, for people and for programs.
 
-use super::Options;
 use super::agreement::Agreement;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::units::{bytes, count};
 use gorgon_kernels::quantised_matmul::ScaleSearch;
@@ -120,22 +120,42 @@ impl Report {
     pub fn text(&self) -> String {
         format!("{}{}\n", self.table().to_text(None), self.lines().join("\n"))
     }
+}
 
-    /// What would be done.
-    pub fn plan(&self, plan: &Plan) -> String {
+/// The plan of a dry run.
+pub(super) struct Preview<'a>(pub &'a Plan);
+
+impl Preview<'_> {
+    /// Weights by kind and size of group, in the order of a layer.
+    fn sizes(&self) -> Vec<(&str, Option<usize>, usize)> {
         let mut sizes: Vec<(&str, Option<usize>, usize)> = vec![];
-        for matrix in &plan.matrices {
+        for matrix in &self.0.matrices {
             match sizes.iter_mut().find(|(kind, group, _)| (*kind, *group) == (matrix.kind(), matrix.group)) {
                 Some((_, _, weights)) => *weights += matrix.weights(),
                 None => sizes.push((matrix.kind(), matrix.group, matrix.weights())),
             }
         }
+        sizes
+    }
+
+    /// For programs.
+    pub fn document(&self, to: &str) -> Value {
+        let kind = |(kind, group, weights): (&str, Option<usize>, usize)| json!({"kind": kind, "group": group, "weights": weights});
+        let kinds: Vec<Value> = self.sizes().into_iter().map(kind).collect();
+        json!({
+            "dry_run": true, "to": to, "scales": scales(self.0.scheme.search), "ignored": self.0.ignored, "kinds": kinds,
+            "quantization_config": self.0.settings(),
+        })
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
         let headings = [Column::text("kind"), Column::number("weights"), Column::number("inputs per scale")];
         let mut table = Table::new(headings);
-        for (kind, group, weights) in sizes {
+        for (kind, group, weights) in self.sizes() {
             table.row([kind.to_owned(), count(weights as u128), inputs(group)]);
         }
-        format!("{}stays as it is: {}\n", table.to_text(None), self.ignored.join(", "))
+        format!("{}stays as it is: {}\n", table.to_text(None), self.0.ignored.join(", "))
     }
 }
 
