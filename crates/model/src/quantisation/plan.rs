@@ -93,7 +93,8 @@ impl Plan {
             if spec.name == layout::EMBEDDING || spec.name == layout::LM_HEAD {
                 continue;
             }
-            let widths = if config.experts.is_some() && module.contains(EXPERTS) { &experts[..] } else { &[d_in] };
+            let own = [d_in];
+            let widths: &[usize] = if config.experts.is_some() && module.contains(EXPERTS) { &experts } else { &own };
             let divides = |group: usize| widths.iter().all(|width| width.is_multiple_of(group));
             let group = scheme.group.map(|most| GROUPS.into_iter().find(|g| *g <= most && divides(*g)));
             match checkpoint.entries().get(&spec.name) {
