@@ -13,9 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Sizes of groups, the largest first: those that the kernels of other engines know.
 const GROUPS: [usize; 3] = [128, 64, 32];
 
-/// Part of the names of experts. Other engines multiply with all experts at once, so their groups are alike.
-const EXPERTS: &str = ".experts.";
-
 /// How matrices are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
@@ -80,11 +77,12 @@ pub struct Plan {
 
 impl Plan {
     /// The plan for a checkpoint, which has been checked against its config and is not quantised. Groups are as large as
-    /// the scheme says, or the next smaller size that divides a matrix's width, and for experts all their widths.
+    /// the scheme says, or the next smaller size that divides a matrix's width. A model with experts has one size for all.
     pub fn new(config: &ModelConfig, checkpoint: &Checkpoint, scheme: Scheme) -> Self {
         let routers: BTreeSet<String> =
             (0..config.layers).map(|layer| format!("{}.weight", LayerNames::new(config, layer).router)).collect();
-        let experts = [config.hidden_size, config.intermediate_size];
+        // Engines multiply with all experts at once, and look for one group in the config.
+        let together = [config.hidden_size, config.intermediate_size, config.heads * config.head_dim];
         let mut plan = Self { scheme, matrices: vec![], ignored: vec![] };
         let mut seen = BTreeSet::from([layout::EMBEDDING.to_owned()]);
         plan.ignored.extend(layout::LM_HEAD.strip_suffix(".weight").map(String::from));
@@ -94,7 +92,7 @@ impl Plan {
                 continue;
             }
             let own = [d_in];
-            let widths: &[usize] = if config.experts.is_some() && module.contains(EXPERTS) { &experts } else { &own };
+            let widths: &[usize] = if config.experts.is_some() { &together } else { &own };
             let divides = |group: usize| widths.iter().all(|width| width.is_multiple_of(group));
             let group = scheme.group.map(|most| GROUPS.into_iter().find(|g| *g <= most && divides(*g)));
             match checkpoint.entries().get(&spec.name) {
