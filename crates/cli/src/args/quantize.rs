@@ -16,8 +16,8 @@ pub struct Quantize {
     /// int8 (a scale per output) or int4 (a scale per group of inputs).
     #[arg(long, value_name = "FORMAT")]
     pub to: Integers,
-    /// int4: inputs that share a scale, 32, 64 or 128. A matrix whose width it does not divide gets the next smaller
-    /// size, or stays as it is [default: 128].
+    /// int4: inputs that share a scale, 32, 64 or 128. Where it does not divide all widths, the next smaller size is
+    /// taken; a matrix whose width 32 does not divide stays as it is [default: 128].
     #[arg(long, value_name = "N", value_parser = group)]
     pub group: Option<usize>,
     /// Take each scale from the greatest weight, without a search for the scale with the least error.

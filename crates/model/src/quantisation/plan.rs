@@ -8,10 +8,12 @@ use crate::weights::Checkpoint;
 use gorgon_kernels::quantised_matmul::{CodeBits, Rounding, ScaleFormat, ScaleSearch};
 use safetensors::Dtype;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-/// Sizes of groups, the largest first: those that the kernels of other engines know.
-const GROUPS: [usize; 3] = [128, 64, 32];
+/// Sizes of groups that the kernels of other engines know, the largest first.
+const LARGER_GROUPS: [usize; 2] = [128, 64];
+/// Matrices whose width it does not divide stay as they are.
+const SMALLEST_GROUP: usize = 32;
 
 /// How matrices are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +73,17 @@ pub struct Plan {
     /// Which, in the order of layers.
     pub matrices: Vec<PlannedMatrix>,
     /// Linear layers that stay as they are: the LM head, routers, layers that the decoder does not have, and those whose
-    /// width no size of a group divides.
+    /// width no group divides.
     pub ignored: Vec<String>,
 }
 
 impl Plan {
     /// The plan for a checkpoint, which has been checked against its config and is not quantised. Groups are as large as
-    /// the scheme says, or the next smaller size that divides a matrix's width. A model with experts has one size for all.
+    /// the scheme says, or the next smaller size that divides the width of every matrix that has groups: other engines
+    /// look for one size in the config.
     pub fn new(config: &ModelConfig, checkpoint: &Checkpoint, scheme: Scheme) -> Self {
         let routers: BTreeSet<String> =
             (0..config.layers).map(|layer| format!("{}.weight", LayerNames::new(config, layer).router)).collect();
-        // Engines multiply with all experts at once, and look for one group in the config.
-        let together = [config.hidden_size, config.intermediate_size, config.heads * config.head_dim];
         let mut plan = Self { scheme, matrices: vec![], ignored: vec![] };
         let mut seen = BTreeSet::from([layout::EMBEDDING.to_owned()]);
         plan.ignored.extend(layout::LM_HEAD.strip_suffix(".weight").map(String::from));
@@ -91,19 +92,22 @@ impl Plan {
             if spec.name == layout::EMBEDDING || spec.name == layout::LM_HEAD {
                 continue;
             }
-            let own = [d_in];
-            let widths: &[usize] = if config.experts.is_some() { &together } else { &own };
-            let divides = |group: usize| widths.iter().all(|width| width.is_multiple_of(group));
-            let group = scheme.group.map(|most| GROUPS.into_iter().find(|g| *g <= most && divides(*g)));
+            let divided = scheme.group.is_none() || d_in.is_multiple_of(SMALLEST_GROUP);
             match checkpoint.entries().get(&spec.name) {
-                Some(entry) if group != Some(None) && !routers.contains(&spec.name) => {
-                    let (module, group) = (module.to_owned(), group.flatten());
-                    plan.matrices.push(PlannedMatrix { module, shape: [d_out, d_in], group, dtype: entry.dtype });
+                Some(entry) if divided && !routers.contains(&spec.name) => {
+                    let (module, dtype) = (module.to_owned(), entry.dtype);
+                    plan.matrices.push(PlannedMatrix { module, shape: [d_out, d_in], group: None, dtype });
                 }
                 _ => plan.ignored.push(module.to_owned()),
             }
             seen.insert(spec.name);
         }
+        let divides = |size: &usize| plan.matrices.iter().all(|matrix| matrix.shape[1].is_multiple_of(*size));
+        let group = scheme.group.map(|most| {
+            let fits = LARGER_GROUPS.into_iter().filter(|size| *size <= most).find(divides);
+            fits.unwrap_or(SMALLEST_GROUP)
+        });
+        plan.matrices.iter_mut().for_each(|matrix| matrix.group = group);
         // Other engines take them for linear layers too.
         let others =
             checkpoint.entries().iter().filter(|(name, entry)| entry.shape.len() == 2 && !seen.contains(*name));
@@ -114,31 +118,20 @@ impl Plan {
 
     /// The value of `quantization_config` in `config.json`.
     pub fn settings(&self) -> Value {
-        let mut groups: BTreeMap<Option<usize>, Vec<&str>> = BTreeMap::new();
-        for matrix in &self.matrices {
-            groups.entry(matrix.group).or_default().push(&matrix.module);
-        }
-        let uniform = groups.len() == 1;
-        let group = |(index, (size, modules)): (usize, (Option<usize>, Vec<&str>))| {
-            // With one group for all, its targets are those that every reader knows.
-            let targets = if uniform { json!(["Linear"]) } else { json!(modules) };
-            (
-                format!("group_{index}"),
-                json!({
-                    "targets": targets, "weights": self.weights(size), "input_activations": null, "output_activations": null,
-                    "format": FORMAT,
-                }),
-            )
-        };
-        let groups: serde_json::Map<String, Value> = groups.into_iter().rev().enumerate().map(group).collect();
+        let group = json!({
+            "targets": ["Linear"], "weights": self.weights(), "input_activations": null, "output_activations": null,
+            "format": FORMAT,
+        });
         json!({
             "quant_method": "compressed-tensors", "format": FORMAT, "quantization_status": "compressed",
-            "global_compression_ratio": null, "kv_cache_scheme": null, "ignore": self.ignored, "config_groups": groups,
+            "global_compression_ratio": null, "kv_cache_scheme": null, "ignore": self.ignored,
+            "config_groups": {"group_0": group},
         })
     }
 
-    /// The entry of `config.json` on the weights of one group.
-    fn weights(&self, size: Option<usize>) -> Value {
+    /// The entry of `config.json` on the weights.
+    fn weights(&self) -> Value {
+        let size = self.matrices.first().and_then(|matrix| matrix.group);
         let observer = if self.scheme.search == ScaleSearch::Greatest { "minmax" } else { "mse" };
         json!({
             "num_bits": self.scheme.bits.bits(), "type": "int", "symmetric": true,
