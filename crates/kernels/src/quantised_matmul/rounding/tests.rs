@@ -70,22 +70,23 @@ fn zeros_stay_zeros_and_numbers_that_are_not_finite_are_refused() {
     assert!(matches!(FOUR_BITS.pack(64, 1, &(&weights[..], 64)), Err(PackError::Overflow { .. })));
 }
 
-/// A search never does worse than what it starts from, and clipping pays where a few weights are far out.
+/// Clipping `c` of the greatest weight `M` costs `(c M)²`, and makes the errors `M² / (12 m²)` of `n` other weights smaller
+/// by a share of some `2 c`, `m` the outermost code. So it pays where `c < n / (6 m²)`: in 8 bits only in wide rows.
 #[test]
-fn the_longer_a_search_the_smaller_the_error() {
-    for bits in [CodeBits::Four, CodeBits::Eight] {
+fn clipping_pays_where_one_weight_is_far_out() {
+    for (bits, width) in [(CodeBits::Four, 128), (CodeBits::Eight, 8192)] {
         let mut errors = [0f64; 3];
-        for seed in 1..100 {
-            let mut weights = values(128, seed);
-            weights[seed as usize] *= 1.5;
+        for seed in 1..40 {
+            let mut weights: Vec<f32> = values(width, seed).into_iter().map(|weight| 0.8 * weight).collect();
+            weights[seed as usize] = 1.0;
             let searches = [ScaleSearch::Greatest, ScaleSearch::Fitted, ScaleSearch::Clipped];
             for (search, sum) in searches.into_iter().zip(&mut errors) {
                 let rounding = Rounding { bits, group: None, scale_format: ScaleFormat::F32, search };
-                let rounded = rounding.round(128, 1, &(&weights[..], 128)).unwrap();
+                let rounded = rounding.round(width, 1, &(&weights[..], width)).unwrap();
                 assert!(bits == CodeBits::Four || rounded.codes.scales[0] > 0.0);
                 *sum += rounded.squared_error / rounded.squared_weights;
             }
         }
-        assert!(errors[2] < errors[1] && errors[1] < errors[0], "{bits:?} {errors:?}");
+        assert!(errors[2] < 0.98 * errors[0].min(errors[1]), "{bits:?} {errors:?}");
     }
 }
