@@ -8,6 +8,8 @@
 //! Activations are not quantised: settings for them and stored scales of them are ignored. Logits therefore differ
 //! slightly from those of programs that quantise activations too.
 //!
+//! A model is written in one of these formats, `pack-quantized` of compressed-tensors ([`Plan`]).
+//!
 //! Everything read here is untrusted. Sizes are checked against the tensors that are there before anything is allocated.
 
 mod awq;
@@ -23,11 +25,15 @@ mod gptq;
 mod integers;
 mod matrix;
 mod patterns;
+mod plan;
 mod settings;
 mod tensors;
+mod write;
 
 pub use self::codes::{Codes, Zeros};
+pub use self::plan::{Plan, PlannedMatrix, Scheme};
 pub use self::settings::Quantisation;
+pub use self::write::{KindErrors, WriteError, Written};
 
 pub(crate) use self::format::Format;
 pub(crate) use self::matrix::{Matrix, check};

@@ -42,6 +42,11 @@ const TOKENIZER_FILES: &[&str] = &[
     "generation_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
 ];
 
 /// Copies the files of a tokenizer from one model's folder to another's.
@@ -68,6 +73,21 @@ pub fn tokenizer_hash(model: &Path) -> Result<String, Failure> {
     const NAME: &str = "tokenizer.json";
     let bytes = gorgon_gguf::read(model, NAME, MAX_TOKENIZER_BYTES);
     Ok(hash_bytes(&bytes.map_err(|error| Failure::io(&gorgon_gguf::place(model, NAME), &error))?))
+}
+
+/// Copies the files of a licence from one model's folder to another's.
+///
+/// # Errors
+/// When one cannot be read or written.
+pub fn copy_licence(from: &Path, out: &Path) -> Result<(), Failure> {
+    const NAMES: [&str; 5] = ["license", "licence", "notice", "copying", "use_policy"];
+    for entry in from.read_dir().map_err(|error| Failure::io(from, &error))?.flatten() {
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        if NAMES.iter().any(|known| name.starts_with(known)) && entry.path().is_file() {
+            copy(&entry.path(), &out.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Bytes of all files in a folder and the folders in it.
