@@ -66,8 +66,13 @@ struct Stream {
 #[derive(Debug, Default)]
 struct Last {
     epoch: Option<(u64, Arc<Vec<Buffer>>)>,
-    rows: Option<((u64, usize), Arc<Vec<u32>>)>,
+    rows: Option<(BufferOfEpoch, RowOrder)>,
 }
+
+/// Epoch and number of a buffer.
+type BufferOfEpoch = (u64, usize);
+/// The order in which the rows of a buffer are drawn.
+type RowOrder = Arc<Vec<u32>>;
 
 #[derive(Debug)]
 struct Buffer {
@@ -176,7 +181,7 @@ impl Shuffle {
     }
 
     /// The order in which the rows of a buffer are drawn.
-    fn order(&self, number: usize, epoch: u64, (buffer, rows): (usize, usize)) -> Arc<Vec<u32>> {
+    fn order(&self, number: usize, epoch: u64, (buffer, rows): (usize, usize)) -> RowOrder {
         let mut last = self.streams[number].last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, order)) = &last.rows
             && *known == (epoch, buffer)
