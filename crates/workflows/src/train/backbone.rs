@@ -115,7 +115,12 @@ impl Backbone {
     ) -> Result<Job<HeadFitting<S>>, Failure> {
         let lm_head = self.lm_head(held_for_heads(config))?;
         let Self { model, data, longest, .. } = self;
-        Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
+        let fitting = HeadFitting { heads: heads(&model, longest), lm_head, data, shuffle: None };
+        let fitting = match config.shuffle_buffer() {
+            0 => fitting,
+            buffer => fitting.shuffled(buffer, config.training.gradient_accumulation, config.seed),
+        };
+        Job::new(fitting, config)
     }
 
     /// Medusa heads on it, and an adapter for itself.
