@@ -22,8 +22,7 @@ pub fn corrections(
     let longest = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0);
     let mut target = comparison.target(longest);
     let (rule, limits, seed) = (comparison.rule, &comparison.limits, comparison.seed);
-    let tree =
-        TrellisTree::new(NODES, TrellisTree::DEPTH).map_err(|error| BenchError::Empty(error.to_string()))?;
+    let tree = TrellisTree::new(NODES, TrellisTree::DEPTH).map_err(|error| BenchError::Empty(error.to_string()))?;
     let mut drafter = CalibratedDrafter::new(&mut *comparison.drafter, RowCalibration::new());
     for prompt in prompts {
         let random = &mut SeededRandom::new(seed);

@@ -151,12 +151,7 @@ impl Targets {
 }
 
 /// Plain decoding in turns with that of other programs.
-fn plain(
-    subject: &mut Subject,
-    peers: &mut [Peer],
-    rounds: usize,
-    report: &mut SuiteReport,
-) -> Result<(), BenchError> {
+fn plain(subject: &mut Subject, peers: &mut [Peer], rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
     let (mut speeds, mut shares) = (vec![], vec![]);
     let mut over_peers = vec![vec![]; peers.len()];
     subject.plain_run()?;

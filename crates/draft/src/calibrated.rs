@@ -3,7 +3,8 @@
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
 use gorgon_core::tree::{
-    BuildError, CandidateRows, CandidateSource, DraftTree, RowCalibration, SourceError, TokenTree, TreeBuilder, TreeKind,
+    BuildError, CandidateRows, CandidateSource, DraftTree, RowCalibration, SourceError, TokenTree, TreeBuilder,
+    TreeKind,
 };
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::target::Target;
@@ -36,7 +37,7 @@ impl<D> CalibratedDrafter<D> {
         Self { inner, start, calibration, shown: Shown::default(), source_nodes: PooledVec::new() }
     }
 
-    /// What was learned from the sequence so far.
+    /// The corrections learned from the sequence so far.
     pub fn calibration(&self) -> &RowCalibration {
         &self.calibration
     }
@@ -133,7 +134,8 @@ impl TreeBuilder for Corrected<'_> {
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut shown = Shown::default();
-        let drafted = self.tree.build(root, &mut Showing { source, calibration: self.calibration, shown: &mut shown })?;
+        let drafted =
+            self.tree.build(root, &mut Showing { source, calibration: self.calibration, shown: &mut shown })?;
         if let Ok(mut kept) = self.shown.lock() {
             *kept = shown;
         }

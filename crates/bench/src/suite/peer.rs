@@ -113,7 +113,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// What it is, with its format if it has several.
+    /// The program's name, with its weight format if it has several.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -149,9 +149,10 @@ impl Peer {
         sent.map_err(|error| BenchError::Peer { name: self.command.clone(), reason: error.to_string() })?;
         let line = self.line()?;
         let answer: Option<Value> = serde_json::from_str(&line).ok();
-        answer
-            .and_then(|answer| answer[key].as_f64())
-            .ok_or_else(|| BenchError::Peer { name: self.command.clone(), reason: format!("it said {:?}", line.trim()) })
+        answer.and_then(|answer| answer[key].as_f64()).ok_or_else(|| BenchError::Peer {
+            name: self.command.clone(),
+            reason: format!("it said {:?}", line.trim()),
+        })
     }
 }
 

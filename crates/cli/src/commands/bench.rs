@@ -57,7 +57,9 @@ pub fn script(name: &str) -> Result<PathBuf, Failure> {
     let script = Path::new("scripts/bench").join(name);
     match script.is_file() {
         true => Ok(script),
-        false => Err(Failure::input(format!("{}: not found", script.display())).hint("run this in the project's folder")),
+        false => {
+            Err(Failure::input(format!("{}: not found", script.display())).hint("run this in the project's folder"))
+        }
     }
 }
 
@@ -111,7 +113,11 @@ fn execute_beside(
     }
     let start = |python: &Path| {
         let script = script("decode_peer.py")?;
-        Ok::<_, Failure>(Peer::transformers(python, &script, &gorgon_workflows::load::folder(&options.model, settings)?)?)
+        Ok::<_, Failure>(Peer::transformers(
+            python,
+            &script,
+            &gorgon_workflows::load::folder(&options.model, settings)?,
+        )?)
     };
     let mut peer = python.map(start).transpose()?;
     let (runs, peer) = measure(&mut setup, rounds, peer.as_mut(), settings)?;

@@ -114,14 +114,7 @@ impl FromStr for TreeChoice {
                 tree.map(Self::Dynamic).map_err(|error| size(error.to_string()))
             }
             ("trellis", None) => Ok(Self::Trellis(None)),
-            ("trellis", Some(listed)) => {
-                let [nodes, depth] = match listed.contains(',') {
-                    true => parse_numbers(given, TRELLIS, numbers)?,
-                    false => parse_numbers(given, TRELLIS, numbers).map(|[nodes]| [nodes, TrellisTree::DEPTH])?,
-                };
-                let tree = TrellisTree::new(nodes, depth).map_err(|error| size(error.to_string()))?;
-                Ok(Self::Trellis(Some((tree.nodes(), tree.depth()))))
-            }
+            ("trellis", Some(listed)) => parse_trellis(given, listed).map(Self::Trellis),
             ("own", _) => {
                 let [nodes, depth] = parse_numbers(given, OWN, numbers)?;
                 OwnTree::new(nodes, depth).map(Self::Own).map_err(|error| size(error.to_string()))
@@ -129,6 +122,17 @@ impl FromStr for TreeChoice {
             _ => given.parse().map(Self::Published).map_err(|_| ChoiceError::Unknown { given: given.to_owned() }),
         }
     }
+}
+
+/// The nodes and depth of `trellis:NODES` or `trellis:NODES,DEPTH`.
+fn parse_trellis(given: &str, listed: &str) -> Result<Option<(usize, usize)>, ChoiceError> {
+    let [nodes, depth] = match listed.contains(',') {
+        true => parse_numbers(given, TRELLIS, Some(listed))?,
+        false => parse_numbers(given, TRELLIS, Some(listed)).map(|[nodes]| [nodes, TrellisTree::DEPTH])?,
+    };
+    let size = |reason: String| ChoiceError::Size { given: given.to_owned(), reason };
+    let tree = TrellisTree::new(nodes, depth).map_err(|error| size(error.to_string()))?;
+    Ok(Some((tree.nodes(), tree.depth())))
 }
 
 /// The comma-separated whole numbers after the colon, exactly `N` of them.

@@ -4,7 +4,9 @@ use super::sequoia::sequoia_choice;
 use super::stored_tree;
 use crate::failure::Failure;
 use gorgon_bench::record::CalibrationRecord;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree};
+use gorgon_core::tree::{
+    ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree,
+};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
@@ -68,16 +70,7 @@ pub(super) fn builder(
         TreeChoice::Chain(chain) => (name, Box::new(*chain)),
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
-        TreeChoice::Trellis(Some((nodes, depth))) => {
-            (name, Box::new(TrellisTree::new(*nodes, *depth).map_err(Failure::input)?))
-        }
-        TreeChoice::Trellis(None) => {
-            let record = record(heads)?.ok_or_else(|| unmeasured(tree))?;
-            let largest = record.step_times.last().map_or(1, |time| time.nodes).clamp(2, MOST_MEASURED);
-            let trellis = TrellisTree::new(largest, TrellisTree::DEPTH).map_err(Failure::input)?;
-            // A record that lacks the plain step says nothing of costs: then every node is worth its time.
-            (name, Box::new(trellis.with_costs(|nodes| record.cost(nodes).unwrap_or(1.0))))
-        }
+        TreeChoice::Trellis(size) => (name, Box::new(trellis(*size, tree, heads)?)),
         TreeChoice::Own(own) => (name, Box::new(*own)),
         TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
         TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
@@ -85,6 +78,22 @@ pub(super) fn builder(
             fixed(name, sequoia_choice(&record(heads)?.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
         }
     })
+}
+
+/// The trellis tree of a size, or of as many nodes a step as pay by the measured step times.
+fn trellis(
+    size: Option<(usize, usize)>,
+    tree: &TreeChoice,
+    heads: Option<&HeadsFolder>,
+) -> Result<TrellisTree, Failure> {
+    if let Some((nodes, depth)) = size {
+        return TrellisTree::new(nodes, depth).map_err(Failure::input);
+    }
+    let record = record(heads)?.ok_or_else(|| unmeasured(tree))?;
+    let largest = record.step_times.last().map_or(1, |time| time.nodes).clamp(2, MOST_MEASURED);
+    let trellis = TrellisTree::new(largest, TrellisTree::DEPTH).map_err(Failure::input)?;
+    // A record that lacks the plain step says nothing of costs: then every node is worth its time.
+    Ok(trellis.with_costs(|nodes| record.cost(nodes).unwrap_or(1.0)))
 }
 
 /// The record of the heads' calibration.

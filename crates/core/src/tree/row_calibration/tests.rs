@@ -29,7 +29,13 @@ fn drawn(numbers: &mut Numbers, sharpness: f64) -> (Vec<f64>, Vec<Candidate>) {
 
 fn came(numbers: &mut Numbers, truth: &[f64]) -> Token {
     let mut left = numbers.next();
-    truth.iter().position(|p| { left -= p; left < 0.0 }).unwrap_or(truth.len() - 1) as Token
+    truth
+        .iter()
+        .position(|p| {
+            left -= p;
+            left < 0.0
+        })
+        .unwrap_or(truth.len() - 1) as Token
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn best_of_all(source: &Drawn, depth: usize, drafts: usize) -> f64 {
         let mut wider = rest.to_vec();
         if path.len() < depth {
             let children = source.row(path);
-            wider.extend(children.iter().map(|child| (value * child.probability, [&path[..], &[child.token]].concat())));
+            wider
+                .extend(children.iter().map(|child| (value * child.probability, [&path[..], &[child.token]].concat())));
         }
         without.max(value + grow(source, &wider, depth, drafts - 1))
     }
@@ -83,7 +84,9 @@ fn no_tree_of_as_many_nodes_has_a_greater_value() {
 fn trees_of_growing_budgets_hold_each_other() {
     let mut source = Drawn { seed: 5, vocab: 20, marginal: false };
     let paths = |tree: &DraftTree| -> std::collections::BTreeSet<Vec<Token>> {
-        (0..tree.tree().len()).map(|node| tree.tree().path(node).iter().map(|&at| tree.tree().token(at)).collect()).collect()
+        (0..tree.tree().len())
+            .map(|node| tree.tree().path(node).iter().map(|&at| tree.tree().token(at)).collect())
+            .collect()
     };
     let mut smaller = paths(&TrellisTree::new(2, 8).unwrap().build(1, &mut source).unwrap());
     for nodes in 3..80 {
@@ -99,10 +102,15 @@ fn the_number_of_nodes_is_the_one_that_pays_most() {
     let fixed = TrellisTree::new(40, 8).unwrap();
     // A staircase: a node more is free up to the next multiple of 8.
     let stairs = |nodes: usize| 1.0 + 0.3 * (nodes.div_ceil(8) - 1) as f64;
-    for cost in [&stairs as &dyn Fn(usize) -> f64, &|nodes| nodes as f64, &|_| 1.0, &|nodes| 1.0 + 0.02 * nodes as f64] {
+    for cost in [&stairs as &dyn Fn(usize) -> f64, &|nodes| nodes as f64, &|_| 1.0, &|nodes| 1.0 + 0.02 * nodes as f64]
+    {
         let tree = fixed.clone().with_costs(cost).build(1, &mut source).unwrap();
         let gain = |nodes: usize| {
-            let drafted = if nodes == 1 { 0.0 } else { value(&TrellisTree::new(nodes, 8).unwrap().build(1, &mut Drawn { ..source }).unwrap()) };
+            let drafted = if nodes == 1 {
+                0.0
+            } else {
+                value(&TrellisTree::new(nodes, 8).unwrap().build(1, &mut Drawn { ..source }).unwrap())
+            };
             (1.0 + drafted) / cost(nodes)
         };
         let best = (1..=40).map(gain).fold(0.0, f64::max);
