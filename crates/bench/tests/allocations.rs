@@ -6,6 +6,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Greedy, Sampling, SamplingScheme, random::SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, TreeBuilder, TreeShape};
+use gorgon_draft::block::{BlockConfig, BlockDrafter, BlockModel};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
@@ -148,11 +149,19 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra", hydra("hydra", grounded)),
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
+        ("block", Box::new(block_drafter(dir, decoder))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]
+}
+
+fn block_drafter(dir: &Path, decoder: &Arc<Decoder>) -> BlockDrafter {
+    let config = BlockConfig { layers: 2, slots: 5, ..BlockConfig::default() };
+    let shape = config.shape(decoder.config()).unwrap();
+    let heads = heads(dir, "block", &shape.parameters(), &shape.document(""));
+    BlockDrafter::new(BlockModel::load(&heads, decoder.clone()).unwrap())
 }
 
 /// Drafts a token and a probe that reads an embedding, whatever the tree.

@@ -21,9 +21,10 @@ const METHODS: &[(&str, &[&str], bool)] = &[
         false,
     ),
     ("mtp", &["method=\"mtp\""], false),
+    ("block", &["method=\"block\"", "block.layers=2", "block.block_size=4", "block.mask_token=5"], false),
 ];
 
-const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4"];
+const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:12,3"];
 
 struct Bench {
     job: Job,

@@ -102,6 +102,18 @@ fn modules_are_trained_and_decoded_with() {
 }
 
 #[test]
+fn a_block_drafter_is_trained_and_decoded_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    let run = trained(&job, "block", &["block.layers=1", "block.block_size=4"]);
+    decodes(&format!("{run}/heads"), "block", "dflash", "trellis:60,8");
+    let out = job.text("exported");
+    finished(&["export", &run, "--to", "dflash", &out], &[]);
+    decodes(&out, "block", "dflash", "trellis:60,8");
+    refused(&["export", &run, "--to", "mtp", &job.text("other")], &["block heads, not", "dflash"]);
+}
+
+#[test]
 fn wrong_settings_are_refused_in_a_line() {
     let job = Job::new();
     job.distill(&[]);
@@ -111,10 +123,11 @@ fn wrong_settings_are_refused_in_a_line() {
         ("hydra", "hydra.decay=nan", "hydra.decay"),
         ("hydra", "hydra.typo=1", "typo"),
         ("mtp", "mtp.depths=9", "mtp.depths"),
+        ("block", "block.block_size=1", "block.block_size"),
     ] {
         refused(&["train", "-c", &train, &format!("method={method:?}"), given], &[word]);
     }
-    for drafter in ["hydra", "mtp"] {
+    for drafter in ["hydra", "mtp", "block"] {
         let model = backbone().to_str().unwrap();
         refused(&["generate", "--model", model, "--drafter", drafter, "--prompt", "x"], &["heads"]);
     }

@@ -1,5 +1,6 @@
 //! The names of drafters, and drafters that share their weights.
 
+use crate::block::{BlockDrafter, BlockModel};
 use crate::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use crate::drafter::{Drafter, NoDrafter};
 use crate::eagle::three::Eagle3Model;
@@ -110,6 +111,8 @@ pub enum Drafters {
     Hydra(Arc<HydraModel>),
     /// Multi-token-prediction modules.
     Mtp(Arc<MtpModel>),
+    /// A block drafter.
+    Block(Arc<BlockModel>),
     /// An EAGLE-1 draft layer.
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
@@ -127,6 +130,7 @@ impl Drafters {
             HeadsMethod::Medusa => Self::Medusa(Arc::new(MedusaModel::load(folder, decoder)?)),
             HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
             HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
+            HeadsMethod::Block => Self::Block(Arc::new(BlockModel::load(folder, decoder)?)),
             HeadsMethod::Eagle => match folder.detected.format {
                 HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
                     Self::Eagle3(Arc::new(Eagle3Model::load(folder, decoder)?))
@@ -140,7 +144,8 @@ impl Drafters {
                 | HeadsFormat::MedusaInModel
                 | HeadsFormat::Hydra
                 | HeadsFormat::HydraPlusPlus
-                | HeadsFormat::Mtp => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+                | HeadsFormat::Mtp
+                | HeadsFormat::DFlash => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
     }
@@ -154,6 +159,7 @@ impl Drafters {
             Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
+            Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
         }

@@ -76,7 +76,8 @@ impl HeadsFolder {
             HeadSpec::Medusa(MedusaSpec { lm_heads: LmHeads::PerHead | LmHeads::Target, .. })
             | HeadSpec::Eagle(EagleSpec { draft_vocab_size: None, .. })
             | HeadSpec::Hydra(_)
-            | HeadSpec::Mtp(_) => return None,
+            | HeadSpec::Mtp(_)
+            | HeadSpec::Block(_) => return None,
         };
         match self.checkpoint.entries().get(name)?.shape.as_slice() {
             [outputs, inputs] => Some((*inputs, *outputs)),

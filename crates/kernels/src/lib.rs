@@ -8,6 +8,7 @@
 //! reductions run over logical positions, never over storage positions.
 
 pub mod activation;
+pub mod block_attention;
 pub mod cache_rows;
 #[cfg(feature = "gpu")]
 mod collective;

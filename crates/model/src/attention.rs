@@ -11,7 +11,7 @@ use crate::weights::WeightsError;
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, PassRows, PassTable};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
 
@@ -238,10 +238,15 @@ impl Attention {
         let (Pass::Host { rows, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
-        let (spec, isa) = (&self.spec, Isa::detect());
-        let d = spec.head_dim;
-        let (q_width, kv_width) = (spec.heads * d, spec.kv_heads * d);
-        let (queries, keys) = rotated.split_at_mut(out.len());
+        self.place_rows(rows, table, qkv, rotated, kv);
+        tree_attention::attend_rows(Isa::detect(), &self.spec, &rotated[..out.len()], kv, rows, out);
+    }
+
+    /// Writes the rows' keys and values to a cache. `rotated` takes the rotated queries and has room for a row of keys.
+    fn place_rows(&self, rows: &PassRows<'_>, table: &RopeTable, qkv: &[f32], rotated: &mut [f32], kv: &mut HostKv) {
+        let (isa, d) = (Isa::detect(), self.spec.head_dim);
+        let (q_width, kv_width) = (self.spec.heads * d, self.spec.kv_heads * d);
+        let (queries, keys) = rotated.split_at_mut(rotated.len() - kv_width);
         let first = rows.prefix + rows.mask.first();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
@@ -262,17 +267,44 @@ impl Attention {
             rope::rotate_heads(isa, keys, d, cos, sin);
             kv.write(first + row, keys, v);
         }
-        tree_attention::attend_rows(isa, spec, queries, kv, rows, out);
+    }
+
+    /// Keys and values of rows that nothing attends from yet, written to a cache.
+    ///
+    /// # Shapes
+    /// `x [rows, width]` with the rows of the pass.
+    pub fn place(&self, x: &HiddenStates, pass: &Pass<'_>, kv: &mut LayerKv) {
+        match (self.qkv.forward(x), pass, kv) {
+            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope }, LayerKv::Host(kv)) => {
+                let kv_width = self.spec.kv_heads * self.spec.head_dim;
+                let wide = self.spec.heads * self.spec.head_dim * rows.mask.rows();
+                self.place_rows(rows, rope, &values, &mut PooledVec::unset(wide + kv_width), kv);
+            }
+            (HiddenStates::Device(qkv), pass, kv) => {
+                self.place_on_device(&qkv, pass, kv);
+            }
+            (HiddenStates::Host { .. }, ..) => unreachable!("a pass is made for the device its cache lives on"),
+        }
     }
 
     /// One sequence's rows, padding included.
     fn mix_sequence_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
+        let (q, cache, layer, pass_table) = self.place_on_device(qkv, pass, kv);
+        tree_attention::attend_cached(&self.spec, &q, cache, layer, pass_table)
+    }
+
+    /// Writes the rows' keys and values to a cache; the rotated queries, and where they attend to.
+    fn place_on_device<'a>(
+        &self,
+        qkv: &Tensor<3>,
+        pass: &'a Pass<'_>,
+        kv: &'a LayerKv,
+    ) -> (Tensor<3>, &'a Tensor<4>, usize, &'a PassTable) {
         let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         let norms = self.head_norms.as_ref().map(|(q, k)| (q.weight(), k.weight(), self.norm_eps));
         let placing = Placing { spec: &self.spec, norms, angles };
-        let q = cache_rows::place(&placing, qkv, cache, *layer, pass_table);
-        tree_attention::attend_cached(&self.spec, &q, cache, *layer, pass_table)
+        (cache_rows::place(&placing, qkv, cache, *layer, pass_table), cache, *layer, pass_table)
     }
 }

@@ -12,6 +12,7 @@ use crate::norm::Norm;
 use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
+use gorgon_core::PooledVec;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -85,9 +86,27 @@ impl Layer {
         x + post(self.feed_forward.forward(&normed), &self.post_mlp_norm)
     }
 
+    /// Writes the keys and values of what the attention reads.
+    ///
+    /// # Shapes
+    /// `read [rows, width]` with the rows of the pass.
+    fn place(&self, read: &HiddenStates, pass: &Pass<'_>, kv: &mut LayerKv) {
+        self.attention.place(read, pass, kv);
+    }
+
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         self.attention.bytes() + self.feed_forward.bytes()
+    }
+}
+
+/// Fails unless the rows of a pass are the last reserved ones.
+fn check_rows(rows: usize, mask: &AttentionMask, cache: &KvCache) -> Result<(), CacheError> {
+    let uncommitted = mask.uncommitted();
+    match cache.reserved() {
+        Some(reserved) if uncommitted == reserved && mask.rows() == rows => Ok(()),
+        Some(reserved) => Err(CacheError::Rows { rows: uncommitted, reserved }),
+        None => Err(CacheError::NotReserved),
     }
 }
 
@@ -162,12 +181,7 @@ impl DraftDecoderLayer {
         mask: &AttentionMask,
         cache: &mut KvCache,
     ) -> Result<HiddenStates, CacheError> {
-        let rows = mask.uncommitted();
-        match cache.reserved() {
-            Some(reserved) if rows == reserved && mask.rows() == x.rows() => {}
-            Some(reserved) => return Err(CacheError::Rows { rows, reserved }),
-            None => return Err(CacheError::NotReserved),
-        }
+        check_rows(x.rows(), mask, cache)?;
         let (layers, view) = cache.parts();
         let pass = [Pass::new(&self.config, &view, mask, &[])];
         let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
@@ -175,6 +189,43 @@ impl DraftDecoderLayer {
         let (read, x) = (padded.as_ref().or(read), pad(x, &pass[0]));
         let y = self.layer.forward(read, x, self.config.norm_eps, &pass, &mut kvs);
         Ok(unpad(y, &pass))
+    }
+
+    /// As [`Self::forward`] without `read`, over all reserved rows, which have `positions`, counted from the committed
+    /// rows.
+    ///
+    /// # Errors
+    /// When the rows are not the reserved ones.
+    pub fn forward_at(
+        &self,
+        x: HiddenStates,
+        mask: &AttentionMask,
+        positions: &[usize],
+        cache: &mut KvCache,
+    ) -> Result<HiddenStates, CacheError> {
+        check_rows(x.rows(), mask, cache)?;
+        cache.begin(mask, Some(positions), &(0..1));
+        self.forward(None, x, mask, cache)
+    }
+
+    /// Commits the keys and values of rows that nothing attends from: the attention reads `x` as it is, without the norm
+    /// in front of it.
+    ///
+    /// # Shapes
+    /// `x [rows, width]`, as wide as the projections are.
+    ///
+    /// # Errors
+    /// When rows are uncommitted.
+    pub fn commit_context(&self, x: &HiddenStates, cache: &mut KvCache) -> Result<(), CacheError> {
+        let rows = x.rows();
+        cache.reserve(rows)?;
+        let mask = AttentionMask::Causal { rows };
+        let (layers, view) = cache.parts();
+        let pass = Pass::new(&self.config, &view, &mask, &[]);
+        let padded = (pass.padded_rows() > rows).then(|| pad(x.clone(), &pass));
+        layers.iter_mut().for_each(|kv| self.layer.place(padded.as_ref().unwrap_or(x), &pass, kv));
+        let path: PooledVec<usize> = (0..rows).collect();
+        cache.commit(&path)
     }
 
     /// One pass over a table of rows on a GPU, which may have been written there: nothing is sent up or read, and the

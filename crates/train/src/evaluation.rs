@@ -22,6 +22,8 @@ pub enum Metrics {
     Eagle(EagleMetrics),
     /// EAGLE-3.
     Eagle3(Eagle3Metrics),
+    /// A block drafter.
+    Block(BlockMetrics),
     /// DistillSpec.
     DistillSpec(DistillSpecMetrics),
     /// Pretraining.
@@ -29,10 +31,11 @@ pub enum Metrics {
 }
 
 /// Fields that tell the method of a record which does not name it; the first that is there decides.
-const TELLING: [(&str, &str); 6] = [
+const TELLING: [(&str, &str); 7] = [
     ("kl", "medusa-2"),
     ("head_loss", "heads"),
     ("step_loss", "eagle3"),
+    ("slot_loss", "block"),
     ("acceptance", "distill-spec"),
     ("regression", "eagle"),
     ("answer_loss", "pretrain"),
@@ -61,6 +64,7 @@ impl Metrics {
             Self::MedusaTwo(metrics) => metrics.loss,
             Self::Eagle(metrics) => metrics.loss,
             Self::Eagle3(metrics) => metrics.loss,
+            Self::Block(metrics) => metrics.loss,
             Self::DistillSpec(metrics) => metrics.loss,
             Self::Pretrain(metrics) => metrics.answer_loss,
         }
@@ -74,6 +78,7 @@ impl Metrics {
             Self::MedusaTwo(metrics) => metrics.tau,
             Self::Eagle(metrics) => of(&metrics.decoded),
             Self::Eagle3(metrics) => of(&metrics.decoded),
+            Self::Block(metrics) => of(&metrics.decoded),
             Self::DistillSpec(metrics) => of(&metrics.decoded),
             Self::Pretrain(_) => None,
         }
@@ -197,6 +202,26 @@ pub struct Eagle3Metrics {
     /// Share of rows whose token is in the draft vocabulary.
     #[serde(deserialize_with = "nullable::number")]
     pub draftable: f64,
+    /// `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of a block drafter; lists have an entry per drafted slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockMetrics {
+    /// Mean over blocks of `Σ_k w_k · loss_k`.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Mean cross-entropy.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub slot_loss: Vec<f64>,
+    /// Share of labels that are the slot's first guess.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub slot_top1: Vec<f64>,
+    /// That of the first slot.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top1: f64,
     /// `None` if no prompt is decoded.
     #[serde(flatten)]
     pub decoded: Option<Decoded>,

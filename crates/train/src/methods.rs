@@ -7,9 +7,11 @@
 //! | multi-token prediction | [`mtp`] | [`HeadFitting`] |
 //! | EAGLE-1, EAGLE-2 | [`eagle`] | [`EagleFitting`] |
 //! | EAGLE-3 | [`eagle3`] | [`Eagle3Fitting`] |
+//! | block drafter | [`block`] | [`BlockFitting`] |
 //! | Medusa-2 | [`medusa_two`] | [`MedusaTwoFitting`] |
 //! | DistillSpec | [`distill_spec`] | [`DistillSpecFitting`] |
 
+pub mod block;
 pub mod distill_spec;
 pub mod eagle;
 pub mod eagle3;
@@ -33,6 +35,7 @@ mod lm_head;
 mod replay;
 mod shuffle_buffer;
 
+pub use block::BlockFitting;
 pub use conversations::{Conversations, OnBackbone};
 pub use decoding::Load;
 pub use distill_spec::{DistillSpecFitting, Distilled};

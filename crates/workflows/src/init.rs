@@ -122,6 +122,7 @@ fn training(
     let rate = match method {
         "eagle" => 3e-5,
         "eagle3" => 5e-5,
+        "block" => 6e-4,
         _ => 1e-3,
     };
     let own = match method {
@@ -130,9 +131,11 @@ fn training(
         "eagle" => ("eagle", json!({"noise": 0.1, "cross_entropy": 0.1})),
         "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
         "mtp" => ("mtp", json!({"depths": 1})),
+        "block" => ("block", json!({"layers": 5, "block_size": 8, "anchors": 512})),
         _ => {
-            let near = did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp"]);
-            let message = format!("--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3 or mtp");
+            let near = did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "block"]);
+            let message =
+                format!("--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3, mtp or block");
             return Err(Failure::input(message));
         }
     };

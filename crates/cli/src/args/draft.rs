@@ -13,7 +13,7 @@ pub struct Draft {
     /// Draft heads: a folder, a PyTorch file, or the run folder of a training (its newest checkpoint if interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, model:DIR (a smaller
+    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, block, model:DIR (a smaller
     /// model with the same tokens), ngram:N (prompt lookup, needs no heads), oracle:R1,R2,….
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,

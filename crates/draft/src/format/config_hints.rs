@@ -117,7 +117,11 @@ impl<'a> ConfigHints<'a> {
         if self.text("model_type") == Some("medusa") {
             return Some(("medusa", "model_type".into()));
         }
-        let eagle = |name: &&str| name.to_ascii_lowercase().contains("eagle");
-        self.architectures().find(eagle).map(|_| ("eagle", "architectures".into()))
+        let classes = [("eagle", "eagle"), ("dflash", "block")];
+        let method = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            classes.iter().find(|(part, _)| name.contains(part)).map(|(_, method)| *method)
+        };
+        self.architectures().find_map(method).map(|method| (method, "architectures".into()))
     }
 }

@@ -18,6 +18,8 @@ pub enum HeadSpec {
     Eagle(EagleSpec),
     /// Multi-token-prediction modules.
     Mtp(MtpSpec),
+    /// A block drafter.
+    Block(BlockSpec),
 }
 
 /// Where the projection to the vocabulary comes from.
@@ -143,6 +145,32 @@ pub struct MtpSpec {
     pub own_lm_head: bool,
 }
 
+/// Spec of a block drafter. What only a config tells is 0 or empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockSpec {
+    /// Decoder layers.
+    pub layers: usize,
+    /// Width of the drafter and of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// The target's vocabulary, where the config tells.
+    pub vocab_size: Option<usize>,
+    /// Layers of the target, where the config tells.
+    pub target_layers: Option<usize>,
+    /// The hooked layers as layers that are entered ([`gorgon_model::hooks::Hooks`]); the config names layers that are
+    /// left, each one less.
+    pub hook_layers: Vec<usize>,
+    /// Slots of a block: the anchor and the tokens that are drafted.
+    pub slots: usize,
+    /// Token that stands in the slots that are guessed.
+    pub mask_token: usize,
+    /// Whether the slots of each layer see the slots before them only.
+    pub causal: Vec<bool>,
+    /// The sliding window of each layer.
+    pub windows: Vec<Option<usize>>,
+    /// Sizes of a decoder layer.
+    pub layer: LayerSpec,
+}
+
 impl HeadSpec {
     /// Names and values in the order in which they are worth reading: numbers, flags, lists and words. A size that no
     /// tensor tells is null.
@@ -153,6 +181,7 @@ impl HeadSpec {
             Self::Hydra(spec) => spec.list(&mut list),
             Self::Eagle(spec) => spec.list(&mut list),
             Self::Mtp(spec) => spec.list(&mut list),
+            Self::Block(spec) => spec.list(&mut list),
         }
         list.0
     }
@@ -263,5 +292,20 @@ impl MtpSpec {
         self.layer.list(list);
         list.flag("own embedding", self.own_embedding);
         list.flag("own LM head", self.own_lm_head);
+    }
+}
+
+impl BlockSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("layers", self.layers);
+        list.size("block size", self.slots);
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        list.optional("target layers", self.target_layers);
+        list.0.push(("aux hidden state layers", self.hook_layers.clone().into()));
+        list.0.push(("mask token", self.mask_token.into()));
+        list.flag("causal", self.causal.contains(&true));
+        list.optional("sliding window", self.windows.iter().copied().flatten().next());
+        self.layer.list(list);
     }
 }

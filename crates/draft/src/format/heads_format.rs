@@ -27,11 +27,13 @@ pub enum HeadsFormat {
     HydraPlusPlus,
     /// DeepSeek-style multi-token-prediction modules, stored after the backbone's last layer.
     Mtp,
+    /// A block drafter as z-lab publishes DFlash.
+    DFlash,
 }
 
 impl HeadsFormat {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::MedusaV1,
         Self::MedusaV2,
         Self::MedusaVllm,
@@ -44,6 +46,7 @@ impl HeadsFormat {
         Self::Hydra,
         Self::HydraPlusPlus,
         Self::Mtp,
+        Self::DFlash,
     ];
 
     /// Its name; where heads can be exported to it, the name the export takes.
@@ -61,6 +64,7 @@ impl HeadsFormat {
             Self::Hydra => "hydra",
             Self::HydraPlusPlus => "hydra++",
             Self::Mtp => "mtp",
+            Self::DFlash => "dflash",
         }
     }
 
@@ -79,6 +83,7 @@ impl HeadsFormat {
             Self::Hydra => "Hydra heads",
             Self::HydraPlusPlus => "Hydra++ heads with a prefix-attention layer",
             Self::Mtp => "multi-token-prediction modules after the backbone's last layer",
+            Self::DFlash => "block drafter under DFlash's names (z-lab)",
         }
     }
 
@@ -91,6 +96,7 @@ impl HeadsFormat {
             Self::Eagle1 | Self::Eagle3 | Self::Eagle3Speculators | Self::Eagle3ModelOpt => HeadsMethod::Eagle,
             Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
             Self::Mtp => HeadsMethod::Mtp,
+            Self::DFlash => HeadsMethod::Block,
         }
     }
 }
@@ -106,11 +112,13 @@ pub enum HeadsMethod {
     Eagle,
     /// Multi-token-prediction modules.
     Mtp,
+    /// A parallel pass over a block of mask tokens.
+    Block,
 }
 
 impl HeadsMethod {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp];
+    pub const ALL: [Self; 5] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block];
 
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
@@ -119,6 +127,7 @@ impl HeadsMethod {
             Self::Hydra => "hydra",
             Self::Eagle => "eagle",
             Self::Mtp => "mtp",
+            Self::Block => "block",
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Sources: the loaders of FasterDecoding/Medusa, text-generation-inference, vLLM, SGLang, TensorRT-LLM and ModelOpt,
 //! SafeAILab/EAGLE, SpecForge, speculators, zankner/Hydra and DeepSeek-V3.
 
+mod block;
 mod config_hints;
 mod detection;
 mod eagle;
@@ -22,7 +23,7 @@ mod specs;
 mod tensor_index;
 
 pub use detection::{Detected, detect};
-pub use head_spec::{EagleSpec, HeadSpec, HydraSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec};
+pub use head_spec::{BlockSpec, EagleSpec, HeadSpec, HydraSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec};
 pub use heads_format::{HeadsFormat, HeadsMethod};
 pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;

@@ -1,5 +1,6 @@
 //! Recognising draft heads: every format as its writers store it, every kind of damage, and garbage.
 
+mod block;
 mod damage;
 mod eagle;
 mod fixtures;

@@ -1,6 +1,8 @@
 //! Every kind of drafter, heads with random weights.
 #![allow(dead_code)] // each test uses some of it
 
+#[path = "../../../draft/tests/block/random.rs"]
+pub mod block;
 #[path = "../../../draft/tests/eagle/random.rs"]
 pub mod eagle;
 #[path = "../../../draft/tests/hydra/random.rs"]
@@ -13,6 +15,7 @@ pub mod random_medusa;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::block::{BlockConfig, BlockDrafter};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleShape};
@@ -49,6 +52,11 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
     }
     let modules = Arc::new(mtp::model(decoder, 3));
     all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
+    for causal in [false, true] {
+        let config = BlockConfig { causal, window: causal.then_some(6), ..block::config() };
+        let model = Arc::new(block::model(decoder, &config));
+        all.push(("block", Box::new(move || Box::new(BlockDrafter::sharing(model.clone())))));
+    }
     // The target drafts for itself, so that much is accepted.
     let sampling = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
     let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());

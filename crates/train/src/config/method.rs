@@ -2,6 +2,7 @@
 
 use super::training::RATES;
 use super::{DistillSpecConfig, MedusaTwoConfig};
+use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
@@ -58,6 +59,12 @@ pub enum MethodConfig {
         #[serde(default)]
         mtp: MtpConfig,
     },
+    /// A block drafter (DFlash): all tokens of a draft in one parallel pass, on a frozen backbone.
+    Block {
+        /// A block drafter: all tokens of a draft in one parallel pass.
+        #[serde(default)]
+        block: BlockConfig,
+    },
     /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
     #[serde(rename = "distill-spec")]
     DistillSpec {
@@ -77,16 +84,18 @@ impl MethodConfig {
             Self::Eagle3 { .. } => "eagle3",
             Self::Hydra { .. } => "hydra",
             Self::Mtp { .. } => "mtp",
+            Self::Block { .. } => "block",
             Self::DistillSpec { .. } => "distill-spec",
         }
     }
 
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE and DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash and DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
             Self::Eagle { .. } => (3e-5, 0.5),
             Self::Eagle3 { .. } => (5e-5, 0.5),
+            Self::Block { .. } => (6e-4, 1.0),
             Self::DistillSpec { .. } => (3e-4, 1.0),
         }
     }
@@ -114,6 +123,7 @@ impl MethodConfig {
             | Self::Eagle { .. }
             | Self::Eagle3 { .. }
             | Self::Mtp { .. }
+            | Self::Block { .. }
             | Self::DistillSpec { .. } => false,
         }
     }
@@ -137,6 +147,7 @@ impl MethodConfig {
             Self::Eagle3 { eagle3 } => eagle3.check(),
             Self::Hydra { hydra } => hydra.check(),
             Self::Mtp { mtp } => mtp.check(),
+            Self::Block { block } => block.check(),
             Self::DistillSpec { distill_spec } => distill_spec.check(),
         }
     }

@@ -1,6 +1,7 @@
 //! Memory of a micro-batch at work, by formula: values and gradients of a draft layer or of heads, and logits.
 
 use super::head_stack::HeadStack;
+use gorgon_draft::block::BlockShape;
 use gorgon_draft::layer::LayerShape;
 
 /// Bytes for heads that read so many `rows`, with `at_once` rows of logits over a vocabulary.
@@ -22,4 +23,14 @@ pub fn of_eagle3(layer: &LayerShape, draft_vocab: usize, steps: usize, at_once: 
     let values = 12 * layer.hidden_size + 2 * (layer.heads + layer.kv_heads) * layer.head_dim;
     let values = values + 4 * layer.intermediate_size;
     4 * (2 * tokens * values * steps + at_once.min(tokens) * (3 * draft_vocab + layer.vocab_size))
+}
+
+/// Bytes for a block drafter over so many `blocks` and `tokens`: values and their gradients of every slot in every
+/// layer; hooked states, features, keys and values of the context; logits.
+pub fn of_block(shape: &BlockShape, at_once: usize, blocks: usize, tokens: usize) -> usize {
+    let (layer, slots) = (&shape.layer, blocks * shape.slots);
+    let (d, keys) = (layer.hidden_size, layer.kv_heads * layer.head_dim);
+    let values = 12 * d + 4 * (layer.heads * layer.head_dim + keys) + 4 * layer.intermediate_size;
+    let context = shape.hooks.len() * d + 2 * d + 3 * shape.layers * keys;
+    4 * (2 * slots * values * shape.layers + 2 * tokens * context + 2 * at_once.min(slots) * layer.vocab_size)
 }

@@ -7,7 +7,7 @@ use crate::evaluation::Decoded;
 use crate::parameters::Parameter;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
-use gorgon_core::tree::{DynamicTree, TreeBuilder};
+use gorgon_core::tree::{DynamicTree, TreeBuilder, TrellisTree};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
 use gorgon_infer::{Limits, Method, Request, Session};
@@ -28,6 +28,17 @@ const LAYER_TREE: (usize, usize, usize) = (60, 5, 10);
 pub(super) fn layer_tree() -> Result<DynamicTree, TrainError> {
     let (total, depth, top_k) = LAYER_TREE;
     DynamicTree::new(total, depth, top_k).map_err(|error| TrainError::Data(error.to_string()))
+}
+
+/// Nodes of the tree that block drafters are measured with: the default of decoding.
+const BLOCK_TREE: usize = 60;
+
+/// The tree that block drafters are measured with.
+///
+/// # Errors
+/// As of [`layer_tree`].
+pub(super) fn block_tree() -> Result<TrellisTree, TrainError> {
+    TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(|error| TrainError::Data(error.to_string()))
 }
 
 /// The record of steps with these numbers of accepted drafts; `None` without steps.

@@ -90,7 +90,8 @@ fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn D
         | HeadsFormat::MedusaInModel
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
-        | HeadsFormat::Mtp => Box::new(EagleModel::load(folder, decoder.clone())?),
+        | HeadsFormat::Mtp
+        | HeadsFormat::DFlash => Box::new(EagleModel::load(folder, decoder.clone())?),
     })
 }
 
@@ -102,7 +103,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
-        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp)
+        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block)
         | DrafterChoice::Auto
         | DrafterChoice::None
         | DrafterChoice::TrainingFree(_)

@@ -22,6 +22,9 @@ const MODEL_CHAIN: usize = 4;
 /// the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 
+/// Nodes of the trellis tree of block drafters unless told otherwise.
+const BLOCK_TREE: usize = 60;
+
 /// The largest trellis tree whose size follows from step times.
 const MOST_MEASURED: usize = 64;
 
@@ -57,6 +60,10 @@ pub(super) fn builder(
                 let (total, depth, top_k) = EAGLE_TREE;
                 let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
                 Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
+            }
+            None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Block) => {
+                let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
+                Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
             }
             None => {
                 let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
@@ -101,11 +108,11 @@ fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Fail
     Ok(heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten())
 }
 
-/// Whether a method's heads are decoder layers, which draft deep trees.
+/// Whether a method's heads are decoder layers that read their own drafts, and so draft deep trees.
 fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
-        HeadsMethod::Medusa | HeadsMethod::Hydra => false,
+        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block => false,
     }
 }
 

@@ -64,7 +64,7 @@ impl Card<'_> {
         let of = |heads: &HeadSpec| match heads {
             HeadSpec::Medusa(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
-            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) => None,
+            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) => None,
         };
         let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
@@ -104,6 +104,7 @@ impl Card<'_> {
         let (by, tree) = match self.written.detected.format.method() {
             HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
             HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
+            HeadsMethod::Block => ("", "trellis:60,8"),
             HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
@@ -157,6 +158,7 @@ impl Card<'_> {
             HeadSpec::Medusa(spec) => spec.heads,
             HeadSpec::Hydra(spec) => spec.heads,
             HeadSpec::Mtp(spec) => spec.modules,
+            HeadSpec::Block(spec) => spec.slots.saturating_sub(1),
             HeadSpec::Eagle(_) => 3,
         };
         let legend = match self.base {

@@ -21,12 +21,14 @@ pub enum ExportFormat {
     Hydra,
     /// Multi-token-prediction modules under DeepSeek's names.
     Mtp,
+    /// A block drafter as z-lab stores DFlash.
+    DFlash,
     /// The weights as they are, in a safetensors file: what PyTorch files become.
     Safetensors,
 }
 
 /// The names of all formats.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "medusa-v1",
     "medusa-v2",
     "tgi",
@@ -37,6 +39,7 @@ const NAMES: [&str; 11] = [
     "speculators",
     "hydra",
     "mtp",
+    "dflash",
     "safetensors",
 ];
 
@@ -51,11 +54,12 @@ impl FromStr for ExportFormat {
             "merged" => Ok(Self::Merged),
             "hydra" => Ok(Self::Hydra),
             "mtp" => Ok(Self::Mtp),
+            "dflash" => Ok(Self::DFlash),
             "safetensors" => Ok(Self::Safetensors),
             other => {
                 let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
-                            MTP modules to mtp, a Medusa-2 run to merged, any PyTorch file to safetensors";
+                            MTP modules to mtp, a block drafter to dflash, a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
         }
@@ -72,6 +76,7 @@ impl ExportFormat {
             Self::Merged => "merged",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
+            Self::DFlash => "dflash",
             Self::Safetensors => "safetensors",
         }
     }
@@ -84,6 +89,7 @@ impl ExportFormat {
             Self::Eagle3(_) => "eagle3",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
+            Self::DFlash => "block",
             Self::Safetensors => "safetensors",
         }
     }
@@ -95,6 +101,7 @@ impl ExportFormat {
             HeadsMethod::Hydra => "hydra",
             HeadsMethod::Eagle => "eagle (EAGLE-1/2), or eagle3 or speculators (EAGLE-3)",
             HeadsMethod::Mtp => "mtp",
+            HeadsMethod::Block => "dflash",
         }
     }
 
@@ -107,6 +114,7 @@ impl ExportFormat {
             Self::Hydra => "Hydra heads",
             Self::Merged => "Medusa-2 model",
             Self::Mtp => "MTP modules",
+            Self::DFlash => "block drafter (DFlash)",
             Self::Safetensors => "weights",
         }
     }

@@ -37,6 +37,10 @@ impl ExportFormat {
                  states of module k after its `shared_head.norm`.\n",
                 shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
             ),
+            Self::DFlash => format!(
+                "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
+                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+            ),
             Self::Safetensors => String::new(),
         }
     }

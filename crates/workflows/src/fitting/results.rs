@@ -168,6 +168,7 @@ impl Losses {
             }
             Metrics::Eagle(eagle) => (&[], from_ref(&eagle.top1), from_ref(&eagle.top5)),
             Metrics::Eagle3(eagle) => (&eagle.step_loss, &eagle.step_top1, from_ref(&eagle.top5)),
+            Metrics::Block(block) => (&block.slot_loss, &block.slot_top1, &[]),
             Metrics::DistillSpec(model) => (&[], from_ref(&model.top1), &[]),
             Metrics::Pretrain(model) => (&[], from_ref(&model.answer_top1), &[]),
         };
@@ -184,9 +185,11 @@ impl TokensPerStep {
             Metrics::Heads(HeadMetrics { ranks, .. }) | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. }) => {
                 Self { chain_expected: finite(ranks.length_chain), tree_expected: finite(ranks.length_tree), decoded }
             }
-            Metrics::Eagle(_) | Metrics::Eagle3(_) | Metrics::DistillSpec(_) | Metrics::Pretrain(_) => {
-                Self { decoded, ..Self::default() }
-            }
+            Metrics::Eagle(_)
+            | Metrics::Eagle3(_)
+            | Metrics::Block(_)
+            | Metrics::DistillSpec(_)
+            | Metrics::Pretrain(_) => Self { decoded, ..Self::default() },
         }
     }
 }

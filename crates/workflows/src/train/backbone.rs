@@ -8,6 +8,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
+use gorgon_draft::block::BlockConfig;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
@@ -21,8 +22,8 @@ use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
 use gorgon_train::methods::{
-    self, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack,
-    MedusaTwoFitting,
+    self, BlockFitting, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features,
+    HeadFitting, HeadStack, MedusaTwoFitting,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -178,6 +179,17 @@ impl Backbone {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { data, .. } = self;
         let objective = Eagle3Fitting::new(eagle3.clone(), data, lm_head, config.chunk_rows);
+        Job::new(objective.map_err(Failure::training)?, config)
+    }
+
+    /// A block drafter on it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read, the model has not the layers that are to be read, or the settings of
+    /// the training are wrong.
+    pub fn block(self, config: &TrainConfig, block: &BlockConfig) -> Result<Job<BlockFitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let objective = BlockFitting::new(block.clone(), self.data, lm_head, config.chunk_rows, config.seed);
         Job::new(objective.map_err(Failure::training)?, config)
     }
 }

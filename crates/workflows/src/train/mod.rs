@@ -137,6 +137,7 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
+        MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))
         }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::units::{bytes, count, duration};
 use gorgon_data::shard;
+use gorgon_draft::block::BlockShape;
 use gorgon_draft::eagle::EagleShape;
 use gorgon_draft::eagle::three::Eagle3Shape;
 use gorgon_draft::hydra::{HydraHeads, HydraShape};
@@ -133,11 +134,19 @@ impl Cost {
                 let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
                 Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
             }
+            MethodConfig::Block { block } => Self::of_block(&block.shape(model)?, chunk, tokens),
             MethodConfig::MedusaTwo { .. } | MethodConfig::DistillSpec { .. } => {
                 let message = format!("{} is planned with weights and data only", config.method.name());
                 return Err(Failure::input(message).hint("fetch the model and distil first"));
             }
         })
+    }
+
+    /// A block drafter with a block at every token.
+    fn of_block(shape: &BlockShape, chunk: usize, tokens: usize) -> Self {
+        let at_work = at_work::of_block(shape, chunk, tokens, tokens);
+        let slots = shape.slots;
+        Self { specs: shape.parameters(), at_work, applications: slots, lm_head_products: 2 * slots }
     }
 
     fn of_heads(heads: &impl HeadStack, config: &TrainConfig, model: &ModelConfig) -> Self {

@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::evaluation::{
-    Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, MedusaTwoMetrics, Metrics,
+    BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, MedusaTwoMetrics, Metrics,
 };
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::fitting::{FITTED_MODEL, evaluation, measured};
@@ -32,6 +32,7 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         }
         Some(Metrics::Eagle(metrics)) => print_layer(&metrics),
         Some(Metrics::Eagle3(metrics)) => print_steps(&metrics),
+        Some(Metrics::Block(metrics)) => print_slots(&metrics),
         Some(Metrics::DistillSpec(metrics)) => print_model(&metrics),
         Some(Metrics::Pretrain(_)) | None => {}
     }
@@ -99,6 +100,16 @@ fn print_steps(metrics: &Eagle3Metrics) {
     printer::table(&table);
     printer::line(&format!("{:.1} % of the backbone's tokens can be drafted", 100.0 * metrics.draftable));
     print_lengths(metrics.decoded.as_ref(), "dynamic:60,5,10");
+}
+
+/// A block drafter: every slot that is drafted.
+fn print_slots(metrics: &BlockMetrics) {
+    let mut table = Table::new(["slot", "cross-entropy", "top-1"].map(Column::number));
+    for (i, (&loss, &top1)) in metrics.slot_loss.iter().zip(&metrics.slot_top1).enumerate() {
+        table.row([(i + 1).to_string(), number(loss), number(top1)]);
+    }
+    printer::table(&table);
+    print_lengths(metrics.decoded.as_ref(), "trellis:60,8");
 }
 
 /// The results of decoding held-out prompts.

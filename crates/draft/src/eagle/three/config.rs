@@ -172,6 +172,7 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
         | HeadsFormat::MedusaInModel
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
-        | HeadsFormat::Mtp => None,
+        | HeadsFormat::Mtp
+        | HeadsFormat::DFlash => None,
     }
 }

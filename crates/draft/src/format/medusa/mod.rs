@@ -94,7 +94,8 @@ pub(super) fn check(
         | HeadsFormat::Eagle3ModelOpt
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
-        | HeadsFormat::Mtp => LmHeads::Target,
+        | HeadsFormat::Mtp
+        | HeadsFormat::DFlash => LmHeads::Target,
     };
     // Only vLLM knows heads without biases.
     let bias = !vllm || heads.0.values().any(|head| head.bias);

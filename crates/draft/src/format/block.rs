@@ -1,0 +1,188 @@
+//! Block drafters as z-lab publishes DFlash: Qwen 3 decoder layers behind a projection `fc` of the target's hidden
+//! states.
+
+use super::config_hints::ConfigHints;
+use super::head_spec::BlockSpec;
+use super::layer::{self, Layer};
+use super::specs::{Size, Sizes, Specs};
+use super::tensor_index::{Report, TensorIndex, numbered, report_gap, shown};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The config key of everything that is a block drafter's own.
+const OWN: &str = "dflash_config";
+/// Its keys.
+const OWN_KEYS: [&str; 4] = ["mask_token_id", "target_layer_ids", "block_size", "causal"];
+/// The most slots of a block.
+const MOST_SLOTS: usize = 256;
+
+/// Whether tensors that begin with a decoder layer are a block drafter. One stray or missing tensor must not decide, so
+/// what only block drafters have is counted.
+pub(super) fn is_block(index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> bool {
+    let named =
+        ["hidden_norm.weight", "layers.0.self_attn.q_norm.weight"].iter().filter(|name| index.has(name)).count();
+    named + usize::from(hints.within(OWN).given()) >= 2
+}
+
+fn layers_of(index: &TensorIndex<'_>) -> BTreeSet<usize> {
+    index.names().filter_map(|name| numbered(name.strip_prefix("layers.")?)).map(|(layer, _)| layer).collect()
+}
+
+fn layer_of(number: usize) -> Layer {
+    Layer {
+        prefix: format!("layers.{number}."),
+        attention_input: Size::Hidden.into(),
+        norms: &["input_layernorm", "post_attention_layernorm"],
+    }
+}
+
+/// Compares a block drafter with its format and config.
+pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &mut Report) -> BlockSpec {
+    let numbers = layers_of(index);
+    report_gap("layer", 0, numbers.iter().copied(), report);
+    let mut specs = Specs::default();
+    specs.linear("fc", Size::Hidden, Size::Features, false);
+    specs.vector("hidden_norm.weight", Size::Hidden);
+    specs.vector("norm.weight", Size::Hidden);
+    for &number in &numbers {
+        layer_of(number).add(&mut specs, index, false);
+        for name in ["q_norm", "k_norm"].map(|norm| format!("layers.{number}.self_attn.{norm}.weight")) {
+            specs.vector(name, Size::HeadDim);
+        }
+    }
+    let named = layer::hints(hints, report);
+    let sizes = specs.sizes(index, &named);
+    specs.check(index, &sizes, |_| false, report);
+    sizes.check_hints(&named, report);
+    if !hints.given() {
+        report.problem("no config.json: the block size, the mask token and the hooked layers are unknown");
+    }
+    let own = Own::read(numbers.len(), hints, report);
+    check_features(own.hook_layers.len(), &sizes, report);
+    let vocab_size = named.iter().find(|hint| hint.size == Size::Vocab).map(|hint| hint.value);
+    BlockSpec {
+        layers: numbers.len(),
+        hidden_size: sizes.or_zero(Size::Hidden),
+        vocab_size,
+        target_layers: hints.count("num_target_layers", report),
+        hook_layers: own.hook_layers,
+        slots: own.slots,
+        mask_token: own.mask_token,
+        causal: own.causal,
+        windows: own.windows,
+        layer: layer_of(0).spec(index, &sizes),
+    }
+}
+
+/// `fc` reads all hidden states side by side.
+fn check_features(hooks: usize, sizes: &Sizes, report: &mut Report) {
+    let (Some(features), Some(hidden)) = (sizes.get(Size::Features), sizes.get(Size::Hidden)) else { return };
+    if hooks > 0 && hidden.checked_mul(hooks) != Some(features) {
+        report.problem(format!(
+            "wrong shape: fc.weight reads {features} features, not {hooks} hidden states of hidden_size {hidden}"
+        ));
+    }
+}
+
+/// Keys of the config that are a block drafter's own.
+struct Own {
+    hook_layers: Vec<usize>,
+    slots: usize,
+    mask_token: usize,
+    causal: Vec<bool>,
+    windows: Vec<Option<usize>>,
+}
+
+impl Own {
+    fn read(layers: usize, hints: &ConfigHints<'_>, report: &mut Report) -> Self {
+        let own = hints.within(OWN);
+        for key in own.keys().filter(|key| !OWN_KEYS.contains(key)) {
+            report.problem(format!("config.json: {OWN}.{} is not supported", shown(key)));
+        }
+        if let Some(named) = hints.count("num_hidden_layers", report).filter(|named| *named != layers) {
+            report
+                .problem(format!("config.json: num_hidden_layers is {named}, but the tensors are of {layers} layers"));
+        }
+        let left = required(own.layers("target_layer_ids", report), "target_layer_ids", hints, report);
+        let windows = windows(layers, hints, report);
+        Self {
+            hook_layers: left.unwrap_or_default().iter().map(|layer| layer.saturating_add(1)).collect(),
+            slots: slots(hints, &own, report),
+            mask_token: required(mask_token(&own, report), "mask_token_id", hints, report).unwrap_or(0),
+            causal: causal(hints, &own, &windows, report),
+            windows,
+        }
+    }
+}
+
+/// Reports a key that nothing can stand for.
+fn required<T>(value: Option<T>, key: &str, hints: &ConfigHints<'_>, report: &mut Report) -> Option<T> {
+    if value.is_none() && hints.given() && hints.within(OWN).get(key).is_none() {
+        report.problem(format!("config.json: {OWN}.{key} is absent"));
+    }
+    value
+}
+
+fn mask_token(own: &ConfigHints<'_>, report: &mut Report) -> Option<usize> {
+    let value = own.get("mask_token_id")?;
+    let token = value.as_u64().and_then(|token| u32::try_from(token).ok());
+    if token.is_none() {
+        let found = shown(&value.to_string());
+        report.problem(format!("config.json: {} is {found}, not a token id", own.path("mask_token_id")));
+    }
+    token.map(|token| token as usize)
+}
+
+/// Slots of a block: at the top, or inside in newer files.
+fn slots(hints: &ConfigHints<'_>, own: &ConfigHints<'_>, report: &mut Report) -> usize {
+    let (top, inner) = (hints.count("block_size", report), own.count("block_size", report));
+    if let (Some(top), Some(inner)) = (top, inner)
+        && top != inner
+    {
+        report.problem(format!("config.json: block_size is {top}, but {OWN}.block_size is {inner}"));
+    }
+    match top.or(inner) {
+        Some(slots) if (2..=MOST_SLOTS).contains(&slots) => slots,
+        Some(slots) => {
+            report.problem(format!("config.json: block_size is {slots}, not from 2 to {MOST_SLOTS}"));
+            0
+        }
+        None => {
+            if hints.given() && hints.get("block_size").is_none() && own.get("block_size").is_none() {
+                report.problem("config.json: block_size is absent");
+            }
+            0
+        }
+    }
+}
+
+/// The sliding window of each layer.
+fn windows(layers: usize, hints: &ConfigHints<'_>, report: &mut Report) -> Vec<Option<usize>> {
+    let full = vec![None; layers];
+    let Some(types) = hints.get("layer_types") else { return full };
+    let sliding = |kind: &Value| match kind.as_str() {
+        Some("sliding_attention") => Some(true),
+        Some("full_attention") => Some(false),
+        _ => None,
+    };
+    let sliding: Option<Vec<bool>> = types.as_array().and_then(|types| types.iter().map(sliding).collect());
+    let Some(sliding) = sliding.filter(|sliding| sliding.len() == layers) else {
+        report.problem(format!(
+            "config.json: layer_types is {}, not sliding_attention or full_attention for each of {layers} layers",
+            shown(&types.to_string())
+        ));
+        return full;
+    };
+    let window = hints.count("sliding_window", report);
+    if window.is_none() && sliding.contains(&true) && hints.get("sliding_window").is_none() {
+        report.problem("config.json: layer_types has sliding_attention, but sliding_window is absent");
+    }
+    sliding.into_iter().map(|sliding| window.filter(|_| sliding)).collect()
+}
+
+/// Whether the slots of each layer see the slots before them only. Sliding layers are causal unless a key says
+/// otherwise, as in vLLM.
+fn causal(hints: &ConfigHints<'_>, own: &ConfigHints<'_>, windows: &[Option<usize>], report: &mut Report) -> Vec<bool> {
+    let named = hints.flag("is_causal", report).or(own.flag("causal", report));
+    windows.iter().map(|window| named.unwrap_or(window.is_some())).collect()
+}

@@ -1,0 +1,71 @@
+//! Block drafters.
+
+use crate::synthetic::{H, I, Tensors, V, layer};
+use gorgon_draft::format::{BlockSpec, HeadSpec, HeadsFormat};
+use serde_json::{Value, json};
+
+const FORMAT: HeadsFormat = HeadsFormat::DFlash;
+
+pub fn drafter(layers: usize) -> Tensors {
+    let ends =
+        Tensors::default().with("fc.weight", &[H, 3 * H]).with("hidden_norm.weight", &[H]).with("norm.weight", &[H]);
+    (0..layers).fold(ends, |all, number| {
+        let prefix = format!("layers.{number}.");
+        let norms = ["q_norm", "k_norm"].map(|norm| format!("{prefix}self_attn.{norm}.weight"));
+        all.and(layer(&prefix, H, &["input_layernorm", "post_attention_layernorm"]))
+            .with(&norms[0], &[16])
+            .with(&norms[1], &[16])
+    })
+}
+
+pub fn config(more: Value) -> Value {
+    let mut config = json!({"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "block_size": 16,
+        "num_hidden_layers": 2, "num_target_layers": 36, "hidden_size": H, "vocab_size": V, "intermediate_size": I,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 2048,
+        "dflash_config": {"mask_token_id": 151_669, "target_layer_ids": [1, 9, 33]}});
+    if let (Some(config), Some(more)) = (config.as_object_mut(), more.as_object()) {
+        config.extend(more.clone());
+    }
+    config
+}
+
+fn spec(more: Value) -> BlockSpec {
+    match drafter(2).clean(FORMAT, Some(&config(more))).spec {
+        HeadSpec::Block(spec) => spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Layers that are left are layers that are entered, one more; sliding layers are causal unless a key says otherwise.
+#[test]
+fn sizes_and_flags_are_read() {
+    let found = spec(json!({}));
+    assert_eq!((found.layers, found.slots, found.hidden_size, found.vocab_size), (2, 16, H, Some(V)));
+    assert_eq!((found.hook_layers, found.target_layers, found.mask_token), (vec![2, 10, 34], Some(36), 151_669));
+    assert_eq!((found.windows, found.causal), (vec![Some(2048), None], vec![true, false]));
+    assert_eq!((found.layer.query_size, found.layer.key_value_size, found.layer.qk_norm), (H, H / 2, Some(16)));
+    assert_eq!(spec(json!({"is_causal": false})).causal, [false, false]);
+    let own = json!({"mask_token_id": 5, "target_layer_ids": [1, 9, 33], "causal": true, "block_size": 8});
+    let found = spec(json!({"block_size": null, "dflash_config": own}));
+    assert_eq!((found.slots, found.causal), (8, vec![true, true]));
+}
+
+#[test]
+fn damage_is_named() {
+    let broken = |tensors: Tensors, more: Value, problem: &str| {
+        tensors.broken(FORMAT, Some(&config(more)), &[problem]);
+    };
+    broken(drafter(2).without("hidden_norm.weight"), json!({}), "missing: hidden_norm.weight");
+    let norm = "layers.1.self_attn.k_norm.weight";
+    broken(drafter(2).without(norm), json!({}), &format!("missing: {norm}"));
+    broken(drafter(2).with("candidate.x", &[1]), json!({}), "unexpected: candidate.x");
+    let absent = json!({"mask_token_id": 5});
+    broken(drafter(2), json!({"dflash_config": absent}), "config.json: dflash_config.target_layer_ids is absent");
+    broken(drafter(2), json!({"block_size": null}), "config.json: block_size is absent");
+    let eagle = json!({"architectures": ["LlamaForCausalLMEagle3"]});
+    broken(drafter(2), eagle, "config.json: architectures belongs to eagle heads, but the tensors are block heads");
+    let alone = drafter(2).detect(FORMAT, None);
+    assert_eq!(alone.problems.len(), 1);
+    assert!(alone.problems[0].starts_with("no config.json"), "{:?}", alone.problems);
+}
