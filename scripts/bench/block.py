@@ -20,12 +20,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = ROOT / "checkpoints/tiny"
 PROMPTS = ROOT / "datasets/tiny-chat/held_out.jsonl"
-NODES = (16, 60)
 COMMON = ["training.epochs=2", "training.eval_every=0", "training.learning_rate=2e-3"]
+TRELLIS = ["trellis:16,7", "trellis:60,7"]
 # Name, config, own settings, trees. A dynamic tree of 16 nodes cannot have ten candidates a level.
 DRAFTERS = {
-    "eagle3": ("eagle3-tiny", ["eagle3.steps=4"], {16: "dynamic:16,5,4", 60: "dynamic:60,5,10"}),
-    "block": ("block-tiny", [], {16: "trellis:16,7", 60: "trellis:60,7"}),
+    "EAGLE-3": ("eagle3-tiny", ["eagle3.steps=4"], ["dynamic:16,5,4", "dynamic:60,5,10", *TRELLIS]),
+    "block": ("block-tiny", [], TRELLIS),
+    "block, conv": ("block-tiny", ["block.conv=true"], TRELLIS),
+    "block, conv, selector": ("block-tiny", ["block.conv=true", "block.selector.k=16", "block.selector.rank=32"],
+                              TRELLIS),
 }
 
 
@@ -39,7 +42,7 @@ def run(args, *command):
 def fitted(args, name, seed):
     """The run folder of a drafter, and what is known of its training."""
     config, own, _ = DRAFTERS[name]
-    runs = args.runs / f"{name}-{seed}"
+    runs = args.runs / f"{name.replace(', ', '-')}-{seed}"
     if not list(runs.glob("*/heads")):
         run(args, args.gorgon, "train", "-c", f"configs/{config}.toml", f"data={args.data}", f"runs={runs}",
             f"seed={seed}", *COMMON, *own)
@@ -73,9 +76,8 @@ def main():
             for name in args.drafters:
                 started = time.time()
                 folder, training = fitted(args, name, seed)
-                for nodes in NODES:
-                    row = {"drafter": name, "seed": seed, "nodes": nodes} | training
-                    row |= measured(args, folder, DRAFTERS[name][2][nodes])
+                for tree in DRAFTERS[name][2]:
+                    row = {"drafter": name, "seed": seed} | training | measured(args, folder, tree)
                     out.write(json.dumps(row) + "\n")
                     out.flush()
                 print(f"{name} seed {seed}: {time.time() - started:.0f} s", file=sys.stderr)

@@ -6,7 +6,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Greedy, Sampling, SamplingScheme, random::SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, TreeBuilder, TreeShape};
-use gorgon_draft::block::{BlockConfig, BlockDrafter, BlockModel};
+use gorgon_draft::block::{BlockConfig, BlockDrafter, BlockModel, SelectorConfig};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
@@ -158,7 +158,8 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
 }
 
 fn block_drafter(dir: &Path, decoder: &Arc<Decoder>) -> BlockDrafter {
-    let config = BlockConfig { layers: 2, slots: 5, ..BlockConfig::default() };
+    let selector = Some(SelectorConfig { k: 4, rank: 3 });
+    let config = BlockConfig { layers: 2, slots: 5, selector, conv: true, ..BlockConfig::default() };
     let shape = config.shape(decoder.config()).unwrap();
     let heads = heads(dir, "block", &shape.parameters(), &shape.document(""));
     BlockDrafter::new(BlockModel::load(&heads, decoder.clone()).unwrap())

@@ -22,6 +22,11 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ),
     ("mtp", &["method=\"mtp\""], false),
     ("block", &["method=\"block\"", "block.layers=2", "block.block_size=4", "block.mask_token=5"], false),
+    (
+        "block-2",
+        &["method=\"block\"", "block.layers=1", "block.block_size=4", "block.conv=true", "block.selector.k=4"],
+        false,
+    ),
 ];
 
 const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:12,3"];

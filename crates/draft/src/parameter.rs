@@ -24,6 +24,8 @@ pub enum Init {
     Identity,
     /// The backbone's LM head.
     LmHead,
+    /// A convolution that changes nothing, `[sides, taps, d]`: ones in the first tap of each side.
+    FirstTap,
 }
 
 impl ParameterSpec {

@@ -3,6 +3,7 @@
 use crate::attention::{Attention, Pass, pad, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
+use crate::convolution::Convolution;
 use crate::device::Compute;
 use crate::feed_forward::FeedForward;
 use crate::hidden_states::HiddenStates;
@@ -26,6 +27,8 @@ pub(crate) struct Layer {
     pre_mlp_norm: Norm,
     feed_forward: FeedForward,
     post_mlp_norm: Option<Norm>,
+    /// Around attention and feed-forward network; a drafter's layer may have them.
+    convolutions: Option<[Convolution; 2]>,
 }
 
 impl Layer {
@@ -56,6 +59,7 @@ impl Layer {
             pre_mlp_norm: norm(&names.pre_mlp_norm)?,
             feed_forward: FeedForward::load(loader, config, names)?,
             post_mlp_norm: post(&names.post_mlp_norm)?,
+            convolutions: None,
         })
     }
 
@@ -74,7 +78,7 @@ impl Layer {
     ) -> HiddenStates {
         let attended = match (read, &self.input_norm) {
             (Some(read), _) => self.attention.forward(read, passes, kvs),
-            (None, Some(norm)) => self.attention.forward(&norm.forward(&x, eps), passes, kvs),
+            (None, Some(norm)) => self.convolved(0, norm.forward(&x, eps), |u| self.attention.forward(u, passes, kvs)),
             (None, None) => self.attention.forward(&x, passes, kvs),
         };
         let post = |y: HiddenStates, norm: &Option<Norm>| match norm {
@@ -83,7 +87,20 @@ impl Layer {
         };
         let attended = post(attended, &self.post_attention_norm);
         let (x, normed) = self.pre_mlp_norm.add_forward(x, attended, eps);
-        x + post(self.feed_forward.forward(&normed), &self.post_mlp_norm)
+        x + post(self.convolved(1, normed, |u| self.feed_forward.forward(u)), &self.post_mlp_norm)
+    }
+
+    /// A sublayer of what it reads, between the two sides of its convolution if it has one.
+    fn convolved(
+        &self,
+        number: usize,
+        u: HiddenStates,
+        sublayer: impl FnOnce(&HiddenStates) -> HiddenStates,
+    ) -> HiddenStates {
+        match &self.convolutions {
+            Some(convolutions) => convolutions[number].around(u, sublayer),
+            None => sublayer(&u),
+        }
     }
 
     /// Writes the keys and values of what the attention reads.
@@ -96,7 +113,8 @@ impl Layer {
 
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
-        self.attention.bytes() + self.feed_forward.bytes()
+        let convolutions = self.convolutions.iter().flatten().map(Convolution::bytes).sum::<usize>();
+        self.attention.bytes() + self.feed_forward.bytes() + convolutions
     }
 }
 
@@ -159,6 +177,18 @@ impl DraftDecoderLayer {
         let names = LayerNames::with_prefix(&config, prefix);
         let layer = Layer::without_input_norm(&Loader { checkpoint, compute }, &config, &names, 0)?;
         Ok(Self::new(config, compute, layer))
+    }
+
+    /// The layer with the convolutions of a block around its attention and its feed-forward network,
+    /// `{prefix}attention_conv.*` and `{prefix}mlp_conv.*`. The rows of its passes are the slots of one block.
+    ///
+    /// # Errors
+    /// When a tensor is missing or cannot be read.
+    pub fn with_convolutions(self, checkpoint: &Checkpoint, prefix: &str) -> Result<Self, WeightsError> {
+        let loader = Loader { checkpoint, compute: &self.compute };
+        let load = |name: &str| Convolution::load(&loader, &format!("{prefix}{name}."));
+        let convolutions = Some([load("attention_conv")?, load("mlp_conv")?]);
+        Ok(Self { layer: Layer { convolutions, ..self.layer }, ..self })
     }
 
     /// A cache with memory for `capacity` rows; it grows where more are reserved.

@@ -4,6 +4,7 @@
 mod attention;
 pub mod cache;
 pub mod config;
+mod convolution;
 pub mod decoder;
 pub mod device;
 pub mod error;

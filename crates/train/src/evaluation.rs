@@ -216,6 +216,9 @@ pub struct BlockMetrics {
     /// Mean cross-entropy.
     #[serde(deserialize_with = "nullable::numbers")]
     pub slot_loss: Vec<f64>,
+    /// Mean cross-entropy of the selector among a slot's candidates; empty without a selector.
+    #[serde(default, deserialize_with = "nullable::numbers", skip_serializing_if = "Vec::is_empty")]
+    pub selector_loss: Vec<f64>,
     /// Share of labels that are the slot's first guess.
     #[serde(deserialize_with = "nullable::numbers")]
     pub slot_top1: Vec<f64>,

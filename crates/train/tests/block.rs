@@ -4,7 +4,7 @@ mod on_backbone;
 
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::Row;
-use gorgon_draft::block::{BlockConfig, SlotWeights};
+use gorgon_draft::block::{BlockConfig, SelectorConfig, SlotWeights};
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::error::TrainError;
@@ -27,10 +27,28 @@ fn fitting(config: BlockConfig) -> BlockFitting {
 fn gradients_are_slopes() {
     // D-PACE's weights move with the parameters, and no gradient goes through them.
     let fixed = |anchors| BlockConfig { slot_weights: SlotWeights::Exponential, ..config(anchors) };
-    for config in [fixed(100), fixed(2), BlockConfig { causal: true, window: Some(6), ..fixed(100) }] {
+    let narrow = BlockConfig { causal: true, window: Some(6), ..fixed(100) };
+    for config in [fixed(100), fixed(2), narrow, BlockConfig { conv: true, ..fixed(3) }] {
         let objective = fitting(config);
         assert_slopes(&objective, &stirred(objective.parameters(3)), 4);
     }
+}
+
+/// The drafter with all that DFlash 2 adds.
+fn second() -> BlockConfig {
+    BlockConfig { conv: true, selector: Some(SelectorConfig { k: 5, rank: 3 }), ..config(3) }
+}
+
+#[test]
+fn the_second_version_is_fitted_bit_for_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let objective = fitting(second());
+    let one = fitted(&objective, dir.path(), 1, None);
+    assert_eq!(one, fitted(&objective, dir.path(), 3, None));
+    assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
+    let metrics = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
+    let Metrics::Block(block) = &metrics else { panic!("{metrics:?}") };
+    assert_eq!((block.selector_loss.len(), block.slot_loss.len()), (3, 3));
 }
 
 #[test]

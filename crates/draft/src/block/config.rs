@@ -1,5 +1,7 @@
 //! Trained parameters of a block drafter: sizes and tensor names.
 
+use super::convolution;
+use super::selector::SelectorConfig;
 use crate::layer::LayerShape;
 use crate::parameter::ParameterSpec;
 use crate::settings::{SettingsCheck, SettingsError, SettingsErrors};
@@ -27,6 +29,10 @@ pub struct BlockConfig {
     pub causal: bool,
     /// Positions that a slot sees, its own included. All if it is not set.
     pub window: Option<usize>,
+    /// Whether layers have a convolution along the slots around attention and feed-forward network (DFlash 2).
+    pub conv: bool,
+    /// Scores of neighbouring tokens in pairs (DFlash 2). None if it is not set.
+    pub selector: Option<SelectorConfig>,
     /// Token that stands in the slots that are to be guessed; it may occur in texts. The last one of the vocabulary if
     /// it is not set.
     pub mask_token: Option<Token>,
@@ -60,6 +66,8 @@ impl Default for BlockConfig {
             slots: 8,
             causal: false,
             window: None,
+            conv: false,
+            selector: None,
             mask_token: None,
             anchors: 512,
             slot_weights: SlotWeights::default(),
@@ -94,6 +102,9 @@ impl BlockConfig {
             let reason = "a slot sees its block and at least one position before it";
             check.require(window > self.slots && window <= 1 << 30, "window", window, reason);
         }
+        if let Some(selector) = &self.selector {
+            check.include(selector.check().finish());
+        }
         check.within("anchors", self.anchors as u64, 1..=1 << 16);
         check.share("alpha", self.alpha);
         check.positive("gamma", self.gamma);
@@ -117,6 +128,11 @@ impl BlockConfig {
             let reason = format!("the model has {vocab} tokens");
             return Err(SettingsError::new("block.mask_token", mask_token, reason));
         }
+        let (width, group) = (backbone.hidden_size, convolution::GROUP);
+        if self.conv && !width.is_multiple_of(group) {
+            let reason = format!("the model's hidden size of {width} is no multiple of {group}");
+            return Err(SettingsError::new("block.conv", self.conv, reason));
+        }
         Ok(BlockShape {
             layer: LayerShape::of(backbone),
             layers: self.layers,
@@ -124,6 +140,8 @@ impl BlockConfig {
             slots: self.slots,
             causal: self.causal,
             window: self.window,
+            conv: self.conv,
+            selector: self.selector,
             mask_token,
             target_layers: layers,
         })
@@ -145,14 +163,18 @@ pub struct BlockShape {
     pub causal: bool,
     /// Positions that a slot sees, its own included.
     pub window: Option<usize>,
+    /// Whether layers have convolutions.
+    pub conv: bool,
+    /// The selector, if there is one.
+    pub selector: Option<SelectorConfig>,
     /// Token of the slots that are to be guessed.
     pub mask_token: Token,
     /// Layers of the backbone.
     pub target_layers: usize,
 }
 
-/// Tensors of a decoder layer.
-pub(super) const LAYER_TENSORS: usize = 11;
+/// Tensors of a decoder layer without convolutions, and of both convolutions.
+const LAYER_TENSORS: (usize, usize) = (11, 4);
 
 impl BlockShape {
     /// All tensors, in the order in which [`super::BlockNetwork`] reads them. What layers add to the residual stream
@@ -165,15 +187,24 @@ impl BlockShape {
         ];
         all.extend((0..self.layers).flat_map(|layer| self.layer_parameters(layer)));
         all.push(ParameterSpec::norm("norm.weight", d));
+        all.extend(self.selector.iter().flat_map(|selector| selector.parameters(d, self.layer.vocab_size)));
         all
     }
 
-    /// Those of a decoder layer; norms of query and key heads come after the projections.
+    /// Tensors of a decoder layer.
+    pub(super) fn layer_tensors(&self) -> usize {
+        LAYER_TENSORS.0 + if self.conv { LAYER_TENSORS.1 } else { 0 }
+    }
+
+    /// Those of a decoder layer; norms of query and key heads come after the projections, convolutions last.
     fn layer_parameters(&self, layer: usize) -> Vec<ParameterSpec> {
         let prefix = format!("layers.{layer}.");
         let mut all = self.layer.parameters(&prefix);
         let norm = |name: &str| ParameterSpec::norm(format!("{prefix}self_attn.{name}.weight"), self.layer.head_dim);
         all.splice(4..4, [norm("q_norm"), norm("k_norm")]);
+        let convolutions = ["attention_conv", "mlp_conv"].map(|name| format!("{prefix}{name}."));
+        let of = |prefix: &String| convolution::parameters(prefix, self.layer.hidden_size);
+        all.extend(convolutions.iter().filter(|_| self.conv).flat_map(of));
         all
     }
 
@@ -200,7 +231,24 @@ impl BlockShape {
             ("base_model_name_or_path", base.into()),
         ];
         own.into_iter().for_each(|(key, value)| document[key] = value);
+        self.second(&mut document);
         document
+    }
+
+    /// The keys of DFlash 2.
+    fn second(&self, document: &mut Value) {
+        if self.conv || self.selector.is_some() {
+            document["architectures"] = json!(["DFlash2DraftModel"]);
+        }
+        let own = &mut document["dflash_config"];
+        if self.conv {
+            own["conv_group_size"] = convolution::GROUP.into();
+            own["conv_kernel_size"] = 2.into();
+        }
+        if let Some(SelectorConfig { k, rank }) = self.selector {
+            own["selector_top_k"] = k.into();
+            own["selector_rank"] = rank.into();
+        }
     }
 }
 

@@ -3,15 +3,18 @@
 //! A block at anchor `a` has `n` labels, the tokens `x_{a+1} … x_{a+n}` of slots `1..=n`. With `CE_k` the cross-entropy of
 //! slot `k`, `L = s · Σ_blocks Σ_k w_k CE_k`, where no gradient goes through the weights `w`. D-PACE (arXiv 2605.18810):
 //! `w_k = Σ_{j ≥ k} Π_{i ≤ j} s_i` with `s_i = (1 - α) exp(-CE_i) + α`: up to `α`, the slope of the expected number of
-//! accepted drafts `Σ_j Π_{i ≤ j} exp(-CE_i)` against `-CE_k`. DFlash: `w_k = exp(-(k - 1) / γ)`.
+//! accepted drafts `Σ_j Π_{i ≤ j} exp(-CE_i)` against `-CE_k`. DFlash: `w_k = exp(-(k - 1) / γ)`. A selector's
+//! cross-entropy counts as much as the slot's.
 
 use super::config::{BlockConfig, SlotWeights};
 use super::network::BlockNetwork;
+use super::selector_loss::{self, Candidates};
 use crate::fitting::{GradientCarry, row_index};
 use burn::tensor::{Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
+use gorgon_model::target::read;
 use std::ops::Range;
 
 /// Blocks over packed sequences.
@@ -25,6 +28,8 @@ pub struct BlockBatch {
     pub anchors: Vec<Vec<usize>>,
     /// Embeddings of the slots, `[blocks · B, d]`.
     pub embedded: Tensor<2>,
+    /// The token at each block's anchor.
+    pub anchor_tokens: Vec<Token>,
     /// Labels of each block's slots from slot 1 on, at most `B - 1`.
     pub labels: Vec<Vec<Token>>,
 }
@@ -34,6 +39,8 @@ pub struct BlockBatch {
 pub struct BlockOutput {
     /// Cross-entropies, in nats.
     pub losses: Vec<f32>,
+    /// Cross-entropies of the selector, if there is one.
+    pub selector_losses: Vec<f32>,
     /// Weights of these in the loss.
     pub weights: Vec<f32>,
     /// How many tokens the drafter ranks above the label; 0 means that its first guess is right.
@@ -41,9 +48,13 @@ pub struct BlockOutput {
 }
 
 impl BlockOutput {
-    /// `Σ_k w_k CE_k`.
+    /// `Σ_k w_k CE_k`, with the selector's cross-entropies.
     pub fn loss(&self) -> f64 {
-        self.losses.iter().zip(&self.weights).map(|(&loss, &weight)| f64::from(loss) * f64::from(weight)).sum()
+        let weighed = |losses: &[f32]| {
+            let each = losses.iter().zip(&self.weights);
+            each.map(|(&loss, &weight)| f64::from(loss) * f64::from(weight)).sum::<f64>()
+        };
+        weighed(&self.losses) + weighed(&self.selector_losses)
     }
 }
 
@@ -104,24 +115,48 @@ pub fn losses(
     let one = vec![if scale.is_some() { 1.0 } else { 0.0 }; tokens.len()];
     let labels = Labels { tokens: &tokens, scales: &one };
     let found = linear_cross_entropy(&guessed.clone().inner(), criterion.lm_head, labels, criterion.chunk_rows, false);
-    let outputs = by_block(criterion.config, &batch.labels, &found.losses, &found.ranks);
+    let selected = network.shape().selector.map(|config| {
+        let states = guessed.clone().inner();
+        let candidates = Candidates::of(config.k, &states, criterion.lm_head, &tokens, criterion.chunk_rows);
+        selector_loss::losses(config, network.selector(&leaves), &guessed, &predecessors(batch), candidates)
+    });
+    let of_selector = selected.as_ref().map_or(vec![], |losses| read(losses.clone().inner()));
+    let outputs = by_block(criterion.config, &batch.labels, [&found.losses, &of_selector], &found.ranks);
     let Some(scale) = scale else { return (outputs, vec![]) };
     // Each row's gradient is that of its own loss, so its weight comes after it.
     let scales: Vec<f32> =
         outputs.iter().flat_map(|output| output.weights.iter().map(|weight| scale * weight)).collect();
     let scales = Tensor::<2>::from_data(TensorData::new(scales, [tokens.len(), 1]), &found.d_hidden.device());
-    let carry = GradientCarry::of(guessed, found.d_hidden * scales);
+    let mut carry = GradientCarry::of(guessed, found.d_hidden * scales.clone());
+    if let Some(losses) = selected {
+        carry.add(losses.reshape([tokens.len(), 1]), scales);
+    }
     (outputs, carry.of_leaves(&leaves, weights))
 }
 
+/// The token in front of each label.
+fn predecessors(batch: &BlockBatch) -> Vec<Token> {
+    let one = |(&anchor, labels): (&Token, &Vec<Token>)| {
+        let before = labels.len().saturating_sub(1);
+        std::iter::once(anchor).chain(labels[..before].iter().copied()).take(labels.len()).collect::<Vec<_>>()
+    };
+    batch.anchor_tokens.iter().zip(&batch.labels).flat_map(one).collect()
+}
+
 /// Losses and ranks of all labels, cut into blocks.
-fn by_block(config: &BlockConfig, labels: &[Vec<Token>], losses: &[f32], ranks: &[u32]) -> Vec<BlockOutput> {
+fn by_block(
+    config: &BlockConfig,
+    labels: &[Vec<Token>],
+    [losses, of_selector]: [&[f32]; 2],
+    ranks: &[u32],
+) -> Vec<BlockOutput> {
     let mut start = 0;
     let one = |labels: &Vec<Token>| {
         let part = start..start + labels.len();
         start = part.end;
         let losses = losses[part.clone()].to_vec();
-        BlockOutput { weights: slot_weights(config, &losses), losses, ranks: ranks[part].to_vec() }
+        let selector_losses = of_selector.get(part.clone()).unwrap_or(&[]).to_vec();
+        BlockOutput { weights: slot_weights(config, &losses), losses, selector_losses, ranks: ranks[part].to_vec() }
     };
     labels.iter().map(one).collect()
 }

@@ -10,14 +10,21 @@
 //! Slots see all slots of their block (DFlash) or those up to themselves (`causal`, as JetSpec has it), and all of the
 //! context or a sliding window.
 //!
+//! DFlash 2 adds two parts that start as nothing: a convolution along the slots around attention and feed-forward network
+//! of each layer, and a selector that scores neighbouring tokens in pairs, so that what follows a node depends on its
+//! token.
+//!
 //! The keys and values of the context stay in a cache for each layer; those of slots are dropped after each draft.
 
 mod config;
+mod convolution;
 mod export;
 mod loss;
 mod model;
 mod network;
 mod propose;
+mod selector;
+mod selector_loss;
 
 pub use config::{BlockConfig, BlockShape, SlotWeights};
 pub use export::export;
@@ -25,3 +32,4 @@ pub use loss::{BlockBatch, BlockOutput, Criterion, losses, slot_weights};
 pub use model::BlockModel;
 pub use network::BlockNetwork;
 pub use propose::BlockDrafter;
+pub use selector::SelectorConfig;

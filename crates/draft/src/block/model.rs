@@ -1,5 +1,6 @@
 //! A block drafter that was loaded for decoding.
 
+use super::selector::{Selector, SelectorConfig};
 use crate::drafter::{DraftError, Needs};
 use crate::folder::{self, HeadsError, HeadsFolder};
 use crate::format::{BlockSpec, HeadSpec};
@@ -30,6 +31,7 @@ pub struct BlockModel {
     hidden_norm: Norm,
     layers: Vec<Layer>,
     norm: Norm,
+    selector: Option<Selector>,
     eps: f32,
     mask_token: Token,
     /// Position of each slot after the context.
@@ -62,7 +64,9 @@ impl BlockModel {
         let loader = Loader { checkpoint: &folder.checkpoint, compute: &compute };
         let layer = |number: usize| {
             let config = ModelConfig { windows: vec![spec.windows[number]], ..config.clone() };
-            let layer = DraftDecoderLayer::load(&folder.checkpoint, config, &format!("layers.{number}."), &compute)?;
+            let prefix = format!("layers.{number}.");
+            let layer = DraftDecoderLayer::load(&folder.checkpoint, config, &prefix, &compute)?;
+            let layer = if spec.conv { layer.with_convolutions(&folder.checkpoint, &prefix)? } else { layer };
             Ok(Layer { layer, mask: mask(spec.slots, spec.causal[number]) })
         };
         Ok(Self {
@@ -70,6 +74,7 @@ impl BlockModel {
             hidden_norm: Norm::load(&loader, "hidden_norm.weight", false)?,
             layers: (0..spec.layers).map(layer).collect::<Result<_, HeadsError>>()?,
             norm: Norm::load(&loader, "norm.weight", false)?,
+            selector: spec.selector.map(|(k, rank)| Selector::load(&loader, SelectorConfig { k, rank })).transpose()?,
             eps: config.norm_eps,
             mask_token: spec.mask_token as Token,
             positions: (0..spec.slots).collect(),
@@ -86,6 +91,11 @@ impl BlockModel {
     /// Slots, `B`: one more than the tokens that are drafted.
     pub fn slots(&self) -> usize {
         self.positions.len()
+    }
+
+    /// The selector, if there is one.
+    pub(super) fn selector(&self) -> Option<&Selector> {
+        self.selector.as_ref()
     }
 
     /// Size of the vocabulary.

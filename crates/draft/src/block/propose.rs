@@ -10,7 +10,8 @@ use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
-/// Drafts one block at the last emitted token: slot `k` names the tokens of depth `k`, whatever their parents are.
+/// Drafts one block at the last emitted token: slot `k` names the tokens of depth `k`, whatever their parents are. A
+/// selector weighs them by the token before.
 ///
 /// The caches hold the context of committed tokens. A block's own rows are dropped after each draft.
 #[derive(Debug)]
@@ -88,6 +89,11 @@ impl Drafter for BlockDrafter {
         let tree = context.tree;
         let depth = tree.max_depth().min(self.model.slots() - 1);
         let Some(states) = self.states(root, depth)? else { return Ok(Proposal::root(root)) };
+        if let Some(selector) = self.model.selector() {
+            let (logits, vocab) = (self.model.logits(&states), self.model.vocab_size());
+            let draft = tree.build(root, &mut selector.candidates(&states, &logits, vocab))?;
+            return Ok(Proposal::list(draft));
+        }
         let counts = ranks(tree, depth);
         let top_tokens = counts.as_ref().and_then(|counts| self.model.top_tokens(&states, counts));
         let draft = match counts.zip(top_tokens) {

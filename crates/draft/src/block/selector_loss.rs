@@ -75,3 +75,6 @@ pub(super) fn losses(
     let likely = activation::log_softmax(square(candidates.logits) + edges, 1);
     (likely * square(candidates.labelled)).sum_dim(1).reshape([labels]).neg()
 }
+
+#[cfg(test)]
+mod tests;

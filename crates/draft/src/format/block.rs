@@ -12,7 +12,22 @@ use std::collections::BTreeSet;
 /// The config key of everything that is a block drafter's own.
 const OWN: &str = "dflash_config";
 /// Its keys.
-const OWN_KEYS: [&str; 4] = ["mask_token_id", "target_layer_ids", "block_size", "causal"];
+const OWN_KEYS: [&str; 8] = [
+    "mask_token_id",
+    "target_layer_ids",
+    "block_size",
+    "causal",
+    "conv_group_size",
+    "conv_kernel_size",
+    "selector_top_k",
+    "selector_rank",
+];
+/// Prefix of the selector's tensors.
+const SELECTOR: &str = "candidate_selector.";
+/// Parts of the names of a layer's convolutions.
+const CONVOLUTIONS: [&str; 2] = ["attention_conv", "mlp_conv"];
+/// Channels of a convolution that share a coefficient, and its taps.
+const CONVOLUTION: [(&str, usize); 2] = [("conv_group_size", 16), ("conv_kernel_size", 2)];
 /// The most slots of a block.
 const MOST_SLOTS: usize = 256;
 
@@ -40,16 +55,9 @@ fn layer_of(number: usize) -> Layer {
 pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &mut Report) -> BlockSpec {
     let numbers = layers_of(index);
     report_gap("layer", 0, numbers.iter().copied(), report);
-    let mut specs = Specs::default();
-    specs.linear("fc", Size::Hidden, Size::Features, false);
-    specs.vector("hidden_norm.weight", Size::Hidden);
-    specs.vector("norm.weight", Size::Hidden);
-    for &number in &numbers {
-        layer_of(number).add(&mut specs, index, false);
-        for name in ["q_norm", "k_norm"].map(|norm| format!("layers.{number}.self_attn.{norm}.weight")) {
-            specs.vector(name, Size::HeadDim);
-        }
-    }
+    let conv = index.names().any(|name| CONVOLUTIONS.iter().any(|part| name.contains(part)));
+    let selects = index.names().any(|name| name.starts_with(SELECTOR));
+    let specs = specs(&numbers, (conv, selects), index);
     let named = layer::hints(hints, report);
     let sizes = specs.sizes(index, &named);
     specs.check(index, &sizes, |_| false, report);
@@ -59,7 +67,10 @@ pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &m
     }
     let own = Own::read(numbers.len(), hints, report);
     check_features(own.hook_layers.len(), &sizes, report);
-    let vocab_size = named.iter().find(|hint| hint.size == Size::Vocab).map(|hint| hint.value);
+    check_convolutions(conv, &sizes, hints, report);
+    let selector = selector(selects, &sizes, hints, report);
+    let vocab_size = sizes.get(Size::Vocab);
+    let vocab_size = vocab_size.or(named.iter().find(|hint| hint.size == Size::Vocab).map(|hint| hint.value));
     BlockSpec {
         layers: numbers.len(),
         hidden_size: sizes.or_zero(Size::Hidden),
@@ -70,8 +81,34 @@ pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &m
         mask_token: own.mask_token,
         causal: own.causal,
         windows: own.windows,
+        conv,
+        selector,
         layer: layer_of(0).spec(index, &sizes),
     }
+}
+
+/// The tensors of layers with these numbers, with convolutions and a selector if there are any.
+fn specs(numbers: &BTreeSet<usize>, (conv, selects): (bool, bool), index: &TensorIndex<'_>) -> Specs {
+    let mut specs = Specs::default();
+    specs.linear("fc", Size::Hidden, Size::Features, false);
+    specs.vector("hidden_norm.weight", Size::Hidden);
+    specs.vector("norm.weight", Size::Hidden);
+    for &number in numbers {
+        layer_of(number).add(&mut specs, index, false);
+        for name in ["q_norm", "k_norm"].map(|norm| format!("layers.{number}.self_attn.{norm}.weight")) {
+            specs.vector(name, Size::HeadDim);
+        }
+        for name in CONVOLUTIONS.map(|name| format!("layers.{number}.{name}.")).iter().filter(|_| conv) {
+            specs.tensor(format!("{name}base_kernel"), &[Size::Pair, Size::Pair, Size::Hidden]);
+            specs.matrix(format!("{name}kernel_projection.weight"), Size::Coefficients, Size::Hidden);
+        }
+    }
+    if selects {
+        specs.matrix(format!("{SELECTOR}predecessor_codebook"), Size::Vocab, Size::Rank);
+        specs.matrix(format!("{SELECTOR}successor_codebook"), Size::Vocab, Size::Rank);
+        specs.matrix(format!("{SELECTOR}hidden_projection.weight"), Size::Rank, Size::Hidden);
+    }
+    specs
 }
 
 /// `fc` reads all hidden states side by side.
@@ -82,6 +119,53 @@ fn check_features(hooks: usize, sizes: &Sizes, report: &mut Report) {
             "wrong shape: fc.weight reads {features} features, not {hooks} hidden states of hidden_size {hidden}"
         ));
     }
+}
+
+/// Convolutions have two sides of two taps, and a coefficient for every 16 channels.
+fn check_convolutions(conv: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) {
+    let own = hints.within(OWN);
+    for (key, expected) in CONVOLUTION {
+        match own.count(key, report) {
+            Some(found) if found != expected => {
+                report.problem(format!("config.json: {OWN}.{key} is {found}, and {expected} is supported"));
+            }
+            Some(_) if !conv => {
+                report.problem(format!("config.json: {OWN}.{key} belongs to convolutions, but the file has none"))
+            }
+            _ => {}
+        }
+    }
+    if let Some(pair) = sizes.get(Size::Pair).filter(|pair| *pair != 2) {
+        report.problem(format!("wrong shape: *_conv.base_kernel has {pair} sides or taps, not 2"));
+    }
+    if let (Some(coefficients), Some(hidden)) = (sizes.get(Size::Coefficients), sizes.get(Size::Hidden))
+        && coefficients.checked_mul(4) != Some(hidden)
+    {
+        report.problem(format!(
+            "wrong shape: *_conv.kernel_projection.weight has {coefficients} rows, not 4 for every 16 of {hidden} channels"
+        ));
+    }
+}
+
+/// Candidates and rank of the selector.
+fn selector(selects: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) -> Option<(usize, usize)> {
+    let own = hints.within(OWN);
+    let (k, rank) = (own.heads("selector_top_k", report), own.count("selector_rank", report));
+    if !selects {
+        if k.is_some() || rank.is_some() {
+            report.problem(format!("config.json: {OWN} names a selector, but the file has no {SELECTOR}*"));
+        }
+        return None;
+    }
+    if let (Some(rank), Some(found)) = (rank, sizes.get(Size::Rank))
+        && rank != found
+    {
+        report.problem(format!("config.json: {OWN}.selector_rank is {rank}, but the tensors say {found}"));
+    }
+    if k.is_none() && hints.given() && own.get("selector_top_k").is_none() {
+        report.problem(format!("config.json: {OWN}.selector_top_k is absent"));
+    }
+    Some((k.unwrap_or(0), sizes.or_zero(Size::Rank)))
 }
 
 /// Keys of the config that are a block drafter's own.

@@ -167,6 +167,10 @@ pub struct BlockSpec {
     pub causal: Vec<bool>,
     /// The sliding window of each layer.
     pub windows: Vec<Option<usize>>,
+    /// Whether layers have convolutions along the slots (DFlash 2).
+    pub conv: bool,
+    /// Candidates and rank of the selector (DFlash 2), if there is one.
+    pub selector: Option<(usize, usize)>,
     /// Sizes of a decoder layer.
     pub layer: LayerSpec,
 }
@@ -305,6 +309,9 @@ impl BlockSpec {
         list.0.push(("aux hidden state layers", self.hook_layers.clone().into()));
         list.0.push(("mask token", self.mask_token.into()));
         list.flag("causal", self.causal.contains(&true));
+        list.flag("convolutions", self.conv);
+        list.optional("selector candidates", self.selector.map(|(k, _)| k));
+        list.optional("selector rank", self.selector.map(|(_, rank)| rank));
         list.optional("sliding window", self.windows.iter().copied().flatten().next());
         self.layer.list(list);
     }

@@ -27,6 +27,12 @@ pub(super) enum Size {
     KeyValues,
     /// Size of one head.
     HeadDim,
+    /// Sides and taps of a convolution, which are two each.
+    Pair,
+    /// Coefficients of a convolution's rows for each of its channels' groups and each tap of each side.
+    Coefficients,
+    /// Width of a selector's tables.
+    Rank,
 }
 
 /// One dimension of a shape: a multiple of a size.
@@ -106,6 +112,12 @@ impl Specs {
     /// A matrix `[out, in]`.
     pub fn matrix(&mut self, name: impl Into<String>, d_out: Size, d_in: Size) {
         self.add(name, &[d_out.into(), d_in.into()], Kind::Float, true);
+    }
+
+    /// A tensor of any rank.
+    pub fn tensor(&mut self, name: impl Into<String>, shape: &[Size]) {
+        let shape: Vec<Dim> = shape.iter().map(|&size| size.into()).collect();
+        self.add(name, &shape, Kind::Float, true);
     }
 
     /// A matrix that may be absent.

@@ -69,12 +69,21 @@ impl LayerNetwork {
     /// The rest of the layer: what the attention mixed goes through the output projection into the residual stream `x`,
     /// then comes the feed-forward network. `w` are output projection, norm, gate, up and down projection.
     pub(crate) fn after_attention(&self, w: &[Tensor<1>], x: Tensor<2>, mixed: &Tensor<2>) -> Tensor<2> {
-        let s = &self.shape;
-        let (d, ff) = (s.hidden_size, s.intermediate_size);
-        let x = x + linear(mixed, &w[0], d, s.heads * s.head_dim);
-        let normed = rms_norm_tracked(x.clone(), &w[1], s.norm_eps);
-        let gated = silu_gate_tracked(linear(&normed, &w[2], ff, d), linear(&normed, &w[3], ff, d));
-        x + linear(&gated, &w[4], d, ff)
+        let x = x + self.attention_output(&w[0], mixed);
+        let normed = rms_norm_tracked(x.clone(), &w[1], self.shape.norm_eps);
+        x + self.feed_forward(&w[2..], &normed)
+    }
+
+    /// Mixed values through the output projection.
+    pub(crate) fn attention_output(&self, weight: &Tensor<1>, mixed: &Tensor<2>) -> Tensor<2> {
+        linear(mixed, weight, self.shape.hidden_size, self.shape.heads * self.shape.head_dim)
+    }
+
+    /// The feed-forward network; `w` are gate, up and down projection.
+    pub(crate) fn feed_forward(&self, w: &[Tensor<1>], normed: &Tensor<2>) -> Tensor<2> {
+        let (d, ff) = (self.shape.hidden_size, self.shape.intermediate_size);
+        let gated = silu_gate_tracked(linear(normed, &w[0], ff, d), linear(normed, &w[1], ff, d));
+        linear(&gated, &w[2], d, ff)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::random::{SHAPE, config, decoder, model, shape, values};
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
-use gorgon_draft::block::{BlockConfig, BlockModel, BlockNetwork, BlockShape};
+use gorgon_draft::block::{BlockConfig, BlockModel, BlockNetwork, BlockShape, SelectorConfig};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::read;
@@ -21,13 +21,32 @@ impl Weights {
     }
 
     fn get(&self, name: &str) -> &[f64] {
-        let name = format!("{name}.weight");
+        let tables = ["base_kernel", "_codebook"];
+        let name = if tables.iter().any(|end| name.ends_with(end)) { name.into() } else { format!("{name}.weight") };
         &self.0.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
     /// `W x`.
     fn apply(&self, name: &str, x: &[f64]) -> Vec<f64> {
         self.get(name).chunks(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
+    }
+
+    fn feed_forward(&self, name: &str, x: &[f64]) -> Vec<f64> {
+        let part = |part: &str, x: &[f64]| self.apply(&format!("{name}.{part}_proj"), x);
+        let gate = part("gate", x).into_iter().map(|g| g / (1.0 + (-g).exp()));
+        part("down", &gate.zip(part("up", x)).map(|(g, u)| g * u).collect::<Vec<f64>>())
+    }
+
+    /// One side of a convolution over a block: `Σ_o (base[s,o,c] + δ_i[s,o,⌊c/16⌋]) z_{i-o,c}` with `δ_i = W u_i`.
+    fn convolved(&self, name: &str, side: usize, z: &[Vec<f64>], u: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let (d, base) = (z[0].len(), self.get(&format!("{name}.base_kernel")));
+        let one = |i: usize| {
+            let delta = self.apply(&format!("{name}.kernel_projection"), &u[i]);
+            let tap = |o: usize, c: usize| base[(side * 2 + o) * d + c] + delta[(side * 2 + o) * (d / 16) + c / 16];
+            let before = |c: usize| if i > 0 { tap(1, c) * z[i - 1][c] } else { 0.0 };
+            (0..d).map(|c| tap(0, c) * z[i][c] + before(c)).collect()
+        };
+        (0..z.len()).map(one).collect()
     }
 
     fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
@@ -55,7 +74,12 @@ struct Seen {
     value: Vec<f64>,
 }
 
-/// What the query heads make of the values that they see, `group` of them for each key head.
+/// Whether a slot at `position` sees another position.
+fn is_seen(shape: &BlockShape, other: usize, position: usize) -> bool {
+    (!shape.causal || other <= position) && shape.window.is_none_or(|window| other + window > position)
+}
+
+/// Values mixed by the query heads, `group` of them for each key head.
 fn attended(query: &[f64], seen: &[&Seen], hd: usize, group: usize) -> Vec<f64> {
     let head = |(head, query): (usize, &[f64])| {
         let of = |row: &[f64]| row[head / group * hd..][..hd].to_vec();
@@ -92,25 +116,27 @@ fn defined(shape: &BlockShape, hooks: &[Vec<f64>], embedded: &[Vec<f64>]) -> Vec
             key: heads("self_attn.k_proj", "self_attn.k_norm", read, position),
             value: weights.apply(&name("self_attn.v_proj"), read),
         };
-        let read: Vec<Vec<f64>> = x.iter().map(|x| weights.norm(&name("input_layernorm"), x)).collect();
+        let side = |conv: &str, side: usize, z: &[Vec<f64>], u: &[Vec<f64>]| match shape.conv {
+            true => weights.convolved(conv, side, z, u),
+            false => z.to_vec(),
+        };
+        let normed: Vec<Vec<f64>> = x.iter().map(|x| weights.norm(&name("input_layernorm"), x)).collect();
+        let read = side(&name("attention_conv"), 0, &normed, &normed);
         let mut all: Vec<Seen> = context.iter().enumerate().map(|(t, c)| seen(c, t)).collect();
         all.extend(read.iter().enumerate().map(|(i, read)| seen(read, anchor + i)));
-        for (slot, x) in x.iter_mut().enumerate() {
-            let position = anchor + slot;
-            let query = heads("self_attn.q_proj", "self_attn.q_norm", &read[slot], position);
-            let visible = |other: &&Seen| {
-                let before = !shape.causal || other.position <= position;
-                before && shape.window.is_none_or(|window| other.position + window > position)
-            };
-            let visible: Vec<&Seen> = all.iter().filter(visible).collect();
-            let mixed = attended(&query, &visible, s.head_dim, group);
-            add(x, &weights.apply(&name("self_attn.o_proj"), &mixed));
-            let normed = weights.norm(&name("post_attention_layernorm"), x);
-            let gate = weights.apply(&name("mlp.gate_proj"), &normed).into_iter().map(|g| g / (1.0 + (-g).exp()));
-            let up = weights.apply(&name("mlp.up_proj"), &normed);
-            let gated: Vec<f64> = gate.zip(up).map(|(g, u)| g * u).collect();
-            add(x, &weights.apply(&name("mlp.down_proj"), &gated));
-        }
+        let mixed = read.iter().enumerate().map(|(slot, read)| {
+            let query = heads("self_attn.q_proj", "self_attn.q_norm", read, anchor + slot);
+            let visible: Vec<&Seen> =
+                all.iter().filter(|other| is_seen(shape, other.position, anchor + slot)).collect();
+            weights.apply(&name("self_attn.o_proj"), &attended(&query, &visible, s.head_dim, group))
+        });
+        let mixed = side(&name("attention_conv"), 1, &mixed.collect::<Vec<_>>(), &normed);
+        x.iter_mut().zip(&mixed).for_each(|(x, y)| add(x, y));
+        let normed: Vec<Vec<f64>> = x.iter().map(|x| weights.norm(&name("post_attention_layernorm"), x)).collect();
+        let read = side(&name("mlp_conv"), 0, &normed, &normed);
+        let fed = read.iter().map(|read| weights.feed_forward(&name("mlp"), read));
+        let fed = side(&name("mlp_conv"), 1, &fed.collect::<Vec<_>>(), &normed);
+        x.iter_mut().zip(&fed).for_each(|(x, y)| add(x, y));
     }
     x[1..].iter().map(|x| weights.norm("norm", x)).collect()
 }
@@ -154,7 +180,8 @@ fn kinds() -> Vec<BlockConfig> {
         two.clone(),
         BlockConfig { causal: true, ..two.clone() },
         BlockConfig { window: Some(6), ..two.clone() },
-        BlockConfig { causal: true, window: Some(6), ..two },
+        BlockConfig { causal: true, window: Some(6), ..two.clone() },
+        BlockConfig { conv: true, selector: Some(SelectorConfig { k: 4, rank: 3 }), ..two },
     ]
 }
 

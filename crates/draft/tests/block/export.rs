@@ -1,7 +1,7 @@
 //! Files: what is written is read back, and what contradicts itself or the model is refused.
 
 use crate::random::{SHAPE, config, decoder, load, shape, values, write};
-use gorgon_draft::block::{BlockConfig, export};
+use gorgon_draft::block::{BlockConfig, SelectorConfig, export};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_draft::published::Destination;
@@ -13,7 +13,8 @@ use std::path::Path;
 #[test]
 fn an_exported_drafter_is_the_drafter() {
     let decoder = decoder();
-    for config in [config(), BlockConfig { causal: true, window: Some(9), ..config() }] {
+    let second = BlockConfig { conv: true, selector: Some(SelectorConfig { k: 4, rank: 3 }), ..config() };
+    for config in [config(), BlockConfig { causal: true, window: Some(9), ..config() }, second] {
         let shape = shape(&decoder, &config);
         let (from, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(from.path(), &shape, |_, _| ());
@@ -25,6 +26,8 @@ fn an_exported_drafter_is_the_drafter() {
         assert_eq!((spec.layers, spec.slots, spec.mask_token), (2, 5, 7));
         assert_eq!((&spec.hook_layers, spec.target_layers), (&vec![1, 2], Some(2)));
         assert_eq!((&spec.causal, &spec.windows), (&vec![config.causal; 2], &vec![config.window; 2]));
+        let selector = config.selector.map(|selector| (selector.k, selector.rank));
+        assert_eq!((spec.conv, spec.selector), (config.conv, selector));
         for (i, spec) in shape.parameters().iter().enumerate() {
             let want: Vec<f32> = values(i, spec).into_iter().map(|v| bf16::from_f32(v).to_f32()).collect();
             assert_eq!(written.checkpoint.read_all(&spec.name).unwrap(), want, "{}", spec.name);
@@ -56,6 +59,9 @@ fn what_contradicts_itself_or_the_model_is_refused() {
     };
     let said = [
         (refused(own("markov_rank", 256.into())), "dflash_config.markov_rank is not supported"),
+        (refused(own("selector_rank", 3.into())), "names a selector, but the file has no candidate_selector.*"),
+        (refused(own("conv_kernel_size", 2.into())), "belongs to convolutions, but the file has none"),
+        (refused(own("conv_group_size", 8.into())), "conv_group_size is 8, and 16 is supported"),
         (refused(own("block_size", 6.into())), "block_size is 5, but dflash_config.block_size is 6"),
         (refused(own("mask_token_id", (-1).into())), "mask_token_id is -1, not a token id"),
         (refused(own("mask_token_id", 300.into())), "the mask token 300 is none of the model's 300 tokens"),

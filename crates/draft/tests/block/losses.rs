@@ -2,14 +2,15 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_draft::block::{
-    BlockBatch, BlockConfig, BlockNetwork, BlockOutput, BlockShape, Criterion, SlotWeights, losses, slot_weights,
+    BlockBatch, BlockConfig, BlockNetwork, BlockOutput, BlockShape, Criterion, SelectorConfig, SlotWeights, losses,
+    slot_weights,
 };
 use gorgon_draft::layer::LayerShape;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::rope::{RopeConfig, RopeScaling};
 use gorgon_model::target::read;
 
-const D: usize = 8;
+const D: usize = 16;
 const VOCAB: usize = 20;
 
 fn shape(causal: bool) -> BlockShape {
@@ -25,7 +26,18 @@ fn shape(causal: bool) -> BlockShape {
         rope: RopeConfig { theta: 100.0, rotary_dim: 6, scaling: RopeScaling::Linear { factor: 2.0 } },
     };
     let window = causal.then_some(5);
-    BlockShape { layer, layers: 2, hooks: vec![1, 2], slots: 4, causal, window, mask_token: 3, target_layers: 2 }
+    BlockShape {
+        layer,
+        layers: 2,
+        hooks: vec![1, 2],
+        slots: 4,
+        causal,
+        window,
+        conv: causal,
+        selector: None,
+        mask_token: 3,
+        target_layers: 2,
+    }
 }
 
 fn values(n: usize, seed: usize) -> Vec<f32> {
@@ -42,14 +54,21 @@ fn batch() -> BlockBatch {
         context: vec![0..4, 4..11],
         anchors: vec![vec![1, 4], vec![2, 7]],
         embedded: tensor(values(4 * 4 * D, 3), [16, D]),
+        anchor_tokens: vec![4, 5, 6, 7],
         labels: vec![vec![5, 19, 0], vec![7], vec![], vec![2, 2]],
     }
 }
 
 fn start(shape: &BlockShape) -> Vec<Vec<f32>> {
     let of = |(i, spec): (usize, &gorgon_draft::parameter::ParameterSpec)| {
-        let scale = if spec.shape.len() == 2 { 1.5 / (spec.shape[1] as f32).sqrt() } else { 0.3 };
-        let base = if spec.shape.len() == 2 { 0.0 } else { 1.0 };
+        let matrix = spec.shape.len() == 2;
+        // Convolutions multiply twice: small ones keep activations their size.
+        let (base, scale) = match (matrix, spec.name.contains("_conv.")) {
+            (true, true) => (0.0, 0.05),
+            (false, true) => (0.5, 0.1),
+            (true, false) => (0.0, 1.5 / (spec.shape[1] as f32).sqrt()),
+            (false, false) => (1.0, 0.3),
+        };
         values(spec.shape.iter().product(), 11 + i).into_iter().map(|v| base + scale * v).collect()
     };
     shape.parameters().iter().enumerate().map(of).collect()
@@ -157,6 +176,9 @@ fn settings_that_cannot_be_are_refused() {
     assert!(said(BlockConfig { window: Some(8), ..good.clone() }).starts_with("block.window = 8"));
     assert!(said(BlockConfig { anchors: 0, ..good.clone() }).starts_with("block.anchors = 0"));
     assert!(said(BlockConfig { alpha: 1.5, ..good.clone() }).starts_with("block.alpha = 1.5"));
+    let selector = |k: usize, rank: usize| BlockConfig { selector: Some(SelectorConfig { k, rank }), ..good.clone() };
+    assert!(said(selector(1, 2)).starts_with("block.selector.k = 1"));
+    assert!(said(selector(2, 0)).starts_with("block.selector.rank = 0"));
     assert!(said(BlockConfig { gamma: f64::NAN, ..good.clone() }).starts_with("block.gamma = NaN"));
     let hooks = |hooks: Vec<usize>| BlockConfig { hooks: Some(hooks), ..good.clone() };
     for bad in [vec![], vec![0, 1]] {
@@ -183,4 +205,24 @@ fn layers_are_the_references() {
     assert!(shape(mask).starts_with("block.mask_token = 300: the model has 300 tokens"));
     let default = BlockConfig::default().shape(decoder.config()).unwrap();
     assert_eq!(default.mask_token, 299);
+}
+
+/// A selector adds its loss and changes no other one; its tables get gradients of their own.
+#[test]
+fn a_selector_has_a_loss_beside_the_others() {
+    let (plain, config) = (shape(false), BlockConfig::default());
+    let with = BlockShape { selector: Some(SelectorConfig { k: 5, rank: 3 }), ..plain.clone() };
+    let (before, _) = run(&plain, &config, &start(&plain), None);
+    let (after, gradients) = run(&with, &config, &start(&with), Some(0.2));
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!((&before.losses, &before.weights), (&after.losses, &after.weights));
+        assert_eq!((before.selector_losses.len(), after.selector_losses.len()), (0, after.losses.len()));
+        assert!(after.selector_losses.is_empty() || after.loss() > before.loss());
+    }
+    let parameters = with.parameters();
+    assert_eq!(gradients.len(), parameters.len());
+    for (gradient, spec) in gradients.into_iter().zip(&parameters).rev().take(3) {
+        assert!(spec.name.starts_with("candidate_selector."));
+        assert!(read(gradient).iter().any(|&value| value != 0.0), "{}", spec.name);
+    }
 }

@@ -6,4 +6,5 @@ mod definition;
 mod export;
 mod losses;
 mod random;
+mod second;
 mod state;

@@ -18,6 +18,28 @@ pub fn drafter(layers: usize) -> Tensors {
     })
 }
 
+/// With the parts of DFlash 2.
+pub fn second(layers: usize) -> Tensors {
+    let tables = ["predecessor", "successor"].map(|table| format!("candidate_selector.{table}_codebook"));
+    let all = drafter(layers)
+        .with(&tables[0], &[V, 8])
+        .with(&tables[1], &[V, 8])
+        .with("candidate_selector.hidden_projection.weight", &[8, H]);
+    (0..layers).fold(all, |all, number| {
+        ["attention_conv", "mlp_conv"].iter().fold(all, |all, name| {
+            let name = format!("layers.{number}.{name}");
+            all.with(&format!("{name}.base_kernel"), &[2, 2, H])
+                .with(&format!("{name}.kernel_projection.weight"), &[H / 4, H])
+        })
+    })
+}
+
+pub fn second_config() -> Value {
+    config(json!({"architectures": ["DFlash2DraftModel"], "block_size": 8, "dflash_config": {
+        "mask_token_id": 5, "target_layer_ids": [1, 9, 33], "block_size": 8, "conv_group_size": 16,
+        "conv_kernel_size": 2, "selector_top_k": 16, "selector_rank": 8}}))
+}
+
 pub fn config(more: Value) -> Value {
     let mut config = json!({"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "block_size": 16,
         "num_hidden_layers": 2, "num_target_layers": 36, "hidden_size": H, "vocab_size": V, "intermediate_size": I,
@@ -49,6 +71,21 @@ fn sizes_and_flags_are_read() {
     let own = json!({"mask_token_id": 5, "target_layer_ids": [1, 9, 33], "causal": true, "block_size": 8});
     let found = spec(json!({"block_size": null, "dflash_config": own}));
     assert_eq!((found.slots, found.causal), (8, vec![true, true]));
+}
+
+#[test]
+fn the_parts_of_the_second_version_are_read() {
+    let HeadSpec::Block(found) = second(2).clean(FORMAT, Some(&second_config())).spec else { panic!("another method") };
+    assert_eq!((found.slots, found.conv, found.selector), (8, true, Some((16, 8))));
+    let problems = |change: fn(&mut Value)| {
+        let mut config = second_config();
+        change(&mut config["dflash_config"]);
+        second(2).detect(FORMAT, Some(&config)).problems
+    };
+    let absent = problems(|own| own["selector_top_k"] = Value::Null);
+    assert_eq!(absent, ["config.json: dflash_config.selector_top_k is absent"]);
+    let other = problems(|own| own["selector_rank"] = 9.into());
+    assert_eq!(other, ["config.json: dflash_config.selector_rank is 9, but the tensors say 8"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn sample(format: HeadsFormat) -> (Tensors, Value) {
             (heads, json!({"hydra_head_arch": "prefix-mlp"}))
         }
         HeadsFormat::Mtp => (mtp::module(2).and(mtp::module(3)), backbone),
-        HeadsFormat::DFlash => (block::drafter(2), block::config(json!({}))),
+        HeadsFormat::DFlash => (block::second(2), block::second_config()),
     }
 }
 

@@ -15,7 +15,7 @@ pub mod random_medusa;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{DynamicTree, FixedTree, TreeBuilder, TreeShape};
-use gorgon_draft::block::{BlockConfig, BlockDrafter};
+use gorgon_draft::block::{BlockConfig, BlockDrafter, SelectorConfig};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleShape};
@@ -53,7 +53,8 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
     let modules = Arc::new(mtp::model(decoder, 3));
     all.push(("mtp", Box::new(move || Box::new(MtpDrafter::sharing(modules.clone())))));
     for causal in [false, true] {
-        let config = BlockConfig { causal, window: causal.then_some(6), ..block::config() };
+        let selector = (!causal).then_some(SelectorConfig { k: 4, rank: 3 });
+        let config = BlockConfig { causal, window: causal.then_some(6), conv: causal, selector, ..block::config() };
         let model = Arc::new(block::model(decoder, &config));
         all.push(("block", Box::new(move || Box::new(BlockDrafter::sharing(model.clone())))));
     }

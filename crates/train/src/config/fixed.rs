@@ -31,6 +31,8 @@ const FIXED: &[(&str, &str)] = &[
     ("block.block_size", SHAPE),
     ("block.causal", SHAPE),
     ("block.window", SHAPE),
+    ("block.conv", SHAPE),
+    ("block.selector", SHAPE),
     ("block.mask_token", SHAPE),
     ("distill_spec.draft", "the checkpoints hold this draft model"),
     ("tokenizer", "the checkpoints belong to this tokenizer"),

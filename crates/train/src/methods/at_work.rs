@@ -26,11 +26,13 @@ pub fn of_eagle3(layer: &LayerShape, draft_vocab: usize, steps: usize, at_once: 
 }
 
 /// Bytes for a block drafter over so many `blocks` and `tokens`: values and their gradients of every slot in every
-/// layer; hooked states, features, keys and values of the context; logits.
+/// layer; hooked states, features, keys and values of the context; logits; pairs of the selector.
 pub fn of_block(shape: &BlockShape, at_once: usize, blocks: usize, tokens: usize) -> usize {
     let (layer, slots) = (&shape.layer, blocks * shape.slots);
     let (d, keys) = (layer.hidden_size, layer.kv_heads * layer.head_dim);
-    let values = 12 * d + 4 * (layer.heads * layer.head_dim + keys) + 4 * layer.intermediate_size;
+    let values = if shape.conv { 32 * d } else { 12 * d };
+    let values = values + 4 * (layer.heads * layer.head_dim + keys) + 4 * layer.intermediate_size;
+    let pairs = shape.selector.map_or(0, |selector| 4 * slots * selector.k * selector.rank);
     let context = shape.hooks.len() * d + 2 * d + 3 * shape.layers * keys;
-    4 * (2 * slots * values * shape.layers + 2 * tokens * context + 2 * at_once.min(slots) * layer.vocab_size)
+    4 * (2 * slots * values * shape.layers + 2 * tokens * context + 2 * at_once.min(slots) * layer.vocab_size + pairs)
 }

@@ -107,6 +107,7 @@ impl BlockFitting {
         let wide = shape.hooks.len() * shape.layer.hidden_size;
         let (mut hooks, mut context, mut all_anchors, mut first) = (vec![], vec![], vec![], 0);
         let (mut tokens, mut all_labels, mut conversations) = (vec![], vec![], vec![]);
+        let mut anchor_tokens = vec![];
         for &index in rows {
             let row = self.data.row(held_out, index);
             let anchors = self.anchors(held_out, index, step);
@@ -116,6 +117,7 @@ impl BlockFitting {
             context.push(first..first + last);
             first += last;
             for &anchor in &anchors {
+                anchor_tokens.push(row.example.ids[anchor]);
                 tokens.push(row.example.ids[anchor]);
                 tokens.resize(tokens.len() + shape.slots - 1, shape.mask_token);
                 all_labels.push(labels(&row.example, anchor, shape.slots - 1).to_vec());
@@ -128,7 +130,7 @@ impl BlockFitting {
             false => Tensor::cat(hooks, 0),
         };
         let embedded = self.data.embed(&tokens)?;
-        let batch = BlockBatch { hooks, context, anchors: all_anchors, embedded, labels: all_labels };
+        let batch = BlockBatch { hooks, context, anchors: all_anchors, embedded, anchor_tokens, labels: all_labels };
         Ok(Gathered { batch, conversations })
     }
 
@@ -170,6 +172,10 @@ fn loss_of(output: &BlockOutput, slot: usize) -> f64 {
     f64::from(output.losses[slot])
 }
 
+fn selected(output: &BlockOutput, slot: usize) -> f64 {
+    output.selector_losses.get(slot).copied().map_or(0.0, f64::from)
+}
+
 fn right(output: &BlockOutput, slot: usize) -> f64 {
     f64::from(u8::from(output.ranks[slot] == 0))
 }
@@ -202,6 +208,11 @@ impl Objective for BlockFitting {
         for (slot, ((losses, labels), (right, _))) in both.enumerate() {
             counts.push((format!("slot{}_loss", slot + 1), losses, labels));
             counts.push((format!("slot{}_top1", slot + 1), right, labels));
+        }
+        if self.config.selector.is_some() {
+            let all = by_slot(&outputs, slots, selected).into_iter();
+            let (losses, labels) = all.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
+            counts.push(("selector_loss".into(), losses, labels));
         }
         let tokens = batch.rows.iter().map(|&index| self.data.rows[index].example.ids.len()).sum();
         let bad = outputs.iter().position(|output| output.losses.iter().any(|loss| !loss.is_finite()));
@@ -247,6 +258,7 @@ impl Objective for BlockFitting {
         let metrics = BlockMetrics {
             loss,
             slot_loss: means(loss_of),
+            selector_loss: if self.config.selector.is_some() { means(selected) } else { vec![] },
             top1: top1.first().copied().unwrap_or(0.0),
             slot_top1: top1,
             decoded: self.data.decode(parameters, &[], &self.shape_document(), drafter, &tree)?,

@@ -31,8 +31,13 @@ pub(super) fn initial(spec: ParameterSpec, lm_head: &Tensor<2>, random: &mut See
             (0..out.min(into)).for_each(|i| values[i * into + i] = 1.0);
             from_values(values, &device)
         }
+        (Init::FirstTap, &[sides, taps, width]) => {
+            let mut values = vec![0.0; n];
+            (0..sides).for_each(|side| values[side * taps * width..][..width].fill(1.0));
+            from_values(values, &device)
+        }
         (Init::One, _) => from_values(vec![1.0; n], &device),
-        (Init::Zero | Init::Normal(_) | Init::Identity, _) => from_values(vec![0.0; n], &device),
+        (Init::Zero | Init::Normal(_) | Init::Identity | Init::FirstTap, _) => from_values(vec![0.0; n], &device),
     };
     Parameter { name, shape, role, value }
 }
