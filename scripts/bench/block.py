@@ -6,14 +6,15 @@
 FOLDER of --data holds what `gorgon distill` wrote for checkpoints/tiny. Each of the drafters is fitted for two epochs per
 seed, then decodes the first 40 held-out dialogues greedily with each of its trees. A row is one drafter, one seed and one
 tree: tokens per step, the share of steps with at least 1, 2, ... accepted drafts, and how many texts are the plain
-ones. Finished runs in --runs are not fitted again. --before names a command to run everything with (a lock). Only the
-standard library is needed.
+ones. With a selector there is a second row, whose trees leave it out. Finished runs in --runs are not fitted again.
+--before names a command to run everything with (a lock). Only the standard library is needed.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -52,6 +53,25 @@ def fitted(args, name, seed):
                     "training_seconds": round(results["plan"]["fitting_seconds"]["measured"], 1)}
 
 
+def without_selector(heads, out):
+    """A copy of heads without their selector: the same slots, and trees from their marginals."""
+    data = (heads / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header, kept, values = json.loads(data[8:start]), {}, b""
+    for name, entry in header.items():
+        if name != "__metadata__" and not name.startswith("candidate_selector."):
+            begin, end = entry["data_offsets"]
+            kept[name] = entry | {"data_offsets": [len(values), len(values) + end - begin]}
+            values += data[start + begin:start + end]
+    text = json.dumps(kept).encode()
+    (out / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + values)
+    config = json.loads((heads / "config.json").read_text())
+    for key in ("selector_top_k", "selector_rank"):
+        del config["dflash_config"][key]
+    (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
 def measured(args, folder, tree):
     found = json.loads(run(args, args.gorgon, "bench", "--model", TINY, "--heads", folder, "--prompts", PROMPTS,
                            "--limit", args.prompts, "--rounds", 1, "--tree", tree, "--json"))
@@ -77,8 +97,13 @@ def main():
                 started = time.time()
                 folder, training = fitted(args, name, seed)
                 for tree in DRAFTERS[name][2]:
-                    row = {"drafter": name, "seed": seed} | training | measured(args, folder, tree)
-                    out.write(json.dumps(row) + "\n")
+                    row = {"drafter": name, "seed": seed} | training
+                    out.write(json.dumps(row | measured(args, folder, tree)) + "\n")
+                    if "selector" in name:
+                        with tempfile.TemporaryDirectory() as scratch:
+                            row["drafter"] += ", trees from marginals"
+                            marginal = measured(args, without_selector(folder / "heads", Path(scratch)), tree)
+                            out.write(json.dumps(row | marginal) + "\n")
                     out.flush()
                 print(f"{name} seed {seed}: {time.time() - started:.0f} s", file=sys.stderr)
 

@@ -1,14 +1,16 @@
 //! Candidates of drafters that guess all depths at once: a row per depth, whatever a node's ancestors are.
 
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
 
-/// How many candidates of each of `depths` depths a tree takes by their order alone; `None` if it looks at their
-/// probabilities.
-pub(crate) fn ranks(tree: &dyn TreeBuilder, depths: usize) -> Option<PooledVec<usize>> {
-    let counts: PooledVec<usize> = (0..depths).map_while(|depth| tree.ranks_at(depth)).collect();
+/// How many candidates of each of `depths` depths a tree takes by their order alone, as [`TreeBuilder::ranks_at`]
+/// says; `None` if it looks at their probabilities.
+///
+/// [`TreeBuilder::ranks_at`]: gorgon_core::tree::TreeBuilder::ranks_at
+pub(crate) fn ranks(depths: usize, ranks_at: impl Fn(usize) -> Option<usize>) -> Option<PooledVec<usize>> {
+    let counts: PooledVec<usize> = (0..depths).map_while(ranks_at).collect();
     (counts.len() == depths).then_some(counts)
 }
 

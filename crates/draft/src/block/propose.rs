@@ -94,7 +94,7 @@ impl Drafter for BlockDrafter {
             let draft = tree.build(root, &mut selector.candidates(&states, &logits, vocab))?;
             return Ok(Proposal::list(draft));
         }
-        let counts = ranks(tree, depth);
+        let counts = ranks(depth, |depth| tree.ranks_at(depth));
         let top_tokens = counts.as_ref().and_then(|counts| self.model.top_tokens(&states, counts));
         let draft = match counts.zip(top_tokens) {
             Some((counts, top_tokens)) => tree.build(root, &mut RankedByDepth::new(&top_tokens, &counts))?,

@@ -58,7 +58,7 @@ impl Drafter for MedusaDrafter {
         let tree = context.tree;
         let heads = tree.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
-        let counts = ranks(tree, heads);
+        let counts = ranks(heads, |depth| tree.ranks_at(depth));
         let top_tokens = counts.as_ref().and_then(|counts| self.model.top_tokens(hidden, counts));
         let draft = match counts.zip(top_tokens) {
             Some((counts, top_tokens)) => tree.build(root, &mut RankedByDepth::new(&top_tokens, &counts))?,
