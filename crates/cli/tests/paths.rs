@@ -105,12 +105,17 @@ fn modules_are_trained_and_decoded_with() {
 fn a_block_drafter_is_trained_and_decoded_with() {
     let job = Job::new();
     job.distill(&[]);
-    let run = trained(&job, "block", &["block.layers=1", "block.block_size=4"]);
-    decodes(&format!("{run}/heads"), "block", "dflash", "trellis:60,8");
+    let own = ["method=\"block\"", "block.layers=1", "block.block_size=4", "block.conv=true", "block.selector.k=4"];
+    finished(&[&["train", "-c", &job.text("train.toml")][..], &own].concat(), &[]);
+    let (run, first) = (job.run().unwrap(), job.weights());
+    finished(&["train", "-c", run.join("config.toml").to_str().unwrap(), "cache_features=true"], &[]);
+    assert_eq!(job.weights(), first);
+    let run = run.to_str().unwrap();
+    decodes(&format!("{run}/heads"), "block", "dflash", "trellis:60");
     let out = job.text("exported");
-    finished(&["export", &run, "--to", "dflash", &out], &[]);
-    decodes(&out, "block", "dflash", "trellis:60,8");
-    refused(&["export", &run, "--to", "mtp", &job.text("other")], &["block heads, not", "dflash"]);
+    finished(&["export", run, "--to", "dflash", &out], &[]);
+    decodes(&out, "block", "dflash", "trellis:60");
+    refused(&["export", run, "--to", "mtp", &job.text("other")], &["block heads, not", "dflash"]);
 }
 
 #[test]

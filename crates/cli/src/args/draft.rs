@@ -19,7 +19,7 @@ pub struct Draft {
     pub drafter: DrafterChoice,
     /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or
     /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for
-    /// block trellis:60,8, for ngram chain:8, for model chain:4].
+    /// block trellis:60, for ngram chain:8, for model chain:4].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
 }

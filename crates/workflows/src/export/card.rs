@@ -104,7 +104,7 @@ impl Card<'_> {
         let (by, tree) = match self.written.detected.format.method() {
             HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
             HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
-            HeadsMethod::Block => ("", "trellis:60,8"),
+            HeadsMethod::Block => ("", "trellis:60"),
             HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);

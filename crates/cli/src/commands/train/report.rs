@@ -109,7 +109,7 @@ fn print_slots(metrics: &BlockMetrics) {
         table.row([(i + 1).to_string(), number(loss), number(top1)]);
     }
     printer::table(&table);
-    print_lengths(metrics.decoded.as_ref(), "trellis:60,8");
+    print_lengths(metrics.decoded.as_ref(), "trellis:60");
 }
 
 /// The results of decoding held-out prompts.
