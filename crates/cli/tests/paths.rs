@@ -115,7 +115,7 @@ fn a_block_drafter_is_trained_and_decoded_with() {
     let out = job.text("exported");
     finished(&["export", run, "--to", "dflash", &out], &[]);
     decodes(&out, "block", "dflash", "trellis:60");
-    refused(&["export", run, "--to", "mtp", &job.text("other")], &["block heads, not", "dflash"]);
+    refused(&["export", run, "--to", "mtp", &job.text("other")], &["block heads, not multi-token-prediction modules"]);
 }
 
 #[test]
