@@ -92,10 +92,7 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let tree = Corrected { tree: context.tree, calibration: &self.calibration, shown: Mutex::default() };
-        let target = match &mut context.target {
-            Some(target) => Some(&mut **target as &mut dyn Target),
-            None => None,
-        };
+        let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
         let mut inner = DraftContext { tree: &tree, random: &mut *context.random, target };
         let proposal = self.inner.draft(root, &mut inner)?;
         self.shown = tree.shown.into_inner().unwrap_or_default();
