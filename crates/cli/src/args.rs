@@ -5,6 +5,7 @@ mod configs;
 mod dev;
 mod draft;
 mod fit;
+mod heads;
 mod measuring;
 mod quantize;
 mod runs;

@@ -3,7 +3,7 @@
 mod index;
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::method::Method;
+use crate::method::TrainingFreeMethod;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 use index::NgramIndex;
@@ -21,7 +21,7 @@ pub struct Ngram {
     pub n: usize,
 }
 
-impl Method for Ngram {
+impl TrainingFreeMethod for Ngram {
     const SYNTAX: &'static str = "ngram:N";
 
     fn parse(arguments: &str) -> Result<Self, String> {

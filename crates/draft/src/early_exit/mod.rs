@@ -8,7 +8,7 @@
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, Resume, VerifiedPass};
 use crate::levels::{LevelNetwork, Levels};
-use crate::method::Method;
+use crate::method::TrainingFreeMethod;
 use gorgon_core::tree::{ChainTree, DraftTree, SourceError, TokenTree, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
@@ -28,7 +28,7 @@ pub struct EarlyExit {
     pub layers: usize,
 }
 
-impl Method for EarlyExit {
+impl TrainingFreeMethod for EarlyExit {
     const SYNTAX: &'static str = "early-exit:E";
 
     fn parse(arguments: &str) -> Result<Self, String> {
