@@ -3,12 +3,12 @@
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
 use gorgon_core::tree::{
-    BuildError, Candidate, CandidateRows, CandidateSource, DraftTree, NgramCounts, RowCalibration, SourceError,
-    TokenTree, TreeBuilder, TreeKind,
+    BuildError, Candidate, CandidateRows, CandidateSource, DraftTree, NgramCounts, NgramTable, RowCalibration,
+    SourceError, TokenTree, TreeBuilder, TreeKind,
 };
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::target::Target;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Hands trees another drafter's candidates with corrected probabilities ([`RowCalibration`]), and learns the correction
 /// from the rows of accepted paths. Evidence comes from the n-grams of the sequence's own text ([`NgramCounts`]). Every
@@ -32,10 +32,10 @@ struct Shown {
 }
 
 impl<D> CalibratedDrafter<D> {
-    /// Over a drafter, beginning with measured corrections.
-    pub fn new(inner: D, start: RowCalibration) -> Self {
+    /// Over a drafter, beginning with measured corrections and the n-grams of other texts.
+    pub fn new(inner: D, start: RowCalibration, table: Option<Arc<NgramTable>>) -> Self {
         let calibration = start.clone();
-        let (counts, shown) = (NgramCounts::new(), Shown::default());
+        let (counts, shown) = (NgramCounts::starting_at(table), Shown::default());
         Self { inner, start, calibration, counts, shown, source_nodes: PooledVec::new() }
     }
 

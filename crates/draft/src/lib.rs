@@ -23,6 +23,7 @@ pub mod medusa;
 pub mod method;
 pub mod mtp;
 pub mod ngram;
+pub mod ngram_table;
 pub mod oracle;
 pub mod parameter;
 pub mod published;

@@ -1,8 +1,10 @@
 //! Counts of short runs of tokens: how much more likely a token is after the two before it.
 
+use super::NgramTable;
 use crate::Token;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 /// The weight of the shorter context in the estimate for the longer one, in tokens.
 const PRIOR: f64 = 1.0;
@@ -11,21 +13,25 @@ const UNSEEN: f64 = 0.5;
 /// Runs that there is room for at first: those of some thousand tokens.
 const ROOM: usize = 1 << 14;
 
-/// Counts of the tokens, pairs and triples of a text.
+/// Counts by a hash of the run. Runs whose hashes are equal are counted together, which costs a draft at worst.
+pub(super) type Counts = HashMap<u64, u32, BuildHasherDefault<Hashed>>;
+
+/// Counts of the tokens, pairs and triples of a text, which may begin with those of a table.
 ///
-/// With `N` tokens in the text, `D` different ones, and `c` the count of a run,
+/// With `N` tokens in text and table, `D` different ones, and `c` the count of a run,
 ///
 /// * `p(x) = (c(x) + 1/2) / (N + (D + 1)/2)`,
 /// * `p(x | b) = (c(b, x) + p(x)) / (c(b, ·) + 1)`,
 /// * `p(x | a, b) = (c(a, b, x) + p(x | b)) / (c(a, b, ·) + 1)`:
 ///
-/// each estimate counts as one token of the next (MacKay and Peto, 1995: a hierarchical Dirichlet language model).
+/// each estimate counts as one token of the next (MacKay and Peto, 1995: a hierarchical Dirichlet language model). The
+/// last two are taken of the table first, and then of the text with the table's `p(x | a, b)` in place of `p(x)`.
 #[derive(Clone, Debug)]
 pub struct NgramCounts {
     text: Vec<Token>,
-    /// By a hash of the run. Runs whose hashes are equal are counted together, which costs a draft at worst.
-    counts: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    counts: Counts,
     different: usize,
+    table: Option<Arc<NgramTable>>,
 }
 
 /// The counts of what follows two tokens.
@@ -33,14 +39,15 @@ pub struct NgramCounts {
 pub struct Following<'a> {
     all: &'a NgramCounts,
     before: [Token; 2],
-    pairs: f64,
-    triples: f64,
+    /// How many tokens followed the last one, and both: in the table, and in the text.
+    table: [f64; 2],
+    text: [f64; 2],
 }
 
 impl Default for NgramCounts {
     fn default() -> Self {
         let counts = HashMap::with_capacity_and_hasher(ROOM, BuildHasherDefault::default());
-        Self { text: Vec::with_capacity(ROOM / 4), counts, different: 0 }
+        Self { text: Vec::with_capacity(ROOM / 4), counts, different: 0, table: None }
     }
 }
 
@@ -48,6 +55,11 @@ impl NgramCounts {
     /// No text.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No text yet, after those of a table.
+    pub fn starting_at(table: Option<Arc<NgramTable>>) -> Self {
+        Self { table, ..Self::default() }
     }
 
     /// Number of tokens in the text.
@@ -90,7 +102,7 @@ impl NgramCounts {
         }
     }
 
-    /// Forgets the text.
+    /// Forgets the text; the table stays.
     pub fn clear(&mut self) {
         self.text.clear();
         self.counts.clear();
@@ -101,35 +113,53 @@ impl NgramCounts {
     pub fn after(&self, before: [Token; 2]) -> Following<'_> {
         // The last run of the text is followed by nothing yet.
         let open = |run: &[Token]| f64::from(u8::from(self.text.ends_with(run)));
-        let followed = |run: &[Token]| self.count(run) - open(run);
-        Following { all: self, before, pairs: followed(&before[1..]), triples: followed(&before) }
+        let contexts = [&before[1..], &before];
+        let text = contexts.map(|context| self.count(context) - open(context));
+        let in_table = |context| self.table.as_ref().map_or(0.0, |table| table.followed(context));
+        Following { all: self, before, table: contexts.map(in_table), text }
     }
 
     fn count(&self, run: &[Token]) -> f64 {
         f64::from(self.counts.get(&key(run)).copied().unwrap_or(0))
+    }
+
+    /// `p(x)`.
+    fn alone(&self, token: Token) -> f64 {
+        let (mut seen, mut tokens, mut different) =
+            (self.count(&[token]), self.text.len() as f64, self.different as f64);
+        if let Some(table) = &self.table {
+            seen += table.count(&[token]);
+            tokens += table.tokens();
+            different = different.max(table.different());
+        }
+        (seen + UNSEEN) / (tokens + UNSEEN * (different + 1.0))
     }
 }
 
 impl Following<'_> {
     /// `ln(p(x | a, b) / p(x))`: how much the two tokens before speak for a token; 0 if the last one is new.
     pub fn evidence(&self, token: Token) -> f64 {
-        if self.pairs <= 0.0 {
+        if self.table[0] <= 0.0 && self.text[0] <= 0.0 {
             return 0.0;
         }
+        let alone = self.all.alone(token);
         let [a, b] = self.before;
-        let all = self.all;
-        let alone = (all.count(&[token]) + UNSEEN) / (all.len() as f64 + UNSEEN * (all.different + 1) as f64);
-        let pair = (all.count(&[b, token]) + PRIOR * alone) / (self.pairs + PRIOR);
-        let triple = match self.triples > 0.0 {
-            true => (all.count(&[a, b, token]) + PRIOR * pair) / (self.triples + PRIOR),
-            false => pair,
+        let runs = [&[b, token][..], &[a, b, token]];
+        let refined = |mut estimate: f64, followed: [f64; 2], count: &dyn Fn(&[Token]) -> f64| {
+            for (run, followed) in runs.into_iter().zip(followed).filter(|(_, followed)| *followed > 0.0) {
+                estimate = (count(run) + PRIOR * estimate) / (followed + PRIOR);
+            }
+            estimate
         };
-        (triple / alone).ln()
+        let in_table = |run: &[Token]| self.all.table.as_ref().map_or(0.0, |table| table.count(run));
+        let table = refined(alone, self.table, &in_table);
+        let text = refined(table, self.text, &|run| self.all.count(run));
+        (text / alone).ln()
     }
 }
 
 /// A hash of a run of tokens (the finaliser of splitmix64 after each).
-fn key(run: &[Token]) -> u64 {
+pub(super) fn key(run: &[Token]) -> u64 {
     run.iter().fold(run.len() as u64, |state, &token| {
         let mut bits = state.wrapping_add(u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -140,7 +170,7 @@ fn key(run: &[Token]) -> u64 {
 
 /// Takes keys as they are: they are hashes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hashed(u64);
+pub(super) struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn finish(&self) -> u64 {

@@ -19,12 +19,13 @@ use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
-use gorgon_core::tree::{ChainTree, FixedTree, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -47,8 +48,8 @@ pub struct Drafting {
     pub builder: Box<dyn TreeBuilder>,
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
-    /// Where a drafter's probabilities are corrected while it drafts: the measured start.
-    corrected: Option<RowCalibration>,
+    /// Where a drafter's probabilities are corrected while it drafts: the measured start, and the n-grams of answers.
+    corrected: Option<(RowCalibration, Option<Arc<NgramTable>>)>,
     /// How a draft model drafts, which depends on the acceptance rule.
     sampling: DraftSampling,
 }
@@ -202,7 +203,7 @@ impl Drafting {
     /// One of some drafters, as the tree wants it.
     pub fn drafter(&self, all: &Drafters) -> Box<dyn Drafter> {
         match &self.corrected {
-            Some(start) => Box::new(CalibratedDrafter::new(all.drafter(), start.clone())),
+            Some((start, table)) => Box::new(CalibratedDrafter::new(all.drafter(), start.clone(), table.clone())),
             None => all.drafter(),
         }
     }
@@ -311,9 +312,20 @@ impl Drafting {
 }
 
 /// Where the correction of a drafter's probabilities begins: as measured with the heads, or with no correction.
-fn row_calibration(heads: Option<&HeadsFolder>) -> Result<RowCalibration, Failure> {
-    let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
-    Ok(RowCalibration::starting_at(record.as_ref().map_or(&[], |record| &record.rows)))
+fn row_calibration(heads: Option<&HeadsFolder>) -> Result<(RowCalibration, Option<Arc<NgramTable>>), Failure> {
+    let Some(folder) = heads else { return Ok((RowCalibration::new(), None)) };
+    let record = CalibrationRecord::read(&folder.path)?;
+    let start = RowCalibration::starting_at(record.as_ref().map_or(&[], |record| &record.rows));
+    Ok((start, ngrams(folder)?))
+}
+
+/// The n-grams of the answers that heads were fitted to, if they are there.
+///
+/// # Errors
+/// When their file is damaged.
+pub fn ngrams(heads: &HeadsFolder) -> Result<Option<Arc<NgramTable>>, Failure> {
+    let path = heads.path.join(ngram_table::FILE);
+    ngram_table::read(&heads.path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 
 /// Logs what drafts, in which format its heads are, and why this tree was taken.
