@@ -65,14 +65,14 @@ impl Bench {
             json(&output)
         };
         for tree in trees {
-            for rule in ["greedy", "sampling", "nucleus", "k-seq"] {
+            for rule in ["greedy", "sampling", "coupled", "k-seq"] {
                 let found = verify(&["--tree", tree, "--accept", rule, "--ignore-eos"]);
                 assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree} {rule}");
             }
         }
         let all =
-            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")];
-        let own = [(trees[0], "sampling"), (trees[0], "nucleus")];
+            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "coupled"), ("chain:2", "k-seq")];
+        let own = [(trees[0], "sampling"), (trees[0], "coupled")];
         for &(tree, rule) in if trees == TREES { &all[..] } else { &own[..] } {
             let sampling = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
             let found = verify(&[&["--tree", tree, "--accept", rule][..], &sampling].concat());

@@ -40,6 +40,10 @@ fn take<T: Target, D: Drafter>(
     method: Method<'_>,
     times: &mut StepTimes,
 ) -> Result<Outcomes, DecodeError> {
+    for (session, turn) in parts.iter_mut() {
+        // The root is no part of the text yet.
+        turn.random.set_position(session.len() + 1);
+    }
     let proposals = times.draft.measure(|| draft(parts, method))?;
     let output = times.verify.measure(|| verify(parts, &proposals))?;
     let judged = judge(parts, &proposals, &output, method.rule, times)?;

@@ -3,7 +3,7 @@
 use gorgon_core::Token;
 use gorgon_core::accept::random::enumerate;
 use gorgon_core::accept::{
-    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, DraftSource, Entry, KSeq, Lossy, Nucleus, RandomSource, Rows,
+    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, DraftSource, Entry, KSeq, Lossy, Coupled, RandomSource, Rows,
     Sampling, SamplingScheme, TargetRows, Verdict,
 };
 use gorgon_core::dist::{Transform, total_variation};
@@ -185,7 +185,7 @@ fn two_sources_emit_the_targets_distribution() {
         &SAMPLING,
         &KSeq { transform },
         &Lossy { alpha: 0.0, beta: Beta::Fixed(1.0), transform },
-        &Nucleus { transform },
+        &Coupled { transform },
     ];
     for (number, rule) in rules.into_iter().enumerate() {
         // Two independent sources have by far the most outcomes; all rules but the first repeat its rounds there.

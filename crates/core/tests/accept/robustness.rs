@@ -12,7 +12,7 @@ const RULES: [&str; 15] = [
     "auto",
     "greedy",
     "sampling",
-    "nucleus",
+    "coupled",
     "typical",
     "lossy:0.3",
     "lossy:0.3,balanced",

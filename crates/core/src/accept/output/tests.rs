@@ -7,7 +7,7 @@ use crate::tree::TokenTree;
 
 const RULES: [&str; 12] = [
     "sampling",
-    "nucleus",
+    "coupled",
     "k-seq",
     "typical",
     "lossy:0.1",
