@@ -7,7 +7,7 @@ MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports captures check-source lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ test-mpi: ## Data parallel training over two processes against one (needs libope
 check-exports: build ## Every export loaded strictly in PyTorch and compared with gorgon (PYTHON=… has torch and transformers; some minutes)
 	$(or $(PYTHON),scripts/bench/.venv/bin/python) scripts/check_exports/run.py --gorgon $(GORGON) \
 		--model checkpoints/tiny --work $(or $(WORK),target/check_exports) --table benchmarks/check_exports.json
+
+check-quantized: build ## Models in integers opened with transformers and compressed-tensors, compared with gorgon (PYTHON=… has both)
+	$(or $(PYTHON),python3) scripts/check_quantized.py --gorgon $(GORGON) --out benchmarks/quantize_check.jsonl \
+		checkpoints/tiny ../shared/models/stories260k $(MODELS)
 
 captures: build ## Screens of chat, bench, runs, help and an error, into docs/src/images (PYTHON=… has pyte and rich; after make demo)
 	$(or $(PYTHON),python3) scripts/capture.py --gorgon $(GORGON)

@@ -7,6 +7,7 @@ pub mod lossless;
 pub mod measure;
 pub mod probe;
 pub mod record;
+pub mod rows;
 pub mod step_times;
 pub mod suite;
 pub mod sweep;

@@ -2,7 +2,7 @@
 
 use crate::calibrate::{Accuracies, Choice};
 use crate::step_times::StepTime;
-use gorgon_core::tree::{RankPath, TreeShape};
+use gorgon_core::tree::{DepthCalibration, RankPath, TreeShape};
 use gorgon_runs::sealed;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -41,6 +41,9 @@ pub struct CalibrationRecord {
     /// Acceptance of first guesses by depth.
     #[serde(default)]
     pub chain: Vec<f64>,
+    /// Corrections of the drafter's probabilities by depth, with which trellis trees begin.
+    #[serde(default)]
+    pub rows: Vec<DepthCalibration>,
     /// Step times by number of nodes.
     pub step_times: Vec<StepTime>,
     /// Expected tokens per step of the chosen tree.
@@ -67,6 +70,7 @@ impl CalibrationRecord {
             positions: accuracies.positions,
             children: accuracies.children.clone(),
             chain: accuracies.chain.clone(),
+            rows: vec![],
             step_times: times.to_vec(),
             expected_tokens_per_step: choice.expected_tokens,
             expected_speedup: choice.expected_speedup,

@@ -10,7 +10,7 @@ mod subject;
 
 pub use gpu::run_gpu;
 pub use gpu_step::GpuOptions;
-pub use peer::Peer;
+pub use peer::{LlamaCpp, Peer, Peers};
 pub use subject::{Shape, Subject, write_heads};
 
 use crate::{BenchError, median};
@@ -26,8 +26,8 @@ pub struct SuiteOptions {
     pub shapes: Vec<Shape>,
     /// Rounds; figures are medians over them.
     pub rounds: usize,
-    /// A Python with PyTorch and transformers, and the script that decodes with them.
-    pub peer: Option<(PathBuf, PathBuf)>,
+    /// Programs to measure in turns with the engine.
+    pub peers: Peers,
     /// Where random weights are put for the time of the measurement.
     pub folder: PathBuf,
 }
@@ -93,11 +93,12 @@ pub fn run(
             let name = format!("{} {}", shape.name, compute.precision());
             observe(&format!("{name}: writing and loading random weights"));
             let mut subject = Subject::load(*shape, compute.clone(), &options.folder)?;
-            let peer = options.peer.as_ref().filter(|_| compute.precision() == "f32");
-            let mut peer = peer.map(|(python, script)| Peer::start(python, script, subject.dir())).transpose()?;
+            let mut peers = options.peers.start(&compute, subject.dir())?;
             observe(&format!("{name}: plain decoding"));
-            plain(&mut subject, peer.as_mut(), options.rounds, &mut report)?;
-            drop(peer);
+            plain(&mut subject, &mut peers, options.rounds, &mut report)?;
+            observe(&format!("{name}: prefill"));
+            passes(&mut subject, &mut peers, options.rounds, &mut report)?;
+            drop(peers);
             observe(&format!("{name}: steps of 1 to 64 nodes"));
             steps(&mut subject, options.rounds, &mut report)?;
             observe(&format!("{name}: drafted decoding with an oracle"));
@@ -149,40 +150,103 @@ impl Targets {
     }
 }
 
-fn plain(
-    subject: &mut Subject,
-    mut peer: Option<&mut Peer>,
-    rounds: usize,
-    report: &mut SuiteReport,
-) -> Result<(), BenchError> {
-    let (mut speeds, mut shares, mut over_peer) = (vec![], vec![], vec![]);
+/// Plain decoding in turns with that of other programs.
+fn plain(subject: &mut Subject, peers: &mut [Peer], rounds: usize, report: &mut SuiteReport) -> Result<(), BenchError> {
+    let (mut speeds, mut shares) = (vec![], vec![]);
+    let mut over_peers = vec![vec![]; peers.len()];
     subject.plain_run()?;
     for round in 0..rounds {
-        // What is compared takes turns at being first.
-        let early = if round % 2 == 1 { peer.as_deref_mut().map(Peer::tokens_per_second).transpose()? } else { None };
-        let before = subject.read_probe();
-        let run = subject.plain_run()?;
-        let probe = (before + subject.read_probe()) / 2.0;
-        let speed = run.accepted.len() as f64 / run.decode_time.as_secs_f64();
-        let other = match early {
-            Some(speed) => Some(speed),
-            None => peer.as_deref_mut().map(Peer::tokens_per_second).transpose()?,
+        let mut probe = 0.0;
+        let own = |subject: &mut Subject| {
+            let before = subject.read_probe();
+            let run = subject.plain_run()?;
+            probe = (before + subject.read_probe()) / 2.0;
+            Ok(run.accepted.len() as f64 / run.decode_time.as_secs_f64())
         };
+        let (speed, others) = in_turns(round, subject, peers, own, Peer::tokens_per_second)?;
         speeds.push(speed);
         shares.push(speed * subject.bytes_per_step() as f64 / probe);
-        over_peer.extend(other.map(|other| speed / other));
+        over_peers.iter_mut().zip(&others).for_each(|(over, other)| over.push(speed / other));
         report.rows.push(json!({
             "what": "plain", "subject": subject.name(), "round": round, "tokens_per_second": speed,
-            "probe_bytes_per_second": probe, "bytes_per_step": subject.bytes_per_step(),
-            "peer_tokens_per_second": other,
+            "probe_bytes_per_second": probe, "bytes_per_step": subject.bytes_per_step(), "peers": named(peers, &others),
         }));
     }
     let name = subject.name();
     report.add("plain decoding, tokens/s", &name, speeds, None);
     report.add("plain decoding over the read probe", &name, shares, Some((0.85, true)));
-    let target = if subject.shape().is_large() { 1.25 } else { 1.8 };
-    report.add("plain decoding over transformers", &name, over_peer, Some((target, true)));
+    for (peer, over) in peers.iter().zip(over_peers) {
+        let target = target_over(peer, subject.shape());
+        report.add(&format!("plain decoding over {}", peer.name()), &name, over, target.map(|over| (over, true)));
+    }
     Ok(())
+}
+
+/// Plain decoding over another program's.
+fn target_over(peer: &Peer, shape: Shape) -> Option<f64> {
+    match peer.name() {
+        "transformers" if shape.is_large() => Some(1.25),
+        "transformers" => Some(1.8),
+        "llama.cpp q8_0" => Some(1.3),
+        "llama.cpp q4_0" => Some(1.2),
+        _ => None,
+    }
+}
+
+/// Passes over prompts of 64 and 256 tokens and over 8 and 16 tokens to verify, in turns with other programs.
+fn passes(
+    subject: &mut Subject,
+    peers: &mut [Peer],
+    rounds: usize,
+    report: &mut SuiteReport,
+) -> Result<(), BenchError> {
+    for (what, rows) in [("prefill", 64), ("prefill", 256), ("verify", 8), ("verify", 16)] {
+        let mut speeds = vec![];
+        let mut over_peers = vec![vec![]; peers.len()];
+        for round in 0..rounds {
+            let own = |subject: &mut Subject| match what {
+                "prefill" => subject.prefill_seconds(rows),
+                _ => subject.verify_seconds(rows),
+            };
+            let (seconds, others) = in_turns(round, subject, peers, own, |peer| peer.seconds(what, rows))?;
+            speeds.push(rows as f64 / seconds);
+            over_peers.iter_mut().zip(&others).for_each(|(over, other)| over.push(other / seconds));
+            report.rows.push(json!({
+                "what": what, "subject": subject.name(), "round": round, "rows": rows, "seconds": seconds,
+                "peers": named(peers, &others),
+            }));
+        }
+        let name = subject.name();
+        let figure = if what == "prefill" { "prefill" } else { "one pass to verify" };
+        report.add(&format!("{figure} of {rows} tokens, tokens/s"), &name, speeds, None);
+        for (peer, over) in peers.iter().zip(over_peers) {
+            let target = (rows == 256 && peer.name() == "llama.cpp q8_0").then_some((1.2, true));
+            report.add(&format!("{figure} of {rows} tokens over {}", peer.name()), &name, over, target);
+        }
+    }
+    Ok(())
+}
+
+/// A measurement of the engine and of all others. The engine is first in even rounds and last in odd ones.
+fn in_turns(
+    round: usize,
+    subject: &mut Subject,
+    peers: &mut [Peer],
+    own: impl FnOnce(&mut Subject) -> Result<f64, BenchError>,
+    other: impl FnMut(&mut Peer) -> Result<f64, BenchError>,
+) -> Result<(f64, Vec<f64>), BenchError> {
+    let others = || peers.iter_mut().map(other).collect::<Result<Vec<f64>, _>>();
+    if round % 2 == 0 {
+        let value = own(subject)?;
+        return Ok((value, others()?));
+    }
+    let others = others()?;
+    Ok((own(subject)?, others))
+}
+
+/// Measurements by the program's name.
+fn named(peers: &[Peer], values: &[f64]) -> Value {
+    peers.iter().zip(values).map(|(peer, &value)| (peer.name().to_owned(), Value::from(value))).collect()
 }
 
 /// Sizes of trees whose verification is timed: all small ones, since none may stand out.

@@ -6,6 +6,7 @@ mod dev;
 mod draft;
 mod fit;
 mod measuring;
+mod quantize;
 mod runs;
 mod spellings;
 mod sweep;
@@ -16,6 +17,7 @@ pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, S
 pub use draft::Draft;
 pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
+pub use quantize::Quantize;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
 pub use spellings::today;
 pub use sweep::Sweep;
@@ -130,6 +132,8 @@ pub enum Command {
     Tree(TreeCommand),
     /// Write heads in another engine's format, with a model card; weights in bf16 unless --dtype says otherwise.
     Export(Export),
+    /// Write a model in 8 or 4 bits, as compressed-tensors, with a report of what it costs.
+    Quantize(Quantize),
     /// List, show and compare run folders, and find their plots.
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -180,7 +184,7 @@ pub struct Inspect {
 #[command(after_help = "GORGON_STEPS says how steps are taken on a GPU: recorded, which is the default where it is \
                         possible, or launched.")]
 pub struct Generate {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]
@@ -297,7 +301,7 @@ pub struct Export {
 #[derive(Debug, Args)]
 #[command(after_help = "GORGON_HISTORY names the file that keeps what was typed; if it is empty, nothing is kept.")]
 pub struct Chat {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]

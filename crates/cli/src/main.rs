@@ -88,6 +88,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Tree(command) => commands::tree::run(&command, settings),
         Command::Runs(command) => commands::runs::run(&command, settings),
         Command::Export(args) => commands::export::run(&args, settings),
+        Command::Quantize(args) => commands::quantize::run(&args, settings),
         Command::Demo(args) => commands::demo::run(&args, settings),
         Command::Completions(args) => commands::pages::completions(&args, settings),
         Command::Dev(DevCommand::Logits(args)) => commands::logits::run(&args, settings),

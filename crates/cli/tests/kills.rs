@@ -53,9 +53,12 @@ fn a_distillation_that_dies_at_a_named_point_goes_on() {
     assert!(deaths >= 12, "{deaths}");
 }
 
+/// Steps draw positions from buffers of which an epoch has several.
+const BUFFER: &str = "training.shuffle_buffer=400";
+
 /// Goes on with the run there is, or begins one.
 fn train_args(job: &Job) -> Vec<String> {
-    let mut args = vec!["train".to_owned(), "-c".into(), job.text("train.toml")];
+    let mut args = vec!["train".to_owned(), "-c".into(), job.text("train.toml"), BUFFER.into()];
     if let Some(run) = job.run() {
         args.extend(["--resume".into(), run.to_str().unwrap().into()]);
     }
@@ -85,7 +88,7 @@ fn check_metrics(job: &Job) {
 fn a_killed_training_ends_with_the_same_bits() {
     let whole = Job::new();
     whole.distill(&[]);
-    whole.train(&[]);
+    whole.train(&[BUFFER]);
     check_metrics(&whole);
     let job = Job::new();
     job.distill(&[]);
@@ -109,7 +112,7 @@ fn a_killed_training_ends_with_the_same_bits() {
 fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
     let whole = Job::new();
     whole.distill(&[]);
-    whole.train(&[]);
+    whole.train(&[BUFFER]);
     // Some of each point in the short form, more in the longer ones, all in the longest.
     let stride = match kills() {
         0..=5 => 7,
@@ -141,7 +144,7 @@ fn a_training_that_dies_at_a_named_point_ends_with_the_same_bits() {
 fn an_interrupted_training_saves() {
     let whole = Job::new();
     whole.distill(&[]);
-    whole.train(&[]);
+    whole.train(&[BUFFER]);
     let job = Job::new();
     job.distill(&[]);
     let more = ["training.steps=100000", "training.save_every=0", "training.eval_every=0"];

@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 33] = [
+const VERBS: [(&str, &str); 34] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -42,6 +42,7 @@ const VERBS: [(&str, &str); 33] = [
     ("tree-show", "--tree chain:2"),
     ("tree-plan", "--alpha 0.5"),
     ("export", "HEADS --to medusa-v1 JOB/export"),
+    ("quantize", "MODEL JOB/int8 --to int8 --prompts PROMPTS"),
     ("runs-list", "JOB/runs"),
     ("runs-show", "HEADS"),
     ("runs-compare", "HEADS --out JOB/curves.svg"),
@@ -78,7 +79,8 @@ const SEEDED: [&str; 15] = [
 ];
 
 /// Verbs that render the model's chat template.
-const RENDERING: [&str; 8] = ["bench", "chat", "compare", "distill", "doctor", "generate", "tree-calibrate", "verify"];
+const RENDERING: [&str; 9] =
+    ["bench", "chat", "compare", "distill", "doctor", "generate", "quantize", "tree-calibrate", "verify"];
 
 /// The arguments of each verb for a job that was trained.
 fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {

@@ -8,5 +8,6 @@ pub mod pack;
 pub mod prompts;
 pub mod render;
 pub mod shard;
+pub mod shuffle;
 pub mod source;
 pub mod vocabulary;

@@ -17,6 +17,13 @@ pub struct Packing {
 /// The examples of each micro-batch of an epoch.
 type Batches = Arc<Vec<Vec<usize>>>;
 
+/// Puts items into a random order (Fisher and Yates).
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut SeededRandom) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, ((random.uniform() * (i + 1) as f64) as usize).min(i));
+    }
+}
+
 impl Packing {
     /// Packs examples of these lengths into micro-batches of at most `budget_tokens` (longer examples get one of their
     /// own), `batches_per_step` to a step.
@@ -84,9 +91,7 @@ impl Packing {
     fn lay_out(&self, epoch: u64) -> Vec<Vec<usize>> {
         let mut random = SeededRandom::stream(self.seed, epoch);
         let mut order: Vec<usize> = (0..self.lengths.len()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, ((random.uniform() * (i + 1) as f64) as usize).min(i));
-        }
+        shuffle(&mut order, &mut random);
         let (mut batches, mut batch, mut tokens) = (vec![], vec![], 0);
         for example in order {
             let length = self.lengths[example];

@@ -47,11 +47,12 @@ pub struct Example {
 }
 
 impl Example {
-    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there and
-    /// the assistant's. In the 1-based count of the formulas, head `k` at `t` counts iff `x_{t+k+1}` is the
-    /// assistant's.
+    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there, and it
+    /// and all tokens between are the assistant's. These are the guesses that decoding uses: it drafts only after the
+    /// model's own token `x_{t+1}`, so never from states before a prompt's last position. In the 1-based count of the
+    /// formulas, head `k` at `t` counts iff `x_{t+1} .. x_{t+k+1}` are the assistant's.
     pub fn counts(&self, head: usize, t: usize) -> bool {
-        self.assistant.get(t + head + 2).copied().unwrap_or(false)
+        self.assistant.get(t + 1..t + head + 3).is_some_and(|own| own.iter().all(|own| *own))
     }
 
     /// Number of assistant tokens.

@@ -37,12 +37,15 @@ fn a_head_counts_where_its_label_is_the_assistants() {
     for head in 0..8 {
         for t in 0..n + 3 {
             let label = t + head + 2;
-            assert_eq!(example.counts(head, t), label < n && example.assistant[label], "head {head} at {t}");
+            let all = label < n && (t + 1..=label).all(|i| example.assistant[i]);
+            assert_eq!(example.counts(head, t), all, "head {head} at {t}");
         }
     }
     let last_of_prompt = example.assistant.iter().position(|own| *own).unwrap() - 1;
     assert!(!example.assistant[last_of_prompt]);
     assert!(example.counts(0, last_of_prompt));
+    // Its own token is the first that the model writes; no drafting begins before.
+    assert!((0..8).all(|head| !example.counts(head, last_of_prompt - 1)));
     // Nothing of the second user's turn is a label, so a head that would reach into it does not count.
     let end_of_first = last_of_prompt + "abc".len() + 1;
     assert_eq!(example.ids[end_of_first], model::END);

@@ -3,6 +3,7 @@
 //! [`format`](mod@format) recognises, from tensor names and shapes alone, in which of the published formats a set of
 //! draft heads is stored, and lists everything that would make it load wrongly.
 
+pub mod calibrated;
 pub mod choice;
 pub mod draft_model;
 pub mod drafter;

@@ -11,7 +11,7 @@ pub enum HubError {
     #[error(transparent)]
     NotFound(#[from] InvalidRepo),
     /// A file where a folder should be.
-    #[error("{path}: a file; a model is a folder with config.json and the weights")]
+    #[error("{path}: a file; a model is a folder with config.json and the weights, or a GGUF file")]
     NotAFolder {
         /// The file.
         path: PathBuf,

@@ -35,7 +35,7 @@ use repo::is_plain;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Finds the folder of a model: `model` itself if it is a folder, else the model of that name in the cache, else on
+/// Finds the folder of a model: `model` itself if it is a folder or a GGUF file, else the model of that name in the cache, else on
 /// the hub.
 ///
 /// A model that the cache holds completely is used as it is, without asking the hub for a newer one; [`fetch`] does.
@@ -48,7 +48,8 @@ pub fn resolve(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<PathBuf, HubError> {
     let path = Path::new(model);
-    if path.is_dir() {
+    let is_gguf = gorgon_gguf::find(path).is_ok_and(|found| found.is_some());
+    if path.is_dir() || is_gguf {
         return Ok(path.to_owned());
     }
     if path.exists() {

@@ -5,7 +5,9 @@
 
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{Packed, WeightDtype, few_row_matmul};
-use gorgon_kernels::quantised_matmul::{Activations, CodeBits, QuantisedMatrix, Rounding, quantised_matmul};
+use gorgon_kernels::quantised_matmul::{
+    Activations, CodeBits, QuantisedMatrix, Rounding, ScaleFormat, ScaleSearch, quantised_matmul,
+};
 use std::time::Instant;
 
 const ROWS: [usize; 8] = [1, 2, 4, 8, 14, 16, 64, 256];
@@ -58,7 +60,7 @@ fn main() {
             (CodeBits::Four, Some(128)),
             (CodeBits::Four, Some(32)),
         ] {
-            let rounded = Rounding { bits, group }.round(d_in, d_out, &source).unwrap();
+            let rounded = rounding(bits, group).round(d_in, d_out, &source).unwrap();
             let pack = || QuantisedMatrix::pack(rounded.codes.clone(), &rounded).unwrap();
             let bytes = pack().bytes();
             let all: Vec<_> = (0..(megabytes << 20).div_ceil(bytes)).map(|_| pack()).collect();
@@ -73,4 +75,8 @@ fn main() {
             }
         }
     }
+}
+
+fn rounding(bits: CodeBits, group: Option<usize>) -> Rounding {
+    Rounding { bits, group, scale_format: ScaleFormat::F16, search: ScaleSearch::Clipped }
 }

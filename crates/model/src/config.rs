@@ -84,19 +84,20 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Reads `config.json`, and `generation_config.json` if it is there, from a model folder.
+    /// Reads `config.json`, and `generation_config.json` if it is there, from a model folder or the metadata of a GGUF
+    /// file.
     ///
     /// # Errors
     /// One line that names the file and the value.
     pub fn read(dir: &Path) -> Result<Self, ConfigError> {
-        let path = dir.join("config.json");
-        let fields = Fields(read_object(&path)?);
+        let path = gorgon_gguf::place(dir, "config.json");
+        let fields = Fields(read_object(dir, "config.json")?);
         let mut config =
             Self::from_fields(&fields).map_err(|reason| ConfigError::Value { path: path.clone(), reason })?;
-        let path = dir.join("generation_config.json");
+        let path = gorgon_gguf::place(dir, "generation_config.json");
         // A link that leads nowhere counts as there: reading it then says what is wrong.
         if path.symlink_metadata().is_ok() {
-            let fields = Fields(read_object(&path)?);
+            let fields = Fields(read_object(dir, "generation_config.json")?);
             let wrong = |reason| ConfigError::Value { path: path.clone(), reason };
             if let Some(tokens) = fields.tokens("eos_token_id", config.vocab_size).map_err(wrong)? {
                 config.eos_tokens = tokens;

@@ -9,15 +9,19 @@ use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
-use gorgon_kernels::quantised_matmul::{self, Activations, CodeBits, QuantisedMatrix, Rounding};
+use gorgon_kernels::quantised_matmul::{
+    self, Activations, CodeBits, QuantisedMatrix, Rounding, ScaleFormat, ScaleSearch,
+};
 use std::sync::Arc;
 
 /// A scale for each output: sums of all inputs are exact, and nothing slows a product down.
-const EIGHT_BITS: Rounding = Rounding { bits: CodeBits::Eight, group: None };
+const EIGHT_BITS: Rounding =
+    Rounding { bits: CodeBits::Eight, group: None, scale_format: ScaleFormat::F32, search: ScaleSearch::Fitted };
 /// With more exact inputs the rounding of weights is most of the error, and smaller groups make it less.
-const EIGHT_BITS_IN_GROUPS: Rounding = Rounding { bits: CodeBits::Eight, group: Some(32) };
+const EIGHT_BITS_IN_GROUPS: Rounding = Rounding { group: Some(32), scale_format: ScaleFormat::F16, ..EIGHT_BITS };
 /// Scales for as many inputs as the usual blocks of 4 bits have.
-const FOUR_BITS: Rounding = Rounding { bits: CodeBits::Four, group: Some(32) };
+const FOUR_BITS: Rounding =
+    Rounding { bits: CodeBits::Four, group: Some(32), scale_format: ScaleFormat::F16, search: ScaleSearch::Clipped };
 
 /// A weight matrix in the layout its device reads fastest.
 #[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]

@@ -8,6 +8,8 @@
 //! Activations are not quantised: settings for them and stored scales of them are ignored. Logits therefore differ
 //! slightly from those of programs that quantise activations too.
 //!
+//! A model is written in one of these formats, `pack-quantized` of compressed-tensors ([`Plan`]).
+//!
 //! Everything read here is untrusted. Sizes are checked against the tensors that are there before anything is allocated.
 
 mod awq;
@@ -18,15 +20,20 @@ mod compressed;
 mod floats;
 mod format;
 mod fp8;
+mod gguf;
 mod gptq;
 mod integers;
 mod matrix;
 mod patterns;
+mod plan;
 mod settings;
 mod tensors;
+mod write;
 
 pub use self::codes::{Codes, Zeros};
+pub use self::plan::{Plan, PlannedMatrix, Scheme};
 pub use self::settings::Quantisation;
+pub use self::write::{KindErrors, WriteError, Written};
 
 pub(crate) use self::format::Format;
 pub(crate) use self::matrix::{Matrix, check};
@@ -38,7 +45,7 @@ use std::path::Path;
 /// The settings in the `config.json` of a folder; `None` where there are none that can be used, which
 /// [`crate::config::ModelConfig::read`] reports.
 pub(crate) fn of_folder(dir: &Path) -> Option<Quantisation> {
-    let fields = Fields(read_object(&dir.join("config.json")).ok()?);
+    let fields = Fields(read_object(dir, "config.json").ok()?);
     parse(&fields).ok()?
 }
 
@@ -55,13 +62,14 @@ pub(crate) fn parse(config: &Fields) -> Result<Option<Quantisation>, String> {
 }
 
 fn of_method(f: &Fields) -> Result<Quantisation, String> {
-    const SUPPORTED: &str = "compressed-tensors, fp8, gptq, awq and bitsandbytes";
+    const SUPPORTED: &str = "compressed-tensors, fp8, gptq, awq, bitsandbytes and gguf";
     match f.text("quant_method")? {
         Some("compressed-tensors") => compressed::parse(f),
         Some("fp8") => fp8::parse(f),
         Some("gptq") => gptq::parse(f),
         Some("awq") => awq::parse(f),
         Some("bitsandbytes") => bitsandbytes::parse(f),
+        Some(settings::GGUF) => gguf::parse(f),
         Some(other) => Err(format!("quant_method is {}; {SUPPORTED} are supported", quoted(other))),
         None => Err(format!("quant_method is missing; {SUPPORTED} are supported")),
     }

@@ -1,4 +1,4 @@
-//! Safetensors checkpoints: one file, or shards with an index; every byte untrusted.
+//! Checkpoints in safetensors (one file, or shards with an index) and in GGUF files; every byte untrusted.
 //!
 //! Headers are read and checked first, so that all problems of a checkpoint are reported at once and nothing is
 //! allocated for a file that lies about its contents. Tensor data is then read piecewise at known offsets: no mapping,
@@ -7,6 +7,7 @@
 mod bytes;
 mod entry;
 mod error;
+mod gguf;
 mod header;
 mod index;
 mod matrices;
@@ -47,13 +48,16 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 impl Checkpoint {
-    /// Opens the checkpoint of a model folder: `model.safetensors`, or the shards that the index names. Modules that
-    /// `config.json` says are quantised are read as matrices of floats.
+    /// Opens the checkpoint of a model: a GGUF file, or in a folder `model.safetensors` or the shards that the index
+    /// names. Modules that are quantised, as `config.json` says, are read as matrices of floats.
     ///
     /// # Errors
     /// When a file is missing, truncated or inconsistent, or the index points outside the folder.
     pub fn open(dir: &Path) -> Result<Self, WeightsError> {
         let quantisation = quantisation::of_folder(dir).map(Arc::new);
+        if let Some(path) = gorgon_gguf::find(dir)? {
+            return Self::open_gguf(&path, quantisation);
+        }
         Ok(Self { quantisation, ..Self::open_stored(dir)? })
     }
 
@@ -107,7 +111,8 @@ impl Checkpoint {
     pub fn drawn(config: &ModelConfig) -> Self {
         let entry = |spec: layout::TensorSpec| {
             let bytes = 4 * spec.shape.iter().product::<usize>();
-            (spec.name, Entry { file: usize::MAX, dtype: Dtype::F32, shape: spec.shape, offset: 0, bytes })
+            let (file, dtype) = (usize::MAX, Dtype::F32);
+            (spec.name, Entry { file, dtype, shape: spec.shape, offset: 0, bytes, interleaved_heads: None })
         };
         let entries = layout::tensors(config).into_iter().map(entry).collect();
         Self { dir: "random weights".into(), files: vec![], entries, finite: false, quantisation: None }
@@ -136,6 +141,7 @@ impl Checkpoint {
                 shape: info.shape.clone(),
                 offset: data_start + start as u64,
                 bytes: end - start,
+                interleaved_heads: None,
             };
             if let Some(other) = self.entries.insert(name.clone(), entry) {
                 let first = self.files[other.file].0.display();
@@ -285,6 +291,14 @@ impl Checkpoint {
     }
 
     fn read_bytes(&self, entry: &Entry, offset: u64, bytes: &mut [u8]) -> Result<(), WeightsError> {
+        match entry.interleaved_heads {
+            None => self.read_place(entry, offset, bytes),
+            Some(heads) => self.read_interleaved(entry, heads, (offset - entry.offset) as usize, bytes),
+        }
+    }
+
+    /// Fills `bytes` from `offset` of the file on.
+    fn read_place(&self, entry: &Entry, offset: u64, bytes: &mut [u8]) -> Result<(), WeightsError> {
         let Some((path, file)) = self.files.get(entry.file) else {
             return Err(self.wrong(entry, "any", "drawn weights exist on a GPU only".into()));
         };

@@ -186,6 +186,10 @@ fn missing(folder: &Path) -> TemplateError {
 
 /// Reads `chat_template.jinja`, but hardly more of it than is allowed.
 fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String)>, TemplateError> {
+    // Nothing lies in a model that is one file.
+    if folder.is_file() {
+        return Ok(None);
+    }
     let path = folder.join("chat_template.jinja");
     let mut source = String::new();
     match gorgon_runs::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {

@@ -1,4 +1,4 @@
-//! Text to token ids and back: a model folder's `tokenizer.json`, and decoding as tokens arrive.
+//! Text to token ids and back: the `tokenizer.json` of a model folder or a GGUF file, and decoding as tokens arrive.
 //!
 //! Decoding works on token ids alone; ids become characters here and nowhere else. Decoded text is exactly what the
 //! tokenizer's own decoder says. The optional clean-up of spaces before punctuation that some libraries apply
@@ -13,7 +13,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gorgon_runs::file;
 use limits::Limits;
 use serde_json::{Map, Value};
 use tokenizers::{AddedToken, NormalizedString, Normalizer};
@@ -100,8 +99,8 @@ impl TokenizerConfig {
     /// # Errors
     /// The file cannot be read or is not a JSON object.
     pub fn read(folder: &Path) -> Result<Self, TokenizerError> {
-        let path = folder.join("tokenizer_config.json");
-        let text = match file::read(&path, MAX_CONFIG_BYTES) {
+        let path = gorgon_gguf::place(folder, "tokenizer_config.json");
+        let text = match gorgon_gguf::read(folder, "tokenizer_config.json", MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
             Err(source) => return Err(TokenizerError::Read { path, source }),
@@ -220,8 +219,8 @@ impl Tokenizer {
     /// A file is missing, unreadable or not a tokenizer.
     pub fn load(folder: &Path) -> Result<Self, TokenizerError> {
         let config = TokenizerConfig::read(folder)?;
-        let path = folder.join("tokenizer.json");
-        let bytes = match file::read(&path, MAX_TOKENIZER_BYTES) {
+        let path = gorgon_gguf::place(folder, "tokenizer.json");
+        let bytes = match gorgon_gguf::read(folder, "tokenizer.json", MAX_TOKENIZER_BYTES) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(TokenizerError::Missing { path }),
             Err(source) => return Err(TokenizerError::Read { path, source }),

@@ -126,13 +126,26 @@ impl TrainConfig {
     /// Copy with the method's own defaults filled in.
     #[must_use]
     pub fn resolved(self) -> Self {
-        let rates = self.method.rates();
-        Self { training: self.training.with_rates(rates), ..self }
+        let (rates, shuffle_buffer) = (self.method.rates(), Some(self.shuffle_buffer()));
+        Self { training: Training { shuffle_buffer, ..self.training.with_rates(rates) }, ..self }
     }
 
     /// Whether hidden states are kept on disk.
     pub fn caches_features(&self) -> bool {
         self.cache_features || self.features.is_some()
+    }
+
+    /// Positions in memory from which steps draw; 0 for steps of whole conversations.
+    pub fn shuffle_buffer(&self) -> usize {
+        self.training.shuffle_buffer.unwrap_or_else(|| self.method.shuffle_buffer())
+    }
+
+    /// The method, with the settings by which it reads sequences.
+    fn sequences(&self) -> &'static str {
+        match self.method.name() {
+            "hydra" => "hydra with prefix_attention or soft_targets",
+            name => name,
+        }
     }
 
     /// Checks the settings.
@@ -142,6 +155,9 @@ impl TrainConfig {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::top();
         check.include(self.training.check());
+        let shuffles = self.method.shuffle_buffer() > 0;
+        let reason = format_args!("{} reads sequences, so its steps are made of whole conversations", self.sequences());
+        check.require(shuffles || self.shuffle_buffer() == 0, "training.shuffle_buffer", self.shuffle_buffer(), reason);
         if let Some(from) = self.init_from.as_ref().filter(|_| !self.method.starts_from_heads()) {
             let reason = format_args!("{} does not start from heads", self.method.name());
             check.require(false, "init_from", from.display(), reason);

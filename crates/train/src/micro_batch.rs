@@ -36,16 +36,25 @@ pub(crate) struct MicroBatchLimit {
 }
 
 impl MicroBatchLimit {
-    /// The memory that each of `at_once` micro-batches has under a limit for all of fitting. It does not depend on the
-    /// number of threads, so cuts do not either.
+    /// The memory that each of `at_once` micro-batches has under a limit for all of fitting, of which data between steps
+    /// takes `held` bytes. It does not depend on the number of threads, so cuts do not either.
     ///
     /// # Errors
     /// When the limit leaves nothing for them.
-    pub fn new(limit: Option<u64>, parameters: &[Parameter], at_once: usize, known: Known) -> Result<Self, TrainError> {
+    pub fn new(
+        limit: Option<u64>,
+        parameters: &[Parameter],
+        (at_once, held): (usize, u64),
+        known: Known,
+    ) -> Result<Self, TrainError> {
         let Some(limit) = limit else { return Ok(Self { known, limit: None }) };
         let fixed = fixed_bytes(parameters.iter().map(Parameter::len).sum(), at_once);
-        let left = limit.checked_sub(fixed).filter(|left| *left > 0).ok_or_else(|| {
-            let reason = format!("parameters, moments and gradients alone take {} MB", fixed.div_ceil(1_000_000));
+        let left = limit.checked_sub(fixed + held).filter(|left| *left > 0).ok_or_else(|| {
+            let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+            let mut reason = format!("parameters, moments and gradients alone take {} MB", mb(fixed));
+            if held > 0 {
+                reason += &format!(", and training.shuffle_buffer {} MB", mb(held));
+            }
             SettingsError::new("training.memory_limit_mb", limit / 1_000_000, reason)
         })?;
         let sharing = if known.one_at_a_time { 1 } else { at_once.max(1) as u64 };

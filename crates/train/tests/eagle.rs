@@ -63,7 +63,8 @@ fn positions_reach_to_the_last_feature_that_is_guessed() {
         assistant: mask.iter().map(|&own| own == 1).collect(),
     };
     assert_eq!(objective.positions(&example(&[0, 0, 0, 0, 1, 1, 1, 0, 0])), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(objective.positions(&example(&[0, 0, 1])), [0, 1]);
+    assert_eq!(objective.positions(&example(&[0, 1, 1])), [0, 1]);
+    assert!(objective.positions(&example(&[0, 0, 1])).is_empty());
     assert!(objective.positions(&example(&[0, 1])).is_empty());
     assert!(objective.positions(&example(&[0, 0, 0])).is_empty());
 }

@@ -8,7 +8,7 @@ use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
-use gorgon_train::methods::{EagleFitting, HeadFitting};
+use gorgon_train::methods::{EagleFitting, HeadFitting, HeadRows};
 use gorgon_train::micro_batch::fixed_bytes;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Evaluation, Gradients, Objective, Outcome, Report, Size, fit};
@@ -206,17 +206,17 @@ fn a_conversation_that_does_not_fit_is_named() {
 fn other_panics_stay_panics() {
     struct Broken(HeadFitting);
     impl Objective for Broken {
-        type Batch = Vec<usize>;
+        type Batch = HeadRows;
         fn parameters(&self, seed: u64) -> Vec<Parameter> {
             self.0.parameters(seed)
         }
-        fn batches(&self, step: u64) -> Result<Vec<Vec<usize>>, TrainError> {
+        fn batches(&self, step: u64) -> Result<Vec<HeadRows>, TrainError> {
             self.0.batches(step)
         }
-        fn weights(&self, batch: &Vec<usize>) -> Vec<f64> {
+        fn weights(&self, batch: &HeadRows) -> Vec<f64> {
             self.0.weights(batch)
         }
-        fn gradients(&self, _: &[Tensor<1>], _: &Vec<usize>, _: &[f64]) -> Result<Gradients, TrainError> {
+        fn gradients(&self, _: &[Tensor<1>], _: &HeadRows, _: &[f64]) -> Result<Gradients, TrainError> {
             panic!("a defect")
         }
         fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {

@@ -75,6 +75,7 @@ fn fitting<S>(heads: impl FnOnce(&Decoder) -> S) -> HeadFitting<S> {
             decoded_tokens: 12,
             init_from: None,
         },
+        shuffle: None,
     }
 }
 
@@ -118,8 +119,14 @@ fn gradients_are_slopes() {
     slopes(&mtp(3));
 }
 
-/// Fits; asked to stop after `stop_at`, it is started again. Returns parameters.
-fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: Option<u64>) -> Vec<Vec<f32>> {
+/// Fits; asked to stop after `stop_at`, it is started again. Returns parameters. Against soft targets, the loss on the
+/// labels need not fall.
+fn fitted<S: HeadStack>(
+    objective: &HeadFitting<S>,
+    dir: &Path,
+    threads: usize,
+    (stop_at, falls): (Option<u64>, bool),
+) -> Vec<Vec<f32>> {
     let run = RunDir::create(dir, "test").unwrap();
     let training = Training {
         steps: 12,
@@ -147,34 +154,36 @@ fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: Opti
         outcome = pool.install(|| fit(objective, &run, &settings, &stop, &mut observe)).unwrap();
     }
     assert!(outcome.finished);
-    assert!(losses.last() < losses.first(), "{losses:?}");
+    assert!(!falls || losses.last() < losses.first(), "{losses:?}");
     outcome.parameters.into_iter().map(|p| read(p.value)).collect()
 }
 
 /// Checks that the bits are equal, however the work is done, and returns them. Returns them.
-fn check_bits<S: HeadStack>(make: impl Fn() -> HeadFitting<S>) -> Vec<Vec<f32>> {
+fn check_bits<S: HeadStack>(falls: bool, make: impl Fn() -> HeadFitting<S>) -> Vec<Vec<f32>> {
     let dir = tempfile::tempdir().unwrap();
     let objective = make();
-    let one = fitted(&objective, dir.path(), 1, None);
-    assert_eq!(one, fitted(&objective, dir.path(), 3, None));
-    assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
+    let one = fitted(&objective, dir.path(), 1, (None, falls));
+    assert_eq!(one, fitted(&objective, dir.path(), 3, (None, falls)));
+    assert_eq!(one, fitted(&objective, dir.path(), 2, (Some(5), falls)));
     let mut cached = make();
     let of = |row: &Row| objective.positions(&row.example);
     let rows = [cached.data.rows.as_slice(), cached.data.held_out.as_slice()];
     let path = dir.path().join("features.f32");
     let cache = FeatureCache::build(&path, &cached.data.features.decoder, rows, of, &mut |_| ()).unwrap();
     cached.data.features.cache = Some(cache);
-    assert_eq!(one, fitted(&cached, dir.path(), 2, None));
+    assert_eq!(one, fitted(&cached, dir.path(), 2, (None, falls)));
     one
 }
 
 #[test]
 fn threads_interruptions_and_cached_states_change_no_bit() {
-    check_bits(|| hydra(HydraConfig { heads: 3, ..HydraConfig::default() }));
-    check_bits(|| mtp(2));
+    let plain = check_bits(true, || hydra(HydraConfig { heads: 3, ..HydraConfig::default() }));
+    let shuffled = check_bits(true, || hydra(HydraConfig { heads: 3, ..HydraConfig::default() }).shuffled(30, 3, 1));
+    assert_ne!(plain, shuffled);
+    check_bits(true, || mtp(2));
     let config = HydraConfig { tied_blocks: true, ..plus() };
     let names: Vec<String> = hydra(config).parameters(0).into_iter().map(|p| p.name).collect();
-    let values = check_bits(|| hydra(config));
+    let values = check_bits(false, || hydra(config));
     // Blocks that are tied stay one block.
     let of = |name: &str| &values[names.iter().position(|n| n == name).unwrap()];
     for head in 0..3 {
@@ -195,7 +204,7 @@ fn what_is_read_depends_on_the_heads() {
     };
     let text = example(&[0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
     let plain = hydra(HydraConfig { heads: 2, ..HydraConfig::default() });
-    assert_eq!(plain.positions(&text), [3, 4, 5]);
+    assert_eq!(plain.positions(&text), [5]);
     let everything: Vec<usize> = (0..7).collect();
     assert_eq!(hydra(HydraConfig { heads: 2, ..plus() }).positions(&text), everything);
     assert_eq!(mtp(2).positions(&text), everything);

@@ -71,7 +71,7 @@ fn two_heads(dir: &Path) -> Vec<Vec<f32>> {
     let (hidden_size, vocab_size) = (SHAPE.hidden_size, SHAPE.vocab_size);
     let lm_head = lm_head(&checkpoint, &model, &Device::flex(), Some(Frozen::default())).unwrap();
     let heads = Heads { config, hidden_size, vocab_size, chunk_rows: 16 };
-    fitted(&HeadFitting { heads, lm_head, data }, &dir.join("run"), 2, None)
+    fitted(&HeadFitting { heads, lm_head, data, shuffle: None }, &dir.join("run"), 2, None)
 }
 
 #[test]

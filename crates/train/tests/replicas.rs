@@ -106,6 +106,12 @@ fn any_number_fits_the_same_medusa_heads() {
     check_numbers(medusa);
 }
 
+/// Each replica computes the states of its own micro-batches.
+#[test]
+fn any_number_draws_the_same_positions() {
+    check_numbers(|| medusa().shuffled(40, 5, 1));
+}
+
 #[test]
 fn any_number_fits_the_same_eagle_layer() {
     check_numbers(eagle);

@@ -1,8 +1,9 @@
 //! Files and folders of results: checks before work begins, and writes that appear whole or not at all.
 
 use crate::failure::Failure;
+use gorgon_runs::provenance::hash_bytes;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Copies a file, whole or not at all.
@@ -11,7 +12,11 @@ use std::path::Path;
 /// When it cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let bytes = std::fs::read(from).map_err(|error| Failure::run(format!("{}: {error}", from.display())))?;
-    gorgon_runs::atomic::write(to, |file| file.write_all(&bytes))
+    write(to, &bytes)
+}
+
+fn write(to: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    gorgon_runs::atomic::write(to, |file| file.write_all(bytes))
         .map_err(|error| Failure::run(format!("{}: {error}", to.display())))
 }
 
@@ -27,6 +32,9 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), Failure> {
     .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
+/// Longest file of a tokenizer that is read.
+const MAX_TOKENIZER_BYTES: u64 = 512 << 20;
+
 /// The files of a tokenizer, as far as there are.
 const TOKENIZER_FILES: &[&str] = &[
     "tokenizer.json",
@@ -34,6 +42,11 @@ const TOKENIZER_FILES: &[&str] = &[
     "generation_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
 ];
 
 /// Copies the files of a tokenizer from one model's folder to another's.
@@ -42,9 +55,36 @@ const TOKENIZER_FILES: &[&str] = &[
 /// When one cannot be read or written.
 pub fn copy_tokenizer(from: &Path, out: &Path) -> Result<(), Failure> {
     for name in TOKENIZER_FILES {
-        let from = from.join(name);
-        if from.is_file() {
-            copy(&from, &out.join(name))?;
+        let failed = |error: std::io::Error| Failure::run(format!("{}: {error}", from.join(name).display()));
+        match gorgon_gguf::read(from, name, MAX_TOKENIZER_BYTES) {
+            Ok(bytes) => write(&out.join(name), &bytes)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Hash of a model's `tokenizer.json`, or of that which a GGUF file's metadata makes.
+///
+/// # Errors
+/// When there is none or it cannot be read.
+pub fn tokenizer_hash(model: &Path) -> Result<String, Failure> {
+    const NAME: &str = "tokenizer.json";
+    let bytes = gorgon_gguf::read(model, NAME, MAX_TOKENIZER_BYTES);
+    Ok(hash_bytes(&bytes.map_err(|error| Failure::io(&gorgon_gguf::place(model, NAME), &error))?))
+}
+
+/// Copies the files of a licence from one model's folder to another's.
+///
+/// # Errors
+/// When one cannot be read or written.
+pub fn copy_licence(from: &Path, out: &Path) -> Result<(), Failure> {
+    const NAMES: [&str; 5] = ["license", "licence", "notice", "copying", "use_policy"];
+    for entry in from.read_dir().map_err(|error| Failure::io(from, &error))?.flatten() {
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        if NAMES.iter().any(|known| name.starts_with(known)) && entry.path().is_file() {
+            copy(&entry.path(), &out.join(entry.file_name()))?;
         }
     }
     Ok(())

@@ -28,6 +28,7 @@ pub mod not_a_model;
 pub mod plan;
 pub mod pretrain;
 pub mod prompts;
+pub mod quantize;
 pub mod runs;
 pub mod settings;
 pub mod synth;

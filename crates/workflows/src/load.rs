@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
-/// The folder of `--model`: a folder, or a repo that is brought into the cache.
+/// The folder of `--model`: a folder, a GGUF file, or a repo that is brought into the cache.
 ///
 /// # Errors
 /// When there is no such folder or repo.

@@ -5,6 +5,7 @@
 mod data;
 mod differential;
 mod drafting;
+mod gguf;
 mod jobs;
 mod model;
 mod quantised;
@@ -21,11 +22,12 @@ pub struct Target {
 }
 
 /// Every reader.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     Target { name: "weights_header", read: model::weights_header, seeds: model::weights_seeds },
     Target { name: "shard_index", read: model::shard_index, seeds: model::index_seeds },
     Target { name: "config", read: model::config, seeds: model::config_seeds },
     Target { name: "quantised", read: quantised::checkpoint, seeds: quantised::seeds },
+    Target { name: "gguf", read: gguf::file, seeds: gguf::seeds },
     Target { name: "tokenizer", read: model::tokenizer, seeds: model::tokenizer_seeds },
     Target { name: "tokenizer_config", read: model::tokenizer_config, seeds: model::tokenizer_config_seeds },
     Target { name: "chat_template", read: model::chat_template, seeds: model::template_seeds },

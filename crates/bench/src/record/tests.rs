@@ -10,6 +10,7 @@ fn record(times: &[(usize, f64)]) -> CalibrationRecord {
         positions: 0,
         children: vec![],
         chain: vec![],
+        rows: vec![],
         step_times: times
             .iter()
             .map(|&(nodes, seconds)| StepTime { nodes, seconds, draft_seconds: 0.0, spread: 0.0 })

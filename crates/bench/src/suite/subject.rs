@@ -87,7 +87,7 @@ impl Subject {
         let decoder = Arc::new(Decoder::load(&dir, &compute)?);
         let buffer = vec![1u8; decoder.bytes_per_greedy_step()];
         let target = DecoderTarget::new(decoder.clone(), shape.llama.max_positions, Hooks::none());
-        let prompt = (0..PROMPT as u32).map(|i| (i * 97 + 11) % shape.llama.vocab_size as u32).collect();
+        let prompt = prompt(PROMPT, shape.llama.vocab_size);
         Ok(Self { shape, compute, dir, decoder, target, buffer, prompt })
     }
 
@@ -201,6 +201,19 @@ impl Subject {
         Ok(crate::median(seconds).unwrap_or(f64::NAN))
     }
 
+    /// Seconds from `tokens` prompt tokens to the first new one.
+    ///
+    /// # Errors
+    /// When the model fails.
+    pub fn prefill_seconds(&mut self, tokens: usize) -> Result<f64, BenchError> {
+        let prompt = prompt(tokens, self.shape.llama.vocab_size);
+        let limits = Limits { max_new_tokens: 1, end_tokens: vec![] };
+        let (random, mut go_on) = (&mut SeededRandom::new(0), |_| ControlFlow::Continue(()));
+        let started = Instant::now();
+        decode(&mut self.target, &prompt, &Greedy, random, &limits, &mut go_on)?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+
     /// Where and in which numbers it computes.
     pub fn compute(&self) -> &Compute {
         &self.compute
@@ -275,6 +288,11 @@ impl Subject {
         let runs = comparison.run(&[prompt], rounds, &mut || ())?;
         summarise(&runs).ok_or_else(|| BenchError::Empty("no step was taken".into()))
     }
+}
+
+/// Tokens without a meaning, the same for every program.
+fn prompt(tokens: usize, vocab_size: usize) -> Vec<Token> {
+    (0..tokens as u32).map(|i| (i * 97 + 11) % vocab_size as u32).collect()
 }
 
 /// Allocations of each of so many steps, by what was counted at each token. The first token comes with the prompt, and

@@ -33,7 +33,7 @@ pub enum ConfigCommand {
 /// Options of `gorgon init`.
 #[derive(Debug, Args)]
 pub struct Init {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// A file of prompts or conversations.

@@ -35,7 +35,7 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct Logits {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     /// Token ids, separated by commas.
@@ -114,6 +114,10 @@ pub struct Suite {
     /// A Python with PyTorch and transformers, to decode plainly with the same weights in turns (f32, on the CPU).
     #[arg(long, value_name = "P")]
     pub python: Option<PathBuf>,
+    /// cpu: a folder in which npm has installed node-llama-cpp, to decode with the same weights in turns (f32, f16,
+    /// Q8_0, Q4_0). The Python needs gguf then.
+    #[arg(long, value_name = "DIR", requires = "python")]
+    pub llama_cpp: Option<PathBuf>,
     /// Rounds of every measurement.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Options that `bench`, `verify` and `tree calibrate` share.
 #[derive(Clone, Debug, Args)]
 pub struct Measure {
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]

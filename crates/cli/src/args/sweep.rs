@@ -12,7 +12,7 @@ pub struct Sweep {
     /// The values of α.
     #[arg(value_name = "alpha=A1,A2,…")]
     pub range: SweepRange,
-    /// A model folder or a repo id.
+    /// A model folder, a GGUF file or a repo id.
     #[arg(long, value_name = "M")]
     pub model: String,
     #[command(flatten)]

@@ -17,9 +17,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The script that decodes with transformers.
-const PEER: &str = "scripts/bench/decode_peer.py";
-
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
     let measured = execute_beside(&args.measure.options()?, args.rounds as usize, args.python.as_deref(), settings)?;
     store(args.out.as_deref(), &measured.document, settings)?;
@@ -52,15 +49,17 @@ pub fn store(path: Option<&Path>, document: &Value, settings: &Settings) -> Resu
     Ok(())
 }
 
-/// The Python and the script to decode beside the engine.
+/// A script that measures another program.
 ///
 /// # Errors
 /// When the script is not where it should be.
-pub fn peer(python: &Path) -> Result<(PathBuf, PathBuf), Failure> {
-    let script = PathBuf::from(PEER);
+pub fn script(name: &str) -> Result<PathBuf, Failure> {
+    let script = Path::new("scripts/bench").join(name);
     match script.is_file() {
-        true => Ok((python.to_owned(), script)),
-        false => Err(Failure::input(format!("{PEER}: not found")).hint("run this in the project's folder")),
+        true => Ok(script),
+        false => {
+            Err(Failure::input(format!("{}: not found", script.display())).hint("run this in the project's folder"))
+        }
     }
 }
 
@@ -113,8 +112,12 @@ fn execute_beside(
         return Err(Failure::input(message).hint("name heads with --heads or a draft model with --drafter model:DIR"));
     }
     let start = |python: &Path| {
-        let (python, script) = peer(python)?;
-        Ok::<_, Failure>(Peer::start(&python, &script, &gorgon_workflows::load::folder(&options.model, settings)?)?)
+        let script = script("decode_peer.py")?;
+        Ok::<_, Failure>(Peer::transformers(
+            python,
+            &script,
+            &gorgon_workflows::load::folder(&options.model, settings)?,
+        )?)
     };
     let mut peer = python.map(start).transpose()?;
     let (runs, peer) = measure(&mut setup, rounds, peer.as_mut(), settings)?;

@@ -16,6 +16,7 @@ pub mod logits;
 pub mod pages;
 pub mod plan;
 pub mod pretrain;
+pub mod quantize;
 mod resume;
 pub mod runs;
 pub mod suite;

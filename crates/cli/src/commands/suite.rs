@@ -4,7 +4,7 @@ use crate::args::{GpuShape, Suite, SuiteDevice};
 use crate::commands::bench;
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_bench::suite::{self, Figure, GpuOptions, Shape, SuiteOptions};
+use gorgon_bench::suite::{self, Figure, GpuOptions, LlamaCpp, Peers, Shape, SuiteOptions};
 use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::failure::Failure;
 use serde_json::{Value, json};
@@ -25,9 +25,8 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));
-    let peer = args.python.as_ref().map(|python| bench::peer(python)).transpose()?;
     let folder = suite::scratch_folder().map_err(|error| Failure::run(error.to_string()))?;
-    let options = SuiteOptions { shapes, rounds: args.rounds as usize, peer, folder: folder.clone() };
+    let options = SuiteOptions { shapes, rounds: args.rounds as usize, peers: peers(args)?, folder: folder.clone() };
     // Without the feature nothing is counted.
     let count = &gorgon_bench::allocations::count as &dyn Fn() -> u64;
     let count = Some(count).filter(|_| cfg!(feature = "count-allocations"));
@@ -40,6 +39,23 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
         "instructions": gorgon_kernels::Isa::detect().name(), "figures": report.figures, "rows": report.rows,
     });
     finish(args, settings, &document, &report.figures)
+}
+
+/// The programs that `--python` and `--llama-cpp` name.
+fn peers(args: &Suite) -> Result<Peers, Failure> {
+    let Some(python) = &args.python else { return Ok(Peers::default()) };
+    let transformers = Some((python.clone(), bench::script("decode_peer.py")?));
+    let llama_cpp = args.llama_cpp.as_ref().map(|folder| {
+        // Node resolves packages from absolute folders only.
+        let folder = std::path::absolute(folder).map_err(|error| Failure::input(error.to_string()))?;
+        let package = folder.join("node_modules/node-llama-cpp");
+        if !package.is_dir() {
+            return Err(Failure::input(format!("{}: not found", package.display())));
+        }
+        let converter = (python.clone(), bench::script("to_gguf.py")?);
+        Ok(LlamaCpp { folder, script: bench::script("llama_cpp_peer.mjs")?, converter })
+    });
+    Ok(Peers { transformers, llama_cpp: llama_cpp.transpose()? })
 }
 
 fn run_gpu(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {

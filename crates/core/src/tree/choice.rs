@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use crate::suggest::did_you_mean;
 
-use super::{ChainTree, DynamicTree, MAX_NODES, OwnTree, PublishedTree};
+use super::{ChainTree, DynamicTree, MAX_NODES, OwnTree, PublishedTree, TrellisTree};
 
 /// A named choice of tree. [`FromStr`] and [`fmt::Display`] are inverse to each other, and serde uses both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -25,6 +25,8 @@ pub enum TreeChoice {
     },
     /// `dynamic:TOTAL,DEPTH,TOPK`.
     Dynamic(DynamicTree),
+    /// `trellis:NODES`, `trellis:NODES,DEPTH`, or `trellis` with a number of nodes by measured step times.
+    Trellis(Option<(usize, usize)>),
     /// `own:NODES,DEPTH`: a budget, within which the drafter makes its own tree.
     Own(OwnTree),
     /// A path that ends in `.json`: a file with a list of rank paths.
@@ -76,9 +78,10 @@ pub enum ChoiceError {
 const CHAIN: &str = "chain:N";
 const SEQUOIA: &str = "sequoia:N";
 const DYNAMIC: &str = "dynamic:TOTAL,DEPTH,TOPK";
+const TRELLIS: &str = "trellis:NODES,DEPTH";
 const OWN: &str = "own:NODES,DEPTH";
 /// All names but those of published trees.
-const FORMS: [&str; 6] = ["none", CHAIN, "calibrated", SEQUOIA, DYNAMIC, OWN];
+const FORMS: [&str; 8] = ["none", CHAIN, "calibrated", SEQUOIA, DYNAMIC, "trellis", TRELLIS, OWN];
 
 impl FromStr for TreeChoice {
     type Err = ChoiceError;
@@ -110,6 +113,8 @@ impl FromStr for TreeChoice {
                 let tree = DynamicTree::new(total, depth, top_k);
                 tree.map(Self::Dynamic).map_err(|error| size(error.to_string()))
             }
+            ("trellis", None) => Ok(Self::Trellis(None)),
+            ("trellis", Some(listed)) => parse_trellis(given, listed).map(Self::Trellis),
             ("own", _) => {
                 let [nodes, depth] = parse_numbers(given, OWN, numbers)?;
                 OwnTree::new(nodes, depth).map(Self::Own).map_err(|error| size(error.to_string()))
@@ -117,6 +122,17 @@ impl FromStr for TreeChoice {
             _ => given.parse().map(Self::Published).map_err(|_| ChoiceError::Unknown { given: given.to_owned() }),
         }
     }
+}
+
+/// The nodes and depth of `trellis:NODES` or `trellis:NODES,DEPTH`.
+fn parse_trellis(given: &str, listed: &str) -> Result<Option<(usize, usize)>, ChoiceError> {
+    let [nodes, depth] = match listed.contains(',') {
+        true => parse_numbers(given, TRELLIS, Some(listed))?,
+        false => parse_numbers(given, TRELLIS, Some(listed)).map(|[nodes]| [nodes, TrellisTree::DEPTH])?,
+    };
+    let size = |reason: String| ChoiceError::Size { given: given.to_owned(), reason };
+    let tree = TrellisTree::new(nodes, depth).map_err(|error| size(error.to_string()))?;
+    Ok(Some((tree.nodes(), tree.depth())))
 }
 
 /// The comma-separated whole numbers after the colon, exactly `N` of them.
@@ -145,6 +161,9 @@ impl fmt::Display for TreeChoice {
             Self::Calibrated => f.write_str("calibrated"),
             Self::Sequoia { nodes } => write!(f, "sequoia:{nodes}"),
             Self::Dynamic(tree) => write!(f, "dynamic:{},{},{}", tree.total_nodes(), tree.depth(), tree.top_k()),
+            Self::Trellis(None) => f.write_str("trellis"),
+            Self::Trellis(Some((nodes, TrellisTree::DEPTH))) => write!(f, "trellis:{nodes}"),
+            Self::Trellis(Some((nodes, depth))) => write!(f, "trellis:{nodes},{depth}"),
             Self::Own(tree) => write!(f, "own:{},{}", tree.nodes(), tree.depth()),
             Self::File(path) => write!(f, "{}", path.display()),
         }

@@ -7,6 +7,7 @@
 //! * [`FixedTree`]: a shape known beforehand, be it [published](PublishedTree), [calibrated] on measured accuracies or
 //!   the optimum of [Sequoia's dynamic program](sequoia);
 //! * [`DynamicTree`]: expands where the drafter is confident and keeps the most probable nodes (EAGLE-2);
+//! * [`TrellisTree`]: the most probable nodes of all, of corrected probabilities ([`RowCalibration`]);
 //! * [`OwnTree`]: a budget only, for drafters that make their [`DraftTree`] themselves.
 //!
 //! A [`Trie`] merges whole token sequences into a tree, and is a [`CandidateSource`] for the other builders.
@@ -20,13 +21,16 @@ mod draft_tree;
 mod dynamic;
 mod entry;
 mod fixed;
+mod growth;
 mod kind;
 mod limits;
 mod own;
 mod published;
+mod row_calibration;
 pub mod sequoia;
 mod shape;
 mod token_tree;
+mod trellis;
 mod trie;
 mod value;
 
@@ -42,6 +46,8 @@ pub use kind::TreeKind;
 pub use limits::{MAX_DEPTH, MAX_NODES, MAX_RANK};
 pub use own::{OwnError, OwnTree};
 pub use published::{PublishedTree, UnknownTree};
+pub use row_calibration::{DepthCalibration, RowCalibration};
 pub use shape::{RankPath, ShapeError, TreeShape};
 pub use token_tree::{NodeInput, NodeKind, TokenTree, TreeError};
+pub use trellis::{TrellisError, TrellisTree};
 pub use trie::Trie;

@@ -25,7 +25,7 @@ pub use activations::Activations;
 pub use kernel::quantised_matmul;
 pub use launch::matmul;
 pub use matrix::{CodeSource, Codes, QuantisedMatrix};
-pub use rounding::{Rounded, Rounding};
+pub use rounding::{Rounded, Rounding, ScaleSearch};
 pub use scales::ScaleFormat;
 
 /// Output columns per panel.

@@ -118,11 +118,13 @@ pub(crate) fn brief(value: &Value) -> String {
     }
 }
 
-pub(crate) fn read_object(path: &Path) -> Result<serde_json::Map<String, Value>, ConfigError> {
+/// A document of a model.
+pub(crate) fn read_object(model: &Path, name: &str) -> Result<serde_json::Map<String, Value>, ConfigError> {
     const LIMIT: u64 = 16 << 20;
-    let read = |source| ConfigError::Read { path: path.into(), source };
-    let json = |reason: String| ConfigError::Json { path: path.into(), reason };
-    let bytes = gorgon_runs::file::read(path, LIMIT).map_err(read)?;
+    let path = || gorgon_gguf::place(model, name);
+    let read = |source| ConfigError::Read { path: path(), source };
+    let json = |reason: String| ConfigError::Json { path: path(), reason };
+    let bytes = gorgon_gguf::read(model, name, LIMIT).map_err(read)?;
     match gorgon_runs::json::read(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(json(format!("it holds {}", brief(&other)))),

@@ -43,6 +43,19 @@ pub(super) fn unpack(stream: &[u8], bits: u32, out: &mut [u8]) {
     }
 }
 
+/// Writes numbers of 4 or 8 bits as a stream of little-endian words. What is left of the last word is zero.
+pub(super) fn pack(numbers: &[u8], bits: u32, stream: &mut [u8]) {
+    stream.fill(0);
+    match bits {
+        8 => stream[..numbers.len()].copy_from_slice(numbers),
+        _ => {
+            for (pair, byte) in numbers.chunks(2).zip(stream) {
+                *byte = pair[0] & 15 | pair.get(1).map_or(0, |high| high << 4);
+            }
+        }
+    }
+}
+
 /// Number `n` of a stream of four-bit numbers whose words hold eight in the order 0, 2, 4, 6, 1, 3, 5, 7.
 pub(super) fn interleaved(line: &[u32], n: usize) -> u8 {
     const PLACES: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];

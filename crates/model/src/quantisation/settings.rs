@@ -34,6 +34,9 @@ impl PartialEq for Group {
     }
 }
 
+/// The method of GGUF files.
+pub(super) const GGUF: &str = "gguf";
+
 /// Modules that stay as they are where a config names none.
 const KEPT: &str = "lm_head";
 
@@ -56,6 +59,17 @@ impl Quantisation {
         }
         let groups = vec![Group { targets: vec![Pattern::linear()], format: Arc::new(format) }];
         Ok(Self { method, groups, kept, exact_lists: false, ignored: vec![] })
+    }
+
+    /// One format for all modules that have its tensors, the embedding among them.
+    pub(super) fn by_tensors(format: impl Format + 'static) -> Self {
+        let groups = vec![Group { targets: vec![], format: Arc::new(format) }];
+        Self { method: GGUF, groups, kept: vec![], exact_lists: false, ignored: vec![] }
+    }
+
+    /// Whether the embedding may be quantised too.
+    pub(crate) fn has_embedding(&self) -> bool {
+        self.method == GGUF
     }
 
     /// Copy that says which settings are ignored.

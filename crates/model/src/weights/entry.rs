@@ -14,6 +14,8 @@ pub struct Entry {
     pub(super) offset: u64,
     /// Length in bytes.
     pub(super) bytes: usize,
+    /// Heads whose rows lie interleaved in the file; reading puts them in order.
+    pub(super) interleaved_heads: Option<usize>,
 }
 
 impl Entry {

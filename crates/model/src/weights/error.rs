@@ -38,6 +38,9 @@ pub enum WeightsError {
         /// Reason why it is refused.
         reason: String,
     },
+    /// A GGUF file cannot be used.
+    #[error(transparent)]
+    Gguf(#[from] gorgon_gguf::GgufError),
     /// The tensors are not those that the config calls for.
     #[error("{dir}: the tensors do not fit config.json: {problems}")]
     Mismatch {

@@ -75,8 +75,8 @@ impl Checkpoint {
         let size = |entry: &Entry| entry.shape.iter().product::<usize>();
         let stored = self.plain(&modules);
         let plain: usize = stored.iter().map(|entry| size(entry)).sum();
-        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of a mixed checkpoint it may not.
-        let mut dtypes = stored.iter().map(|entry| entry.dtype);
+        // Asked for `f32`, the CPU keeps 16 bits where a whole matrix has them; of mixed matrices it may not.
+        let mut dtypes = stored.iter().filter(|entry| entry.shape.len() > 1).map(|entry| entry.dtype);
         let first = dtypes.next();
         let half = matches!(first, Some(Dtype::F16 | Dtype::BF16)) && dtypes.all(|dtype| Some(dtype) == first);
         let shape = |name: &str| {
@@ -135,7 +135,9 @@ impl Checkpoint {
         let mut problems = Problems::default();
         let mut known: BTreeSet<String> = BTreeSet::new();
         for spec in &specs {
-            let shape = <[usize; 2]>::try_from(spec.shape.as_slice()).ok().filter(|_| spec.name != layout::EMBEDDING);
+            let with_embedding = self.quantisation().is_some_and(Quantisation::has_embedding);
+            let shape = <[usize; 2]>::try_from(spec.shape.as_slice()).ok();
+            let shape = shape.filter(|_| with_embedding || spec.name != layout::EMBEDDING);
             match shape.zip(self.format(&spec.name)) {
                 Some((shape, (module, format))) => {
                     let tensors = Tensors { store: self, module };

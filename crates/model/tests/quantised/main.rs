@@ -8,3 +8,4 @@ mod fixtures;
 mod folder;
 mod formats;
 mod refused;
+mod written;

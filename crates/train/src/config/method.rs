@@ -11,6 +11,9 @@ use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Positions in memory from which steps draw by default.
+const SHUFFLE_BUFFER: usize = 1 << 16;
+
 /// A method of `gorgon train` with its own tables: `method = "hydra"` comes with `[hydra]` and no other.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "method", rename_all = "lowercase", deny_unknown_fields)]
@@ -85,6 +88,15 @@ impl MethodConfig {
             Self::Eagle { .. } => (3e-5, 0.5),
             Self::Eagle3 { .. } => (5e-5, 0.5),
             Self::DistillSpec { .. } => (3e-4, 1.0),
+        }
+    }
+
+    /// Positions in memory from which steps draw by default; 0 for heads that read sequences.
+    pub(super) fn shuffle_buffer(&self) -> usize {
+        match self {
+            Self::Medusa { .. } => SHUFFLE_BUFFER,
+            Self::Hydra { hydra } if !hydra.prefix_attention && !hydra.soft_targets => SHUFFLE_BUFFER,
+            _ => 0,
         }
     }
 

@@ -49,6 +49,9 @@ impl PretrainConfig {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::top();
         check.include(self.training.check());
+        let buffer = self.training.shuffle_buffer.unwrap_or(0);
+        let reason = "a language model reads sequences, so its steps are made of whole conversations";
+        check.require(buffer == 0, "training.shuffle_buffer", buffer, reason);
         check.include(self.data.check());
         check.include(self.finish.as_ref().map_or(Ok(()), Finish::check));
         check.include(self.tokenizer.check());

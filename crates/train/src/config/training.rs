@@ -27,6 +27,11 @@ pub struct Training {
     pub gradient_accumulation: usize,
     /// Tokens in a micro-batch, at most. A longer conversation has one of its own.
     pub micro_batch_tokens: usize,
+    /// Positions whose hidden states are in memory at once, at most. Each step draws its positions from them in a random
+    /// order, so a step has positions of many conversations. 0 makes steps of whole conversations. If it is not set:
+    /// 65536 for `medusa` and for `hydra` without `prefix_attention` and `soft_targets`, otherwise 0. Other methods read
+    /// sequences and allow nothing but 0.
+    pub shuffle_buffer: Option<usize>,
     /// Tokens of the longest conversation. Longer ones are cut off there.
     pub max_seq_len: usize,
     /// Highest learning rate. If it is not set: 3e-5 for `eagle`, 5e-5 for `eagle3`, 3e-4 for `distill-spec`, otherwise 1e-3.
@@ -67,6 +72,7 @@ impl Default for Training {
             epochs: 1.0,
             gradient_accumulation: 2,
             micro_batch_tokens: 2048,
+            shuffle_buffer: None,
             max_seq_len: 2048,
             learning_rate: None,
             warmup: 0.05,
@@ -124,6 +130,7 @@ impl Training {
         check.within("steps", self.steps, 0..=MOST_STEPS);
         check.within("gradient_accumulation", self.gradient_accumulation as u64, 1..=1 << 16);
         check.within("micro_batch_tokens", self.micro_batch_tokens as u64, 1..=MOST_TOKENS);
+        check.within("shuffle_buffer", self.shuffle_buffer.unwrap_or(0) as u64, 0..=MOST_TOKENS);
         check.within("max_seq_len", self.max_seq_len as u64, 2..=MOST_TOKENS);
         check.at_least("save_total_limit", self.save_total_limit, 1);
         check.require(self.log_every > 0, "log_every", 0, "it has to be at least 1");

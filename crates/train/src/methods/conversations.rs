@@ -108,6 +108,11 @@ pub trait OnBackbone: Objective {
     /// When the backbone fails.
     fn read(&self, batch: &Self::Batch) -> Result<(), TrainError>;
 
+    /// Whether steps read every state once only, however many epochs there are.
+    fn reads_once(&self) -> bool {
+        false
+    }
+
     /// Bytes that [`Self::publish`] leaves of so many parameters.
     fn published_bytes(&self, parameters: usize) -> u64 {
         4 * parameters as u64

@@ -45,8 +45,8 @@ pub struct Noisy {
     rows: Vec<usize>,
 }
 
-/// The pairs of a conversation that count. Pair `i`, `(f_i, x_{i+1})`, is about `x_{i+2}`: it counts if that is the
-/// assistant's, which is when it takes part in decoding. (The reference counts a pair if `x_i` is the assistant's.)
+/// The pairs of a conversation that count. Pair `i`, `(f_i, x_{i+1})`, is about `x_{i+2}`: it counts if both tokens are
+/// the assistant's, which is when it takes part in decoding. (The reference counts a pair if `x_i` is the assistant's.)
 pub(super) fn counted(example: &Example) -> impl Iterator<Item = usize> + '_ {
     (0..example.ids.len()).filter(|&i| example.counts(0, i))
 }

@@ -2,7 +2,7 @@
 
 use super::at_work;
 use super::conversations::{Conversations, OnBackbone};
-use super::eagle::{counted, read_positions, sum};
+use super::eagle::{read_positions, sum};
 use super::initial::initial_all;
 use crate::error::TrainError;
 use crate::evaluation::{Eagle3Metrics, Metrics};
@@ -74,13 +74,12 @@ impl StepRows {
         // Beyond the last token anything will do: rows that read it do not count, and no other row sees them.
         let token = |row: usize| of.example.ids[..=of.feature_tokens].get(row + 1 + step).copied().unwrap_or(0);
         self.tokens.extend((0..of.feature_tokens).map(token));
-        let feature_tokens: Vec<usize> = counted(of.example).filter(|pair| *pair >= step).collect();
-        self.rows += feature_tokens.len();
-        let feature_tokens: Vec<usize> = feature_tokens.into_iter().filter(|pair| of.draftable[pair + 1]).collect();
-        self.counted.extend(feature_tokens.iter().map(|pair| (of.first + pair - step) as u32));
-        if !feature_tokens.is_empty() {
-            self.targets
-                .push(of.hidden.clone().select(0, index(feature_tokens.iter().map(|pair| pair + 1), &of.hidden)));
+        let rows: Vec<usize> = (0..of.feature_tokens).filter(|row| of.example.counts(step, *row)).collect();
+        self.rows += rows.len();
+        let rows: Vec<usize> = rows.into_iter().filter(|row| of.draftable[row + step + 1]).collect();
+        self.counted.extend(rows.iter().map(|row| (of.first + row) as u32));
+        if !rows.is_empty() {
+            self.targets.push(of.hidden.clone().select(0, index(rows.iter().map(|row| row + step + 1), &of.hidden)));
         }
     }
 }
@@ -122,8 +121,8 @@ impl Eagle3Fitting {
 
     /// Rows of some conversations, one conversation after another, with the inputs and targets of every step.
     ///
-    /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if that is
-    /// the assistant's and the backbone's first guess is in the draft vocabulary.
+    /// Step `s` of row `t` reads the token `x_{t+1+s}` and is about `x_{t+2+s}`. As in decoding, it counts if all tokens
+    /// from `x_{t+1}` on are the assistant's and the backbone's first guess is in the draft vocabulary.
     fn gather(&self, held_out: bool, rows: &[usize]) -> Result<Gathered, TrainError> {
         let d = self.network.shape().layer.hidden_size;
         let wide = self.hooks.layers().len() * d;
@@ -244,8 +243,8 @@ impl Objective for Eagle3Fitting {
     /// Rows of each step that would count if every token could be drafted: each step's loss is a mean over them.
     fn weights(&self, batch: &Vec<usize>) -> Vec<f64> {
         let of = |step: usize| {
-            let rows = batch.iter().map(|&i| counted(&self.data.rows[i].example).filter(|pair| *pair >= step).count());
-            rows.sum::<usize>() as f64
+            let of = |example: &Example| (0..example.ids.len()).filter(|row| example.counts(step, *row)).count();
+            batch.iter().map(|&i| of(&self.data.rows[i].example)).sum::<usize>() as f64
         };
         (0..self.config.steps).map(of).collect()
     }

@@ -81,6 +81,11 @@ pub trait Objective: Sync {
         Size::default()
     }
 
+    /// Bytes of data that are kept between steps for each of a step's micro-batches, at most.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
     /// The two halves of a micro-batch, in order; `None` for a single conversation.
     fn halves(&self, _batch: &Self::Batch) -> Option<(Self::Batch, Self::Batch)> {
         None

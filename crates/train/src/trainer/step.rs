@@ -80,7 +80,8 @@ impl Fitted {
     ) -> Result<Vec<Gradients>, TrainError> {
         let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
         loop {
-            let micro_batch = MicroBatchLimit::new(limit, &self.parameters, share.len(), self.memory)?;
+            let held = objective.held_bytes() * share.len() as u64;
+            let micro_batch = MicroBatchLimit::new(limit, &self.parameters, (share.len(), held), self.memory)?;
             let step = Step::new(objective, &weights, totals, micro_batch);
             let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
                 true => share.iter().map(|batch| step.gradients(batch)).collect(),

@@ -174,6 +174,7 @@ pub fn heads(data: Conversations) -> HeadFitting {
         heads: Heads { config, hidden_size, vocab_size, chunk_rows: 16 },
         lm_head: lm_head(None).into(),
         data,
+        shuffle: None,
     }
 }
 

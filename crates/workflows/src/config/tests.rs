@@ -78,3 +78,23 @@ fn a_resolved_config_is_its_own_source() {
     let again: DistillConfig = read(&document(&to_toml(&config).unwrap(), &[])).unwrap();
     assert_eq!(again, config);
 }
+
+/// Heads that read a state alone draw positions by default; methods that read sequences refuse to.
+#[test]
+fn positions_are_shuffled_where_heads_read_single_states() {
+    let config = |text: &str, overrides: &[&str]| read::<TrainConfig>(&document(text, overrides)).unwrap();
+    let of = |method: &str| format!("method = \"{method}\"\nmodel = \"m\"\ndata = \"d\"\n");
+    for (method, buffer) in [("medusa", 65_536), ("hydra", 65_536), ("eagle", 0), ("eagle3", 0), ("mtp", 0)] {
+        let config = config(&of(method), &[]).resolved();
+        assert_eq!((config.training.shuffle_buffer, config.check().is_ok()), (Some(buffer), true), "{method}");
+    }
+    let attentive = config(&of("hydra"), &["hydra.prefix_attention=true"]);
+    assert_eq!(attentive.resolved().training.shuffle_buffer, Some(0));
+    let said = message(&of("eagle"), &["training.shuffle_buffer=100"]);
+    assert!(said.contains("training.shuffle_buffer = 100: eagle reads sequences"), "{said}");
+    let said = message(&of("hydra"), &["training.shuffle_buffer=1", "hydra.soft_targets=true"]);
+    assert!(said.contains("hydra with prefix_attention or soft_targets reads sequences"), "{said}");
+    let said = message(&of("medusa"), &["training.shuffle_buffer=1073741825"]);
+    assert!(said.contains("training.shuffle_buffer = 1073741825"), "{said}");
+    assert!(config(&of("medusa"), &["training.shuffle_buffer=0"]).check().is_ok());
+}

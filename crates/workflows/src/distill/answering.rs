@@ -160,7 +160,10 @@ impl Job {
         // As planned; loading alone does not know of the other conversations.
         decoder.compute().prefilter_budget().set(room.copies);
         let drafters = self.drafting.as_ref().map(|drafting| drafting.drafters(&decoder)).transpose()?;
-        let drafter = || drafters.as_ref().map_or_else(|| Drafters::None.drafter(), Drafters::drafter);
+        let drafter = || match (&self.drafting, &drafters) {
+            (Some(drafting), Some(all)) => drafting.drafter(all),
+            _ => Drafters::None.drafter(),
+        };
         let builder = self.drafting.as_ref().map(|drafting| drafting.builder.as_ref());
         let drafts = builder.map(|tree| Drafts { drafter: &drafter, tree });
         // On another device, this process's own memory says nothing.

@@ -183,7 +183,6 @@ impl Job {
             }
         };
         let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
-        let tokenizer = self.renderer.text().path();
         let drafting = self.drafting.as_ref().filter(|_| !self.transform.is_greedy());
         let drafting = drafting.map(Drafting::identity).transpose()?;
         let mut inputs = BTreeMap::new();
@@ -193,7 +192,7 @@ impl Job {
         Ok(json!({
             "model": self.config.model,
             "model_sha256": weights,
-            "tokenizer_sha256": hash_file(tokenizer).map_err(|e| failed(tokenizer, e))?,
+            "tokenizer_sha256": files::tokenizer_hash(&self.dir)?,
             "answers": self.config.answers,
             "sampling": self.config.sampling,
             "max_tokens": self.config.max_tokens,

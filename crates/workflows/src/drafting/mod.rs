@@ -19,7 +19,8 @@ use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
-use gorgon_core::tree::{ChainTree, FixedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, FixedTree, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
@@ -46,6 +47,8 @@ pub struct Drafting {
     pub builder: Box<dyn TreeBuilder>,
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
+    /// Where a drafter's probabilities are corrected while it drafts: the measured start.
+    corrected: Option<RowCalibration>,
     /// How a draft model drafts, which depends on the acceptance rule.
     sampling: DraftSampling,
 }
@@ -86,7 +89,11 @@ impl Drafting {
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
-        Ok(Self { choice, heads, tree_name, builder, cost, sampling: DraftSampling::GREEDY })
+        let corrected = match tree {
+            Some(TreeChoice::Trellis(_)) => Some(row_calibration(heads.as_ref())?),
+            _ => None,
+        };
+        Ok(Self { choice, heads, tree_name, builder, cost, corrected, sampling: DraftSampling::GREEDY })
     }
 
     /// Adapts to text of the model in a folder that is accepted by a rule: a draft model must have its tokens, and
@@ -152,7 +159,8 @@ impl Drafting {
         let heads = HeadsFolder::open(heads)?;
         let choice = DrafterChoice::Heads(heads.detected.format.method());
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, sampling: DraftSampling::GREEDY })
+        let sampling = DraftSampling::GREEDY;
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, corrected: None, sampling })
     }
 
     /// The drafter's name.
@@ -184,11 +192,19 @@ impl Drafting {
     /// When the heads do not fit the model or cannot be read.
     pub fn load(&self, decoder: &Arc<Decoder>, seed: u64) -> Result<Loaded, Failure> {
         let (DrafterChoice::Oracle(rates), Some(folder)) = (&self.choice, &self.heads) else {
-            return Ok(Loaded::Other(self.drafters(decoder)?.drafter()));
+            return Ok(Loaded::Other(self.drafter(&self.drafters(decoder)?)));
         };
         let inner = Drafters::of_heads(folder.detected.format.method(), folder, decoder)?.drafter();
         let vocab = decoder.config().vocab_size;
         Ok(Loaded::Oracle(Box::new(OracleDrafter::new(inner, rates.clone(), vocab, seed))))
+    }
+
+    /// One of some drafters, as the tree wants it.
+    pub fn drafter(&self, all: &Drafters) -> Box<dyn Drafter> {
+        match &self.corrected {
+            Some(start) => Box::new(CalibratedDrafter::new(all.drafter(), start.clone())),
+            None => all.drafter(),
+        }
     }
 
     /// Drafters of sequences that are decoded together, all with the same weights. An oracle, to which each
@@ -294,6 +310,12 @@ impl Drafting {
     }
 }
 
+/// Where the correction of a drafter's probabilities begins: as measured with the heads, or with no correction.
+fn row_calibration(heads: Option<&HeadsFolder>) -> Result<RowCalibration, Failure> {
+    let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
+    Ok(RowCalibration::starting_at(record.as_ref().map_or(&[], |record| &record.rows)))
+}
+
 /// Logs what drafts, in which format its heads are, and why this tree was taken.
 fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&str, usize), named: bool) {
     let why = match tree {
@@ -311,7 +333,8 @@ fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     let finished = dir.join(FITTED_MODEL);
     let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
     absent::check(&dir, "folder of a draft model")?;
-    if !dir.is_dir() {
+    let is_gguf = gorgon_gguf::find(&dir).map_err(Failure::input)?.is_some();
+    if !dir.is_dir() && !is_gguf {
         let message = format!("--drafter model:{}: this is no folder", dir.display());
         return Err(Failure::input(message).hint("gorgon dev pretrain -c configs/draft-tiny.toml makes a draft model"));
     }

@@ -4,7 +4,9 @@ use super::sequoia::sequoia_choice;
 use super::stored_tree;
 use crate::failure::Failure;
 use gorgon_bench::record::CalibrationRecord;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{
+    ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree,
+};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
@@ -19,6 +21,9 @@ const MODEL_CHAIN: usize = 4;
 /// The dynamic tree of EAGLE and multi-token prediction unless told otherwise, as in EAGLE-2: nodes, expansions after
 /// the first level, width.
 const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
+
+/// The largest trellis tree whose size follows from step times.
+const MOST_MEASURED: usize = 64;
 
 /// The tree that a drafter without heads drafts, if none is named.
 fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
@@ -65,14 +70,35 @@ pub(super) fn builder(
         TreeChoice::Chain(chain) => (name, Box::new(*chain)),
         TreeChoice::Published(published) => fixed(name, published.shape().clone()),
         TreeChoice::Dynamic(dynamic) => (name, Box::new(*dynamic)),
+        TreeChoice::Trellis(size) => (name, Box::new(trellis(*size, tree, heads)?)),
         TreeChoice::Own(own) => (name, Box::new(*own)),
         TreeChoice::File(path) => fixed(name, stored_tree::file(path)?),
         TreeChoice::Calibrated => fixed(name, stored_tree::file(&stored.ok_or_else(|| unmeasured(tree))?)?),
         TreeChoice::Sequoia { nodes } => {
-            let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
-            fixed(name, sequoia_choice(&record.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
+            fixed(name, sequoia_choice(&record(heads)?.ok_or_else(|| unmeasured(tree))?, Some(*nodes))?.shape)
         }
     })
+}
+
+/// The trellis tree of a size, or of as many nodes a step as pay by the measured step times.
+fn trellis(
+    size: Option<(usize, usize)>,
+    tree: &TreeChoice,
+    heads: Option<&HeadsFolder>,
+) -> Result<TrellisTree, Failure> {
+    if let Some((nodes, depth)) = size {
+        return TrellisTree::new(nodes, depth).map_err(Failure::input);
+    }
+    let record = record(heads)?.ok_or_else(|| unmeasured(tree))?;
+    let largest = record.step_times.last().map_or(1, |time| time.nodes).clamp(2, MOST_MEASURED);
+    let trellis = TrellisTree::new(largest, TrellisTree::DEPTH).map_err(Failure::input)?;
+    // A record that lacks the plain step says nothing of costs: then every node is worth its time.
+    Ok(trellis.with_costs(|nodes| record.cost(nodes).unwrap_or(1.0)))
+}
+
+/// The record of the heads' calibration.
+fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Failure> {
+    Ok(heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten())
 }
 
 /// Whether a method's heads are decoder layers, which draft deep trees.

@@ -40,11 +40,14 @@ impl FittingCost {
         let parameters: usize = objective.parameters(0).iter().map(Parameter::len).sum();
         let largest = Largest::of(objective, steps)?;
         let fixed = micro_batch::fixed_bytes(parameters, largest.at_once);
+        // Discarded steps do without the data that is kept between steps.
+        let held = objective.held_bytes() * largest.at_once as u64;
         let by_formula = fixed + largest.steps.first().map_or(0, |(bytes, _)| *bytes);
         let watch = Watch::start();
         let seconds = dry_run_seconds(objective, fit, &largest, pool.is_some())?;
-        let memory = watch.peak().unwrap_or(by_formula);
-        let at_work = memory.saturating_sub(fixed) / rayon::current_num_threads() as u64;
+        let memory = watch.peak().unwrap_or(by_formula) + held;
+        let by_formula = by_formula + held;
+        let at_work = memory.saturating_sub(fixed + held) / rayon::current_num_threads() as u64;
         Ok(Self { by_formula, memory, at_work, seconds })
     }
 }

@@ -17,7 +17,7 @@ use gorgon_train::methods::FEATURE_INDEX;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Examines a model, draft heads (a folder, or a file of safetensors or PyTorch), a run folder, a dataset (a folder of
+/// Examines a model (a folder or a GGUF file), draft heads (a folder, or a file of safetensors or PyTorch), a run folder, a dataset (a folder of
 /// shards, or a shard), a folder of hidden states, or the file of a tree.
 ///
 /// # Errors
@@ -30,6 +30,9 @@ pub fn examine(path: &Path) -> Result<Report, Failure> {
     }
     if path.is_file() && extension == "json" {
         return tree(path);
+    }
+    if gorgon_gguf::find(path).map_err(Failure::input)?.is_some() {
+        return model::report(path);
     }
     if extension == "parquet" && path.is_file() || path.join(manifest::IDENTITY).is_file() || has_shards(path) {
         return data::dataset(path);

@@ -100,7 +100,9 @@ pub fn measure(options: &Options, rounds: usize, settings: &Settings) -> Result<
     };
     let compute = setup.decoder.compute();
     let on = (compute.choice().to_string(), compute.precision().to_owned(), rayon::current_num_threads());
-    let record = CalibrationRecord::new(&accuracies, &times, &choice, on);
+    let prompts = setup.prompts.clone();
+    let rows = gorgon_bench::rows::corrections(&mut setup.comparison(settings.seed), &prompts)?;
+    let record = CalibrationRecord { rows, ..CalibrationRecord::new(&accuracies, &times, &choice, on) };
     Ok(Calibrated { record, accuracies, times, choice })
 }
 

@@ -2,8 +2,8 @@
 
 use super::job::Job;
 use crate::failure::Failure;
-use crate::load;
 use crate::settings::Settings;
+use crate::{files, load};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
@@ -16,7 +16,7 @@ use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use gorgon_runs::provenance::hash_folder_weights;
 use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
@@ -115,7 +115,12 @@ impl Backbone {
     ) -> Result<Job<HeadFitting<S>>, Failure> {
         let lm_head = self.lm_head(held_for_heads(config))?;
         let Self { model, data, longest, .. } = self;
-        Job::new(HeadFitting { heads: heads(&model, longest), lm_head, data }, config)
+        let fitting = HeadFitting { heads: heads(&model, longest), lm_head, data, shuffle: None };
+        let fitting = match config.shuffle_buffer() {
+            0 => fitting,
+            buffer => fitting.shuffled(buffer, config.training.gradient_accumulation, config.seed),
+        };
+        Job::new(fitting, config)
     }
 
     /// Medusa heads on it, and an adapter for itself.
@@ -216,13 +221,20 @@ impl Backbone {
     }
 }
 
-/// Refuses weights that are to be fitted and are stored in a few bits.
+/// Refuses weights that are to be fitted and are stored in a few bits, or in a GGUF file.
 fn refuse_quantised(dir: &Path, model: &ModelConfig) -> Result<(), Failure> {
+    if gorgon_gguf::find(dir).map_err(Failure::input)?.is_some() {
+        let message = format!("{}: weights in a GGUF file cannot be trained", dir.display());
+        return Err(Failure::input(message).hint(FROZEN));
+    }
     let Some(quantisation) = &model.quantisation else { return Ok(()) };
     let (dir, method) = (dir.display(), quantisation.method());
     let message = format!("{dir}: the checkpoint is quantised ({method}); only weights in floats can be trained");
-    Err(Failure::input(message).hint("train heads that leave the backbone as it is, such as method = \"medusa\""))
+    Err(Failure::input(message).hint(FROZEN))
 }
+
+/// The advice where a backbone's weights cannot be fitted.
+const FROZEN: &str = "train heads that leave the backbone as it is, such as method = \"medusa\"";
 
 /// A model's `config.json`, for weights in f32.
 fn document(dir: &Path) -> Result<Value, Failure> {
@@ -277,8 +289,7 @@ fn read_folder(
     settings: &Settings,
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
-    let tokenizer = dir.join("tokenizer.json");
-    let tokenizer_hash = tokenizer.is_file().then(|| hash_file(&tokenizer)).transpose()?;
+    let tokenizer_hash = files::tokenizer_hash(dir).ok();
     let mut other_model = false;
     manifest::verify(folder)?;
     for path in shard::files(folder)? {

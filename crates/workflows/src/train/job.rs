@@ -163,9 +163,13 @@ impl<F: OnBackbone> Job<F> {
     /// Reports what reading and fitting take, seconds of a step each. Returns the seconds of all steps.
     fn report_time(&self, config: &TrainConfig, (reading, fitting_them): (f64, f64), settings: &Settings) -> f64 {
         let steps = self.fit.schedule.steps as f64;
-        // Cached states are computed once, before the first step.
-        let once = self.objective.data().packing.steps_per_epoch() as f64;
-        let (before, during) = if config.caches_features() { (reading * once, 0.0) } else { (0.0, reading * steps) };
+        // Cached states are computed once, before the first step; those that all stay in memory, in the first steps.
+        let once = reading * self.objective.data().packing.steps_per_epoch() as f64;
+        let (before, during) = match config.caches_features() {
+            true => (once, 0.0),
+            false if self.objective.reads_once() => (0.0, once.min(reading * steps)),
+            false => (0.0, reading * steps),
+        };
         let seconds = during + fitting_them * steps;
         let ahead = if before > 0.0 { format!("{} for hidden states, then ", duration(before)) } else { String::new() };
         settings.console.say(format!(

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 33] = [
+const VERBS: [(&str, &str); 34] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -29,6 +29,7 @@ const VERBS: [(&str, &str); 33] = [
     ("tree show", "--tree chain:2"),
     ("tree plan", "--alpha 0.5"),
     ("export", "r --to medusa-v1 o"),
+    ("quantize", "m o --to int8"),
     ("runs list", ""),
     ("runs show", "r"),
     ("runs compare", "r"),
