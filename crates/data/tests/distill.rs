@@ -161,7 +161,7 @@ fn answers_are_those_of_plain_decoding() {
         while let Some(start) = mask[at..].iter().position(|own| *own).map(|i| at + i) {
             let end = mask[start..].iter().position(|own| !own).map_or(ids.len(), |i| start + i);
             let limits = Limits { max_new_tokens: MAX_NEW_TOKENS, end_tokens: vec![model::END] };
-            let mut random = SeededRandom::stream(SEED, row.key ^ turn << 1);
+            let mut random = SeededRandom::sequence(SEED, row.key, turn << 1, 0);
             let rule = setting.rule.as_ref();
             let mut go_on = |_| ControlFlow::Continue(());
             let plain = decode(&mut target, &ids[..start], rule, &mut random, &limits, &mut go_on).unwrap();

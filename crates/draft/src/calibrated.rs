@@ -1,5 +1,6 @@
 //! Correcting a drafter's probabilities while it drafts.
 
+use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
 use gorgon_core::tree::{
@@ -11,7 +12,7 @@ use gorgon_model::target::Target;
 use std::sync::Mutex;
 
 /// Hands trees another drafter's candidates with corrected probabilities ([`RowCalibration`]), and learns the correction
-/// from the rows of accepted paths. Every sequence begins with the same start values, so its text depends on nothing
+/// from the rows of accepted paths. Under coupled sampling these are the probabilities given the noise. Every sequence begins with the same start values, so its text depends on nothing
 /// but itself.
 pub struct CalibratedDrafter<D> {
     inner: D,
@@ -91,12 +92,14 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = Corrected { tree: context.tree, calibration: &self.calibration, shown: Mutex::default() };
+        let CoupledTree { tree, coupling } = context.tree;
+        let tree = Corrected { tree, calibration: &self.calibration, shown: Mutex::default() };
         let target = match &mut context.target {
             Some(target) => Some(&mut **target as &mut dyn Target),
             None => None,
         };
-        let mut inner = DraftContext { tree: &tree, random: &mut *context.random, target };
+        let mut inner =
+            DraftContext { tree: CoupledTree { tree: &tree, coupling }, random: &mut *context.random, target };
         let proposal = self.inner.draft(root, &mut inner)?;
         self.shown = tree.shown.into_inner().unwrap_or_default();
         self.source_nodes = proposal.draft.source_nodes().iter().copied().collect();

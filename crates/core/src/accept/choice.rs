@@ -203,7 +203,9 @@ impl RuleChoice {
             false => DraftScheme { scheme, rows: true, stop: None },
         };
         match self.resolve(transform) {
-            Self::Sampling | Self::Block | Self::Traversal | Self::Lossy { .. } => drawn(SamplingScheme::WithoutReplacement),
+            Self::Sampling | Self::Block | Self::Traversal | Self::Lossy { .. } => {
+                drawn(SamplingScheme::WithoutReplacement)
+            }
             Self::KSeq => drawn(SamplingScheme::Independent),
             Self::Cascade { .. } => DraftScheme { rows: true, ..drawn(SamplingScheme::WithoutReplacement) },
             Self::Bild { fallback, .. } => DraftScheme { stop: Some(fallback), ..DraftScheme::TOP_K },

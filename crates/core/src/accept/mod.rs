@@ -48,7 +48,7 @@ pub use draft::{DraftRows, DraftSource};
 pub use greedy::Greedy;
 pub use k_seq::{KSeq, smallest_rho};
 pub use lossy::{Lossy, LossyGreedy};
-pub use noise::Noise;
+pub use noise::{Noise, NoiseAhead};
 pub use output::{TargetError, TargetOutput, TargetRows};
 pub use random::RandomSource;
 pub use rows::Rows;

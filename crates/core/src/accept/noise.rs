@@ -48,8 +48,27 @@ impl Noise {
         best
     }
 
+    /// The noise from a position on.
+    pub fn ahead(self, position: usize) -> NoiseAhead {
+        NoiseAhead { noise: self, position }
+    }
+
     fn at(self, position: usize) -> u64 {
         hash([self.key, position as u64])
+    }
+}
+
+/// A sequence's noise from a position on: by depth, as nodes of a tree count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoiseAhead {
+    noise: Noise,
+    position: usize,
+}
+
+impl NoiseAhead {
+    /// `E` of a token that is emitted `depth` tokens after the position.
+    pub fn exponential(self, depth: usize, token: Token) -> f64 {
+        self.noise.exponential(self.position + depth, token)
     }
 }
 

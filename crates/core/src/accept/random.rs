@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::noise::{Noise, hash};
+use super::noise::{Noise, NoiseAhead, hash};
 use crate::Token;
 
 /// The source of all randomness in the project. A rule asks questions; an implementation answers from a seed, from
@@ -24,7 +24,7 @@ pub trait RandomSource: Send {
     }
 
     /// The noise `E` by which [`emit`](Self::emit) picks the token with the greatest `weight/E`; `None` without noise.
-    fn noise(&self, _depth: usize, _token: Token) -> Option<f64> {
+    fn noise(&self) -> Option<NoiseAhead> {
         None
     }
 }
@@ -46,8 +46,8 @@ impl<R: RandomSource + ?Sized> RandomSource for &mut R {
         (**self).emit(depth, weights)
     }
 
-    fn noise(&self, depth: usize, token: Token) -> Option<f64> {
-        (**self).noise(depth, token)
+    fn noise(&self) -> Option<NoiseAhead> {
+        (**self).noise()
     }
 }
 
@@ -80,14 +80,16 @@ impl SeededRandom {
         Self::stream(seed, hash([record, turn, sample]))
     }
 
-    /// The sequence that continues a text under `seed`: the text's hash is its number.
-    pub fn behind(seed: u64, text: &[Token]) -> Self {
-        Self::stream(seed, hash(text.iter().map(|&token| token.into())))
+    /// The `sample`th sequence that continues a text under `seed`: the text's hash says which record it is.
+    pub fn behind(seed: u64, text: &[Token], sample: u64) -> Self {
+        Self::sequence(seed, hash(text.iter().map(|&token| token.into())), 0, sample)
     }
 
-    /// Goes on to another sequence's noise.
+    /// Begins another sequence, which follows from this one.
     pub fn renew(&mut self) {
         self.noise = self.noise.following();
+        self.generator.set_stream(hash([self.generator.get_stream(), 1]));
+        self.generator.set_word_pos(0);
     }
 
     /// A number in `[0, 1)`, a multiple of 2^-53.
@@ -113,8 +115,8 @@ impl RandomSource for SeededRandom {
         self.noise.pick(self.position + depth, weights)
     }
 
-    fn noise(&self, depth: usize, token: Token) -> Option<f64> {
-        Some(self.noise.exponential(self.position + depth, token))
+    fn noise(&self) -> Option<NoiseAhead> {
+        Some(self.noise.ahead(self.position))
     }
 }
 

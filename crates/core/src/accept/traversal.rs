@@ -123,8 +123,9 @@ impl Verification<'_> {
         let entries = self.draft.entries_at(self.tree, node).take(if is_leaf { 0 } else { self.width });
         for Entry { child, source } in entries {
             let token = self.tree.token(child);
-            let point = proposals.drawn_with(source, token).is_none().then(|| point_mass(here.target.len(), token as usize));
-            let q = point.as_deref().unwrap_or_else(|| proposals.q(source));
+            let point =
+                proposals.drawn_with(source, token).is_none().then(|| point_mass(here.target.len(), token as usize));
+            let q = point.as_ref().map_or_else(|| proposals.q(source), |point| &point[..]);
             let drawn_with = if point.is_some() { 1.0 } else { mass(q, token) };
             let child_reach = (here.reach * mass(&here.target, token) / drawn_with).min(1.0);
             if child_reach > 0.0
@@ -147,8 +148,7 @@ impl Tested {
     fn reject(&mut self, q: &[f64], is_root: bool) {
         let reach = self.reach;
         let q = q.iter().copied().chain(std::iter::repeat(0.0));
-        let mut left: PooledVec<f64> =
-            self.target.iter().zip(q).map(|(&p, q)| (reach * p - q).max(0.0)).collect();
+        let mut left: PooledVec<f64> = self.target.iter().zip(q).map(|(&p, q)| (reach * p - q).max(0.0)).collect();
         let mass: f64 = left.iter().sum();
         if normalise(&mut left) {
             self.target = left;

@@ -1,6 +1,6 @@
 //! Every lossless rule emits exactly the target's distribution, on every shape of tree and for every kind of drafter.
 
-use gorgon_core::accept::{AcceptanceRule, Greedy, KSeq, Coupled, RuleChoice, Sampling, SamplingScheme};
+use gorgon_core::accept::{AcceptanceRule, Coupled, Greedy, KSeq, RuleChoice, Sampling, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 use crate::settings::{DRAFTERS, Drafter, SHAPES, Setting, distance, plain};

@@ -4,7 +4,7 @@ use std::fs;
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, Coupled, TargetRows, Typical, longest};
+use gorgon_core::accept::{AcceptanceRule, Coupled, DraftRows, Greedy, TargetRows, Typical, longest};
 use gorgon_core::dist::{Row, Transform, typical_filter};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;

@@ -7,15 +7,13 @@ use crate::dist::normalise;
 #[test]
 fn noise_is_pinned() {
     let noise = Noise::new(0, 0);
-    let bits: Vec<u64> = [(0, 0), (0, 1), (1, 0)].map(|(at, token)| noise.at(at).wrapping_add(token)).to_vec();
-    assert_eq!(bits[0] + 1, bits[1], "the counter is the token");
     let numbers = [(0, 0), (0, 1), (1, 0)].map(|(at, token)| noise.exponential(at, token));
     for (number, pinned) in numbers.iter().zip(PINNED) {
         assert!((number - pinned).abs() < 1e-12, "{numbers:?}");
     }
 }
 
-const PINNED: [f64; 3] = [0.0, 0.0, 0.0];
+const PINNED: [f64; 3] = [0.5640104880055, 0.6050718614357246, 0.2820785256064153];
 
 #[test]
 fn sequences_positions_and_tokens_have_noise_of_their_own() {
@@ -54,7 +52,7 @@ fn picks_have_the_given_distribution() {
 /// The greatest `ln p + G` is the greatest `p/E`.
 #[test]
 fn a_pick_is_the_gumbel_argmax() {
-    let weights = [0.2, 0.3, 0.1, 0.4];
+    let weights = [0.2_f64, 0.3, 0.1, 0.4];
     for position in 0..1000 {
         let noise = Noise::new(5, 0);
         let gumbel = |token: usize| weights[token].ln() - noise.exponential(position, token as Token).ln();
