@@ -67,13 +67,19 @@ def equality(args, drafters):
 
 
 def rules(args, drafters):
+    # Three, two and one children by level: 1 + 3 + 6 + 6 nodes.
+    fixed = str(args.work / "three-two-one.json")
+    paths = [[a] for a in range(3)] + [[a, b] for a in range(3) for b in range(2)]
+    paths += [path + [0] for path in paths if len(path) == 2]
+    Path(fixed).write_text(json.dumps(paths))
     for name, drafter in drafters.items():
-        for tree in ("chain:3", "cartesian:3,2,1", "dynamic:16,4,5", "trellis:16"):
+        # On lists, which heads give, block and traversal accept as often as sampling.
+        for tree in ("chain:4", fixed, "trellis:16"):
             for temperature in TEMPERATURES:
-                for rule in RULES:
+                for rule in RULES if name == "model" else RULES[:2]:
                     found = measured(args, "bench", drafter, tree, temperature, args.limit, "--accept", rule, "--rounds", 1)
                     summary = found["summary"]
-                    yield {"kind": "rule", "drafter": name, "tree": tree, "temperature": temperature, "rule": rule,
+                    yield {"kind": "rule", "drafter": name, "tree": Path(tree).stem, "temperature": temperature, "rule": rule,
                            "prompts": args.limit, "tokens_per_step": summary["tokens_per_step"],
                            "nodes_per_step": summary["nodes_per_step"], "same_text": summary["same_text"]}
 

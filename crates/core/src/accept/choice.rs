@@ -13,7 +13,8 @@ use crate::dist::Transform;
 use crate::suggest::did_you_mean;
 
 /// A rule as it is named: `auto`, `greedy`, `coupled`, `sampling`, `block`, `traversal`, `typical[:EPSILON,DELTA]`,
-/// `lossy:ALPHA[,BETA]`, `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`, `top-beta:B,TAU` or `k-seq`.
+/// `lossy:ALPHA[,BETA]`, `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`,
+/// `top-beta:B,TAU` or `k-seq`.
 ///
 /// Parsing checks ranges; `Display` writes every parameter out, and parses back to the same choice. In configurations
 /// it is that string.

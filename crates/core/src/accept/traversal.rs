@@ -144,7 +144,7 @@ impl Verification<'_> {
 }
 
 impl Tested {
-    /// What the rejection of an entry drawn from `q` leaves.
+    /// The residual after the rejection of an entry drawn from `q`.
     fn reject(&mut self, q: &[f64], is_root: bool) {
         let reach = self.reach;
         let q = q.iter().copied().chain(std::iter::repeat(0.0));

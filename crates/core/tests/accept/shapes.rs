@@ -13,7 +13,7 @@ use crate::settings::{VOCAB, distance, plain, random_distribution};
 const HORIZON: usize = 3;
 const SCHEME: SamplingScheme = SamplingScheme::WithoutReplacement;
 
-/// What decides how many children a node gets.
+/// The draw that decides how many children a node gets.
 #[derive(Clone, Copy, Debug)]
 enum Dependence {
     /// The draw on the node itself, an ancestor of the children.

@@ -75,7 +75,7 @@ fn no_two_records_turns_or_samples_share_their_noise() {
     }
 }
 
-/// What was asked before, and what else is drawn, changes no emitted token.
+/// Earlier questions and other draws change no emitted token.
 #[test]
 fn emitted_tokens_follow_from_position_and_weights_alone() {
     let weights = [0.2, 0.5, 0.3];
