@@ -8,6 +8,9 @@ use gorgon_core::{PooledVec, Token};
 
 /// Candidates that are asked for at least: noise lifts unlikely tokens too.
 const CANDIDATES: usize = 64;
+/// Sharpness `β` of drafted rows. At 1 a row that is the target's own would always be right. Drafters are less sure than
+/// they should be of their best tokens where the noise is high: 2 accepts most (`benchmarks/README.md`).
+const SHARPNESS: f64 = 2.0;
 /// Probabilities that sum to more than this are those of no distribution.
 const MOST_MASS: f64 = 1.001;
 
@@ -26,11 +29,11 @@ impl Coupling {
         Some(Self { noise: random.noise()?, temperature: transform.temperature() })
     }
 
-    /// A row of candidates after a node of a depth, best first under the noise: by `s(x) = ln q(x)/T - ln E(x)`, since
+    /// A row of candidates after a node of a depth, best first under the noise: by `s(x) = β·ln q(x)/T - ln E(x)`, since
     /// the target picks the greatest `ln p(x)/T - ln E(x)`.
     ///
     /// Their probabilities become `softmax(s)`, where all other tokens together have the score
-    /// `ln(1 - Σ q) + (1/T - 1)·ln q_least - ln ln 2`: the median of their greatest, were each as likely as the least
+    /// `ln(1 - Σ q) + (β/T - 1)·ln q_least - ln ln 2`: the median of their greatest, were each as likely as the least
     /// candidate. A row that is no distribution stays as it is.
     fn ranked(&self, depth: usize, row: &[Candidate]) -> PooledVec<Candidate> {
         let mut ranked = PooledVec::from(row);
@@ -39,14 +42,14 @@ impl Coupling {
         if mass.is_nan() || mass > MOST_MASS {
             return ranked;
         }
+        let sharpness = SHARPNESS / self.temperature;
         for candidate in ranked.iter_mut() {
             let exponential = self.noise.exponential(depth, candidate.token);
-            candidate.probability = candidate.probability.ln() / self.temperature - exponential.ln();
+            candidate.probability = sharpness * candidate.probability.ln() - exponential.ln();
         }
         let score = |candidate: &Candidate| candidate.probability;
         ranked.sort_unstable_by(|a, b| score(b).total_cmp(&score(a)).then(a.token.cmp(&b.token)));
-        let others =
-            (1.0 - mass).max(0.0).ln() + (1.0 / self.temperature - 1.0) * least.ln() - std::f64::consts::LN_2.ln();
+        let others = (1.0 - mass).max(0.0).ln() + (sharpness - 1.0) * least.ln() - std::f64::consts::LN_2.ln();
         let greatest = ranked.iter().map(score).fold(others, f64::max);
         if greatest == f64::NEG_INFINITY {
             return row.into();
