@@ -236,7 +236,7 @@ fn in_turns(
     other: impl FnMut(&mut Peer) -> Result<f64, BenchError>,
 ) -> Result<(f64, Vec<f64>), BenchError> {
     let others = || peers.iter_mut().map(other).collect::<Result<Vec<f64>, _>>();
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let value = own(subject)?;
         return Ok((value, others()?));
     }

@@ -94,10 +94,7 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let CoupledTree { tree, coupling } = context.tree;
         let tree = Corrected { tree, calibration: &self.calibration, shown: Mutex::default() };
-        let target = match &mut context.target {
-            Some(target) => Some(&mut **target as &mut dyn Target),
-            None => None,
-        };
+        let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
         let mut inner =
             DraftContext { tree: CoupledTree { tree: &tree, coupling }, random: &mut *context.random, target };
         let proposal = self.inner.draft(root, &mut inner)?;
