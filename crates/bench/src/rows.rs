@@ -28,7 +28,7 @@ pub fn corrections(
     let tree = TrellisTree::new(NODES, TrellisTree::DEPTH).map_err(|error| BenchError::Empty(error.to_string()))?;
     let mut drafter = CalibratedDrafter::new(&mut *comparison.drafter, RowCalibration::new(), table);
     for prompt in prompts {
-        let random = &mut SeededRandom::new(seed);
+        let random = &mut SeededRandom::behind(seed, &prompt.ids, 0);
         Session::new(&mut target, &mut drafter).generate(
             Method { tree: &tree, rule },
             Request::new(&prompt.ids, limits, random),

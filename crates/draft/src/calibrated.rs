@@ -1,5 +1,6 @@
 //! Correcting a drafter's probabilities while it drafts.
 
+use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
 use gorgon_core::tree::{
@@ -11,8 +12,9 @@ use gorgon_model::target::Target;
 use std::sync::{Arc, Mutex};
 
 /// Hands trees another drafter's candidates with corrected probabilities ([`RowCalibration`]), and learns the correction
-/// from the rows of accepted paths. Evidence comes from the n-grams of the sequence's own text ([`NgramCounts`]). Every
-/// sequence begins with the same start values, so its text depends on nothing but itself.
+/// from the rows of accepted paths. Evidence comes from n-grams ([`NgramCounts`]): those of the sequence's own text, and
+/// of the answers that the heads were fitted to. Every sequence begins with the same start values, so its text depends on
+/// nothing but itself. Under coupled sampling the probabilities are those given the noise.
 pub struct CalibratedDrafter<D> {
     inner: D,
     start: RowCalibration,
@@ -98,14 +100,12 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = Corrected {
-            tree: context.tree,
-            calibration: &self.calibration,
-            counts: &self.counts,
-            shown: Mutex::default(),
-        };
+        let CoupledTree { tree, coupling } = context.tree;
+        let (calibration, counts) = (&self.calibration, &self.counts);
+        let tree = Corrected { tree, calibration, counts, shown: Mutex::default() };
         let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
-        let mut inner = DraftContext { tree: &tree, random: &mut *context.random, target };
+        let mut inner =
+            DraftContext { tree: CoupledTree { tree: &tree, coupling }, random: &mut *context.random, target };
         let proposal = self.inner.draft(root, &mut inner)?;
         self.shown = tree.shown.into_inner().unwrap_or_default();
         self.source_nodes = proposal.draft.source_nodes().iter().copied().collect();

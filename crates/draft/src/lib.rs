@@ -5,6 +5,7 @@
 
 pub mod calibrated;
 pub mod choice;
+pub mod coupled;
 pub mod draft_model;
 pub mod drafter;
 pub mod eagle;

@@ -4,7 +4,9 @@ mod index;
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::method::TrainingFreeMethod;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
+use gorgon_core::tree::{
+    Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeBuilder, TreeChoice,
+};
 use gorgon_core::{PooledVec, Token};
 use index::NgramIndex;
 

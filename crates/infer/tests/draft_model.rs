@@ -6,6 +6,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBuilder, TreeShape};
+use gorgon_draft::coupled::CoupledTree;
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftModelError, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, Drafter, Proposal, VerifiedPass};
 use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
@@ -61,7 +62,7 @@ fn drafter(draft: Arc<Decoder>, target: &Decoder, sampling: DraftSampling) -> Dr
 /// Drafts under the random source of a seed.
 fn draft(drafter: &mut DraftModelDrafter, root: Token, tree: &dyn TreeBuilder, seed: u64) -> Proposal {
     let random = &mut SeededRandom::new(seed);
-    drafter.draft(root, &mut DraftContext { tree, random, target: None }).unwrap()
+    drafter.draft(root, &mut DraftContext { tree: CoupledTree::plain(tree), random, target: None }).unwrap()
 }
 
 fn builders() -> Vec<Box<dyn TreeBuilder>> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drafter::VerifiedTree;
-use gorgon_core::tree::{Candidate, TrellisTree};
+use gorgon_core::tree::{Candidate, TreeBuilder, TrellisTree};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 

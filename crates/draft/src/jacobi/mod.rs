@@ -11,7 +11,7 @@ use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposa
 use crate::method::TrainingFreeMethod;
 use crate::refill::Refill;
 use gorgon_core::Token;
-use gorgon_core::tree::{ChainTree, TreeChoice, Trie};
+use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice, Trie};
 
 /// The longest guess.
 const LONGEST: usize = 256;

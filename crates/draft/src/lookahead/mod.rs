@@ -18,7 +18,7 @@ use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposa
 use crate::method::TrainingFreeMethod;
 use crate::refill::Refill;
 use gorgon_core::Token;
-use gorgon_core::tree::{OwnTree, TreeChoice, TreeKind, Trie};
+use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice, TreeKind, Trie};
 use pool::Pool;
 use window::Window;
 

@@ -3,7 +3,7 @@
 use super::model::MedusaModel;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::trace::{Guess, Trace};
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::Isa;
 use gorgon_kernels::top_rows::top_row;
@@ -57,7 +57,7 @@ impl Drafter for MedusaDrafter {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = context.tree;
+        let tree = &context.tree;
         let heads = tree.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
         let counts: PooledVec<usize> = (0..heads).map_while(|depth| tree.ranks_at(depth)).collect();

@@ -18,7 +18,6 @@ use crate::{absent, load};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
 use gorgon_core::tree::{ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
@@ -33,8 +32,6 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
 use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -259,39 +256,6 @@ impl Drafting {
             if models { lm_head::prefilter_bytes_of(model, compute) } else { 0 },
             own.map_or(0, |(inputs, outputs)| lm_head::prefilter_bytes(inputs, outputs, compute)),
         ]
-    }
-
-    /// Identity of drafts beside the model: names, and hashes of weights and tree.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
-    pub fn identity(&self) -> Result<Value, Failure> {
-        let files = |checkpoint: &Checkpoint| checkpoint.files().map(Path::to_path_buf).collect::<Vec<_>>();
-        let (name, folder, weights) = match (&self.choice, &self.heads) {
-            (DrafterChoice::Model(dir), _) => ("model".into(), Some(dir), files(&Checkpoint::open(dir)?)),
-            (DrafterChoice::TrainingFree(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
-            (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
-        };
-        let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
-        let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
-        let config = config.map(|path| hash_file(&path).map_err(|error| failed(&path, error))).transpose()?;
-        let weights = if weights.is_empty() { None } else { Some(hash_folder_weights(&weights)?) };
-        let tree = self.builder.build(0, &mut Ranks).map_err(Failure::input)?;
-        let shape = format!("{:?} {:?}", tree.tree().parents(), tree.tree().tokens());
-        Ok(json!({
-            "drafter": name, "model_sha256": weights, "config_sha256": config,
-            "tree": self.tree_name, "tree_sha256": hash_bytes(shape.as_bytes()),
-        }))
-    }
-}
-
-/// Offers ranks for tokens, so that a tree tells its shape.
-struct Ranks;
-
-impl CandidateSource for Ranks {
-    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let candidate = |rank: usize| Candidate { token: rank as u32, probability: 1.0 / (rank + 2) as f64 };
-        Ok(widths.iter().map(|&width| (0..width).map(candidate)).collect())
     }
 }
 
