@@ -25,6 +25,7 @@ mod growth;
 mod kind;
 mod limits;
 mod ngram_counts;
+mod ngram_hash;
 mod ngram_table;
 mod own;
 mod published;

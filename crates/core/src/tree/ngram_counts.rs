@@ -1,9 +1,10 @@
 //! Counts of short runs of tokens: how much more likely a token is after the two before it.
 
 use super::NgramTable;
+use super::ngram_hash::{Counts, key};
 use crate::Token;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 /// The weight of the shorter context in the estimate for the longer one, in tokens.
@@ -12,9 +13,6 @@ const PRIOR: f64 = 1.0;
 const UNSEEN: f64 = 0.5;
 /// Runs that there is room for at first: those of some thousand tokens.
 const ROOM: usize = 1 << 14;
-
-/// Counts by a hash of the run. Runs whose hashes are equal are counted together, which costs a draft at worst.
-pub(super) type Counts = HashMap<u64, u32, BuildHasherDefault<Hashed>>;
 
 /// Counts of the tokens, pairs and triples of a text, which may begin with those of a table.
 ///
@@ -109,7 +107,7 @@ impl NgramCounts {
         self.different = 0;
     }
 
-    /// What follows two tokens.
+    /// The counts of the tokens that follow two.
     pub fn after(&self, before: [Token; 2]) -> Following<'_> {
         // The last run of the text is followed by nothing yet.
         let open = |run: &[Token]| f64::from(u8::from(self.text.ends_with(run)));
@@ -155,34 +153,6 @@ impl Following<'_> {
         let table = refined(alone, self.table, &in_table);
         let text = refined(table, self.text, &|run| self.all.count(run));
         (text / alone).ln()
-    }
-}
-
-/// A hash of a run of tokens (the finaliser of splitmix64 after each).
-pub(super) fn key(run: &[Token]) -> u64 {
-    run.iter().fold(run.len() as u64, |state, &token| {
-        let mut bits = state.wrapping_add(u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    })
-}
-
-/// Takes keys as they are: they are hashes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts of short runs of tokens in many texts.
 
-use super::ngram_counts::{Counts, key};
+use super::ngram_hash::{Counts, key};
 use crate::Token;
 use std::sync::Arc;
 
