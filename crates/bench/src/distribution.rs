@@ -57,7 +57,7 @@ struct Tally {
 }
 
 impl Comparison<'_> {
-    /// Samples `samples` drafted answers to every prompt, each with its own seed, and tests their tokens against the
+    /// Samples `samples` drafted answers to every prompt, each with its own noise, and tests their tokens against the
     /// plain distribution.
     ///
     /// # Errors
@@ -72,13 +72,10 @@ impl Comparison<'_> {
         let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
         let mut target = self.target(longest);
         let mut tally = Tally::default();
-        let first_seed = self.seed;
-        let mut v = SeededRandom::stream(first_seed, u64::MAX);
+        let mut v = SeededRandom::stream(self.seed, u64::MAX);
         for prompt in prompts {
-            for _ in 0..samples {
-                let generation = self.drafted(&mut target, &prompt.ids);
-                self.seed = self.seed.wrapping_add(1);
-                let generation = generation?;
+            for sample in 0..samples as u64 {
+                let generation = self.sample(&mut target, &prompt.ids, sample)?;
                 tally.generations += 1;
                 tally.accepted += generation.accepted.iter().sum::<usize>();
                 let places = generation.accepted.iter().flat_map(|&accepted| 0..=accepted);
@@ -91,7 +88,6 @@ impl Comparison<'_> {
                 observe();
             }
         }
-        self.seed = first_seed;
         tally.test()
     }
 }

@@ -38,7 +38,7 @@ pub struct Comparison<'a> {
     pub limits: Limits,
     /// Recorded steps that are taken in place of the host's, where there are any: greedy ones on a GPU.
     pub recorded: Option<&'a mut RecordedPair>,
-    /// Seed of all chance; plain and drafted runs of a prompt begin with the same.
+    /// Seed of all chance; plain and drafted runs of a prompt have the same noise, and no two prompts do.
     pub seed: u64,
 }
 
@@ -84,7 +84,7 @@ impl Comparison<'_> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(false).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
-        let mut random = SeededRandom::new(self.seed);
+        let mut random = SeededRandom::behind(self.seed, prompt, 0);
         Ok(decode(target, prompt, self.rule, &mut random, &self.limits, &mut |_| ControlFlow::Continue(()))?)
     }
 
@@ -93,10 +93,23 @@ impl Comparison<'_> {
     /// # Errors
     /// When it does not fit, or the model or the drafter fails.
     pub fn drafted(&mut self, target: &mut DecoderTarget, prompt: &[Token]) -> Result<Generation, BenchError> {
+        self.sample(target, prompt, 0)
+    }
+
+    /// The `sample`th of several answers with drafts.
+    ///
+    /// # Errors
+    /// As of [`Self::drafted`].
+    pub(crate) fn sample(
+        &mut self,
+        target: &mut DecoderTarget,
+        prompt: &[Token],
+        sample: u64,
+    ) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
             return Ok(pair.of(true).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
         }
-        let random = &mut SeededRandom::new(self.seed);
+        let random = &mut SeededRandom::behind(self.seed, prompt, sample);
         Ok(Session::new(target, &mut *self.drafter).generate(
             Method { tree: self.builder, rule: self.rule },
             Request::new(prompt, &self.limits, random),

@@ -10,6 +10,7 @@ use crate::calibrate::{Accuracies, Choice};
 use crate::measure::{BenchPrompt, Comparison};
 use crate::step_times::StepTime;
 use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{FixedTree, RankPath, TokenTree, TreeShape};
@@ -40,6 +41,10 @@ struct Witness<'a> {
 impl AcceptanceRule for Witness<'_> {
     fn is_lossless(&self) -> bool {
         self.rule.is_lossless()
+    }
+
+    fn coupling(&self) -> Option<Transform> {
+        self.rule.coupling()
     }
 
     fn accept(

@@ -184,6 +184,10 @@ impl AcceptanceRule for Watched {
         self.rule.is_lossless()
     }
 
+    fn coupling(&self) -> Option<Transform> {
+        self.rule.coupling()
+    }
+
     fn accept(
         &self,
         tree: &TokenTree,

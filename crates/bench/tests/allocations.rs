@@ -3,7 +3,7 @@
 use gorgon_bench::allocations::{self, Counted};
 use gorgon_bench::suite::write_heads;
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, Greedy, Sampling, SamplingScheme, random::SeededRandom};
+use gorgon_core::accept::{AcceptanceRule, Coupled, Greedy, Sampling, SamplingScheme, Traversal, random::SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, TreeBuilder, TreeShape};
 use gorgon_draft::block::{BlockConfig, BlockDrafter, BlockModel, SelectorConfig};
@@ -44,9 +44,15 @@ const TOKENS: usize = 40;
 const VOCABULARIES: [usize; 2] = [1000, 8200];
 
 /// Acceptance: the top-1 token, and draws from the model.
-fn rules() -> [Box<dyn AcceptanceRule>; 3] {
-    let sampling = |top_k, top_p| Sampling { transform: Transform::new(0.8, top_k, top_p).unwrap() };
-    [Box::new(Greedy), Box::new(sampling(None, None)), Box::new(sampling(Some(50), Some(0.9)))]
+fn rules() -> [Box<dyn AcceptanceRule>; 5] {
+    let warm = |top_k, top_p| Transform::new(0.8, top_k, top_p).unwrap();
+    [
+        Box::new(Greedy),
+        Box::new(Sampling { transform: warm(None, None) }),
+        Box::new(Sampling { transform: warm(Some(50), Some(0.9)) }),
+        Box::new(Coupled { transform: warm(None, None) }),
+        Box::new(Traversal { transform: warm(None, None) }),
+    ]
 }
 
 #[test]

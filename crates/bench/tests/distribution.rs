@@ -8,7 +8,9 @@ use gorgon_core::accept::{
     AcceptanceRule, DraftRows, RandomSource, RuleChoice, SamplingScheme, TargetError, TargetRows, Verdict,
 };
 use gorgon_core::dist::{Row, Transform, mass, normalise, residual};
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeShape};
+use gorgon_core::tree::{
+    Candidate, CandidateRows, CandidateSource, FixedTree, SourceError, TokenTree, TreeBuilder, TreeShape,
+};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_infer::Limits;
 use gorgon_model::decoder::Decoder;

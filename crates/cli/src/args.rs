@@ -5,6 +5,7 @@ mod configs;
 mod dev;
 mod draft;
 mod fit;
+mod heads;
 mod measuring;
 mod quantize;
 mod runs;
@@ -189,7 +190,7 @@ pub struct Generate {
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
-    /// Acceptance rule: auto (greedy at temperature 0, sampling above), greedy, sampling, nucleus, typical[:E,D], …
+    /// Acceptance rule: auto (greedy at temperature 0, coupled above), greedy, coupled, sampling, block, traversal, typical[:E,D], …
     #[arg(long, default_value = "auto", value_name = "R")]
     pub accept: RuleChoice,
     #[command(flatten)]

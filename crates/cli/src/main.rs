@@ -15,6 +15,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use gorgon_runs::visible;
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::load;
 use printer::Style;
 use settings::Settings;
 use std::process::ExitCode;
@@ -67,8 +68,12 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     if !matches!(cli.command, Command::Train(_) | Command::Dev(DevCommand::Pretrain(_))) {
         settings.check_one_device()?;
     }
+    let mut command = cli.command;
+    if let Some(heads) = command.heads_mut() {
+        *heads = load::heads_path(heads, &settings)?;
+    }
     // From inside the thread pool, work is split without waking and waiting for another thread each time.
-    rayon::scope(|_| execute(cli.command, &settings))
+    rayon::scope(|_| execute(command, &settings))
 }
 
 fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {

@@ -37,7 +37,7 @@ fn sampling_follows_the_seed() {
         let args = ["generate", "--model", model.name(), "--ids", "5", "--max-new-tokens", "20", "--ignore-eos"];
         let output = run(&[&args[..], &["--temperature", "1", "--seed", seed, "--json"]].concat());
         let document = json(&output);
-        assert_eq!((&document["accept"], &document["lossless"]), (&"sampling".into(), &true.into()));
+        assert_eq!((&document["accept"], &document["lossless"]), (&"coupled".into(), &true.into()));
         document["ids"].clone()
     };
     assert_eq!(ids("1"), ids("1"));

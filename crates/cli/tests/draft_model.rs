@@ -51,7 +51,7 @@ fn decodes(drafter: &str) {
     for (rule, lossless) in [
         ("sampling", true),
         ("k-seq", true),
-        ("nucleus", true),
+        ("coupled", true),
         ("lossy:0.2", false),
         ("opt:0.3", false),
         ("token-v3:0.3", false),

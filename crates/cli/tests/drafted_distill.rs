@@ -25,38 +25,35 @@ fn heads() -> (Job, String) {
 #[test]
 fn greedy_shards_are_the_same_with_any_drafter_and_any_batch() {
     let (plain, heads) = heads();
-    for (drafts, batch) in [
-        (vec!["drafter=ngram:3"], "batch_size=1"),
-        (vec!["drafter=ngram:4", "tree=chain:3"], "batch_size=auto"),
-        (vec![heads.as_str()], "batch_size=3"),
-        (vec![heads.as_str(), "tree=dynamic:9,3,3"], "batch_size=16"),
-    ] {
-        let job = Job::new();
-        job.distill(&[&[GREEDY, batch], drafts.as_slice()].concat());
-        assert_eq!(job.shards(), plain.shards(), "{drafts:?} {batch}");
-        assert_eq!(identity(&job)["drafting"], Value::Null);
-        // Finished with drafts, it is finished without.
-        job.distill(&[GREEDY]);
+    same_with_any_drafter(&plain, &heads, &[GREEDY]);
+}
+
+/// Noise is that of a record's position, not of what was drafted or decoded beside it.
+#[test]
+fn sampled_shards_are_the_same_with_any_drafter_and_any_batch() {
+    let (greedy, heads) = heads();
+    for temperature in ["sampling.temperature=0.5", "sampling.temperature=1.2"] {
+        let plain = Job::new();
+        plain.distill(&[temperature]);
+        assert_ne!(plain.shards(), greedy.shards());
+        same_with_any_drafter(&plain, &heads, &[temperature]);
     }
 }
 
-/// Sampled answers have the model's distribution with drafts too, but they are others: what drafted is part of the job.
-#[test]
-fn what_drafts_is_part_of_a_sampled_job() {
-    let (_plain, heads) = heads();
-    for drafts in [heads.as_str(), "drafter=ngram:3"] {
-        let (one, many) = (Job::new(), Job::new());
-        one.distill(&[drafts, "batch_size=1"]);
-        many.distill(&[drafts, "batch_size=16"]);
-        assert_eq!(one.shards(), many.shards(), "{drafts}");
-        let drafting = &identity(&one)["drafting"];
-        assert_eq!(drafting["drafter"], if drafts.starts_with("heads") { "medusa" } else { "ngram:3" });
-        assert_eq!(drafting["model_sha256"].is_string(), drafts.starts_with("heads"));
-        let shard = String::from_utf8_lossy(&one.shards()[0]).into_owned();
-        assert!(shard.contains("gorgon.drafting"), "the shard does not say what drafted");
-        let config = one.text("distill.toml");
-        refused(&["distill", "-c", &config], &["drafting"]);
-        refused(&["distill", "-c", &config, drafts, "tree=chain:2"], &["drafting.tree"]);
+fn same_with_any_drafter(plain: &Job, heads: &str, sampling: &[&str]) {
+    for (drafts, batch) in [
+        (vec!["drafter=ngram:3"], "batch_size=1"),
+        (vec!["drafter=ngram:4", "tree=chain:3"], "batch_size=auto"),
+        (vec![heads], "batch_size=3"),
+        (vec![heads, "tree=dynamic:9,3,3"], "batch_size=16"),
+        (vec![heads, "tree=trellis:9"], "batch_size=2"),
+    ] {
+        let job = Job::new();
+        job.distill(&[sampling, &[batch], drafts.as_slice()].concat());
+        assert_eq!(job.shards(), plain.shards(), "{drafts:?} {batch}");
+        assert_eq!(identity(&job), identity(plain));
+        // Finished with drafts, it is finished without.
+        job.distill(sampling);
     }
 }
 

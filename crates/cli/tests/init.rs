@@ -3,7 +3,7 @@
 mod chain;
 mod gorgon;
 
-use chain::{Job, backbone, finished};
+use chain::{Job, backbone, finished, start};
 use gorgon::{json, refused, stdout};
 
 #[test]
@@ -18,7 +18,7 @@ fn written_configs_are_explained_and_run() {
     );
     assert!(!job.path("new").exists());
     let said = stdout(&finished(&["init", model, &prompts, "--dir", &dir], &[]));
-    for command in ["distill -c", "train -c", "tree calibrate", "bench"] {
+    for command in ["distill -c", "train -c", "tree calibrate", "bench", "chat"] {
         assert!(said.contains(&format!("gorgon {command}")), "{said}");
     }
     refused(&["init", model, &prompts, "--dir", &dir], &["distill.toml", "there already"]);
@@ -37,7 +37,7 @@ fn written_configs_are_explained_and_run() {
         let dir = job.text(method);
         let document = json(&finished(&["init", model, &prompts, "--dir", &dir, "--method", method, "--json"], &[]));
         assert_eq!(document["files"].as_array().unwrap().len(), 2);
-        assert_eq!(document["commands"].as_array().unwrap().len(), 4);
+        assert_eq!(document["commands"].as_array().unwrap().len(), 5);
     }
 }
 
@@ -65,4 +65,18 @@ fn runs_are_named_after_the_repository() {
     let config = job.text("train.toml");
     finished(&["train", "-c", &config, "model=\"owner/Small-1.5\"", "training.steps=2"], &environment);
     assert_eq!(job.run().unwrap(), job.path("runs/medusa-Small-1-5-1"));
+
+    // Heads have repositories, too.
+    let heads = job.path("home/hub/models--owner--Heads/snapshots").join(commit);
+    std::fs::create_dir_all(&heads).unwrap();
+    for file in std::fs::read_dir(job.path("runs/medusa-Small-1-5-1/heads")).unwrap() {
+        let file = file.unwrap().path();
+        std::fs::copy(&file, heads.join(file.file_name().unwrap())).unwrap();
+    }
+    let named = format!("owner/Heads@{commit}");
+    let ask = ["generate", "--model", "owner/Small-1.5", "--prompt", "Hello", "--max-new-tokens", "4", "--json"];
+    let answer = json(&finished(&[&ask[..], &["--heads", &named]].concat(), &environment));
+    assert_eq!(answer["drafter"], "medusa");
+    let absent = start(&[&ask[..], &["--heads", "owner/None"]].concat(), &environment).wait_with_output().unwrap();
+    assert!(absent.status.code() == Some(2) && stdout(&absent).contains("owner/None"), "{}", stdout(&absent));
 }

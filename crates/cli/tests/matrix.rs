@@ -29,7 +29,7 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ),
 ];
 
-const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:12,3"];
+const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:16"];
 
 struct Bench {
     job: Job,
@@ -71,14 +71,25 @@ impl Bench {
             json(&output)
         };
         for tree in trees {
-            for rule in ["greedy", "sampling", "nucleus", "k-seq"] {
+            for rule in ["greedy", "coupled", "sampling", "block", "traversal", "k-seq"] {
                 let found = verify(&["--tree", tree, "--accept", rule, "--ignore-eos"]);
                 assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree} {rule}");
             }
+            // Coupled text is plain text at any temperature.
+            for temperature in ["0.4", "1"] {
+                let found = verify(&["--tree", tree, "--temperature", temperature]);
+                assert_eq!((&found["diverged"], &found["prompts"]), (&0.into(), &3.into()), "{drafts:?} {tree}");
+            }
         }
-        let all =
-            [("chain:2", "sampling"), ("dynamic:6,1,3", "sampling"), ("mc_sim_7b_63", "nucleus"), ("chain:2", "k-seq")];
-        let own = [(trees[0], "sampling"), (trees[0], "nucleus")];
+        let all = [
+            ("chain:2", "sampling"),
+            ("dynamic:6,1,3", "sampling"),
+            ("mc_sim_7b_63", "coupled"),
+            ("chain:2", "block"),
+            ("mc_sim_7b_63", "traversal"),
+            ("chain:2", "k-seq"),
+        ];
+        let own = [(trees[0], "sampling"), (trees[0], "coupled"), (trees[0], "traversal")];
         for &(tree, rule) in if trees == TREES { &all[..] } else { &own[..] } {
             let sampling = ["--temperature", "0.8", "--samples", "30", "--limit", "1"];
             let found = verify(&[&["--tree", tree, "--accept", rule][..], &sampling].concat());

@@ -161,7 +161,7 @@ fn answers_are_those_of_plain_decoding() {
         while let Some(start) = mask[at..].iter().position(|own| *own).map(|i| at + i) {
             let end = mask[start..].iter().position(|own| !own).map_or(ids.len(), |i| start + i);
             let limits = Limits { max_new_tokens: MAX_NEW_TOKENS, end_tokens: vec![model::END] };
-            let mut random = SeededRandom::stream(SEED, row.key ^ turn << 1);
+            let mut random = SeededRandom::sequence(SEED, row.key, turn << 1, 0);
             let rule = setting.rule.as_ref();
             let mut go_on = |_| ControlFlow::Continue(());
             let plain = decode(&mut target, &ids[..start], rule, &mut random, &limits, &mut go_on).unwrap();
@@ -210,7 +210,7 @@ fn a_torn_journal_loses_only_its_last_line() {
 fn a_model_can_play_both_roles() {
     let mut setting = Setting::new(1.5, Some(model::TEMPLATE));
     setting.self_talk_turns = 2;
-    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(4));
+    let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(12));
     let (_, alone) = setting.run(&prompts, 1, &dir.path().join("1"), usize::MAX);
     let (_, together) = setting.run(&prompts, 4, &dir.path().join("4"), usize::MAX);
     assert_same(&together, &alone, "together");
@@ -270,14 +270,16 @@ fn drafts_change_no_greedy_row() {
 /// Sampled rows with drafts have the same distribution, not the same tokens, as those without; they depend on neither
 /// batch nor interruptions.
 #[test]
-fn sampled_rows_with_drafts_do_not_depend_on_the_batch() {
+fn drafts_and_batches_change_no_sampled_row() {
     let mut setting = Setting::new(1.5, Some(model::TEMPLATE));
     setting.self_talk_turns = 1;
     let (dir, prompts) = (tempfile::tempdir().unwrap(), prompts(7));
+    let (_, plain) = setting.run(&prompts, 2, &dir.path().join("plain"), usize::MAX);
     for (i, drafter) in drafters(&setting, Transform::new(1.5, None, None).unwrap()).into_iter().enumerate() {
         setting.drafter = Some(drafter);
         let (finished, alone) = setting.run(&prompts, 1, &dir.path().join(format!("{i}-1")), usize::MAX);
         assert!(finished && alone.iter().any(|row| row.ends.len() > 1));
+        assert_same(&alone, &plain, &format!("drafter {i}"));
         for slots in [3, 16] {
             let (_, together) = setting.run(&prompts, slots, &dir.path().join(format!("{i}-{slots}")), usize::MAX);
             assert_same(&together, &alone, &format!("drafter {i}, {slots} at a time"));

@@ -1,22 +1,25 @@
 //! Correcting a drafter's probabilities while it drafts.
 
+use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
 use gorgon_core::tree::{
-    BuildError, CandidateRows, CandidateSource, DraftTree, RowCalibration, SourceError, TokenTree, TreeBuilder,
-    TreeKind,
+    BuildError, Candidate, CandidateRows, CandidateSource, DraftTree, NgramCounts, NgramTable, RowCalibration,
+    SourceError, TokenTree, TreeBuilder, TreeKind,
 };
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::target::Target;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Hands trees another drafter's candidates with corrected probabilities ([`RowCalibration`]), and learns the correction
-/// from the rows of accepted paths. Every sequence begins with the same start values, so its text depends on nothing
-/// but itself.
+/// from the rows of accepted paths. Evidence comes from n-grams ([`NgramCounts`]): those of the sequence's own text, and
+/// of the answers that the heads were fitted to. Every sequence begins with the same start values, so its text depends on
+/// nothing but itself. Under coupled sampling the probabilities are those given the noise.
 pub struct CalibratedDrafter<D> {
     inner: D,
     start: RowCalibration,
     calibration: RowCalibration,
+    counts: NgramCounts,
     /// Rows as the inner drafter named them in its last draft.
     shown: Shown,
     /// The numbers that the last draft's nodes had while it was drafted.
@@ -31,10 +34,11 @@ struct Shown {
 }
 
 impl<D> CalibratedDrafter<D> {
-    /// Over a drafter, beginning with measured corrections.
-    pub fn new(inner: D, start: RowCalibration) -> Self {
+    /// Over a drafter, beginning with measured corrections and the n-grams of other texts.
+    pub fn new(inner: D, start: RowCalibration, table: Option<Arc<NgramTable>>) -> Self {
         let calibration = start.clone();
-        Self { inner, start, calibration, shown: Shown::default(), source_nodes: PooledVec::new() }
+        let (counts, shown) = (NgramCounts::starting_at(table), Shown::default());
+        Self { inner, start, calibration, counts, shown, source_nodes: PooledVec::new() }
     }
 
     /// The corrections learned from the sequence so far.
@@ -55,7 +59,9 @@ impl<D> CalibratedDrafter<D> {
             let came = verified.path.get(i + 1).map_or(verified.next, |&next| verified.tree.token(next));
             let source = self.source_nodes[node];
             if let Some(row) = self.shown.nodes.iter().position(|&shown| shown == source) {
-                self.calibration.learn(verified.tree.depths()[node], self.shown.rows.row(row), came);
+                let row = self.shown.rows.row(row);
+                let evidence = evidence(&self.counts, verified.tree, node, row);
+                self.calibration.learn(verified.tree.depths()[node], row, &evidence, came);
             }
         }
     }
@@ -73,15 +79,18 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
     fn reset(&mut self) {
         self.inner.reset();
         self.calibration.clone_from(&self.start);
+        self.counts.clear();
         self.source_nodes.clear();
     }
 
     fn truncate(&mut self, length: usize) -> bool {
+        self.counts.truncate(length);
         self.inner.truncate(length)
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.learn(&pass);
+        pass.tokens.iter().for_each(|&token| self.counts.push(token));
         self.source_nodes.clear();
         self.inner.observe(pass)
     }
@@ -91,9 +100,12 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = Corrected { tree: context.tree, calibration: &self.calibration, shown: Mutex::default() };
+        let CoupledTree { tree, coupling } = context.tree;
+        let (calibration, counts) = (&self.calibration, &self.counts);
+        let tree = Corrected { tree, calibration, counts, shown: Mutex::default() };
         let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
-        let mut inner = DraftContext { tree: &tree, random: &mut *context.random, target };
+        let mut inner =
+            DraftContext { tree: CoupledTree { tree: &tree, coupling }, random: &mut *context.random, target };
         let proposal = self.inner.draft(root, &mut inner)?;
         self.shown = tree.shown.into_inner().unwrap_or_default();
         self.source_nodes = proposal.draft.source_nodes().iter().copied().collect();
@@ -105,6 +117,7 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
 struct Corrected<'a> {
     tree: &'a dyn TreeBuilder,
     calibration: &'a RowCalibration,
+    counts: &'a NgramCounts,
     shown: Mutex<Shown>,
 }
 
@@ -131,8 +144,8 @@ impl TreeBuilder for Corrected<'_> {
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut shown = Shown::default();
-        let drafted =
-            self.tree.build(root, &mut Showing { source, calibration: self.calibration, shown: &mut shown })?;
+        let (calibration, counts) = (self.calibration, self.counts);
+        let drafted = self.tree.build(root, &mut Showing { source, calibration, counts, shown: &mut shown })?;
         if let Ok(mut kept) = self.shown.lock() {
             *kept = shown;
         }
@@ -144,6 +157,7 @@ impl TreeBuilder for Corrected<'_> {
 struct Showing<'a> {
     source: &'a mut dyn CandidateSource,
     calibration: &'a RowCalibration,
+    counts: &'a NgramCounts,
     shown: &'a mut Shown,
 }
 
@@ -152,12 +166,21 @@ impl CandidateSource for Showing<'_> {
         let rows = self.source.expand(tree, nodes, widths)?;
         let mut corrected = CandidateRows::default();
         for (row, &node) in rows.iter().zip(nodes) {
-            corrected.push(self.calibration.corrected(tree.depths()[node], row).iter().copied());
+            let evidence = evidence(self.counts, tree, node, row);
+            corrected.push(self.calibration.corrected(tree.depths()[node], row, &evidence).iter().copied());
             self.shown.nodes.push(node);
             self.shown.rows.push(row.iter().copied());
         }
         Ok(corrected)
     }
+}
+
+/// The evidence of a text for the candidates after a node of a tree whose root follows the text.
+fn evidence(counts: &NgramCounts, tree: &TokenTree, node: usize, row: &[Candidate]) -> PooledVec<f64> {
+    let before = if node == 0 { counts.last() } else { Some(tree.token(tree.parents()[node])) };
+    let Some(before) = before else { return PooledVec::new() };
+    let following = counts.after([before, tree.token(node)]);
+    row.iter().map(|candidate| following.evidence(candidate.token)).collect()
 }
 
 #[cfg(test)]

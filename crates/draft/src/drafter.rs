@@ -1,5 +1,6 @@
 //! The seam between the decode loop and what proposes tokens.
 
+use crate::coupled::CoupledTree;
 use crate::trace::Trace;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{DraftRows, DraftSource, RandomSource, Rows, SamplingScheme, TargetRows};
@@ -122,7 +123,7 @@ impl<'a> VerifiedPass<'a> {
 pub struct DraftContext<'a> {
     /// Grows a tree from the drafter's candidates. A drafter that makes a tree of its own keeps within its nodes and
     /// depth.
-    pub tree: &'a dyn TreeBuilder,
+    pub tree: CoupledTree<'a>,
     /// Where drawn children come from.
     pub random: &'a mut dyn RandomSource,
     /// The target, for drafters that run some of its layers ([`Needs::lends_target`]).
@@ -250,7 +251,10 @@ pub trait Drafter: Send {
     /// # Errors
     /// As of [`draft`](Self::draft).
     fn propose(&mut self, root: Token, tree: &dyn TreeBuilder) -> Result<Proposal, DraftError> {
-        self.draft(root, &mut DraftContext { tree, random: &mut SeededRandom::new(0), target: None })
+        self.draft(
+            root,
+            &mut DraftContext { tree: CoupledTree::plain(tree), random: &mut SeededRandom::new(0), target: None },
+        )
     }
 
     /// States and logits of the drafter's network after `root` and after each of the given `drafts`; no tree is built

@@ -5,7 +5,7 @@ use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 
 /// A drafting method that needs no weights of its own.
-pub trait Method: Sized {
+pub trait TrainingFreeMethod: Sized {
     /// How it is written on the command line: its name, and its arguments after a colon.
     const SYNTAX: &'static str;
 

@@ -3,8 +3,10 @@
 mod index;
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::method::Method;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeChoice};
+use crate::method::TrainingFreeMethod;
+use gorgon_core::tree::{
+    Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeBuilder, TreeChoice,
+};
 use gorgon_core::{PooledVec, Token};
 use index::NgramIndex;
 
@@ -21,7 +23,7 @@ pub struct Ngram {
     pub n: usize,
 }
 
-impl Method for Ngram {
+impl TrainingFreeMethod for Ngram {
     const SYNTAX: &'static str = "ngram:N";
 
     fn parse(arguments: &str) -> Result<Self, String> {

@@ -46,7 +46,11 @@ impl<D: Drafter> Toy<D> {
     /// Drafts, verifies and learns.
     pub fn step(&mut self) -> ToyStep {
         let (tree, root) = (OwnTree::new(512, 64).unwrap(), self.text[self.text.len() - 1]);
-        let mut context = DraftContext { tree: &tree, random: &mut SeededRandom::new(0), target: None };
+        let mut context = DraftContext {
+            tree: crate::coupled::CoupledTree::plain(&tree),
+            random: &mut SeededRandom::new(0),
+            target: None,
+        };
         let proposal = self.drafter.draft(root, &mut context).unwrap();
         let nodes = proposal.draft.tree();
         self.most_nodes = self.most_nodes.max(nodes.len());

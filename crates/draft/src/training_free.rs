@@ -5,7 +5,7 @@ use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 use std::fmt;
 
-pub use crate::method::Method;
+pub use crate::method::TrainingFreeMethod;
 
 /// The methods: an enum with an arm for each.
 macro_rules! methods {
@@ -21,7 +21,7 @@ macro_rules! methods {
 
         impl TrainingFree {
             /// How each of them is written on the command line.
-            pub const SYNTAX: &'static [&'static str] = &[$(<$kind as Method>::SYNTAX),+];
+            pub const SYNTAX: &'static [&'static str] = &[$(<$kind as TrainingFreeMethod>::SYNTAX),+];
 
             /// The drafter of a name, if there is one.
             ///
@@ -29,7 +29,7 @@ macro_rules! methods {
             /// When its arguments are wrong.
             pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, String>> {
                 match name {
-                    $($name => Some(<$kind as Method>::parse(arguments).map(Self::$arm)),)+
+                    $($name => Some(<$kind as TrainingFreeMethod>::parse(arguments).map(Self::$arm)),)+
                     _ => None,
                 }
             }

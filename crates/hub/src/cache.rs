@@ -19,6 +19,24 @@ pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Names the files of weights in several.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
+/// The kind of weights that a repository is expected to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Model,
+    /// Draft heads, which are also published as PyTorch files.
+    Heads,
+}
+
+impl Holds {
+    /// Endings of files with weights under other names than a model's, the preferred one first.
+    pub fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Model => &[".safetensors"],
+            Self::Heads => &[".safetensors", ".bin", ".pt", ".pth"],
+        }
+    }
+}
+
 /// One repository's part of the cache.
 pub(crate) struct Cache {
     /// `models--owner--name`, or `datasets--owner--name`.
@@ -44,8 +62,8 @@ impl Cache {
         reference.ok().filter(|commit| is_plain(commit)).unwrap_or_else(|| self.revision.clone())
     }
 
-    /// The snapshot of the revision if it holds a model, or what is missing.
-    pub fn complete(&self) -> Result<PathBuf, String> {
+    /// The snapshot of the revision if it has the expected weights, or what is missing.
+    pub fn complete(&self, holds: Holds) -> Result<PathBuf, String> {
         let commit = self.commit();
         let snapshot = self.snapshot(&commit);
         if !is_plain(&commit) || !snapshot.is_dir() {
@@ -67,7 +85,7 @@ impl Cache {
         }
         let entries = fs::read_dir(&snapshot).into_iter().flatten().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        match names.any(|name| name.ends_with(".safetensors") && there(&name)) {
+        match names.any(|name| holds.endings().iter().any(|ending| name.ends_with(ending)) && there(&name)) {
             true => Ok(snapshot),
             false => Err(format!("{WEIGHTS} is")),
         }

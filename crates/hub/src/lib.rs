@@ -28,7 +28,7 @@ pub use push::{Push, push};
 pub use repo::{InvalidRepo, Repo};
 pub use url::is_loopback;
 
-use cache::{CONFIG, Cache, INDEX, WEIGHTS};
+use cache::{CONFIG, Cache, Holds, INDEX, WEIGHTS};
 use download::Download;
 use network::Client;
 use repo::is_plain;
@@ -56,7 +56,7 @@ pub fn resolve(
         return Err(HubError::NotAFolder { path: path.to_owned() });
     }
     let repo = Repo::parse(model)?;
-    let cached = Cache::new(&options.cache, &repo).complete();
+    let cached = Cache::new(&options.cache, &repo).complete(Holds::Model);
     match cached {
         // Without a tokenizer it may have been left incomplete by another program, or have none: only the hub knows.
         Ok(folder) if options.offline || folder.join("tokenizer.json").is_file() => Ok(folder),
@@ -66,24 +66,49 @@ pub fn resolve(
     }
 }
 
+/// Finds the folder of draft heads of a repository: in the cache, else on the hub. Their weights may be a PyTorch file.
+///
+/// # Errors
+/// There is no such repository, it has no weights, or it cannot be downloaded.
+pub fn heads(repo: &Repo, options: &HubOptions, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<PathBuf, HubError> {
+    match Cache::new(&options.cache, repo).complete(Holds::Heads) {
+        Ok(folder) => Ok(folder),
+        Err(missing) if options.offline => {
+            Err(HubError::Offline { repo: repo.clone(), missing, cache: options.cache.clone() })
+        }
+        Err(_) => bring(repo, Holds::Heads, options, progress),
+    }
+}
+
 /// Brings the newest commit of a revision into the cache, downloading only files that are missing there, and returns
 /// its folder.
 ///
 /// # Errors
 /// Downloading is off, or the hub lacks, refuses or garbles something.
 pub fn fetch(repo: &Repo, options: &HubOptions, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<PathBuf, HubError> {
-    let cache = Cache::new(&options.cache, repo);
     if options.offline {
-        let missing = cache.complete().err().unwrap_or_else(|| "a newer version is".into());
+        let missing = Cache::new(&options.cache, repo).complete(Holds::Model).err();
+        let missing = missing.unwrap_or_else(|| "a newer version is".into());
         return Err(HubError::Offline { repo: repo.clone(), missing, cache: options.cache.clone() });
     }
+    bring(repo, Holds::Model, options, progress)
+}
+
+/// Downloads the files of a repository that are missing in the cache.
+fn bring(
+    repo: &Repo,
+    holds: Holds,
+    options: &HubOptions,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<PathBuf, HubError> {
+    let cache = Cache::new(&options.cache, repo);
     let client = Client::new(repo, options)?;
     let listing = client.listing()?;
     let download = Download { repo, client, cache, commit: &listing.commit };
     if listing.files.contains(INDEX) && !listing.files.contains(WEIGHTS) {
         download.files(&[INDEX], progress)?;
     }
-    let files = choose(&download, &listing.files)?;
+    let files = choose(&download, holds, &listing.files)?;
     download.files(&files.iter().map(String::as_str).collect::<Vec<_>>(), progress)?;
     download.cache.write_ref(&listing.commit)?;
     Ok(download.cache.snapshot(&listing.commit))
@@ -100,7 +125,7 @@ const SMALL: [&str; 6] = [
 ];
 
 /// The files that make up a model: whole weights before sharded ones, as other loaders prefer them.
-fn choose(download: &Download<'_>, listed: &BTreeSet<String>) -> Result<Vec<String>, HubError> {
+fn choose(download: &Download<'_>, holds: Holds, listed: &BTreeSet<String>) -> Result<Vec<String>, HubError> {
     let unusable = |reason: String| HubError::Unusable { repo: download.repo.clone(), reason };
     let mut files: Vec<String> = SMALL.iter().filter(|f| listed.contains(**f)).map(|f| (*f).into()).collect();
     if !listed.contains(CONFIG) {
@@ -121,12 +146,19 @@ fn choose(download: &Download<'_>, listed: &BTreeSet<String>) -> Result<Vec<Stri
         }
     } else {
         // Heads come under many names. The original layout of some models repeats the weights as `consolidated`.
-        let named = listed.iter().filter(|f| f.ends_with(".safetensors") && is_plain(f));
-        let named: Vec<_> = named.filter(|f| !f.starts_with("consolidated")).cloned().collect();
+        let named = |ending: &str| -> Vec<String> {
+            let named = listed.iter().filter(|f| f.ends_with(ending) && is_plain(f));
+            named.filter(|f| !f.starts_with("consolidated")).cloned().collect()
+        };
+        let found = holds.endings().iter().map(|ending| named(ending)).find(|named| !named.is_empty());
+        let named = found.unwrap_or_default();
         if named.is_empty() {
             let other = listed.iter().find(|f| f.ends_with(".bin") || f.ends_with(".pt") || f.ends_with(".gguf"));
             let other = other.map(|f| format!(" (it has {f})")).unwrap_or_default();
-            return Err(unusable(format!("the repository has no weights in .safetensors files{other}")));
+            return Err(unusable(format!(
+                "the repository has no weights in {} files{other}",
+                holds.endings().join(", ")
+            )));
         }
         files.extend(named);
     }

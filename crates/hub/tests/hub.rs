@@ -5,7 +5,7 @@ mod hub_server;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gorgon_hub::{HubError, HubOptions, Repo, fetch, resolve};
+use gorgon_hub::{HubError, HubOptions, Repo, fetch, heads, resolve};
 use hub_server::{COMMIT, Server, options};
 
 const CONFIG: &[u8] = b"{\"model_type\": \"llama\"}";
@@ -127,6 +127,23 @@ fn heads_have_names_of_their_own() {
 
     server.behaviour().statuses = vec![(String::new(), 500, 99)];
     assert_eq!(quiet("owner/name", &options).unwrap(), folder, "without a tokenizer the hub is asked, but not needed");
+}
+
+#[test]
+fn heads_may_be_a_pytorch_file() {
+    let server = Server::start(&[("config.json", CONFIG), ("pytorch_model.bin", b"heads"), ("training.md", b"")]);
+    let (_folder, options) = options(&server.endpoint);
+    assert_says(&quiet("owner/name", &options).unwrap_err(), &["pytorch_model.bin", ".safetensors"]);
+    let folder = heads(&repo(), &options, &mut |_| {}).unwrap();
+    assert!(folder.join("pytorch_model.bin").is_file() && !folder.join("training.md").exists());
+
+    server.behaviour().statuses = vec![(String::new(), 500, 99)];
+    assert_eq!(heads(&repo(), &options, &mut |_| {}).unwrap(), folder, "heads in the cache need no hub");
+
+    let server = Server::start(&[("config.json", CONFIG), ("a.safetensors", b"heads"), ("pytorch_model.bin", b"")]);
+    let (_folder, options) = self::options(&server.endpoint);
+    let folder = heads(&repo(), &options, &mut |_| {}).unwrap();
+    assert!(folder.join("a.safetensors").is_file() && !folder.join("pytorch_model.bin").exists());
 }
 
 #[test]

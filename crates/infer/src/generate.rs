@@ -187,6 +187,7 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
         let ahead = request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD));
         let hidden = session.read(&request.text, ahead)?;
         let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
+        request.random.set_position(position);
         let token = first(session.target(), last, &hidden.states, self.method.rule, &mut *request.random);
         Ok((token.ok_or(DecodeError::NonFinite { slot, position })?, hidden.read))
     }

@@ -5,7 +5,9 @@ use crate::session::{Method, Session};
 use crate::timing::StepTimes;
 use crate::turn::{Outcomes, Parts, StepOutcome, Turn};
 use crate::verdict::{Judged, judge};
+use gorgon_core::accept::RandomSource;
 use gorgon_core::{PooledVec, Token};
+use gorgon_draft::coupled::{CoupledTree, Coupling};
 use gorgon_draft::drafter::{
     DraftContext, DraftError, Drafter, ProbeRows, Proposal, Resume, VerifiedPass, VerifiedTree,
 };
@@ -40,6 +42,10 @@ fn take<T: Target, D: Drafter>(
     method: Method<'_>,
     times: &mut StepTimes,
 ) -> Result<Outcomes, DecodeError> {
+    for (session, turn) in parts.iter_mut() {
+        // The root is no part of the text yet.
+        turn.random.set_position(session.len() + 1);
+    }
     let proposals = times.draft.measure(|| draft(parts, method))?;
     let output = times.verify.measure(|| verify(parts, &proposals))?;
     let judged = judge(parts, &proposals, &output, method.rule, times)?;
@@ -67,11 +73,13 @@ fn draft<T: Target, D: Drafter>(
     parts: &mut Parts<'_, '_, T, D>,
     method: Method<'_>,
 ) -> Result<SmallVec<[Proposal; 1]>, DraftError> {
+    let arranged =
+        |random: &dyn RandomSource| CoupledTree { tree: method.tree, coupling: Coupling::of(method.rule, random) };
     if let [(session, turn)] = parts.as_mut_slice() {
         let lends = session.needs().lends_target;
         let (target, drafter) = session.parts();
         let lent: Option<&mut dyn Target> = if lends { Some(&mut *target) } else { None };
-        let mut context = DraftContext { tree: method.tree, random: &mut *turn.random, target: lent };
+        let mut context = DraftContext { tree: arranged(turn.random), random: &mut *turn.random, target: lent };
         let proposal = drafter.draft(turn.root, &mut context)?;
         if proposal.resume.is_none() {
             target.roll_back();
@@ -82,7 +90,7 @@ fn draft<T: Target, D: Drafter>(
     // One drafter's matmuls are shared among threads; several drafters are.
     let least = if work.iter().all(|(session, ..)| session.target().is_host()) { team::WORTHWHILE } else { 0 };
     team::each(&mut work, least, |(session, turn, proposal)| {
-        let mut context = DraftContext { tree: method.tree, random: &mut *turn.random, target: None };
+        let mut context = DraftContext { tree: arranged(turn.random), random: &mut *turn.random, target: None };
         *proposal = Some(session.drafter().draft(turn.root, &mut context));
     });
     work.into_iter().filter_map(|(.., proposal)| proposal).collect()

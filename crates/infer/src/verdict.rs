@@ -170,7 +170,11 @@ fn verdict(
             TargetRows::Logits { data: &data[first * vocab..(first + tree.len()) * vocab], vocab: *vocab }
         }
     };
-    let verdict = proposal.with_draft_rows(|draft| rule.accept(tree, draft, target, random)).ok()?;
+    let verdict = match tree.len() {
+        1 => rule.next(tree.token(0), target, random).map(|bonus| Verdict { path: PooledVec::of(0, 1), bonus }),
+        _ => proposal.with_draft_rows(|draft| rule.accept(tree, draft, target, random)),
+    };
+    let verdict = verdict.ok()?;
     // A rule reads the rows of its path only, so those of other nodes may be anything. Argmaxes are of valid rows.
     let valid =
         |&node: &usize| matches!(target, TargetRows::Argmax(_)) || target.row(node).is_ok_and(|row| row.is_valid());

@@ -25,15 +25,33 @@ pub fn check(path: &Path, noun: &str) -> Result<(), Failure> {
 
 /// The name in a folder that was probably meant, or the names in it.
 pub(crate) fn beside(parent: &Path, path: &Path) -> String {
-    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let entries = folder.read_dir().into_iter().flatten();
+    let names = names(parent);
+    match nearest(&names, path) {
+        Some(name) => format!("did you mean {}?", parent.join(name).display()),
+        None if names.is_empty() => format!("{} is empty", shown(parent).display()),
+        None => format!("{} has {}", shown(parent).display(), visible::listed(&names)),
+    }
+}
+
+/// Whether the first part of a relative path is a name here, or nearly one.
+pub(crate) fn begins_nearly_here(path: &Path) -> bool {
+    let first = path.components().next().map(|first| Path::new(first.as_os_str()));
+    first.is_some_and(|first| nearest(&names(Path::new("")), first).is_some())
+}
+
+fn shown(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+/// The names in a folder, ordered, without hidden ones.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = shown(folder).read_dir().into_iter().flatten();
     let entries = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = entries.filter(|name| !name.starts_with('.')).collect();
     names.sort();
-    let given = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    match closest(given, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean {}?", parent.join(name).display()),
-        None if names.is_empty() => format!("{} is empty", folder.display()),
-        None => format!("{} has {}", folder.display(), visible::listed(&names)),
-    }
+    names
+}
+
+fn nearest<'a>(names: &'a [String], path: &Path) -> Option<&'a str> {
+    closest(path.file_name()?.to_str()?, names.iter().map(String::as_str))
 }

@@ -74,6 +74,7 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
         command("train", &paths[1]),
         format!("gorgon tree calibrate {with}"),
         format!("gorgon bench {with}"),
+        format!("gorgon chat --model {model} --heads {}", run.display()),
     ];
     Ok(Written { files: paths.to_vec(), commands, plan })
 }

@@ -58,6 +58,20 @@ pub fn heads(path: &Path, console: &Console) -> Result<HeadsFolder, Failure> {
     Ok(folder)
 }
 
+/// The folder of the heads that `--heads` names: itself, or that of a repo which is brought into the cache. A path
+/// that does not exist stays as it is if it is no repo's name, or nearly one of a folder here: whoever opens it says so.
+///
+/// # Errors
+/// When the repo is not there or cannot be brought.
+pub fn heads_path(heads: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
+    let is_path = heads.exists() || not_a_model::missing(heads).is_some() || absent::begins_nearly_here(heads);
+    let Some(repo) = heads.to_str().filter(|_| !is_path).and_then(|name| Repo::parse(name).ok()) else {
+        return Ok(heads.into());
+    };
+    let mut bars = Bars { console: &settings.console, current: None };
+    hub::heads(&repo, &hub_options(settings)?, &mut |progress| bars.show(progress)).map_err(hub_failure)
+}
+
 /// The folder of the newest commit of a repo, brought into the cache.
 ///
 /// # Errors

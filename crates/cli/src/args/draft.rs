@@ -10,16 +10,19 @@ use std::path::PathBuf;
 /// The drafter and its tree.
 #[derive(Clone, Debug, Args)]
 pub struct Draft {
-    /// Draft heads: a folder, a PyTorch file, or the run folder of a training (its newest checkpoint if interrupted).
+    /// Draft heads: a folder, a PyTorch file, a repo id, or the run folder of a training (its newest checkpoint if
+    /// interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (what the heads are), none, medusa, hydra, eagle, mtp, block, model:DIR (a smaller
-    /// model with the same tokens), ngram:N (prompt lookup, needs no heads), oracle:R1,R2,….
+    /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
+    /// model:DIR (a smaller model with the same tokens), oracle:R1,R2,…; without heads: ngram:N (prompt lookup),
+    /// jacobi:M, lookahead:W,N,G, early-exit:LAYERS.
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
-    /// Which tree arranges them: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK or
-    /// FILE.json [default: the tree stored with the heads, else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for
-    /// block trellis:60, for ngram chain:8, for model chain:4].
+    /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
+    /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the tree stored with the heads, else
+    /// mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for ngram chain:8, for model
+    /// chain:4].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
 }

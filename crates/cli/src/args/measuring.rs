@@ -90,9 +90,10 @@ pub struct Bench {
 pub struct Verify {
     #[command(flatten)]
     pub measure: Measure,
-    /// Above temperature 0: answers sampled for each prompt.
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub samples: u32,
+    /// Above temperature 0: sample N answers to each prompt and test their distribution. Coupled text is compared token
+    /// for token unless this is given. Default with other rules: 4.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub samples: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -50,7 +50,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     if let Loaded::Oracle(oracle) = &mut loaded {
         oracle.reveal(request.truth(&mut target, acceptance.as_ref(), settings.seed)?);
     }
-    let (drafter, random) = (loaded.drafter(), &mut SeededRandom::new(settings.seed));
+    let (drafter, random) = (loaded.drafter(), &mut SeededRandom::behind(settings.seed, &request.prompt, 0));
     let generation = request.answer(args, settings, &mut |request, observe| {
         if drafting.is_plain() {
             return decode(&mut target, &request.prompt, acceptance.as_ref(), random, &request.limits, observe);
@@ -106,7 +106,8 @@ impl Question {
         seed: u64,
     ) -> Result<Vec<u32>, Failure> {
         let mut go_on = |_| ControlFlow::Continue(());
-        let truth = decode(target, &self.prompt, acceptance, &mut SeededRandom::new(seed), &self.limits, &mut go_on);
+        let random = &mut SeededRandom::behind(seed, &self.prompt, 0);
+        let truth = decode(target, &self.prompt, acceptance, random, &self.limits, &mut go_on);
         Ok(truth.map_err(decode_failure)?.ids)
     }
 

@@ -11,11 +11,17 @@ use gorgon_workflows::measuring::{Options, Setup};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+/// Answers per prompt whose distribution is tested, if no number is given.
+const SAMPLES: u32 = 4;
+
 pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
-    if args.measure.temperature > 0.0 {
-        return distribution(args, settings);
+    let options = args.measure.options()?;
+    let is_sampled = !options.transform.is_greedy();
+    let is_coupled = options.accept.rule(options.transform).coupling().is_some();
+    if is_sampled && (args.samples.is_some() || !is_coupled) {
+        return distribution(&options, args.samples.unwrap_or(SAMPLES) as usize, settings);
     }
-    let (comparisons, lossless, recorded) = execute(&args.measure.options()?, settings)?;
+    let (comparisons, lossless, recorded) = execute(&options, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
     let accepted: usize = comparisons.iter().map(|c| c.accepted).sum();
     let diverged: Vec<&TextComparison> = comparisons.iter().filter(|c| c.divergence.is_some()).collect();
@@ -48,15 +54,15 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sampled text has no one right continuation, so its distribution is tested.
-fn distribution(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
-    let options = args.measure.options()?;
+/// Sampled text of a rule that makes random choices of its own has no one right continuation, so its distribution is
+/// tested.
+fn distribution(options: &Options, samples: usize, settings: &Settings) -> Result<ExitCode, Failure> {
     let transform = options.transform;
-    let mut setup = Setup::new(&options, settings)?;
+    let mut setup = Setup::new(options, settings)?;
     if setup.drafting.is_plain() {
         return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
     }
-    let (prompts, samples) = (setup.prompts.clone(), args.samples as usize);
+    let prompts = setup.prompts.clone();
     let lossless = setup.rule.is_lossless();
     let bar = progress::count(settings.progress, "answers", (prompts.len() * samples) as u64);
     let test = setup.comparison(settings.seed).test_distribution(&prompts, samples, &transform, &mut || bar.inc(1))?;

@@ -1,5 +1,6 @@
 //! Speculative cascades: speculative sampling towards a mixture of drafter and target.
 
+use super::coupled::plain;
 use super::rounds::{Proposals, first_accepted};
 use super::slack::Slack;
 use super::walk::{Move, descend};
@@ -134,5 +135,9 @@ impl AcceptanceRule for Cascade {
                 None => Move::Stop(random.pick(&aim) as Token),
             })
         })
+    }
+
+    fn next(&self, _: Token, target: TargetRows<'_>, random: &mut dyn RandomSource) -> Result<Token, TargetError> {
+        Ok(plain(&self.transform, target.row(0)?, 0, random))
     }
 }

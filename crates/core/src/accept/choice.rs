@@ -6,29 +6,34 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AcceptanceRule, Beta, Bild, Cascade, Deferral, Greedy, KSeq, Lossy, LossyGreedy, Nucleus, Sampling, SamplingScheme,
-    TopBeta, Typical,
+    AcceptanceRule, Beta, Bild, Block, Cascade, Coupled, Deferral, Greedy, KSeq, Lossy, LossyGreedy, Sampling,
+    SamplingScheme, TopBeta, Traversal, Typical,
 };
 use crate::dist::Transform;
 use crate::suggest::did_you_mean;
 
-/// A rule as it is named: `auto`, `greedy`, `sampling`, `nucleus`, `typical[:EPSILON,DELTA]`, `lossy:ALPHA[,BETA]`,
-/// `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`, `top-beta:B,TAU` or `k-seq`.
+/// A rule as it is named: `auto`, `greedy`, `coupled`, `sampling`, `block`, `traversal`, `typical[:EPSILON,DELTA]`,
+/// `lossy:ALPHA[,BETA]`, `chow:A`, `diff:A`, `opt:A`, `token-v1:A`, `token-v2:A`, `token-v3:A`, `bild:FB,RB`,
+/// `top-beta:B,TAU` or `k-seq`.
 ///
 /// Parsing checks ranges; `Display` writes every parameter out, and parses back to the same choice. In configurations
 /// it is that string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RuleChoice {
-    /// Greedy at temperature 0, sampling above.
+    /// Greedy at temperature 0, coupled above.
     #[default]
     Auto,
     /// [`Greedy`], whatever the temperature.
     Greedy,
     /// [`Sampling`].
     Sampling,
-    /// [`Nucleus`].
-    Nucleus,
+    /// [`Coupled`].
+    Coupled,
+    /// [`Block`].
+    Block,
+    /// [`Traversal`].
+    Traversal,
     /// [`Typical`].
     Typical {
         /// ε in `[0, 1]`; 0.09 if not given.
@@ -97,6 +102,14 @@ pub enum ChoiceError {
         /// The name given.
         name: String,
     },
+    /// The rule has another name now.
+    #[error("acceptance rule '{old}' is now called '{new}'")]
+    Renamed {
+        /// The old name.
+        old: &'static str,
+        /// The name to write.
+        new: &'static str,
+    },
     /// The rule takes other parameters.
     #[error("acceptance rule '{given}' has the wrong number of parameters; it is written {expected}")]
     Parameters {
@@ -131,11 +144,13 @@ pub enum ChoiceError {
 
 impl RuleChoice {
     /// All names and their parameters.
-    pub const FORMS: [&'static str; 15] = [
+    pub const FORMS: [&'static str; 17] = [
         "auto",
         "greedy",
+        "coupled",
         "sampling",
-        "nucleus",
+        "block",
+        "traversal",
         "typical[:EPSILON,DELTA]",
         "lossy:ALPHA[,BETA]",
         "chow:A",
@@ -153,7 +168,7 @@ impl RuleChoice {
     pub fn resolve(self, transform: &Transform) -> Self {
         match self {
             Self::Auto if transform.is_greedy() => Self::Greedy,
-            Self::Auto => Self::Sampling,
+            Self::Auto => Self::Coupled,
             named => named,
         }
     }
@@ -162,10 +177,14 @@ impl RuleChoice {
     /// [`Greedy`], which reads less.
     pub fn rule(self, transform: Transform) -> Box<dyn AcceptanceRule + Send + Sync> {
         match self.resolve(&transform) {
-            Self::Sampling | Self::Nucleus | Self::KSeq if transform.is_greedy() => Box::new(Greedy),
+            Self::Coupled | Self::Sampling | Self::Block | Self::Traversal | Self::KSeq if transform.is_greedy() => {
+                Box::new(Greedy)
+            }
             Self::Auto | Self::Greedy => Box::new(Greedy),
             Self::Sampling => Box::new(Sampling { transform }),
-            Self::Nucleus => Box::new(Nucleus { transform }),
+            Self::Coupled => Box::new(Coupled { transform }),
+            Self::Block => Box::new(Block { transform }),
+            Self::Traversal => Box::new(Traversal { transform }),
             Self::Typical { epsilon, delta } => Box::new(Typical { epsilon, delta, transform }),
             Self::Lossy { alpha, .. } if transform.is_greedy() => Box::new(LossyGreedy { alpha }),
             Self::Lossy { alpha, beta } => Box::new(Lossy { alpha, beta, transform }),
@@ -185,11 +204,13 @@ impl RuleChoice {
             false => DraftScheme { scheme, rows: true, stop: None },
         };
         match self.resolve(transform) {
-            Self::Sampling | Self::Lossy { .. } => drawn(SamplingScheme::WithoutReplacement),
+            Self::Sampling | Self::Block | Self::Traversal | Self::Lossy { .. } => {
+                drawn(SamplingScheme::WithoutReplacement)
+            }
             Self::KSeq => drawn(SamplingScheme::Independent),
             Self::Cascade { .. } => DraftScheme { rows: true, ..drawn(SamplingScheme::WithoutReplacement) },
             Self::Bild { fallback, .. } => DraftScheme { stop: Some(fallback), ..DraftScheme::TOP_K },
-            Self::Auto | Self::Greedy | Self::Nucleus | Self::Typical { .. } | Self::TopBeta { .. } => {
+            Self::Auto | Self::Greedy | Self::Coupled | Self::Typical { .. } | Self::TopBeta { .. } => {
                 DraftScheme::TOP_K
             }
         }
@@ -214,7 +235,10 @@ impl FromStr for RuleChoice {
             "auto" => spec.bare("auto", Self::Auto),
             "greedy" => spec.bare("greedy", Self::Greedy),
             "sampling" => spec.bare("sampling", Self::Sampling),
-            "nucleus" => spec.bare("nucleus", Self::Nucleus),
+            "coupled" => spec.bare("coupled", Self::Coupled),
+            "block" => spec.bare("block", Self::Block),
+            "traversal" => spec.bare("traversal", Self::Traversal),
+            "nucleus" => Err(ChoiceError::Renamed { old: "nucleus", new: "coupled" }),
             "k-seq" => spec.bare("k-seq", Self::KSeq),
             "typical" => spec.typical(),
             "lossy" => spec.lossy(),
@@ -324,7 +348,9 @@ impl fmt::Display for RuleChoice {
             Self::Auto => f.write_str("auto"),
             Self::Greedy => f.write_str("greedy"),
             Self::Sampling => f.write_str("sampling"),
-            Self::Nucleus => f.write_str("nucleus"),
+            Self::Coupled => f.write_str("coupled"),
+            Self::Block => f.write_str("block"),
+            Self::Traversal => f.write_str("traversal"),
             Self::Typical { epsilon, delta } => write!(f, "typical:{epsilon},{delta}"),
             Self::Lossy { alpha, beta: Beta::Fixed(beta) } => write!(f, "lossy:{alpha},{beta}"),
             Self::Lossy { alpha, beta: Beta::Balanced } => write!(f, "lossy:{alpha},balanced"),

@@ -35,7 +35,7 @@ pub struct DraftSource<'a> {
 /// * the order of a node's entries does not depend on sampled tokens;
 /// * the tokens of a list do not depend on samples that are tried after them.
 ///
-/// Rules that do not read `q` (greedy, nucleus, typical, BiLD, top-β) judge every drafted child, with or without an
+/// Rules that do not read `q` (greedy, coupled, typical, BiLD, top-β) judge every drafted child, with or without an
 /// entry.
 ///
 /// Entries are untrusted: one whose child is no drafted node is ignored, one whose source does not exist is of a list.

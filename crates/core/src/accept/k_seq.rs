@@ -1,5 +1,6 @@
 //! SpecTr's k-SEQ: k independent drafts for one position, tried in turn against one fixed ratio.
 
+use super::coupled::plain;
 use super::rounds::{Proposals, first_accepted};
 use super::slack::Slack;
 use super::walk::{Move, descend};
@@ -47,6 +48,10 @@ impl AcceptanceRule for KSeq {
             };
             Ok(accepted.map_or_else(|| Move::Stop(random.pick(&p) as Token), Move::Follow))
         })
+    }
+
+    fn next(&self, _: Token, target: TargetRows<'_>, random: &mut dyn RandomSource) -> Result<Token, TargetError> {
+        Ok(plain(&self.transform, target.row(0)?, 0, random))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Speculative sampling with slack: a stated departure from the target's distribution, for more acceptance.
 
+use super::coupled::plain;
 use super::rounds::{Proposals, first_accepted};
 use super::slack::{Beta, Slack};
 use super::walk::{Move, descend};
@@ -51,6 +52,10 @@ impl AcceptanceRule for Lossy {
                 None => Move::Stop(random.pick(&p) as Token),
             })
         })
+    }
+
+    fn next(&self, _: Token, target: TargetRows<'_>, random: &mut dyn RandomSource) -> Result<Token, TargetError> {
+        Ok(plain(&self.transform, target.row(0)?, 0, random))
     }
 }
 

@@ -5,7 +5,8 @@
 //! | [`Greedy`] | `greedy.rs` | yes, for the target's greedy text |
 //! | [`Sampling`]: speculative sampling, and its multi-round form on trees | `sampling.rs` | yes |
 //! | [`KSeq`]: SpecTr's k-SEQ | `k_seq.rs` | yes |
-//! | [`Nucleus`]: sample and match | `nucleus.rs` | yes |
+//! | [`Coupled`]: the plain sampler's own tokens | `coupled.rs` | yes |
+//! | [`Block`], [`Traversal`]: whole paths are tested | `traversal.rs` | yes |
 //! | [`Typical`]: Medusa's typical acceptance | `typical.rs` | no |
 //! | [`Lossy`], [`LossyGreedy`]: speculative sampling with slack | `lossy.rs` | no |
 //! | [`Cascade`]: speculative cascades | `cascade.rs` | no |
@@ -19,11 +20,12 @@
 mod bild;
 mod cascade;
 mod choice;
+mod coupled;
 mod draft;
 mod greedy;
 mod k_seq;
 mod lossy;
-mod nucleus;
+pub mod noise;
 mod output;
 pub mod random;
 mod rounds;
@@ -33,6 +35,7 @@ mod sampling;
 mod scheme;
 mod slack;
 mod top_beta;
+mod traversal;
 mod typical;
 mod walk;
 
@@ -40,11 +43,12 @@ pub use crate::tree::Entry;
 pub use bild::Bild;
 pub use cascade::{Cascade, Deferral};
 pub use choice::{ChoiceError, DraftScheme, RuleChoice};
+pub use coupled::Coupled;
 pub use draft::{DraftRows, DraftSource};
 pub use greedy::Greedy;
 pub use k_seq::{KSeq, smallest_rho};
 pub use lossy::{Lossy, LossyGreedy};
-pub use nucleus::Nucleus;
+pub use noise::{Noise, NoiseAhead};
 pub use output::{TargetError, TargetOutput, TargetRows};
 pub use random::RandomSource;
 pub use rows::Rows;
@@ -53,5 +57,6 @@ pub use sampling::Sampling;
 pub use scheme::SamplingScheme;
 pub use slack::{Beta, balanced_beta, lossy_distribution};
 pub use top_beta::TopBeta;
+pub use traversal::{Block, Traversal};
 pub use typical::{Typical, TypicalCut};
 pub use walk::longest;

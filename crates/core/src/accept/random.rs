@@ -3,6 +3,9 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use super::noise::{Noise, NoiseAhead, hash};
+use crate::Token;
+
 /// The source of all randomness in the project. A rule asks questions; an implementation answers from a seed, from
 /// given uniforms, or, in tests, with every possible answer in turn.
 pub trait RandomSource: Send {
@@ -10,6 +13,20 @@ pub trait RandomSource: Send {
     fn flip(&mut self, probability: f64) -> bool;
     /// An index drawn with probability proportional to `weights` (non-negative, with a positive sum).
     fn pick(&mut self, weights: &[f64]) -> usize;
+
+    /// Says how many tokens come before the next emitted one, for sources that answer by position.
+    fn set_position(&mut self, _: usize) {}
+
+    /// The token that plain sampling emits `depth` tokens after the position, with probability proportional to
+    /// `weights`. A source with noise answers by position, depth and weights alone, whatever was asked before.
+    fn emit(&mut self, _depth: usize, weights: &[f64]) -> usize {
+        self.pick(weights)
+    }
+
+    /// The noise `E` by which [`emit`](Self::emit) picks the token with the greatest `weight/E`; `None` without noise.
+    fn noise(&self) -> Option<NoiseAhead> {
+        None
+    }
 }
 
 impl<R: RandomSource + ?Sized> RandomSource for &mut R {
@@ -20,13 +37,27 @@ impl<R: RandomSource + ?Sized> RandomSource for &mut R {
     fn pick(&mut self, weights: &[f64]) -> usize {
         (**self).pick(weights)
     }
+
+    fn set_position(&mut self, position: usize) {
+        (**self).set_position(position);
+    }
+
+    fn emit(&mut self, depth: usize, weights: &[f64]) -> usize {
+        (**self).emit(depth, weights)
+    }
+
+    fn noise(&self) -> Option<NoiseAhead> {
+        (**self).noise()
+    }
 }
 
-/// A seeded random source: ChaCha8, the same on every platform. Each question costs exactly one 64-bit word of the
-/// stream.
+/// A seeded random source: ChaCha8, the same on every platform. Each flip or pick costs exactly one 64-bit word of the
+/// stream. Plain sampling reads [`Noise`] instead, which is independent of the stream.
 #[derive(Clone, Debug)]
 pub struct SeededRandom {
     generator: ChaCha8Rng,
+    noise: Noise,
+    position: usize,
 }
 
 impl SeededRandom {
@@ -40,7 +71,25 @@ impl SeededRandom {
     pub fn stream(seed: u64, stream: u64) -> Self {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(stream);
-        Self { generator }
+        Self { generator, noise: Noise::new(seed, stream), position: 0 }
+    }
+
+    /// The sequence of a record's turn, the `sample`th of several. All four numbers are hashed, so no two sequences of
+    /// a run share their noise.
+    pub fn sequence(seed: u64, record: u64, turn: u64, sample: u64) -> Self {
+        Self::stream(seed, hash([record, turn, sample]))
+    }
+
+    /// The `sample`th sequence that continues a text under `seed`: the text's hash says which record it is.
+    pub fn behind(seed: u64, text: &[Token], sample: u64) -> Self {
+        Self::sequence(seed, hash(text.iter().map(|&token| token.into())), 0, sample)
+    }
+
+    /// Begins another sequence, which follows from this one.
+    pub fn renew(&mut self) {
+        self.noise = self.noise.following();
+        self.generator.set_stream(hash([self.generator.get_stream(), 1]));
+        self.generator.set_word_pos(0);
     }
 
     /// A number in `[0, 1)`, a multiple of 2^-53.
@@ -56,6 +105,18 @@ impl RandomSource for SeededRandom {
 
     fn pick(&mut self, weights: &[f64]) -> usize {
         locate(weights, self.uniform())
+    }
+
+    fn set_position(&mut self, position: usize) {
+        self.position = position;
+    }
+
+    fn emit(&mut self, depth: usize, weights: &[f64]) -> usize {
+        self.noise.pick(self.position + depth, weights)
+    }
+
+    fn noise(&self) -> Option<NoiseAhead> {
+        Some(self.noise.ahead(self.position))
     }
 }
 

@@ -58,14 +58,20 @@ impl<'a> Proposals<'a> {
         }
     }
 
+    /// `q_s(token)`; `None` if the token cannot have been drawn from it, so that its entry is of a list.
+    pub fn drawn_with(&mut self, source: usize, token: Token) -> Option<f64> {
+        self.make(source);
+        Some(mass(self.q(source), token)).filter(|&q| q > 0.0)
+    }
+
     /// `q_s`, empty for a list.
-    fn q(&self, source: usize) -> &[f64] {
+    pub fn q(&self, source: usize) -> &[f64] {
         let (start, end) = self.spans.get(source).copied().flatten().unwrap_or_default();
         &self.data[start..end]
     }
 
     /// Forgets `token` after its rejection if its source cannot draw it again: `q[c] <- 0; q <- norm(q)`.
-    fn reject(&mut self, source: usize, token: Token) {
+    pub fn reject(&mut self, source: usize, token: Token) {
         if self.draft.scheme(source) == SamplingScheme::WithoutReplacement {
             let (start, end) = self.spans.get(source).copied().flatten().unwrap_or_default();
             let q = &mut self.data[start..end];
@@ -92,15 +98,13 @@ pub(super) fn first_accepted(
 ) -> Option<usize> {
     let mut listed = PooledVec::new();
     for entry in proposals.draft.entries_at(tree, proposals.node) {
-        proposals.make(entry.source);
         let token = tree.token(entry.child);
-        let drawn_with = mass(proposals.q(entry.source), token);
-        let is_listed = drawn_with <= 0.0;
+        let drawn_with = proposals.drawn_with(entry.source, token);
+        let is_listed = drawn_with.is_none();
         if is_listed && listed.contains(&token) {
             continue; // the list's earlier entry has already been rejected
         }
-        let q = if is_listed { 1.0 } else { drawn_with };
-        if random.flip(mass(target, token) / ((1.0 - slack.alpha) * q)) {
+        if random.flip(mass(target, token) / ((1.0 - slack.alpha) * drawn_with.unwrap_or(1.0))) {
             return Some(entry.child);
         }
         if is_listed {

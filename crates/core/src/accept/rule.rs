@@ -1,7 +1,7 @@
 //! The trait of acceptance rules.
 
 use super::{DraftRows, RandomSource, TargetError, TargetOutput, TargetRows};
-use crate::{PooledVec, Token, tree::TokenTree};
+use crate::{PooledVec, Token, dist::Transform, tree::TokenTree};
 
 /// The decision of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,12 @@ pub trait AcceptanceRule: Send + Sync {
         TargetOutput::Logits
     }
 
+    /// The transform under which the target picks its tokens by the noise of the random source, whatever was drafted.
+    /// Drafters may then read that noise. `None`: the rule makes random choices of its own, and drafters must not.
+    fn coupling(&self) -> Option<Transform> {
+        None
+    }
+
     /// Picks a root-to-node path and a bonus token. Only the rows of nodes that the rule visits are read. Probes are
     /// never on the path.
     ///
@@ -41,7 +47,8 @@ pub trait AcceptanceRule: Send + Sync {
         random: &mut dyn RandomSource,
     ) -> Result<Verdict, TargetError>;
 
-    /// The token after `last` when nothing was drafted: the bonus of [`accept`](Self::accept) on a lone root.
+    /// The token after `last` when nothing was drafted: the plain sampler's, or the argmax. It has the distribution of
+    /// [`accept`](Self::accept)'s bonus on a lone root.
     ///
     /// # Shapes
     /// `target` has one row.

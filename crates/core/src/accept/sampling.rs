@@ -1,5 +1,6 @@
 //! Speculative sampling, on chains and on trees.
 
+use super::coupled::plain;
 use super::rounds::{Proposals, first_accepted};
 use super::slack::Slack;
 use super::walk::{Move, descend};
@@ -41,5 +42,9 @@ impl AcceptanceRule for Sampling {
                 None => Move::Stop(random.pick(&p) as Token),
             })
         })
+    }
+
+    fn next(&self, _: Token, target: TargetRows<'_>, random: &mut dyn RandomSource) -> Result<Token, TargetError> {
+        Ok(plain(&self.transform, target.row(0)?, 0, random))
     }
 }

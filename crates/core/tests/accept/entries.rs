@@ -3,8 +3,8 @@
 use gorgon_core::Token;
 use gorgon_core::accept::random::enumerate;
 use gorgon_core::accept::{
-    AcceptanceRule, Beta, Cascade, Deferral, DraftRows, DraftSource, Entry, KSeq, Lossy, Nucleus, RandomSource, Rows,
-    Sampling, SamplingScheme, TargetRows, Verdict,
+    AcceptanceRule, Beta, Cascade, Coupled, Deferral, DraftRows, DraftSource, Entry, KSeq, Lossy, RandomSource, Rows,
+    Sampling, SamplingScheme, TargetRows, Traversal, Verdict,
 };
 use gorgon_core::dist::{Transform, total_variation};
 use gorgon_core::tree::{Candidate, DraftTree, NodeInput, TokenTree};
@@ -181,11 +181,12 @@ const SAMPLING: Sampling = Sampling { transform: Transform::IDENTITY };
 #[test]
 fn two_sources_emit_the_targets_distribution() {
     let transform = Transform::IDENTITY;
-    let rules: [&dyn AcceptanceRule; 4] = [
+    let rules: [&dyn AcceptanceRule; 5] = [
         &SAMPLING,
         &KSeq { transform },
         &Lossy { alpha: 0.0, beta: Beta::Fixed(1.0), transform },
-        &Nucleus { transform },
+        &Coupled { transform },
+        &Traversal { transform },
     ];
     for (number, rule) in rules.into_iter().enumerate() {
         // Two independent sources have by far the most outcomes; all rules but the first repeat its rounds there.

@@ -1,6 +1,6 @@
 //! Every lossless rule emits exactly the target's distribution, on every shape of tree and for every kind of drafter.
 
-use gorgon_core::accept::{AcceptanceRule, Greedy, KSeq, Nucleus, RuleChoice, Sampling, SamplingScheme};
+use gorgon_core::accept::{AcceptanceRule, Coupled, Greedy, KSeq, RuleChoice, Sampling, SamplingScheme};
 use gorgon_core::dist::Transform;
 
 use crate::settings::{DRAFTERS, Drafter, SHAPES, Setting, distance, plain};
@@ -57,8 +57,8 @@ fn k_seq_emits_the_targets_law() {
 }
 
 #[test]
-fn nucleus_emits_the_targets_law() {
-    let make = |transform| Box::new(Nucleus { transform }) as Box<dyn AcceptanceRule>;
+fn coupled_emits_the_targets_law() {
+    let make = |transform| Box::new(Coupled { transform }) as Box<dyn AcceptanceRule>;
     assert_eq!(first_failure(&make, &settings(&[SamplingScheme::Independent])), None);
 }
 
@@ -70,16 +70,16 @@ fn greedy_emits_the_argmax() {
 
 #[test]
 fn every_lossless_choice_emits_the_greedy_text_at_temperature_0() {
-    for name in ["auto", "sampling", "nucleus", "k-seq"] {
+    for name in ["auto", "coupled", "sampling", "block", "traversal", "k-seq"] {
         let choice: RuleChoice = name.parse().unwrap();
         let make = move |transform| choice.rule(transform) as Box<dyn AcceptanceRule>;
         assert_eq!(first_failure(&make, &greedy_settings()), None, "{name}");
     }
     // The rules themselves agree with the shortcut that the choice takes at temperature 0.
     let sampling = |transform| Box::new(Sampling { transform }) as Box<dyn AcceptanceRule>;
-    let nucleus = |transform| Box::new(Nucleus { transform }) as Box<dyn AcceptanceRule>;
+    let coupled = |transform| Box::new(Coupled { transform }) as Box<dyn AcceptanceRule>;
     let k_seq = |transform| Box::new(KSeq { transform }) as Box<dyn AcceptanceRule>;
-    for make in [&sampling as &Make, &nucleus, &k_seq] {
+    for make in [&sampling as &Make, &coupled, &k_seq] {
         assert_eq!(first_failure(make, &greedy_settings()), None);
     }
 }

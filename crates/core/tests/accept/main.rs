@@ -11,7 +11,10 @@ mod reference;
 mod robustness;
 mod sampling_fixtures;
 mod settings;
+mod shapes;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod single;
+mod traversal;
 mod wrong;
+mod wrong_paths;

@@ -4,7 +4,7 @@ use std::fs;
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, Nucleus, TargetRows, Typical, longest};
+use gorgon_core::accept::{AcceptanceRule, Coupled, DraftRows, Greedy, TargetRows, Typical, longest};
 use gorgon_core::dist::{Row, Transform, typical_filter};
 use gorgon_core::tree::TokenTree;
 use safetensors::SafeTensors;
@@ -124,7 +124,7 @@ fn posterior() {
         let temperature = number("temperature");
         let transform = Transform::new(temperature, None, None).unwrap();
         let typical = Typical { epsilon: number("posterior_threshold"), delta: number("posterior_alpha"), transform };
-        let nucleus = || Nucleus { transform: Transform::new(temperature, None, Some(number("top_p"))).unwrap() };
+        let nucleus = || Coupled { transform: Transform::new(temperature, None, Some(number("top_p"))).unwrap() };
         let (rule, is_scored): (Box<dyn AcceptanceRule>, bool) = match case["mode"].as_str().unwrap() {
             "greedy" => (Box::new(Greedy), false),
             "typical" => (Box::new(typical), true),

@@ -8,11 +8,13 @@ use gorgon_core::tree::TokenTree;
 use proptest::prelude::*;
 
 const VOCAB: usize = 5;
-const RULES: [&str; 15] = [
+const RULES: [&str; 17] = [
     "auto",
     "greedy",
     "sampling",
-    "nucleus",
+    "coupled",
+    "block",
+    "traversal",
     "typical",
     "lossy:0.3",
     "lossy:0.3,balanced",

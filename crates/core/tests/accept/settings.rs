@@ -128,18 +128,19 @@ impl Setting {
     /// Where a step emits fewer, the text continues as `aim` says.
     pub fn emitted(&self, rule: &dyn AcceptanceRule, horizon: usize, aim: &NextTokens<'_>) -> Vec<f64> {
         let aim = Table::of(aim, horizon);
-        let step = Step {
-            setting: self,
-            target: Table::of(&|prefix| self.target(prefix), DEPTH),
-            draft: Table::of(&|prefix| self.draft(prefix), DEPTH),
-            source: Table::of(&|prefix| self.source(prefix), DEPTH),
-        };
+        let step = Step::new(self);
         let mut distribution = vec![0.0; VOCAB.pow(horizon as u32)];
         for (probability, mut text) in enumerate(|random| step.run(rule, random)) {
             text.truncate(horizon);
             aim.extend(text.len(), code(&text), probability, horizon, &mut distribution);
         }
         distribution
+    }
+
+    /// The mean number of drafts that one step of `rule` accepts.
+    pub fn accepted(&self, rule: &dyn AcceptanceRule) -> f64 {
+        let step = Step::new(self);
+        enumerate(|random| step.run(rule, random).len() - 1).iter().map(|(mass, drafts)| mass * *drafts as f64).sum()
     }
 }
 
@@ -188,7 +189,16 @@ struct Step<'a> {
     source: Table,
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    fn new(setting: &'a Setting) -> Self {
+        Self {
+            setting,
+            target: Table::of(&|prefix| setting.target(prefix), DEPTH),
+            draft: Table::of(&|prefix| setting.draft(prefix), DEPTH),
+            source: Table::of(&|prefix| setting.source(prefix), DEPTH),
+        }
+    }
+
     /// The tokens that one step of `rule` emits.
     fn run(&self, rule: &dyn AcceptanceRule, random: &mut dyn RandomSource) -> Vec<Token> {
         let (tree, codes, has_children) = self.tree(random);

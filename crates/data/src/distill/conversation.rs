@@ -92,8 +92,8 @@ impl<'a> Work<'a> {
 
     /// The random source of a conversation's next continuation. It depends on the seed, the record and the turn alone.
     pub fn random(&self, conversation: &Conversation<'_>) -> SeededRandom {
-        let stream = conversation.prompt.key ^ ((conversation.turn as u64) << 1 | u64::from(conversation.asking));
-        SeededRandom::stream(self.answering.seed, stream)
+        let turn = (conversation.turn as u64) << 1 | u64::from(conversation.asking);
+        SeededRandom::sequence(self.answering.seed, conversation.prompt.key, turn, 0)
     }
 
     /// Takes over a continuation.

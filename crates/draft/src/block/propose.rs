@@ -5,6 +5,7 @@ use crate::by_depth::{LogitsByDepth, RankedByDepth, ranks};
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::{Guess, Trace};
 use gorgon_core::Token;
+use gorgon_core::tree::TreeBuilder;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
@@ -86,7 +87,7 @@ impl Drafter for BlockDrafter {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = context.tree;
+        let tree = &context.tree;
         let depth = tree.max_depth().min(self.model.slots() - 1);
         let Some(states) = self.states(root, depth)? else { return Ok(Proposal::root(root)) };
         if let Some(selector) = self.model.selector() {

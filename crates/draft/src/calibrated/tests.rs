@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drafter::VerifiedTree;
-use gorgon_core::tree::{Candidate, TrellisTree};
+use gorgon_core::tree::{Candidate, TreeBuilder, TrellisTree};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 
@@ -40,7 +40,7 @@ fn step(drafter: &mut CalibratedDrafter<Sure>, output: &PassOutput, next: Token)
 fn a_drafter_that_is_wrong_is_believed_less_until_the_sequence_ends() {
     let hidden = HiddenStates::Host { values: vec![0.0].into(), width: 1 };
     let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
-    let mut drafter = CalibratedDrafter::new(Sure, RowCalibration::new());
+    let mut drafter = CalibratedDrafter::new(Sure, RowCalibration::new(), None);
     let paths = |proposal: &Proposal| proposal.draft.tree().parents().to_vec();
     let first = step(&mut drafter, &output, 2);
     // The second draft follows the first, which is nearly sure.
@@ -59,7 +59,7 @@ fn a_drafter_that_is_wrong_is_believed_less_until_the_sequence_ends() {
 fn a_drafter_that_is_right_is_not_changed_much() {
     let hidden = HiddenStates::Host { values: vec![0.0].into(), width: 1 };
     let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
-    let mut drafter = CalibratedDrafter::new(Sure, RowCalibration::new());
+    let mut drafter = CalibratedDrafter::new(Sure, RowCalibration::new(), None);
     // Nine times the first token, and then another one.
     (0..200).for_each(|i| drop(step(&mut drafter, &output, if i % 10 == 0 { 2 } else { 1 })));
     let last = step(&mut drafter, &output, 1);

@@ -6,7 +6,7 @@ use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::levels::{Children, LevelNetwork, Levels, tokens_of};
 use crate::uncommitted::UncommittedRows;
 use gorgon_core::accept::SamplingScheme;
-use gorgon_core::tree::{SourceError, TokenTree};
+use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
@@ -155,7 +155,7 @@ impl Drafter for DraftModelDrafter {
             SamplingScheme::Deterministic => Children::MostLikely { stop: sampling.stop },
             scheme => Children::Drawn { scheme, transform: sampling.transform, random: &mut **random },
         };
-        let mut levels = Levels::new(self.network(state), *tree, children, sampling.rows);
+        let mut levels = Levels::new(self.network(state), &*tree, children, sampling.rows);
         let draft = tree.build(root, &mut levels).map(|draft| (levels.distributions(&draft), draft));
         self.cache.roll_back();
         let (rows, draft) = draft?;

@@ -7,7 +7,7 @@ use crate::feature_tokens::{FeatureTokenCache, ReadFeatureTokens};
 use crate::levels::{Level, LevelNetwork, Levels, follow, tokens_of};
 use crate::trace::Trace;
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::tree::{SourceError, TokenTree};
+use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
@@ -95,7 +95,7 @@ impl<M: FeatureLayer> Drafter for EagleDrafter<M> {
             return Ok(Proposal::root(root));
         }
         let Some(guessed) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
-        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(guessed), context.tree));
+        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(guessed), &context.tree));
         self.feature_tokens.cache.roll_back();
         Ok(Proposal::list(draft?))
     }

@@ -8,8 +8,8 @@
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, Resume, VerifiedPass};
 use crate::levels::{LevelNetwork, Levels};
-use crate::method::Method;
-use gorgon_core::tree::{ChainTree, DraftTree, SourceError, TokenTree, TreeChoice};
+use crate::method::TrainingFreeMethod;
+use gorgon_core::tree::{ChainTree, DraftTree, SourceError, TokenTree, TreeBuilder, TreeChoice};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::config::ModelConfig;
@@ -28,7 +28,7 @@ pub struct EarlyExit {
     pub layers: usize,
 }
 
-impl Method for EarlyExit {
+impl TrainingFreeMethod for EarlyExit {
     const SYNTAX: &'static str = "early-exit:E";
 
     fn parse(arguments: &str) -> Result<Self, String> {
@@ -100,7 +100,7 @@ impl Drafter for EarlyExitDrafter {
             return Ok(Proposal::root(root));
         }
         let network = FirstLayers { target, layers: self.layers, streams: vec![], read: 0 };
-        let mut levels = Levels::most_likely(network, context.tree);
+        let mut levels = Levels::most_likely(network, &context.tree);
         let draft = context.tree.build(root, &mut levels)?;
         let resume = levels.into_network().finish(&draft)?;
         Ok(Proposal { resume, ..Proposal::list(draft) })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drafter::VerifiedTree;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree};
+use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeBuilder};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 

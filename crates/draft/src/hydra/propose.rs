@@ -4,7 +4,7 @@ use super::model::HydraModel;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::levels::{LevelNetwork, Levels, follow};
 use crate::trace::Trace;
-use gorgon_core::tree::{SourceError, TokenTree};
+use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
@@ -90,7 +90,7 @@ impl Drafter for HydraDrafter {
         }
         let Some(state) = self.catch_up()? else { return Ok(Proposal::root(root)) };
         let network = HeadPerLevel { model: &self.model, state, head: 0 };
-        Ok(Proposal::list(context.tree.build(root, &mut Levels::most_likely(network, context.tree))?))
+        Ok(Proposal::list(context.tree.build(root, &mut Levels::most_likely(network, &context.tree))?))
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {

@@ -8,10 +8,10 @@
 //! losslessly.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass, VerifiedTree};
-use crate::method::Method;
+use crate::method::TrainingFreeMethod;
 use crate::refill::Refill;
 use gorgon_core::Token;
-use gorgon_core::tree::{ChainTree, TreeChoice, Trie};
+use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice, Trie};
 
 /// The longest guess.
 const LONGEST: usize = 256;
@@ -23,7 +23,7 @@ pub struct Jacobi {
     pub m: usize,
 }
 
-impl Method for Jacobi {
+impl TrainingFreeMethod for Jacobi {
     const SYNTAX: &'static str = "jacobi:M";
 
     fn parse(arguments: &str) -> Result<Self, String> {

@@ -15,10 +15,10 @@ mod pool;
 mod window;
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass};
-use crate::method::Method;
+use crate::method::TrainingFreeMethod;
 use crate::refill::Refill;
 use gorgon_core::Token;
-use gorgon_core::tree::{OwnTree, TreeChoice, TreeKind, Trie};
+use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice, TreeKind, Trie};
 use pool::Pool;
 use window::Window;
 
@@ -51,7 +51,7 @@ impl Lookahead {
     }
 }
 
-impl Method for Lookahead {
+impl TrainingFreeMethod for Lookahead {
     const SYNTAX: &'static str = "lookahead:W,N,G[,window]";
 
     fn parse(arguments: &str) -> Result<Self, String> {

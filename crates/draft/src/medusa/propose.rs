@@ -5,6 +5,7 @@ use crate::by_depth::{LogitsByDepth, RankedByDepth, ranks};
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::trace::{Guess, Trace};
 use gorgon_core::Token;
+use gorgon_core::tree::TreeBuilder;
 use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Drafter for MedusaDrafter {
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let tree = context.tree;
+        let tree = &context.tree;
         let heads = tree.max_depth().min(self.model.heads());
         let Some(hidden) = self.hidden.as_ref().filter(|_| heads > 0) else { return Ok(Proposal::root(root)) };
         let counts = ranks(heads, |depth| tree.ranks_at(depth));

@@ -6,7 +6,7 @@ use crate::feature_tokens::{FeatureTokenCache, Root};
 use crate::levels::{Level, LevelNetwork, Levels, follow, tokens_of};
 use crate::trace::Trace;
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::tree::{SourceError, TokenTree};
+use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::KvCache;
@@ -123,7 +123,7 @@ impl Drafter for MtpDrafter {
         if outputs.first().is_none_or(Option::is_none) {
             return Ok(Proposal::root(root));
         }
-        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(outputs), context.tree));
+        let draft = context.tree.build(root, &mut Levels::most_likely(self.network(outputs), &context.tree));
         self.chains.iter_mut().for_each(|chain| chain.cache.roll_back());
         Ok(Proposal::list(draft?))
     }

@@ -14,7 +14,7 @@ pub mod random_medusa;
 
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_core::tree::{DynamicTree, FixedTree, TreeBuilder, TreeShape, TrellisTree};
 use gorgon_draft::block::{BlockConfig, BlockDrafter, SelectorConfig};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
@@ -69,5 +69,6 @@ pub fn builders() -> Vec<Box<dyn TreeBuilder>> {
     vec![
         Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
         Box::new(DynamicTree::new(14, 3, 4).unwrap()),
+        Box::new(TrellisTree::new(10, 4).unwrap()),
     ]
 }

@@ -4,6 +4,7 @@ use gorgon_core::accept::TargetRows;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{DraftTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
+use gorgon_draft::coupled::CoupledTree;
 use gorgon_draft::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
@@ -54,7 +55,8 @@ impl<'a, D: Drafter> ByHand<'a, D> {
     /// One greedy step.
     pub fn step(&mut self, tree: &dyn TreeBuilder) -> Step {
         let mut random = SeededRandom::new(0);
-        let mut context = DraftContext { tree, random: &mut random, target: Some(&mut self.target) };
+        let mut context =
+            DraftContext { tree: CoupledTree::plain(tree), random: &mut random, target: Some(&mut self.target) };
         let proposal = self.drafter.draft(self.root, &mut context).unwrap();
         let nodes = proposal.draft.tree();
         let mask = AttentionMask::in_tree(nodes.parents());

@@ -5,7 +5,7 @@ use crate::shared;
 use gorgon_core::Token;
 use gorgon_core::tree::{NodeKind, TreeChoice};
 use gorgon_draft::lookahead::{Lookahead, LookaheadDrafter};
-use gorgon_draft::method::Method;
+use gorgon_draft::method::TrainingFreeMethod;
 use serde_json::Value;
 
 fn tokens(value: &Value) -> Vec<Token> {

@@ -7,9 +7,11 @@ use crate::parameters::Parameter;
 use crate::trainer::Objective;
 use burn::tensor::{DType, Tensor};
 use gorgon_core::Token;
+use gorgon_core::tree::NgramTable;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_draft::ngram_table;
 use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
 use std::path::Path;
@@ -57,6 +59,22 @@ impl Conversations {
         }
         let embedded = decoder.embed(tokens).map_err(|error| TrainError::Data(error.to_string()))?;
         Ok(embedded.into_tensor().cast(DType::F32).reshape([tokens.len(), d]))
+    }
+
+    /// Writes the n-grams of the answers beside the heads: trellis trees begin with them.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn publish_ngrams(&self, heads: &Path) -> Result<(), TrainError> {
+        let mut table = NgramTable::default();
+        self.rows.iter().for_each(|row| table.add(&row.example.ids, &row.example.assistant));
+        ngram_table::write(heads, &table.finish()).map_err(io(&heads.join(ngram_table::FILE)))
+    }
+
+    /// Bytes of the n-grams, at most.
+    pub(super) fn ngrams_bytes(&self) -> u64 {
+        let labels: usize = self.rows.iter().map(|row| row.example.labels()).sum();
+        NgramTable::most_bytes(labels)
     }
 
     /// The name of a conversation in error messages.
@@ -115,7 +133,7 @@ pub trait OnBackbone: Objective {
 
     /// Bytes that [`Self::publish`] leaves of so many parameters.
     fn published_bytes(&self, parameters: usize) -> u64 {
-        4 * parameters as u64
+        4 * parameters as u64 + self.data().ngrams_bytes()
     }
 
     /// Writes the best checkpoint into the run folder as `heads/`, from which it is loaded.
@@ -123,7 +141,9 @@ pub trait OnBackbone: Objective {
     /// # Errors
     /// When a file cannot be read or written.
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
-        copy_fitted(checkpoint, &run.join("heads"))
+        let heads = run.join("heads");
+        copy_fitted(checkpoint, &heads)?;
+        self.data().publish_ngrams(&heads)
     }
 
     /// The held-out conversations with the model that decodes the finished run; `None` if that is the backbone.

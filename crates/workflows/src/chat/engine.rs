@@ -131,7 +131,10 @@ impl Engine {
         settings: &Settings,
     ) -> Result<Generation, DecodeError> {
         let rule = self.rule.as_ref();
-        let request = Request::new(prompt, limits, &mut self.random);
+        // No two answers share their noise; `set_random` answers twice by the same.
+        let answer = self.random.clone();
+        self.random.renew();
+        let request = Request::new(prompt, limits, answer);
         match (&mut self.steps, drafts) {
             (Steps::Recorded(pair), _) => {
                 let generation = pair.of(drafts).decode(prompt, limits, observe);

@@ -183,8 +183,6 @@ impl Job {
             }
         };
         let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
-        let drafting = self.drafting.as_ref().filter(|_| !self.transform.is_greedy());
-        let drafting = drafting.map(Drafting::identity).transpose()?;
         let mut inputs = BTreeMap::new();
         for PromptFile { path, name } in &self.files {
             inputs.insert(name.clone(), hash_file(path).map_err(|e| failed(path, e))?);
@@ -203,10 +201,8 @@ impl Job {
             "limit": self.config.limit,
             "synthetic": self.config.synthetic,
             "conversations": self.gathered.prompts.len(),
-            // With drafts, sampled answers have the same distribution but differ; greedy ones are the same.
-            "drafting": drafting,
-            // Earlier versions numbered the records instead, so that their sampled answers are others.
-            "random_by": (!self.transform.is_greedy()).then_some("record"),
+            // Earlier versions drew the tokens of a record one after the other, so their sampled answers are others.
+            "random_by": (!self.transform.is_greedy()).then_some("position"),
             "served": self.config.is_served().then(|| json!({"model": self.config.serving.model})),
         }))
     }

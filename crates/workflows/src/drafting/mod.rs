@@ -18,13 +18,13 @@ use crate::{absent, load};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, SourceError, TokenTree};
-use gorgon_core::tree::{ChainTree, FixedTree, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -32,8 +32,6 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::device::Compute;
 use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::{hash_bytes, hash_file, hash_folder_weights};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,8 +45,8 @@ pub struct Drafting {
     pub builder: Box<dyn TreeBuilder>,
     /// How many plain steps a step lasts, where the tree was calibrated on this kind of device and not named by hand.
     cost: Option<(f64, String)>,
-    /// Where a drafter's probabilities are corrected while it drafts: the measured start.
-    corrected: Option<RowCalibration>,
+    /// Where a drafter's probabilities are corrected while it drafts: the measured start, and the n-grams of answers.
+    corrected: Option<(RowCalibration, Option<Arc<NgramTable>>)>,
     /// How a draft model drafts, which depends on the acceptance rule.
     sampling: DraftSampling,
 }
@@ -202,7 +200,7 @@ impl Drafting {
     /// One of some drafters, as the tree wants it.
     pub fn drafter(&self, all: &Drafters) -> Box<dyn Drafter> {
         match &self.corrected {
-            Some(start) => Box::new(CalibratedDrafter::new(all.drafter(), start.clone())),
+            Some((start, table)) => Box::new(CalibratedDrafter::new(all.drafter(), start.clone(), table.clone())),
             None => all.drafter(),
         }
     }
@@ -259,39 +257,6 @@ impl Drafting {
             own.map_or(0, |(inputs, outputs)| lm_head::prefilter_bytes(inputs, outputs, compute)),
         ]
     }
-
-    /// Identity of drafts beside the model: names, and hashes of weights and tree.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
-    pub fn identity(&self) -> Result<Value, Failure> {
-        let files = |checkpoint: &Checkpoint| checkpoint.files().map(Path::to_path_buf).collect::<Vec<_>>();
-        let (name, folder, weights) = match (&self.choice, &self.heads) {
-            (DrafterChoice::Model(dir), _) => ("model".into(), Some(dir), files(&Checkpoint::open(dir)?)),
-            (DrafterChoice::TrainingFree(_) | DrafterChoice::None, _) | (_, None) => (self.name(), None, vec![]),
-            (_, Some(heads)) => (self.name(), Some(&heads.path), files(&heads.checkpoint)),
-        };
-        let config = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
-        let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
-        let config = config.map(|path| hash_file(&path).map_err(|error| failed(&path, error))).transpose()?;
-        let weights = if weights.is_empty() { None } else { Some(hash_folder_weights(&weights)?) };
-        let tree = self.builder.build(0, &mut Ranks).map_err(Failure::input)?;
-        let shape = format!("{:?} {:?}", tree.tree().parents(), tree.tree().tokens());
-        Ok(json!({
-            "drafter": name, "model_sha256": weights, "config_sha256": config,
-            "tree": self.tree_name, "tree_sha256": hash_bytes(shape.as_bytes()),
-        }))
-    }
-}
-
-/// Offers ranks for tokens, so that a tree tells its shape.
-struct Ranks;
-
-impl CandidateSource for Ranks {
-    fn expand(&mut self, _: &TokenTree, _: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let candidate = |rank: usize| Candidate { token: rank as u32, probability: 1.0 / (rank + 2) as f64 };
-        Ok(widths.iter().map(|&width| (0..width).map(candidate)).collect())
-    }
 }
 
 impl Drafting {
@@ -311,9 +276,20 @@ impl Drafting {
 }
 
 /// Where the correction of a drafter's probabilities begins: as measured with the heads, or with no correction.
-fn row_calibration(heads: Option<&HeadsFolder>) -> Result<RowCalibration, Failure> {
-    let record = heads.map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
-    Ok(RowCalibration::starting_at(record.as_ref().map_or(&[], |record| &record.rows)))
+fn row_calibration(heads: Option<&HeadsFolder>) -> Result<(RowCalibration, Option<Arc<NgramTable>>), Failure> {
+    let Some(folder) = heads else { return Ok((RowCalibration::new(), None)) };
+    let record = CalibrationRecord::read(&folder.path)?;
+    let start = RowCalibration::starting_at(record.as_ref().map_or(&[], |record| &record.rows));
+    Ok((start, ngrams(folder)?))
+}
+
+/// The n-grams of the answers that heads were fitted to, if they are there.
+///
+/// # Errors
+/// When their file is damaged.
+pub fn ngrams(heads: &HeadsFolder) -> Result<Option<Arc<NgramTable>>, Failure> {
+    let path = heads.path.join(ngram_table::FILE);
+    ngram_table::read(&heads.path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 
 /// Logs what drafts, in which format its heads are, and why this tree was taken.

@@ -2,7 +2,7 @@
 
 use super::{Options, Setup};
 use crate::console::{BarStyle, Console};
-use crate::drafting::stored_tree;
+use crate::drafting::{ngrams, stored_tree};
 use crate::failure::Failure;
 use crate::files;
 use crate::load;
@@ -101,7 +101,8 @@ pub fn measure(options: &Options, rounds: usize, settings: &Settings) -> Result<
     let compute = setup.decoder.compute();
     let on = (compute.choice().to_string(), compute.precision().to_owned(), rayon::current_num_threads());
     let prompts = setup.prompts.clone();
-    let rows = gorgon_bench::rows::corrections(&mut setup.comparison(settings.seed), &prompts)?;
+    let table = ngrams(&folder)?;
+    let rows = gorgon_bench::rows::corrections(&mut setup.comparison(settings.seed), &prompts, table)?;
     let record = CalibrationRecord { rows, ..CalibrationRecord::new(&accuracies, &times, &choice, on) };
     Ok(Calibrated { record, accuracies, times, choice })
 }

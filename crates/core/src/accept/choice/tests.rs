@@ -7,8 +7,10 @@ fn every_form_parses_and_prints_back() {
     let forms = [
         "auto",
         "greedy",
+        "coupled",
         "sampling",
-        "nucleus",
+        "block",
+        "traversal",
         "k-seq",
         "typical:0.2,0.45",
         "lossy:0.25,1",
@@ -61,6 +63,8 @@ fn errors_name_the_value_and_what_is_allowed() {
         ("top-beta:2,-1", "tau = -1"),
         ("opt:inf", "finite"),
         ("k-seq:2", "written k-seq"),
+        ("block:1", "written block"),
+        ("nucleus", "now called 'coupled'"),
     ] {
         assert!(message(text).contains(part), "{text}: {}", message(text));
     }
@@ -70,9 +74,9 @@ fn errors_name_the_value_and_what_is_allowed() {
 fn names_resolve_by_temperature() {
     let warm = Transform::new(0.7, None, None).unwrap();
     assert_eq!(RuleChoice::Auto.resolve(&Transform::GREEDY), RuleChoice::Greedy);
-    assert_eq!(RuleChoice::Auto.resolve(&warm), RuleChoice::Sampling);
+    assert_eq!(RuleChoice::Auto.resolve(&warm), RuleChoice::Coupled);
     let is_lossless = |text: &str, transform| text.parse::<RuleChoice>().unwrap().rule(transform).is_lossless();
-    for name in ["auto", "greedy", "sampling", "nucleus", "k-seq"] {
+    for name in ["auto", "greedy", "coupled", "sampling", "block", "traversal", "k-seq"] {
         assert!(is_lossless(name, warm) && is_lossless(name, Transform::GREEDY));
     }
     for name in ["typical", "lossy:0.1", "chow:0.1", "token-v3:0.1", "bild:0.5,2", "top-beta:2,1"] {
@@ -88,7 +92,7 @@ fn drafts_are_taken_as_the_rule_compares_them() {
         rule.parse::<RuleChoice>().unwrap().draft_scheme(&transform)
     };
     let drawn = |scheme| DraftScheme { scheme, rows: true, stop: None };
-    for rule in ["auto", "sampling", "lossy:0.1"] {
+    for rule in ["sampling", "block", "traversal", "lossy:0.1"] {
         assert_eq!(scheme(rule, 0.7), drawn(SamplingScheme::WithoutReplacement), "{rule}");
         assert_eq!(scheme(rule, 0.0), DraftScheme::TOP_K, "{rule}");
     }
@@ -96,7 +100,7 @@ fn drafts_are_taken_as_the_rule_compares_them() {
     assert_eq!(scheme("k-seq", 0.0), DraftScheme::TOP_K);
     assert_eq!(scheme("chow:0.1", 1.0), drawn(SamplingScheme::WithoutReplacement));
     assert_eq!(scheme("chow:0.1", 0.0), drawn(SamplingScheme::Deterministic));
-    for rule in ["greedy", "nucleus", "typical", "top-beta:2,1"] {
+    for rule in ["auto", "greedy", "coupled", "typical", "top-beta:2,1"] {
         assert_eq!(scheme(rule, 0.7), DraftScheme::TOP_K, "{rule}");
     }
     for temperature in [0.0, 0.7] {

@@ -5,9 +5,11 @@ use crate::accept::{AcceptanceRule, DraftRows, Greedy, RuleChoice, Verdict, rand
 use crate::dist::Transform;
 use crate::tree::TokenTree;
 
-const RULES: [&str; 12] = [
+const RULES: [&str; 14] = [
     "sampling",
-    "nucleus",
+    "coupled",
+    "block",
+    "traversal",
     "k-seq",
     "typical",
     "lossy:0.1",

@@ -44,3 +44,55 @@ fn enumeration_visits_everything_once() {
     assert_eq!(outcomes, [(0, true, false), (0, false, false), (2, true, false), (2, false, false)]);
     assert!(runs.iter().all(|(probability, _)| *probability == 0.25));
 }
+
+#[test]
+fn no_two_records_turns_or_samples_share_their_noise() {
+    let numbered = |seed, record, turn, sample| SeededRandom::sequence(seed, record, turn, sample);
+    let mut sequences = vec![SeededRandom::new(0), SeededRandom::new(1)];
+    for record in 0..4 {
+        for turn in 0..3 {
+            sequences.extend((0..5).map(|sample| numbered(0, record, turn, sample)));
+        }
+    }
+    // Numbers whose sums, or exclusive disjunctions, are those of others.
+    sequences.extend([numbered(1, 0, 0, 0), numbered(0, 1 << 1, 1 << 1, 9), numbered(0, 7, 1 << 32, 0)]);
+    for (sample, text) in [[1, 2, 3], [3, 2, 1], [1, 2, 4]].iter().enumerate() {
+        sequences.push(SeededRandom::behind(0, text, 0));
+        sequences.push(SeededRandom::behind(0, text, 1 + sample as u64));
+    }
+    let mut renewed = SeededRandom::new(0);
+    renewed.renew();
+    sequences.push(renewed);
+    let mut first: Vec<[u64; 2]> = sequences
+        .iter_mut()
+        .map(|random| [random.noise().unwrap().exponential(0, 5).to_bits(), random.uniform().to_bits()])
+        .collect();
+    let count = first.len();
+    for column in 0..2 {
+        first.sort_unstable_by_key(|numbers| numbers[column]);
+        first.dedup_by_key(|numbers| numbers[column]);
+        assert_eq!(first.len(), count, "two sequences begin with the same number");
+    }
+}
+
+/// Earlier questions and other draws change no emitted token.
+#[test]
+fn emitted_tokens_follow_from_position_and_weights_alone() {
+    let weights = [0.2, 0.5, 0.3];
+    let mut in_order = SeededRandom::new(4);
+    let text: Vec<usize> = (0..20)
+        .map(|position| {
+            in_order.set_position(position);
+            in_order.emit(0, &weights)
+        })
+        .collect();
+    let mut otherwise = SeededRandom::new(4);
+    for start in [12, 3, 0] {
+        otherwise.set_position(start);
+        for depth in (0..8).rev() {
+            otherwise.pick(&weights);
+            assert_eq!(otherwise.emit(depth, &weights), text[start + depth]);
+        }
+    }
+    assert!((0..3).all(|token| text.contains(&token)));
+}

@@ -157,7 +157,7 @@ impl OnBackbone for MedusaTwoFitting {
         let heads: usize = heads.iter().map(|spec| spec.shape.iter().product::<usize>()).sum();
         let lm_head =
             if config.own_lm_heads { 0 } else { config.heads * self.heads.hidden_size * self.heads.vocab_size };
-        4 * parameters as u64 + merged::bytes(&self.base, heads + lm_head)
+        4 * parameters as u64 + merged::bytes(&self.base, heads + lm_head) + self.data.ngrams_bytes()
     }
 
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {

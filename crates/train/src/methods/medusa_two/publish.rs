@@ -23,6 +23,7 @@ pub(super) fn publish(fitting: &MedusaTwoFitting, step: &Path, run: &Path) -> Re
     // The heads belong to the merged model: they were fitted to its states, not to the original's.
     let document = config.document(fitting.heads.hidden_size, fitting.heads.vocab_size, &merged.display().to_string());
     write_part(&run.join("heads"), MODEL_FILE, heads, "config.json", &document)?;
+    fitting.data.publish_ngrams(&run.join("heads"))?;
     let document = fitting.lora.document(&fitting.data.base);
     write_part(&run.join("adapter"), "adapter_model.safetensors", adapter, "adapter_config.json", &document)
 }
