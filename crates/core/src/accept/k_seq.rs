@@ -116,6 +116,9 @@ fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
     }
 }
 
+/// Rounding of sums over a vocabulary.
+const ROUNDING: f64 = 1e-13;
+
 /// `ρ*`: the smallest `ρ` in `[1, k]` for which the residual of k-SEQ is nowhere negative, to within rounding.
 ///
 /// The residual at x is non-negative iff `min(q/p, 1/ρ)·p_acc/β <= 1` there, so the token with the greatest `q/p`
@@ -127,7 +130,9 @@ fn leave_residual(target: &mut [f64], draft: &[f64], tries: usize, rho: f64) {
 pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
     let ratios = target.iter().zip(draft).filter(|(p, _)| **p > 0.0).map(|(p, q)| q / p);
     let greatest = ratios.fold(0.0, f64::max);
-    let is_valid = |rho: f64| greatest.min(1.0 / rho) * gain(acceptance(target, draft, rho), tries) <= 1.0;
+    // Where p = q, the left side is 1 from ρ = 1 on, and nearly flat: without a margin, rounding would choose a ρ of up
+    // to 1.1, and a draft that is always right would be rejected now and then.
+    let is_valid = |rho: f64| greatest.min(1.0 / rho) * gain(acceptance(target, draft, rho), tries) <= 1.0 + ROUNDING;
     if tries <= 1 || is_valid(1.0) {
         return 1.0;
     }
