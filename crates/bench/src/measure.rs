@@ -96,10 +96,10 @@ impl Comparison<'_> {
         self.sample(target, prompt, 0)
     }
 
-    /// The `sample`th of several answers with drafts.
+    /// Answer number `sample` to a prompt, with drafts.
     ///
     /// # Errors
-    /// As of [`Self::drafted`].
+    /// When it does not fit, or the model or the drafter fails.
     pub(crate) fn sample(
         &mut self,
         target: &mut DecoderTarget,

@@ -47,10 +47,9 @@ pub struct Example {
 }
 
 impl Example {
-    /// Whether head `k` (from 0; the LM head would be -1) counts at position `t`: its label `x_{t+k+2}` is there, and it
-    /// and all tokens between are the assistant's. These are the guesses that decoding uses: it drafts only after the
-    /// model's own token `x_{t+1}`, so never from states before a prompt's last position. In the 1-based count of the
-    /// formulas, head `k` at `t` counts iff `x_{t+1} .. x_{t+k+1}` are the assistant's.
+    /// True if the loss of head `k` counts at position `t`. Heads are numbered from 0, and head `k` has the label
+    /// `x_{t+k+2}`. All tokens from `x_{t+1}` to the label must be the assistant's, since decoding drafts only after a
+    /// token of the model's own. (Formulas that number heads from 1 say: `x_{t+1} .. x_{t+k+1}`.)
     pub fn counts(&self, head: usize, t: usize) -> bool {
         self.assistant.get(t + 1..t + head + 3).is_some_and(|own| own.iter().all(|own| *own))
     }

@@ -130,7 +130,7 @@ impl Shuffle {
         self.buffers(id.stream, id.epoch)[id.number].conversations.clone()
     }
 
-    /// Whether all positions are in memory from the first epoch on.
+    /// True if the buffer has room for all positions, so that nothing is read again after the first epoch.
     pub fn is_whole(&self) -> bool {
         self.streams.iter().all(Stream::is_whole)
     }

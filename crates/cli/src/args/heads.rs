@@ -18,7 +18,7 @@ impl Command {
             Self::Tree(TreeCommand::Plan(plan)) => plan.heads.as_mut(),
             Self::Export(export) => Some(&mut export.run),
             Self::Dev(DevCommand::Logits(logits)) => logits.heads.as_mut(),
-            // Those without heads, and those that read them from a config.
+            // These commands have no heads, or read them from a config.
             Self::Dev(_) | Self::Fetch(_) | Self::Inspect(_) | Self::Distill(_) | Self::Train(_) => None,
             Self::Config(_) | Self::Init(_) | Self::Compare(_) | Self::Quantize(_) | Self::Runs(_) => None,
             Self::Demo(_) | Self::Completions(_) => None,

@@ -25,11 +25,11 @@ pub struct BlockConfig {
     /// Slots, 2 to 64: the last emitted token and the tokens that are drafted after it.
     #[serde(rename = "block_size")]
     pub slots: usize,
-    /// Whether a slot sees the slots up to itself only. Otherwise it sees all of them.
+    /// If true, a slot sees itself and the slots before it. If false, it sees all slots of its block.
     pub causal: bool,
     /// Positions that a slot sees, its own included. All if it is not set.
     pub window: Option<usize>,
-    /// Whether layers have a convolution along the slots around attention and feed-forward network (DFlash 2).
+    /// If true, each layer has two convolutions along the slots (DFlash 2): at its attention and at its feed-forward part.
     pub conv: bool,
     /// Scores of neighbouring tokens in pairs (DFlash 2). None if it is not set.
     pub selector: Option<SelectorConfig>,
@@ -151,7 +151,7 @@ impl BlockConfig {
 /// Sizes of a block drafter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockShape {
-    /// Those of a decoder layer.
+    /// Sizes of each decoder layer.
     pub layer: LayerShape,
     /// Decoder layers.
     pub layers: usize,
@@ -159,11 +159,11 @@ pub struct BlockShape {
     pub hooks: Vec<usize>,
     /// Slots, `B`.
     pub slots: usize,
-    /// Whether a slot sees the slots up to itself only.
+    /// If true, a slot sees itself and the slots before it. If false, it sees all slots of its block.
     pub causal: bool,
     /// Positions that a slot sees, its own included.
     pub window: Option<usize>,
-    /// Whether layers have convolutions.
+    /// If true, layers have convolutions along the slots.
     pub conv: bool,
     /// The selector, if there is one.
     pub selector: Option<SelectorConfig>,
@@ -196,7 +196,7 @@ impl BlockShape {
         LAYER_TENSORS.0 + if self.conv { LAYER_TENSORS.1 } else { 0 }
     }
 
-    /// Those of a decoder layer; norms of query and key heads come after the projections, convolutions last.
+    /// Tensors of a layer in the order of the file: projections, norms of query and key heads, convolutions.
     fn layer_parameters(&self, layer: usize) -> Vec<ParameterSpec> {
         let prefix = format!("layers.{layer}.");
         let mut all = self.layer.parameters(&prefix);

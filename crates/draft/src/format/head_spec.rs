@@ -167,7 +167,7 @@ pub struct BlockSpec {
     pub causal: Vec<bool>,
     /// The sliding window of each layer.
     pub windows: Vec<Option<usize>>,
-    /// Whether layers have convolutions along the slots (DFlash 2).
+    /// If true, layers have convolutions along the slots (DFlash 2).
     pub conv: bool,
     /// Candidates and rank of the selector (DFlash 2), if there is one.
     pub selector: Option<(usize, usize)>,

@@ -26,7 +26,7 @@ pub struct Blocks {
     pub anchors: Arc<[Vec<usize>]>,
     /// Slots of a block, `B`.
     pub slots: usize,
-    /// Whether a slot sees the slots up to itself only.
+    /// If true, a slot sees itself and the slots before it. If false, it sees all slots of its block.
     pub causal: bool,
     /// A slot sees its own position and the `window - 1` before it.
     pub window: Option<usize>,
