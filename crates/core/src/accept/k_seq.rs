@@ -130,10 +130,10 @@ const ROUNDING: f64 = 1e-13;
 pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
     let ratios = target.iter().zip(draft).filter(|(p, _)| **p > 0.0).map(|(p, q)| q / p);
     let greatest = ratios.fold(0.0, f64::max);
+    let side = |rho: f64| greatest.min(1.0 / rho) * gain(acceptance(target, draft, rho), tries);
     // Where p = q, the left side is 1 from ρ = 1 on, and nearly flat: without a margin, rounding would choose a ρ of up
     // to 1.1, and a draft that is always right would be rejected now and then.
-    let is_valid = |rho: f64| greatest.min(1.0 / rho) * gain(acceptance(target, draft, rho), tries) <= 1.0 + ROUNDING;
-    if tries <= 1 || is_valid(1.0) {
+    if tries <= 1 || side(1.0) <= 1.0 + ROUNDING {
         return 1.0;
     }
     let (mut low, mut high) = (1.0, tries as f64);
@@ -142,7 +142,7 @@ pub fn smallest_rho(target: &[f64], draft: &[f64], tries: usize) -> f64 {
         if middle <= low || middle >= high {
             break;
         }
-        if is_valid(middle) { high = middle } else { low = middle }
+        if side(middle) <= 1.0 { high = middle } else { low = middle }
     }
     high
 }
