@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL, PROMPTS = ROOT / "checkpoints/tiny", ROOT / "datasets/tiny-chat/held_out.jsonl"
-METHODS = ("medusa", "eagle3", "mtp")
+METHODS = ("medusa", "eagle3", "mtp", "block2")
 TEMPERATURES = (0.3, 0.7, 1.0, 1.3)
 TREES = ("chain:3", "dynamic:16,4,5", "trellis:16")
 RULES = ("coupled", "sampling", "block", "traversal")

@@ -90,11 +90,6 @@ impl Settings {
         let job = settings::Settings { formats, ..self.job.clone() };
         Self { job, ..self.clone() }
     }
-
-    /// These settings for a job that is a part of another one, which prints the JSON document itself.
-    pub fn quiet_json(&self) -> Self {
-        Self { json: false, ..self.clone() }
-    }
 }
 
 /// The version, commit and features of this program.

@@ -1,6 +1,7 @@
 //! Files and folders of results: checks before work begins, and writes that appear whole or not at all.
 
 use crate::failure::Failure;
+use crate::settings::Settings;
 use gorgon_runs::provenance::hash_bytes;
 use serde_json::Value;
 use std::io::{ErrorKind, Write};
@@ -30,6 +31,18 @@ pub fn write_json(path: &Path, value: &Value) -> Result<(), Failure> {
         file.write_all(b"\n")
     })
     .map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+}
+
+/// Writes raw rows of a measurement to the file that was asked for, if there is one.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn store_rows(path: Option<&Path>, rows: &Value, settings: &Settings) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    gorgon_runs::atomic::write(path, |file| file.write_all(rows.to_string().as_bytes()))
+        .map_err(|error| Failure::io(path, &error))?;
+    settings.console.say(format!("raw rows in {}", path.display()));
+    Ok(())
 }
 
 /// Longest file of a tokenizer that is read.

@@ -29,6 +29,7 @@ pub mod plan;
 pub mod pretrain;
 pub mod prompts;
 pub mod quantize;
+pub mod question;
 pub mod runs;
 pub mod settings;
 pub mod synth;

@@ -5,6 +5,7 @@ mod document;
 mod editor;
 mod render;
 mod session;
+mod slash;
 
 use crate::args;
 use crate::interrupt;

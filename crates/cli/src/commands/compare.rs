@@ -3,16 +3,15 @@
 //! Finished work lies on the disk: shards, a run folder per training, a file per measurement. `--resume` does
 //! whatever is missing.
 
-mod measured;
-
-use self::measured::Measuring;
-use super::resume;
+use super::{bench, resume};
 use crate::args::Fit;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
+use gorgon_workflows::compare::measuring::{self, Measuring};
 use gorgon_workflows::compare::{self, CompareConfig, Outcome};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::measuring::side_by_side::Measured;
 use gorgon_workflows::{fitting, hub_id, load, prompts};
 use serde_json::json;
 use std::path::Path;
@@ -27,10 +26,10 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let changes = fitting::changes(args.run(), &config)?;
     compare::check_trainings(&config)?;
     for method in &config.methods {
-        measured::drafter(method, Path::new("."))?;
+        measuring::drafter(method, Path::new("."))?;
     }
     let folder = load::folder(&config.model, settings)?;
-    measured::prompt_lines(&config, settings)?;
+    measuring::prompt_lines(&config, settings)?;
     check_shards(&config)?;
     let plan = compare::report_plan(&config, args.run(), settings)?;
     if args.dry_run {
@@ -44,7 +43,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));
-    let measuring = Measuring::new(&config, run.path(), settings)?;
+    let measuring = Measuring::new(&config, run.path(), settings, &|measured| show(measured, settings))?;
     let mut results = vec![];
     for method in &config.methods {
         let Some(fitted) = compare::fit(&config, method, &run, settings)? else {
@@ -55,6 +54,12 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     compare::write(&run, &config, &results)?;
     print(&run, &results, settings);
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(measured: &Measured, settings: &Settings) {
+    if !settings.json {
+        bench::print(measured, false);
+    }
 }
 
 /// Fails where there are no shards, and no config that makes them.

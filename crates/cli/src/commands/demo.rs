@@ -15,8 +15,9 @@ use gorgon_draft::training_free::TrainingFree;
 use gorgon_workflows::demo::{self, Options};
 use gorgon_workflows::drafting::DrafterChoice;
 use gorgon_workflows::failure::Failure;
-use gorgon_workflows::measuring;
+use gorgon_workflows::files;
 use gorgon_workflows::measuring::calibration::measure_and_store;
+use gorgon_workflows::measuring::{self, side_by_side};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -36,9 +37,9 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     heading("plain and drafted decoding of other held-out prompts, side by side", settings);
     let options = measured_on(&args.model, run.path(), &second);
-    let measured = bench::execute(&options, 3, settings)?;
+    let measured = side_by_side::execute(&options, 3, settings)?;
     if !settings.json {
-        measured.print(false);
+        bench::print(&measured, false);
     }
     let small = Decoded::new(&measured, compare(&options, settings)?, settings);
     let lookup = lookup(&options, settings)?;
@@ -49,7 +50,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
         "same_text": small.counts.same, "compared": small.counts.compared, "prompt_lookup_tokens_per_step": lookup,
         "grown": grown.map(|grown| grown.document), "seconds": started.elapsed().as_secs_f64(),
     });
-    bench::store(Some(&args.dir.join("demo.json")), &document, settings)?;
+    files::store_rows(Some(&args.dir.join("demo.json")), &document, settings)?;
     finish(args, &run.path().display().to_string(), &document, started, settings);
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -58,8 +59,8 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
 fn lookup(options: &measuring::Options, settings: &Settings) -> Result<f64, Failure> {
     heading("prompt lookup on the same prompts: what drafting gives without training", settings);
     let drafter = DrafterChoice::TrainingFree(TrainingFree::Ngram(Ngram { n: 3 }));
-    let measured = bench::execute(&measuring::Options { heads: None, drafter, ..options.clone() }, 1, settings)?;
-    let Summary { tokens_per_step: tokens, speedup, .. } = measured.summary();
+    let measured = side_by_side::execute(&measuring::Options { heads: None, drafter, ..options.clone() }, 1, settings)?;
+    let Summary { tokens_per_step: tokens, speedup, .. } = &measured.summary;
     if !settings.json {
         printer::line(&format!("{tokens:.2} tokens per step, {speedup:.2} times as fast as plain decoding"));
     }

@@ -1,12 +1,13 @@
 //! `gorgon dev suite`: the engine's speed with random weights.
 
 use crate::args::{GpuShape, Suite, SuiteDevice};
-use crate::commands::bench;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::suite::{self, Figure, GpuOptions, LlamaCpp, Peers, Shape, SuiteOptions};
 use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::files;
+use gorgon_workflows::measuring::side_by_side;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
 /// The programs that `--python` and `--llama-cpp` name.
 fn peers(args: &Suite) -> Result<Peers, Failure> {
     let Some(python) = &args.python else { return Ok(Peers::default()) };
-    let transformers = Some((python.clone(), bench::script("decode_peer.py")?));
+    let transformers = Some((python.clone(), side_by_side::script("decode_peer.py")?));
     let llama_cpp = args.llama_cpp.as_ref().map(|folder| {
         // Node resolves packages from absolute folders only.
         let folder = std::path::absolute(folder).map_err(|error| Failure::input(error.to_string()))?;
@@ -52,8 +53,8 @@ fn peers(args: &Suite) -> Result<Peers, Failure> {
         if !package.is_dir() {
             return Err(Failure::input(format!("{}: not found", package.display())));
         }
-        let converter = (python.clone(), bench::script("to_gguf.py")?);
-        Ok(LlamaCpp { folder, script: bench::script("llama_cpp_peer.mjs")?, converter })
+        let converter = (python.clone(), side_by_side::script("to_gguf.py")?);
+        Ok(LlamaCpp { folder, script: side_by_side::script("llama_cpp_peer.mjs")?, converter })
     });
     Ok(Peers { transformers, llama_cpp: llama_cpp.transpose()? })
 }
@@ -86,7 +87,7 @@ fn run_gpu(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
 
 /// Stores and prints what was measured.
 fn finish(args: &Suite, settings: &Settings, document: &Value, figures: &[Figure]) -> Result<ExitCode, Failure> {
-    bench::store(args.out.as_deref(), document, settings)?;
+    files::store_rows(args.out.as_deref(), document, settings)?;
     match settings.json {
         true => printer::document(&document.to_string()),
         false => print(figures, args.markdown),

@@ -4,6 +4,7 @@
 //! what is missing.
 
 mod config;
+pub mod measuring;
 mod report;
 mod results;
 

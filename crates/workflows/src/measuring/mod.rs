@@ -2,6 +2,8 @@
 
 pub mod calibration;
 pub mod prediction;
+pub mod side_by_side;
+pub mod sweep;
 
 use crate::drafting::{DrafterChoice, Drafting, Loaded, recording};
 use crate::failure::Failure;

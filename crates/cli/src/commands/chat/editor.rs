@@ -1,15 +1,11 @@
 //! Where messages come from: a line editor on a terminal, plain lines anywhere else.
 
-use gorgon_workflows::chat::command::COMMANDS;
-use gorgon_workflows::chat::input::{Block, Lines, block};
+use super::slash::Slash;
+use gorgon_workflows::chat::input::Lines;
 use gorgon_workflows::failure::Failure;
-use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Behavior, Config, Context, Helper};
+use rustyline::{Behavior, Config};
 use std::io::BufRead;
 use std::path::PathBuf;
 
@@ -132,33 +128,5 @@ fn read_lines(lines: &mut Lines) -> Result<Typed, Failure> {
         if let Some(text) = lines.push(line.strip_suffix('\n').unwrap_or(&line)) {
             return Ok(Typed::Text(text));
         }
-    }
-}
-
-/// Completes commands, and waits for the end of a block.
-struct Slash;
-
-impl Helper for Slash {}
-impl Hinter for Slash {
-    type Hint = String;
-}
-impl Highlighter for Slash {}
-
-impl Validator for Slash {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match block(context.input()) {
-            Block::Open => ValidationResult::Incomplete,
-            Block::Plain | Block::Closed(_) => ValidationResult::Valid(None),
-        })
-    }
-}
-
-impl Completer for Slash {
-    type Candidate = String;
-
-    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = &line[..at];
-        let known = COMMANDS.iter().filter(|name| typed.starts_with('/') && name.starts_with(typed));
-        Ok((0, known.map(|name| format!("{name} ")).collect()))
     }
 }

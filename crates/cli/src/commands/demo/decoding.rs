@@ -1,16 +1,18 @@
 //! Parts that the demo runs in both bodies.
 
-use crate::commands::{bench, verify};
+use crate::commands::verify;
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::measure::Summary;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
+use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::demo;
 use gorgon_workflows::drafting::DrafterChoice;
 use gorgon_workflows::failure::Failure;
-use gorgon_workflows::measuring;
+use gorgon_workflows::measuring::{self, side_by_side};
 use gorgon_workflows::settings::NumberFormats;
+use gorgon_workflows::units::count;
 use std::path::Path;
 
 /// Begins a part.
@@ -26,8 +28,8 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    pub fn new(measured: &bench::Measured, counts: Counts, settings: &Settings) -> Self {
-        Self { formats: settings.formats, summary: measured.summary().clone(), counts }
+    pub fn new(measured: &side_by_side::Measured, counts: Counts, settings: &Settings) -> Self {
+        Self { formats: settings.formats, summary: measured.summary.clone(), counts }
     }
 }
 
@@ -71,4 +73,26 @@ pub fn measured_on(model: &str, heads: &Path, prompts: &Path) -> measuring::Opti
         transform: Transform::GREEDY,
         ignore_eos: false,
     }
+}
+
+/// Both bodies in one table.
+pub fn print_bodies(rows: [(&str, u128, &str, &Decoded); 2]) {
+    let columns = ["plain", "drafted", "speed-up", "tokens/step", "same text"].map(Column::number);
+    let first = [Column::text("body"), Column::number("parameters"), Column::text("format")];
+    let mut table = Table::new(first.into_iter().chain(columns));
+    for (name, parameters, format, Decoded { summary, counts, .. }) in rows {
+        let Summary { plain_tokens_per_second, drafted_tokens_per_second, speedup, speedup_range: (low, high), .. } =
+            summary;
+        table.row([
+            name.to_owned(),
+            count(parameters),
+            format.to_owned(),
+            format!("{plain_tokens_per_second:.1}"),
+            format!("{drafted_tokens_per_second:.1}"),
+            format!("{speedup:.2} ({low:.2}-{high:.2})"),
+            format!("{:.2}", summary.tokens_per_step),
+            format!("{}/{}", counts.same, counts.compared),
+        ]);
+    }
+    printer::table(&table);
 }

@@ -1,11 +1,10 @@
 //! The demo's last part: decoding in a body whose weights come from memory.
 
-use super::decoding::{Counts, Decoded, compare, heading, measured_on};
+use super::decoding::{Counts, Decoded, compare, heading, measured_on, print_bodies};
 use crate::args::Demo;
 use crate::commands::{bench, tree};
 use crate::printer;
 use crate::settings::Settings;
-use gorgon_bench::measure::Summary;
 use gorgon_model::config::ModelConfig;
 use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::demo::equality::{self, Equality};
@@ -13,7 +12,8 @@ use gorgon_workflows::demo::formats::{PlainSpeed, plain_speeds};
 use gorgon_workflows::demo::grow;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::measuring::calibration::measure_and_store;
-use gorgon_workflows::units::{bytes, count};
+use gorgon_workflows::measuring::side_by_side;
+use gorgon_workflows::units::bytes;
 use gorgon_workflows::{files, load};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -72,16 +72,16 @@ pub fn run(
         tree::report(&calibrated);
     }
     heading("plain and drafted decoding in the grown body, side by side", settings);
-    let measured = bench::execute(&on(second), BENCH_ROUNDS, settings)?;
+    let measured = side_by_side::execute(&on(second), BENCH_ROUNDS, settings)?;
     if !settings.json {
-        measured.print(false);
+        bench::print(&measured, false);
     }
     let large = Decoded::new(&measured, compare(&on(second), settings)?, settings);
     if !settings.json {
         let own = ModelConfig::read(&dir)?.parameters();
         let before = settings.with_formats(small.formats).compute()?.precision();
         heading(&grow::described(body.parameters), settings);
-        print_table([("small model", own, before, small), ("grown body", body.parameters, best.name, &large)]);
+        print_bodies([("small model", own, before, small), ("grown body", body.parameters, best.name, &large)]);
     }
     let document = json!({
         "model": body.model, "heads": body.heads, "parameters": u64::try_from(body.parameters).ok(),
@@ -131,26 +131,4 @@ fn fastest(body: &grow::Grown, prompts: &Path, settings: &Settings) -> Result<Ve
         printer::table(&table);
     }
     Ok(speeds)
-}
-
-/// Both bodies in one table.
-fn print_table(rows: [(&str, u128, &str, &Decoded); 2]) {
-    let columns = ["plain", "drafted", "speed-up", "tokens/step", "same text"].map(Column::number);
-    let first = [Column::text("body"), Column::number("parameters"), Column::text("format")];
-    let mut table = Table::new(first.into_iter().chain(columns));
-    for (name, parameters, format, Decoded { summary, counts, .. }) in rows {
-        let Summary { plain_tokens_per_second, drafted_tokens_per_second, speedup, speedup_range: (low, high), .. } =
-            summary;
-        table.row([
-            name.to_owned(),
-            count(parameters),
-            format.to_owned(),
-            format!("{plain_tokens_per_second:.1}"),
-            format!("{drafted_tokens_per_second:.1}"),
-            format!("{speedup:.2} ({low:.2}-{high:.2})"),
-            format!("{:.2}", summary.tokens_per_step),
-            format!("{}/{}", counts.same, counts.compared),
-        ]);
-    }
-    printer::table(&table);
 }

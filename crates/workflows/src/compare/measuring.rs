@@ -1,19 +1,18 @@
-//! Measuring what was fitted.
+//! Measurements of fitted methods: a file for each, which a later attempt reads.
 
-use crate::commands::bench;
+use super::{CompareConfig, Fitted, Method, Outcome};
+use crate::drafting::DrafterChoice;
+use crate::failure::Failure;
+use crate::measuring::Options;
+use crate::measuring::calibration::measure_and_store;
+use crate::measuring::side_by_side::{self, Measured};
 use crate::settings::Settings;
+use crate::{files, prompts};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::source::Conversation;
 use gorgon_runs::sealed;
-use gorgon_workflows::compare::{CompareConfig, Fitted, Method, Outcome};
-use gorgon_workflows::drafting::DrafterChoice;
-use gorgon_workflows::failure::Failure;
-use gorgon_workflows::files;
-use gorgon_workflows::measuring::Options;
-use gorgon_workflows::measuring::calibration::measure_and_store;
-use gorgon_workflows::prompts;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +26,8 @@ pub struct Measuring<'a> {
     calibrate: PathBuf,
     bench: PathBuf,
     settings: &'a Settings,
+    /// Told of every finished measurement.
+    show: &'a dyn Fn(&Measured),
 }
 
 impl<'a> Measuring<'a> {
@@ -34,7 +35,12 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// When they cannot be read, or are too few.
-    pub fn new(config: &'a CompareConfig, folder: &Path, settings: &'a Settings) -> Result<Self, Failure> {
+    pub fn new(
+        config: &'a CompareConfig,
+        folder: &Path,
+        settings: &'a Settings,
+        show: &'a dyn Fn(&Measured),
+    ) -> Result<Self, Failure> {
         let lines = prompt_lines(config, settings)?;
         let (first, needed) = (config.calibration_prompts as usize, config.bench_prompts as usize);
         let write = |name: &str, lines: &[String]| {
@@ -46,7 +52,7 @@ impl<'a> Measuring<'a> {
         };
         let calibrate = write("calibrate.jsonl", &lines[..first])?;
         let bench = write("bench.jsonl", &lines[first..first + needed])?;
-        Ok(Self { config, folder: folder.into(), calibrate, bench, settings })
+        Ok(Self { config, folder: folder.into(), calibrate, bench, settings, show })
     }
 
     /// Measures a method: with its own tree for every seed, and with a calibrated one for the first.
@@ -80,7 +86,7 @@ impl<'a> Measuring<'a> {
             return Ok(document);
         }
         let options = self.options(method, run, None, &self.calibrate)?;
-        let (found, _) = measure_and_store(&options, CALIBRATION_ROUNDS, &self.settings.quiet_json())?;
+        let (found, _) = measure_and_store(&options, CALIBRATION_ROUNDS, self.settings)?;
         if found.has_tree() {
             return self.measure(method, run, Some(TreeChoice::Calibrated), &path);
         }
@@ -128,10 +134,8 @@ impl<'a> Measuring<'a> {
 
     fn measure(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, path: &Path) -> Result<Value, Failure> {
         let options = self.options(method, run, tree, &self.bench)?;
-        let measured = bench::execute(&options, self.config.rounds as usize, self.settings)?;
-        if !self.settings.json {
-            measured.print(false);
-        }
+        let measured = side_by_side::execute(&options, self.config.rounds as usize, self.settings)?;
+        (self.show)(&measured);
         files::write_json(path, &sealed::seal(&measured.document))?;
         Ok(measured.document)
     }
