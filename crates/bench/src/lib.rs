@@ -8,6 +8,7 @@ pub mod measure;
 pub mod probe;
 pub mod record;
 pub mod rows;
+pub mod skip_search;
 pub mod step_times;
 pub mod suite;
 pub mod sweep;

@@ -44,6 +44,9 @@ pub struct CalibrationRecord {
     /// Corrections of the drafter's probabilities by depth, with which trellis trees begin.
     #[serde(default)]
     pub rows: Vec<DepthCalibration>,
+    /// Trees that decoded the prompts beside plain decoding, the fastest first.
+    #[serde(default)]
+    pub decoded: Vec<DecodedTree>,
     /// Step times by number of nodes.
     pub step_times: Vec<StepTime>,
     /// Expected tokens per step of the chosen tree.
@@ -56,6 +59,17 @@ pub struct CalibrationRecord {
     pub device: String,
     /// The number format.
     pub dtype: String,
+}
+
+/// A tree that decoded prompts beside plain decoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecodedTree {
+    /// Its name on the command line.
+    pub tree: String,
+    /// Tokens per step.
+    pub tokens_per_step: f64,
+    /// Its speed relative to plain decoding.
+    pub speedup: f64,
 }
 
 impl CalibrationRecord {
@@ -71,6 +85,7 @@ impl CalibrationRecord {
             children: accuracies.children.clone(),
             chain: accuracies.chain.clone(),
             rows: vec![],
+            decoded: vec![],
             step_times: times.to_vec(),
             expected_tokens_per_step: choice.expected_tokens,
             expected_speedup: choice.expected_speedup,

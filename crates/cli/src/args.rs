@@ -9,6 +9,7 @@ mod heads;
 mod measuring;
 mod quantize;
 mod runs;
+mod skip;
 mod spellings;
 mod sweep;
 
@@ -20,6 +21,7 @@ pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
 pub use quantize::Quantize;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
+pub use skip::SkipSearch;
 pub use spellings::today;
 pub use sweep::Sweep;
 

@@ -115,9 +115,13 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     }
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
-    for drafter in ["ngram:2", "jacobi:5", "early-exit:1"] {
+    let sublayers = bench.job.path("sublayers.json");
+    std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
+    let skip = format!("skip:{}", sublayers.display());
+    for drafter in ["ngram:2", "jacobi:5", "early-exit:1", &skip] {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
+    bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
     // Lookahead makes its own trees.
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);

@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 34] = [
+const VERBS: [(&str, &str); 35] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -54,13 +54,14 @@ const VERBS: [(&str, &str); 34] = [
     ("dev-synth", "--out JOB/synth"),
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
+    ("dev-skip", "--model MODEL --prompts PROMPTS --out JOB/sublayers.json --evaluations 3"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
     ("dev-plot", "HEADS"),
     ("dev-man", "JOB/man"),
 ];
 
 /// Verbs that a seed has an effect on.
-const SEEDED: [&str; 15] = [
+const SEEDED: [&str; 16] = [
     "bench",
     "chat",
     "compare",
@@ -68,6 +69,7 @@ const SEEDED: [&str; 15] = [
     "dev-features",
     "dev-logits",
     "dev-pretrain",
+    "dev-skip",
     "dev-sweep",
     "dev-synth",
     "distill",
@@ -79,8 +81,8 @@ const SEEDED: [&str; 15] = [
 ];
 
 /// Verbs that render the model's chat template.
-const RENDERING: [&str; 9] =
-    ["bench", "chat", "compare", "distill", "doctor", "generate", "quantize", "tree-calibrate", "verify"];
+const RENDERING: [&str; 10] =
+    ["bench", "chat", "compare", "dev-skip", "distill", "doctor", "generate", "quantize", "tree-calibrate", "verify"];
 
 /// The arguments of each verb for a job that was trained.
 fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {

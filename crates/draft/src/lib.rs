@@ -28,12 +28,15 @@ pub mod mtp;
 pub mod ngram;
 pub mod ngram_table;
 pub mod oracle;
+mod own_layers;
 pub mod parameter;
+pub mod pipelined;
 pub mod published;
 pub mod pytorch;
 mod refill;
 mod residual;
 pub mod settings;
+pub mod skip;
 #[cfg(test)]
 mod toy;
 pub mod trace;

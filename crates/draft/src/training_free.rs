@@ -84,4 +84,6 @@ methods! {
     "jacobi" => Jacobi(crate::jacobi::Jacobi),
     "lookahead" => Lookahead(crate::lookahead::Lookahead),
     "early-exit" => EarlyExit(crate::early_exit::EarlyExit),
+    "pipelined" => Pipelined(crate::pipelined::Pipelined),
+    "skip" => Skip(crate::skip::Skip),
 }

@@ -222,18 +222,25 @@ impl KvCache {
 
     /// Fails unless the rows of a pass are reserved: the last ones for a pass that begins at the first layer, any that
     /// have run the layers before for one that resumes. Rows that it sees must have run its layers too.
-    pub(crate) fn check(&self, mask: &AttentionMask, layers: &Range<usize>) -> Result<(), CacheError> {
+    pub(crate) fn check(&self, mask: &AttentionMask, layers: &Range<usize>, partial: bool) -> Result<(), CacheError> {
         let (rows, reserved) = (mask.uncommitted(), self.reserved.ok_or(CacheError::NotReserved)?);
         let fits = if layers.start == 0 { rows == reserved } else { rows <= reserved };
         if !fits {
             return Err(CacheError::Rows { rows, reserved });
         }
-        self.uncommitted.check_pass(mask, layers)
+        self.uncommitted.check_pass(mask, layers, partial)
     }
 
-    /// Takes note of the rows of a pass: their positions, and the layers that run on them.
-    pub(crate) fn begin(&mut self, mask: &AttentionMask, positions: Option<&[usize]>, layers: &Range<usize>) {
-        self.uncommitted.begin(mask, positions, layers);
+    /// Takes note of the rows of a pass: their positions, the layers that run on them, and whether sub-layers are left
+    /// out.
+    pub(crate) fn begin(
+        &mut self,
+        mask: &AttentionMask,
+        positions: Option<&[usize]>,
+        layers: &Range<usize>,
+        partial: bool,
+    ) {
+        self.uncommitted.begin(mask, positions, layers, partial);
     }
 
     /// Keeps the rows of `path` (row numbers within the reservation, increasing), gathered to be contiguous, and drops

@@ -11,7 +11,7 @@ use crate::layout::{self, LayerNames};
 use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
-use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError};
+use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, SkippedSublayers};
 use crate::rope::Rope;
 use crate::weights::Checkpoint;
 use burn::tensor::{Int, Tensor};
@@ -174,12 +174,12 @@ impl Decoder {
     /// When a plan contradicts itself, the model, its cache or the other plans, a token is outside the vocabulary, or
     /// there are no rows. Caches do not change then.
     pub fn forward_batch(&self, batch: &mut [Rows<'_>], hooks: &Hooks) -> Result<PassOutput, ModelError> {
-        let layers = self.check_batch(batch, hooks)?;
+        let (layers, skipped) = self.check_batch(batch, hooks)?;
         let mut passes = SmallVec::<[Pass<'_>; 1]>::new();
         let mut streams = SmallVec::<[HiddenStates; 1]>::new();
         let mut caches = Caches::new();
         for Rows { plan, cache } in batch {
-            cache.begin(plan.mask, plan.positions, &layers);
+            cache.begin(plan.mask, plan.positions, &layers, skipped.is_some());
             let (kvs, view) = cache.parts();
             let pass = Pass::new(&self.config, &view, plan.mask, plan.inputs.tokens());
             streams.push(self.enter(&plan.inputs, &pass));
@@ -188,7 +188,7 @@ impl Decoder {
         }
         let alone = if streams.len() == 1 { streams.pop() } else { None };
         let x = alone.unwrap_or_else(|| HiddenStates::concat(&streams));
-        let output = self.run(x, &passes, &mut caches, layers, hooks);
+        let output = self.run(x, &passes, &mut caches, (layers, skipped), hooks);
         Ok(PassOutput {
             hidden: unpad(output.hidden, &passes),
             hooks: output.hooks.into_iter().map(|states| unpad(states, &passes)).collect(),
@@ -196,8 +196,8 @@ impl Decoder {
         })
     }
 
-    /// The layers of a batch, if all of its plans can be run as they are.
-    fn check_batch(&self, batch: &[Rows<'_>], hooks: &Hooks) -> Result<Range<usize>, ModelError> {
+    /// The layers of a batch and the sub-layers left out, if all of its plans can be run as they are.
+    fn check_batch<'a>(&self, batch: &[Rows<'a>], hooks: &Hooks) -> Result<Run<'a>, ModelError> {
         let bounds = Bounds {
             layers: self.config.layers,
             hidden_size: self.config.hidden_size,
@@ -216,7 +216,10 @@ impl Decoder {
                 })?;
             }
             let layers = plan.check(&bounds)?;
-            cache.check(plan.mask, &layers)?;
+            cache.check(plan.mask, &layers, plan.skipped.is_some())?;
+            if plan.skipped != batch[0].plan.skipped {
+                return Err(PlanError::SkippedTogether.into());
+            }
             match &all {
                 Some(first) if *first != layers => {
                     return Err(PlanError::Together { first: first.clone(), other: layers }.into());
@@ -227,7 +230,7 @@ impl Decoder {
         let Range { start, end } = all.clone().ok_or(ModelError::EmptyPrompt)?;
         match hooks.layers().iter().find(|&&hook| hook < start || hook > end) {
             Some(&hook) => Err(PlanError::Hook { hook, start, end }.into()),
-            None => Ok(start..end),
+            None => Ok((start..end, batch.first().and_then(|rows| rows.plan.skipped))),
         }
     }
 
@@ -250,7 +253,7 @@ impl Decoder {
         mut x: HiddenStates,
         passes: &[Pass<'_>],
         caches: &mut Caches<'_>,
-        layers: Range<usize>,
+        (layers, skipped): Run<'_>,
         hooks: &Hooks,
     ) -> PassOutput {
         let eps = self.config.norm_eps;
@@ -263,7 +266,13 @@ impl Decoder {
         for i in layers.clone() {
             hook(i, &x);
             let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
-            x = self.layers[i].forward(None, x, eps, passes, &mut kvs);
+            x = match skipped {
+                None => self.layers[i].forward(None, x, eps, passes, &mut kvs),
+                Some(skipped) => {
+                    let left_out = (skipped.attention(i), skipped.mlp(i));
+                    self.layers[i].forward_partly(x, eps, passes, &mut kvs, left_out)
+                }
+            };
         }
         hook(layers.end, &x);
         let hidden = self.final_norm.forward(&x, eps);
@@ -287,7 +296,7 @@ impl Decoder {
         let (kvs, view) = cache.parts();
         let passes = [Pass::of_table(pass_table, &view)?];
         let x = HiddenStates::on_device(self.embedding.select(pass_table.tokens()));
-        Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), 0..self.layers.len(), hooks))
+        Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), (0..self.layers.len(), None), hooks))
     }
 
     /// Logits of hidden states, after any final soft cap, where the hidden states are.
@@ -353,6 +362,9 @@ impl Decoder {
         }
     }
 }
+
+/// The layers that run, and the sub-layers of them that are left out.
+type Run<'a> = (Range<usize>, Option<&'a SkippedSublayers>);
 
 /// The layers of each sequence's cache.
 type Caches<'a> = SmallVec<[&'a mut [LayerKv]; 1]>;

@@ -90,6 +90,36 @@ impl Layer {
         x + post(self.convolved(1, normed, |u| self.feed_forward.forward(u)), &self.post_mlp_norm)
     }
 
+    /// As [`Self::forward`], without the sub-layers that are left out.
+    ///
+    /// # Shapes
+    /// As of [`Self::forward`].
+    pub fn forward_partly(
+        &self,
+        x: HiddenStates,
+        eps: f32,
+        passes: &[Pass<'_>],
+        kvs: &mut [&mut LayerKv],
+        (no_attention, no_mlp): (bool, bool),
+    ) -> HiddenStates {
+        if !no_attention && !no_mlp {
+            return self.forward(None, x, eps, passes, kvs);
+        }
+        let post = |y: HiddenStates, norm: &Option<Norm>| match norm {
+            Some(norm) => norm.forward(&y, eps),
+            None => y,
+        };
+        if !no_attention {
+            let read = self.input_norm.as_ref().map_or_else(|| x.clone(), |norm| norm.forward(&x, eps));
+            return x + post(self.attention.forward(&read, passes, kvs), &self.post_attention_norm);
+        }
+        if no_mlp {
+            return x;
+        }
+        let normed = self.pre_mlp_norm.forward(&x, eps);
+        x + post(self.feed_forward.forward(&normed), &self.post_mlp_norm)
+    }
+
     /// A sublayer of what it reads, between the two sides of its convolution if it has one.
     fn convolved(
         &self,
@@ -234,7 +264,7 @@ impl DraftDecoderLayer {
         cache: &mut KvCache,
     ) -> Result<HiddenStates, CacheError> {
         check_rows(x.rows(), mask, cache)?;
-        cache.begin(mask, Some(positions), &(0..1));
+        cache.begin(mask, Some(positions), &(0..1), false);
         self.forward(None, x, mask, cache)
     }
 

@@ -1,6 +1,7 @@
 //! One forward pass as data: what is read, which rows see each other, and which layers run.
 
 mod check;
+mod skipped;
 
 use crate::hidden_states::HiddenStates;
 use gorgon_core::Token;
@@ -12,6 +13,7 @@ pub(crate) use check::Bounds;
 pub use check::PlanError;
 /// One row's input: a token's embedding, or a row of the table of [`Inputs::Rows`].
 pub use gorgon_core::tree::NodeInput as Input;
+pub use skipped::SkippedSublayers;
 
 /// Content of a pass's rows when they enter its first layer.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +49,15 @@ pub struct PassPlan<'a> {
     /// The layers that run, all of them where it is `None`. A pass that starts after layer 0 resumes: its rows are
     /// uncommitted rows of the cache that have run the layers before, and it writes keys and values of its layers only.
     pub layers: Option<Range<usize>>,
+    /// Sub-layers that are left out. Rows of such a pass have no keys and values of the attentions left out, so they
+    /// can be seen by passes that leave out the same ones, and cannot be committed.
+    pub skipped: Option<&'a SkippedSublayers>,
 }
 
 impl<'a> PassPlan<'a> {
     /// A pass of tokens through all layers.
     pub fn of_tokens(tokens: &'a [Token], mask: &'a AttentionMask) -> Self {
-        Self { inputs: Inputs::Tokens(tokens), mask, positions: None, layers: None }
+        Self { inputs: Inputs::Tokens(tokens), mask, positions: None, layers: None, skipped: None }
     }
 }
 

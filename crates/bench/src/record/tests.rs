@@ -10,6 +10,7 @@ fn record(times: &[(usize, f64)]) -> CalibrationRecord {
         positions: 0,
         children: vec![],
         chain: vec![],
+        decoded: vec![],
         rows: vec![],
         step_times: times
             .iter()

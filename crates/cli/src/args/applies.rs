@@ -25,6 +25,7 @@ const SELECTIVE: [&str; 9] = [
 fn effective(command: &Command) -> Vec<&'static str> {
     let compute = |more: &[&'static str]| [&COMPUTE[..], more].concat();
     match command {
+        Command::Dev(DevCommand::Skip(_)) => SELECTIVE.to_vec(),
         Command::Generate(_) | Command::Chat(_) | Command::Bench(_) | Command::Verify(_) => SELECTIVE.to_vec(),
         Command::Tree(TreeCommand::Calibrate(_)) => SELECTIVE.to_vec(),
         Command::Dev(DevCommand::Logits(_)) => compute(&["seed", "context"]),

@@ -2,6 +2,7 @@
 
 use super::fit::Fit;
 use super::runs::OneRun;
+use super::skip::SkipSearch;
 use super::sweep::Sweep;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub enum DevCommand {
     Suite(Suite),
     /// Measure lossy acceptance rules over a range of α: right answers, rejections, speed.
     Sweep(Sweep),
+    /// Search the attentions and feed-forward networks that a model drafts fastest without, for --drafter skip:FILE.
+    Skip(SkipSearch),
     /// Draw the plots of a run again, from its metrics.jsonl.
     Plot(OneRun),
     /// Write man pages of all verbs into a folder.

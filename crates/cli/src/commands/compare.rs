@@ -43,7 +43,8 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));
-    let measuring = Measuring::new(&config, run.path(), settings, &|measured| show(measured, settings))?;
+    let shown = |measured: &Measured| show(measured, settings);
+    let measuring = Measuring::new(&config, run.path(), settings, &shown)?;
     let mut results = vec![];
     for method in &config.methods {
         let Some(fitted) = compare::fit(&config, method, &run, settings)? else {

@@ -14,8 +14,8 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Grows `room` drafts at most, of paths of at most `depth` drafts and with at most `width` candidates after a
-    /// node. The source is asked once per level, for as many candidates as there is room for below a node of it.
+    /// Grows `room` drafts at most, of paths of at most `depth` drafts, with at most `width` candidates after a node and
+    /// without drafts whose logarithm of the path probability is below `floor`. The source is asked once per level, for as many candidates as there is room for below a node of it.
     ///
     /// # Errors
     /// When the drafter fails or answers for the wrong number of nodes.
@@ -23,13 +23,17 @@ impl Growth {
         root: Token,
         source: &mut dyn CandidateSource,
         (room, depth, width): (usize, usize, usize),
+        floor: f64,
     ) -> Result<Self, BuildError> {
         let mut growth =
             Self { drafted: DraftTree::root(root), values: PooledVec::of(0.0, 1), level: PooledVec::of(0, 1) };
         for depth in 0..depth.min(room) {
+            if growth.level.is_empty() {
+                break;
+            }
             let widths = PooledVec::of(width.min(room - depth), growth.level.len());
             let rows = expand_level(source, growth.drafted.tree(), &growth.level, &widths)?;
-            growth.take(&rows, room);
+            growth.take(&rows, room, floor);
         }
         Ok(growth)
     }
@@ -47,7 +51,7 @@ impl Growth {
 
     /// Adds those of a level's candidates that are among the `room` most probable drafts so far. Values never grow
     /// along a path, so a candidate that is left out here has no descendant in the final tree.
-    fn take(&mut self, rows: &CandidateRows, room: usize) {
+    fn take(&mut self, rows: &CandidateRows, room: usize, floor: f64) {
         let start = self.values.len();
         let (mut parents, mut candidates) = (PooledVec::new(), PooledVec::<Candidate>::new());
         for (&parent, row) in self.level.iter().zip(rows.iter()) {
@@ -59,7 +63,7 @@ impl Growth {
             }
         }
         let mut taken = most_valuable(1..self.values.len(), &self.values, room);
-        taken.retain(|&number| number >= start);
+        taken.retain(|&number| number >= start && self.values[number] >= floor);
         taken.sort_unstable();
         for (index, &number) in taken.iter().enumerate() {
             // Never overwrites one that is still to be read: numbers grow faster than indices.

@@ -18,7 +18,8 @@ const WIDTH: usize = 16;
 /// among the best. In that, it differs from a [`DynamicTree`](super::DynamicTree), which expands a fixed number.
 ///
 /// With step times, the number of nodes is chosen anew for each tree: it is the `n` of the greatest
-/// `(1 + Σ values of the best n - 1 drafts) / cost(n)`, the expected tokens in the time of a plain step.
+/// `(1 + Σ values of the best n - 1 drafts) / cost(n)`, the expected tokens in the time of a plain step. A draft that is
+/// worth less than the cheapest draft costs is not looked for.
 ///
 /// Candidates must be a list, not samples: the best of several samples no longer follow the distribution they were
 /// drawn from.
@@ -28,6 +29,8 @@ pub struct TrellisTree {
     depth: usize,
     /// How many plain steps a step of `n + 1` nodes lasts, by `n`; empty if the number of nodes is fixed.
     costs: Vec<f64>,
+    /// Logarithm of the least value of a draft that can pay.
+    floor: f64,
 }
 
 /// Sizes no trellis tree has.
@@ -56,12 +59,17 @@ impl TrellisTree {
         if !(1..=MAX_DEPTH).contains(&depth) {
             return Err(TrellisError::Depth(depth));
         }
-        Ok(Self { nodes, depth, costs: vec![] })
+        Ok(Self { nodes, depth, costs: vec![], floor: f64::NEG_INFINITY })
     }
 
     /// Copy whose number of nodes follows from step times: `cost(n)` is how many plain steps a step of `n` nodes lasts.
     pub fn with_costs(self, cost: impl Fn(usize) -> f64) -> Self {
-        Self { costs: (1..=self.nodes).map(cost).collect(), ..self }
+        let costs: Vec<f64> = (1..=self.nodes).map(cost).collect();
+        // What a draft costs at least: the first one, or each of those beyond it.
+        let beyond = costs.iter().enumerate().skip(2).map(|(drafts, cost)| (cost - costs[1]) / (drafts - 1) as f64);
+        let cheapest = beyond.fold(costs[1] - costs[0], f64::min);
+        let floor = cheapest.max(0.0).ln();
+        Self { costs, floor, ..self }
     }
 
     /// The most nodes, the root included.
@@ -103,7 +111,7 @@ impl TreeBuilder for TrellisTree {
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let room = self.nodes - 1;
-        let growth = Growth::grown(root, source, (room, self.max_depth(), WIDTH))?;
+        let growth = Growth::grown(root, source, (room, self.max_depth(), WIDTH), self.floor)?;
         let (mut best, values): (PooledVec<usize>, &[f64]) = growth.best(room);
         if !self.costs.is_empty() {
             let drafts = self.paying(best.iter().map(|&node| values[node].exp()));

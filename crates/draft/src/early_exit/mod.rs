@@ -6,17 +6,13 @@
 //! CPU a row does not depend on the rows beside it, so this is the whole pass bit for bit. Drafts are a list of most
 //! likely tokens.
 
-use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, Resume, VerifiedPass};
-use crate::levels::{LevelNetwork, Levels};
+use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::levels::Levels;
 use crate::method::TrainingFreeMethod;
-use gorgon_core::tree::{ChainTree, DraftTree, SourceError, TokenTree, TreeBuilder, TreeChoice};
-use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::tree_attention::AttentionMask;
+use crate::own_layers::OwnLayers;
+use gorgon_core::Token;
+use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice};
 use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::ModelError;
-use gorgon_model::hidden_states::HiddenStates;
-use gorgon_model::pass::PassPlan;
-use gorgon_model::target::Target;
 
 /// Drafts unless another tree is named.
 const CHAIN: usize = 6;
@@ -68,7 +64,12 @@ pub struct EarlyExitDrafter {
 impl EarlyExitDrafter {
     /// A drafter that runs `layers` layers.
     pub fn new(layers: usize) -> Self {
-        Self { layers, name: EarlyExit { layers }.name() }
+        Self::named(EarlyExit { layers }.name(), layers)
+    }
+
+    /// As [`Self::new`], under the name of a method that drafts in this way.
+    pub fn named(name: String, layers: usize) -> Self {
+        Self { layers, name }
     }
 }
 
@@ -99,70 +100,11 @@ impl Drafter for EarlyExitDrafter {
         if context.tree.max_depth() == 0 {
             return Ok(Proposal::root(root));
         }
-        let network = FirstLayers { target, layers: self.layers, streams: vec![], read: 0 };
+        let network = OwnLayers::first(target, self.layers);
         let mut levels = Levels::most_likely(network, &context.tree);
         let draft = context.tree.build(root, &mut levels)?;
-        let resume = levels.into_network().finish(&draft)?;
+        let resume = levels.into_network().resumed(&draft)?;
         Ok(Proposal { resume, ..Proposal::list(draft) })
-    }
-}
-
-/// The first layers over one tree. Its nodes are uncommitted rows of the target's cache, in their order.
-struct FirstLayers<'a> {
-    target: &'a mut dyn Target,
-    layers: usize,
-    /// The residual streams of the nodes read so far, in front of layer `layers`.
-    streams: Vec<HiddenStates>,
-    /// Nodes read so far.
-    read: usize,
-}
-
-impl FirstLayers<'_> {
-    /// Reads all nodes that the tree has beyond those read so far; their states as the LM head reads them.
-    fn read_on(&mut self, tree: &TokenTree) -> Result<HiddenStates, ModelError> {
-        let (first, tokens) = (self.read, &tree.tokens()[self.read..]);
-        let mask = AttentionMask::after(first, (first..tree.len()).map(|node| tree.path(node)));
-        let plan = PassPlan { layers: Some(0..self.layers), ..PassPlan::of_tokens(tokens, &mask) };
-        let output = self.target.verify(&plan)?;
-        self.streams.extend(output.stream);
-        self.read = tree.len();
-        Ok(output.hidden)
-    }
-
-    /// States from which verification resumes; `None` for a tree that dropped or moved nodes, which is verified from
-    /// the start.
-    fn finish(mut self, draft: &DraftTree) -> Result<Option<Resume>, ModelError> {
-        let tree = draft.tree();
-        let in_order = draft.source_nodes().iter().enumerate().all(|(node, &source)| node == source);
-        if !in_order || tree.len() < self.read {
-            return Ok(None);
-        }
-        if self.read < tree.len() {
-            self.read_on(tree)?;
-        }
-        Ok(Some(Resume { stream: HiddenStates::concat(&self.streams), layer: self.layers }))
-    }
-}
-
-impl LevelNetwork for FirstLayers<'_> {
-    fn read(&mut self, tree: &TokenTree, nodes: &[usize]) -> Result<Option<HiddenStates>, SourceError> {
-        // All nodes of the level, expanded or not, so that rows keep the order of the nodes.
-        let first = self.read;
-        let hidden = self.read_on(tree)?;
-        let rows: Option<PooledVec<usize>> = nodes.iter().map(|&node| node.checked_sub(first)).collect();
-        Ok(Some(hidden.select(&rows.ok_or("a tree is drafted level by level")?)))
-    }
-
-    fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.target.logits(states)
-    }
-
-    fn columns(&self) -> usize {
-        self.target.vocab_size()
-    }
-
-    fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        self.target.top_tokens(states, widths)
     }
 }
 

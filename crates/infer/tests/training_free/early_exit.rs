@@ -6,7 +6,10 @@ use gorgon_core::Token;
 use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::early_exit::EarlyExitDrafter;
+use gorgon_draft::skip::{SkipDrafter, Sublayers};
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassPlan;
 use gorgon_model::target::{DecoderTarget, Target};
 use serde_json::Value;
 
@@ -37,6 +40,78 @@ fn drafts_and_acceptance_are_the_fixtures() {
         runs += 1;
     }
     assert!(runs > 1, "the fixtures hold runs of several depths");
+}
+
+/// Sub-layers of the fixtures.
+fn sublayers(skip: &Value) -> Sublayers {
+    serde_json::from_value(serde_json::json!({"attention": skip["attention"], "mlp": skip["mlp"]})).unwrap()
+}
+
+#[test]
+fn drafts_without_sublayers_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/early_exit", "early_exit") else { return };
+    let decoder = decoder(&root.join("model"));
+    let exits: Value = serde_json::from_slice(&std::fs::read(root.join("exits.json")).unwrap()).unwrap();
+    let mut runs = 0;
+    for run in exits["runs"].as_array().unwrap().iter().filter(|run| run["kind"] == "skip") {
+        let mut drafter = SkipDrafter::new(
+            "skip".into(),
+            sublayers(&exits["skips"][run["skip"].as_u64().unwrap() as usize]),
+            Some(0.0),
+        );
+        let tree = ChainTree::new(run["gamma"].as_u64().unwrap() as usize).unwrap();
+        let mut by_hand = ByHand::new(&decoder, &tokens(&run["prompt"]), &mut drafter);
+        let mut output = vec![];
+        for want in run["steps"].as_array().unwrap() {
+            let step = by_hand.step(&tree);
+            assert_eq!(step.draft.tree().tokens()[1..], tokens(&want["drafts"]));
+            assert_eq!(step.accepted as u64, want["accepted"].as_u64().unwrap());
+            output.extend(step.emitted);
+        }
+        let want = tokens(&run["output"]);
+        assert_eq!(output[..want.len()], want);
+        runs += 1;
+    }
+    assert!(runs > 0, "the fixtures hold runs with sub-layers left out");
+}
+
+/// Logits of another implementation: over a prompt of its own, and over keys and values of the whole model.
+#[test]
+fn logits_without_sublayers_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/early_exit", "early_exit") else { return };
+    let decoder = decoder(&root.join("model"));
+    let exits: Value = serde_json::from_slice(&std::fs::read(root.join("exits.json")).unwrap()).unwrap();
+    let bytes = std::fs::read(root.join("exits.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let read = |name: &str| -> Vec<f32> {
+        let tensor = file.tensor(name).unwrap();
+        tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+    };
+    let ids: Vec<Token> = {
+        let tensor = file.tensor("input_ids").unwrap();
+        let size = tensor.data().len() / tensor.shape().iter().product::<usize>();
+        tensor.data().chunks_exact(size).map(|bytes| u32::from_le_bytes(bytes[..4].try_into().unwrap())).collect()
+    };
+    for (number, skip) in exits["skips"].as_array().unwrap().iter().enumerate() {
+        let skipped = sublayers(skip).of(decoder.config().layers).unwrap();
+        let over = skip["rows_over_full_cache"].as_u64().unwrap() as usize;
+        for (name, before) in [("logits", 0), ("logits_over_full_cache", ids.len() - over)] {
+            let mut target = DecoderTarget::new(decoder.clone(), ids.len(), Hooks::none());
+            if before > 0 {
+                target.prefill(&ids[..before]).unwrap();
+            }
+            let rows = &ids[before..];
+            let mask = AttentionMask::after(0, (0..rows.len()).map(|row| (0..=row).collect::<Vec<_>>()));
+            let plan = PassPlan { skipped: Some(&skipped), ..PassPlan::of_tokens(rows, &mask) };
+            let output = target.verify(&plan).unwrap();
+            let got = target.logits(&output.hidden);
+            let want = read(&format!("skip{number}.{name}"));
+            assert_eq!(got.len(), want.len());
+            let far = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(far < 1e-4, "skip {number}, {name}: {far}");
+            assert!(target.commit(&[0]).is_err(), "rows without all sub-layers are never committed");
+        }
+    }
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

@@ -6,7 +6,7 @@ use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
@@ -21,8 +21,24 @@ use std::sync::Arc;
 const NEW_TOKENS: usize = 40;
 
 /// As they are named on the command line.
-const METHODS: &[&str] =
-    &["ngram:2", "jacobi:1", "jacobi:7", "lookahead:4,3,3", "lookahead:5,5,4,window", "early-exit:1", "early-exit:2"];
+const METHODS: &[&str] = &[
+    "ngram:2",
+    "jacobi:1",
+    "jacobi:7",
+    "lookahead:4,3,3",
+    "lookahead:5,5,4,window",
+    "early-exit:1",
+    "early-exit:2",
+    "pipelined:1,3",
+];
+
+/// All methods, and one that reads a file of sub-layers to leave out, which is in the folder.
+fn methods(folder: &Path) -> Vec<TrainingFree> {
+    let file = folder.join("sublayers.json");
+    std::fs::write(&file, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
+    let skip = format!("skip:{}", file.display());
+    METHODS.iter().copied().chain([skip.as_str()]).map(method).collect()
+}
 
 fn backbones(test: &str) -> Vec<PathBuf> {
     let Some(root) = shared::shared("fixtures/backbones", test) else { return vec![] };
@@ -43,6 +59,7 @@ fn trees(method: &TrainingFree) -> Vec<Box<dyn TreeBuilder>> {
     let own: Box<dyn TreeBuilder> = match method.default_tree() {
         TreeChoice::Chain(chain) => Box::new(chain),
         TreeChoice::Own(own) => Box::new(own),
+        TreeChoice::Trellis(Some((nodes, depth))) => Box::new(TrellisTree::new(nodes, depth).unwrap()),
         other => panic!("{other}"),
     };
     let others: Vec<Box<dyn TreeBuilder>> = vec![
@@ -74,6 +91,7 @@ fn drafted(
 
 #[test]
 fn greedy_text_is_plain_text_on_every_architecture() {
+    let folder = tempfile::tempdir().unwrap();
     for dir in backbones("training_free") {
         let decoder = decoder(&dir);
         let vocab = decoder.config().vocab_size as Token;
@@ -83,7 +101,7 @@ fn greedy_text_is_plain_text_on_every_architecture() {
         let random = &mut SeededRandom::new(0);
         let plain = decode(&mut target, &prompt, &Greedy, random, &limits, &mut |_| ControlFlow::Continue(()));
         let plain = plain.unwrap().ids;
-        for method in METHODS.iter().map(|name| method(name)).filter(|method| method.check(decoder.config()).is_ok()) {
+        for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
             for tree in trees(&method) {
                 let found = drafted(&decoder, &method, tree.as_ref(), &prompt, Transform::GREEDY);
                 assert_eq!(found.ids, plain, "{} with {method} and {:?}", dir.display(), tree.kind());
@@ -111,6 +129,7 @@ fn shares(seeds: u64, generate: &mut dyn FnMut(u64) -> Vec<Token>) -> BTreeMap<T
 }
 
 fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
+    let folder = tempfile::tempdir().unwrap();
     let decoder = decoder(dir);
     let transform = Transform::new(1.0, Some(3), None).unwrap();
     let rule = RuleChoice::Auto.rule(transform);
@@ -120,7 +139,7 @@ fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
         let random = &mut SeededRandom::new(seed);
         decode(&mut target, &prompt, rule.as_ref(), random, &limits, &mut |_| ControlFlow::Continue(())).unwrap().ids
     });
-    for method in METHODS.iter().map(|name| method(name)).filter(|method| method.check(decoder.config()).is_ok()) {
+    for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
         let tree = trees(&method).remove(0);
         let method_of = Method { tree: tree.as_ref(), rule: rule.as_ref() };
         let mut session = Session::new(DecoderTarget::new(decoder.clone(), 64, Hooks::none()), method.drafter());
@@ -139,10 +158,11 @@ fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
 /// A session that drafted, was rejected and continues answers as one that reads the text at once.
 #[test]
 fn rejected_drafts_leave_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
     let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };
     let decoder = decoder(&dir);
     let limits = Limits { max_new_tokens: 12, end_tokens: vec![] };
-    for method in METHODS.iter().map(|name| method(name)).filter(|method| method.check(decoder.config()).is_ok()) {
+    for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
         let tree = trees(&method).remove(0);
         let way = Method { tree: tree.as_ref(), rule: &Greedy };
         let mut session = Session::new(DecoderTarget::new(decoder.clone(), 96, Hooks::none()), method.drafter());

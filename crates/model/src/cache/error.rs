@@ -47,6 +47,11 @@ pub enum CacheError {
         /// Layers that a commit or a pass needs.
         layers: usize,
     },
+    /// Rows of a pass that left sub-layers out, to be committed or seen by a whole pass, or the other way round.
+    #[error(
+        "uncommitted rows of a pass that leaves out sub-layers cannot be committed or go with those of a whole pass"
+    )]
+    Partial,
     /// A pass over other rows than the reserved ones.
     #[error("a pass ends at uncommitted row {rows}, and {reserved} rows are reserved")]
     Rows {

@@ -13,6 +13,8 @@ pub(super) struct Uncommitted {
     explicit: bool,
     /// Number of layers that have run on each row.
     layers: Vec<usize>,
+    /// Whether sub-layers were left out.
+    partial: bool,
 }
 
 impl Uncommitted {
@@ -22,7 +24,8 @@ impl Uncommitted {
     }
 
     /// Takes note of the rows of a pass.
-    pub fn begin(&mut self, mask: &AttentionMask, positions: Option<&[usize]>, layers: &Range<usize>) {
+    pub fn begin(&mut self, mask: &AttentionMask, positions: Option<&[usize]>, layers: &Range<usize>, partial: bool) {
+        self.partial = partial;
         let (first, rows) = (mask.first(), mask.rows());
         self.explicit |= positions.is_some();
         let size = self.positions.len().max(first + rows);
@@ -34,8 +37,12 @@ impl Uncommitted {
         }
     }
 
-    /// Fails if a pass resumes from rows that have not come so far, or sees earlier rows without its layers.
-    pub fn check_pass(&self, mask: &AttentionMask, layers: &Range<usize>) -> Result<(), CacheError> {
+    /// Fails if a pass resumes from rows that have not come so far, or sees earlier rows without its layers or with
+    /// sub-layers left out that it has.
+    pub fn check_pass(&self, mask: &AttentionMask, layers: &Range<usize>, partial: bool) -> Result<(), CacheError> {
+        if partial != self.partial && (mask.first() > 0 || layers.start > 0) {
+            return Err(CacheError::Partial);
+        }
         let rows = if layers.start == 0 { mask.first() } else { mask.uncommitted() };
         for row in 0..rows {
             let ran = self.layers.get(row).copied().unwrap_or(0);
@@ -52,11 +59,15 @@ impl Uncommitted {
         self.positions.truncate(rows);
         self.layers.truncate(rows);
         self.explicit &= rows > 0;
+        self.partial &= rows > 0;
     }
 
     /// Fails if a row of a path was computed for another position or by some of the layers only. Rows that were not
     /// noted (a draft layer's) are what their caller says.
     pub fn check_path(&self, path: &[usize], layers: usize) -> Result<(), CacheError> {
+        if self.partial {
+            return Err(CacheError::Partial);
+        }
         for (committed, &row) in path.iter().enumerate() {
             if let Some(&ran) = self.layers.get(row).filter(|&&ran| ran < layers) {
                 return Err(CacheError::Unfinished { row, ran, layers });

@@ -111,6 +111,19 @@ pub enum PlanError {
         /// Layers of another one.
         other: Range<usize>,
     },
+    /// Sub-layers that are left out of a model with another number of layers, or of a pass that resumes.
+    #[error("sub-layers of {given} layers are left out of a pass through {layers} layers of {all}")]
+    Skipped {
+        /// Layers that the list of sub-layers is for.
+        given: usize,
+        /// Layers of the pass.
+        layers: usize,
+        /// Layers of the model.
+        all: usize,
+    },
+    /// Passes that run together and leave out different sub-layers.
+    #[error("passes that leave out different sub-layers cannot run together")]
+    SkippedTogether,
     /// Targets that run together but are not alike.
     #[error("target {0} has another model or other hooks than the first, and cannot run together with it")]
     Group(usize),
@@ -134,6 +147,12 @@ impl PassPlan<'_> {
         let (inputs, mask) = (self.inputs.rows(), self.mask.rows());
         if inputs != mask {
             return Err(PlanError::Rows { inputs, mask });
+        }
+        if let Some(skipped) = self.skipped
+            && (skipped.layers() != bounds.layers || layers != (0..bounds.layers))
+        {
+            let (given, layers, all) = (skipped.layers(), layers.len(), bounds.layers);
+            return Err(PlanError::Skipped { given, layers, all });
         }
         self.check_inputs(layers.start, bounds)?;
         self.check_mask()?;

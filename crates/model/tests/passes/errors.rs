@@ -88,7 +88,8 @@ fn passes_over_missing_rows_are_errors() {
     let decoder = random();
     let (ids, chain) = (tokens(&decoder, 3, 9), AttentionMask::Causal { rows: 3 });
     let stream = decoder.embed(&ids).unwrap();
-    let resumed = |mask| PassPlan { inputs: Inputs::States(&stream), mask, positions: None, layers: Some(2..4) };
+    let resumed =
+        |mask| PassPlan { inputs: Inputs::States(&stream), mask, positions: None, layers: Some(2..4), skipped: None };
     assert!(matches!(refused(&decoder, &resumed(&chain)), ModelError::Cache(CacheError::NotReserved)));
     let later = AttentionMask::after(2, [[0, 2]]);
     let gap = refused(&decoder, &PassPlan::of_tokens(&ids[..1], &later));

@@ -9,7 +9,7 @@ pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
 use self::stored_tree::TREE_FILE;
-use self::tree::{CALIBRATED, builder};
+use self::tree::{CALIBRATED, TRELLIS, builder};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
@@ -87,8 +87,8 @@ impl Drafting {
             _ => None,
         };
         let cost = record.and_then(|record| Some((record.cost(builder.max_nodes())?, record.device)));
-        let corrected = match tree {
-            Some(TreeChoice::Trellis(_)) => Some(row_calibration(heads.as_ref())?),
+        let corrected = match tree_name.parse() {
+            Ok(TreeChoice::Trellis(_)) => Some(row_calibration(heads.as_ref())?),
             _ => None,
         };
         Ok(Self { choice, heads, tree_name, builder, cost, corrected, sampling: DraftSampling::GREEDY })
@@ -297,6 +297,7 @@ fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&
     let why = match tree {
         _ if named => "named by --tree",
         CALIBRATED => "stored with the heads",
+        TRELLIS => "the fastest in the calibration of the heads",
         _ => "default of the drafter",
     };
     let (folder, format) = heads

@@ -15,6 +15,9 @@ use std::path::PathBuf;
 /// The name of the tree that a calibration stored with the heads.
 pub(super) const CALIBRATED: &str = "calibrated";
 
+/// The name of the trellis tree whose size follows from step times.
+pub(super) const TRELLIS: &str = "trellis";
+
 /// Drafts of a draft model.
 const MODEL_CHAIN: usize = 4;
 
@@ -47,29 +50,13 @@ pub(super) fn builder(
     heads: Option<&HeadsFolder>,
     stored: Option<PathBuf>,
 ) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
-    let fixed = |name: String, shape: TreeShape| (name, Box::new(FixedTree::new(shape)) as Box<dyn TreeBuilder>);
     let root = || TreeShape::new(vec![]).map_err(Failure::input);
     if *choice == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
     let own = default_tree(choice);
     let Some(tree) = tree.or(own.as_ref()) else {
-        return match stored {
-            Some(path) => Ok(fixed(CALIBRATED.into(), stored_tree::file(&path)?)),
-            None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
-                let (total, depth, top_k) = EAGLE_TREE;
-                let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
-                Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
-            }
-            None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Block) => {
-                let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
-                Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
-            }
-            None => {
-                let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
-                Ok(fixed(published.name().into(), published.shape().clone()))
-            }
-        };
+        return unnamed(heads, stored);
     };
     let name = tree.to_string();
     Ok(match tree {
@@ -87,6 +74,34 @@ pub(super) fn builder(
     })
 }
 
+fn fixed(name: String, shape: TreeShape) -> (String, Box<dyn TreeBuilder>) {
+    (name, Box::new(FixedTree::new(shape)))
+}
+
+/// The tree that heads are decoded with: the fastest of their calibration, the stored one, or the one of their kind.
+fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
+    match stored {
+        Some(_) if fastest(heads)?.as_ref() == Some(&TreeChoice::Trellis(None)) => {
+            let tree = TreeChoice::Trellis(None);
+            Ok((tree.to_string(), Box::new(trellis(None, &tree, heads)?)))
+        }
+        Some(path) => Ok(fixed(CALIBRATED.into(), stored_tree::file(&path)?)),
+        None if heads.is_some_and(|folder| has_layers(folder.detected.format.method())) => {
+            let (total, depth, top_k) = EAGLE_TREE;
+            let dynamic = DynamicTree::new(total, depth, top_k).map_err(Failure::input)?;
+            Ok((TreeChoice::Dynamic(dynamic).to_string(), Box::new(dynamic)))
+        }
+        None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Block) => {
+            let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
+            Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
+        }
+        None => {
+            let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
+            Ok(fixed(published.name().into(), published.shape().clone()))
+        }
+    }
+}
+
 /// The trellis tree of a size, or of as many nodes a step as pay by the measured step times.
 fn trellis(
     size: Option<(usize, usize)>,
@@ -101,6 +116,12 @@ fn trellis(
     let trellis = TrellisTree::new(largest, TrellisTree::DEPTH).map_err(Failure::input)?;
     // A record that lacks the plain step says nothing of costs: then every node is worth its time.
     Ok(trellis.with_costs(|nodes| record.cost(nodes).unwrap_or(1.0)))
+}
+
+/// The tree with which the calibration decoded fastest, and faster than without drafts.
+fn fastest(heads: Option<&HeadsFolder>) -> Result<Option<TreeChoice>, Failure> {
+    let fastest = record(heads)?.and_then(|record| record.decoded.into_iter().next());
+    Ok(fastest.filter(|decoded| decoded.speedup > 1.0).and_then(|decoded| decoded.tree.parse().ok()))
 }
 
 /// The record of the heads' calibration.

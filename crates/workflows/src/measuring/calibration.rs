@@ -8,18 +8,23 @@ use crate::files;
 use crate::load;
 use crate::settings::Settings;
 use gorgon_bench::calibrate::{self, Accuracies, Choice};
+use gorgon_bench::measure::{Summary, summarise};
 use gorgon_bench::probe;
-use gorgon_bench::record::{self, CalibrationRecord};
+use gorgon_bench::record::{self, CalibrationRecord, DecodedTree};
 use gorgon_bench::step_times::{self, StepTime};
+use gorgon_core::tree::TreeChoice;
 use gorgon_core::tree::calibrated::Calibration;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaModel;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Sizes of which the step time is measured.
 const SIZES: [usize; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64];
+
+/// Prompts that the trees of a calibration decode, at most.
+const DECODED_PROMPTS: usize = 12;
 
 /// Levels of a calibrated tree at most, for drafters that could go on without end.
 const DEEPEST: usize = 8;
@@ -65,12 +70,41 @@ pub fn measure_and_store(
 ) -> Result<(Calibrated, PathBuf), Failure> {
     let folder = heads_folder(options)?;
     load::check_writable(&folder.path)?;
-    let found = measure(options, rounds, settings)?;
-    let file = folder.path.join(record::FILE);
-    let sealed = found.record.sealed().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
-    files::write_json(&file, &sealed)?;
+    let mut found = measure(options, rounds, settings)?;
+    store_record(&folder.path, &found.record)?;
     let path = stored_tree::store(&folder.path, &found.record.tree)?;
+    found.record.decoded = decoded(options, &found, settings)?;
+    store_record(&folder.path, &found.record)?;
     Ok((found, path))
+}
+
+/// Stores a record with the heads in a folder.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn store_record(folder: &Path, record: &CalibrationRecord) -> Result<(), Failure> {
+    let file = folder.join(record::FILE);
+    let sealed = record.sealed().map_err(|error| Failure::run(format!("{}: {error}", file.display())))?;
+    files::write_json(&file, &sealed)
+}
+
+/// Decodes some of the prompts with the tree of the calibration, if it has one, and with the trellis tree of its step
+/// times, each beside plain decoding. The fastest is first.
+fn decoded(options: &Options, found: &Calibrated, settings: &Settings) -> Result<Vec<DecodedTree>, Failure> {
+    let calibrated = found.has_tree().then_some(TreeChoice::Calibrated);
+    let mut decoded = vec![];
+    for tree in calibrated.into_iter().chain([TreeChoice::Trellis(None)]) {
+        let name = tree.to_string();
+        let options = Options { tree: Some(tree), limit: options.limit.min(DECODED_PROMPTS), ..options.clone() };
+        let mut setup = Setup::recorded(&options, settings)?;
+        let prompts = setup.prompts.clone();
+        let runs = setup.comparison(settings.seed).run_round(&prompts, 0, &mut || ())?;
+        if let Some(Summary { tokens_per_step, speedup, .. }) = summarise(&runs) {
+            decoded.push(DecodedTree { tree: name, tokens_per_step, speedup });
+        }
+    }
+    decoded.sort_by(|a, b| b.speedup.total_cmp(&a.speedup));
+    Ok(decoded)
 }
 
 /// Measures, and chooses a tree.

@@ -3,6 +3,7 @@
 pub mod calibration;
 pub mod prediction;
 pub mod side_by_side;
+pub mod skipping;
 pub mod sweep;
 
 use crate::drafting::{DrafterChoice, Drafting, Loaded, recording};

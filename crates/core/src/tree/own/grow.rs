@@ -19,7 +19,7 @@ impl TreeBuilder for OwnTree {
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let room = self.nodes - 1;
-        let growth = Growth::grown(root, source, (room, self.max_depth(), MAX_RANK + 1))?;
+        let growth = Growth::grown(root, source, (room, self.max_depth(), MAX_RANK + 1), f64::NEG_INFINITY)?;
         Ok(growth.keep(growth.best(room).0))
     }
 }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::files;
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, LmHeads, MedusaSpec};
+use gorgon_draft::ngram_table;
 use gorgon_runs::tensors::{self, Source};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -27,7 +28,10 @@ pub(super) fn write(heads: &HeadsFolder, base: &str, out: &Path) -> Result<(), F
     let Some(fields) = config.as_object_mut() else { return Err(wrong("config.json: not a JSON object".into())) };
     fields.insert("hidden_size".into(), Value::from(spec.hidden_size.saturating_mul(FACTOR)));
     fields.insert("base_model_name_or_path".into(), base.into());
-    files::write_json(&out.join("config.json"), &config)
+    files::write_json(&out.join("config.json"), &config)?;
+    // The n-grams of the answers are tokens, which no width changes.
+    let ngrams = heads.path.join(ngram_table::FILE);
+    if ngrams.is_file() { files::copy(&ngrams, &out.join(ngram_table::FILE)) } else { Ok(()) }
 }
 
 /// A tensor of the heads, and whether it is a linear layer between hidden states.
