@@ -93,13 +93,9 @@ fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {
     let methods = "[[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n";
     let counts = "calibration_prompts = 1\nbench_prompts = 1\n";
     job.write("compare.toml", &format!("model = {model:?}\ndata = {data:?}\nprompts = {prompts:?}\n{counts}{methods}"));
-    let files = [
-        ("MODEL", model),
-        ("HEADS", heads.to_str().unwrap()),
-        ("PROMPTS", &prompts),
-        ("PRETRAIN", pretrain.to_str().unwrap()),
-        ("JOB", job.dir.path().to_str().unwrap()),
-    ];
+    let (heads, pretrain, folder) =
+        (heads.to_str().unwrap(), pretrain.to_str().unwrap(), job.dir.path().to_str().unwrap());
+    let files = [("MODEL", model), ("HEADS", heads), ("PROMPTS", &prompts), ("PRETRAIN", pretrain), ("JOB", folder)];
     let word = |word: &str| files.iter().fold(word.to_owned(), |word, (name, file)| word.replacen(name, file, 1));
     VERBS.iter().map(|(verb, args)| (*verb, args.split(' ').map(word).collect())).collect()
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// New tokens when none are asked for.
 const DEFAULT_NEW_TOKENS: usize = 256;
 
-/// What to answer, as it was typed.
+/// A request, as it was typed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A model folder or a repo id.

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// What is searched, and where the result goes.
+/// Options of a search for sub-layers to leave out.
 #[derive(Clone, Debug, Args)]
 pub struct SkipSearch {
     /// A model folder, a GGUF file or a repo id.

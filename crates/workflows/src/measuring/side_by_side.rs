@@ -33,7 +33,7 @@ pub struct Measured {
     pub document: Value,
     /// Another program's plain decoding of the same weights, tokens/s by round.
     pub peer: Vec<f64>,
-    /// What was measured.
+    /// The model, drafter, rule and prompts.
     pub setup: Setup,
     /// Totals over all prompts.
     pub summary: Summary,

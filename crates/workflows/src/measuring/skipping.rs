@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// Drafts of a chain.
 const CHAIN: usize = 8;
 
-/// What is searched.
+/// Settings of a search.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A model folder or a repo id.

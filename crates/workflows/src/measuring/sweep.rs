@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is swept.
+/// Settings of a sweep.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The values of α.
@@ -119,7 +119,7 @@ impl Setup {
         Ok(answers)
     }
 
-    /// What was measured, without the answers.
+    /// The measured points, without the answers.
     pub fn document(&self, args: &Options, points: &[Point]) -> Value {
         json!({
             "model": args.model, "drafter": self.drafting.name(), "tree": self.drafting.tree_name,
