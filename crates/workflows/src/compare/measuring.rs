@@ -87,8 +87,8 @@ impl<'a> Measuring<'a> {
         }
         let options = self.options(method, run, None, &self.calibrate)?;
         let (found, _) = measure_and_store(&options, CALIBRATION_ROUNDS, self.settings)?;
-        if found.has_tree() {
-            return self.measure(method, run, Some(TreeChoice::Calibrated), &path);
+        if found.pays() {
+            return self.measure(method, run, None, &path);
         }
         let document = json!({"tree": "calibrated: none pays"});
         files::write_json(&path, &sealed::seal(&document))?;

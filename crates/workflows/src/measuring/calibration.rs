@@ -47,6 +47,11 @@ impl Calibrated {
         self.choice.shape.len() > 1
     }
 
+    /// Whether heads will draft: a tree was, or is expected to be, faster than plain decoding.
+    pub fn pays(&self) -> bool {
+        self.has_tree() || self.record.decoded.first().is_some_and(|decoded| decoded.speedup > 1.0)
+    }
+
     /// As a JSON document.
     pub fn document(&self) -> Value {
         json!(self.record)
