@@ -29,6 +29,8 @@ def main():
                     key = figure["subject"], figure["name"]
                     table.setdefault(key, {}).setdefault(report["binary"], {})[report["round"]] = figure["value"]
     for (subject, name), values in sorted(table.items()):
+        if "old" not in values:
+            continue
         row = f"{subject:20}{name:52}"
         for binary in ("new", "control"):
             pairs = [(values[binary][i], old) for i, old in values["old"].items() if i in values.get(binary, {})]
