@@ -4,7 +4,7 @@ use crate::law;
 use crate::models::{Cascade, DRAFT, TARGET, TINY, Then, decoder, draft_model, generate, rule};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{RandomSource, SamplingScheme};
+use gorgon_core::accept::{AcceptanceRule, RandomSource, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{Candidate, ChainTree, DraftTree, TreeBuilder};
 use gorgon_draft::coupled::CoupledTree;
@@ -14,6 +14,7 @@ use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn chain(drafts: usize) -> ChainTree {
     ChainTree::new(drafts).unwrap()
@@ -179,10 +180,17 @@ fn a_model_that_is_all_three_is_always_right() {
     for temperature in [0.0, 0.8] {
         let transform = Transform::new(temperature, None, Some(0.9)).unwrap();
         let (rule, sampling) = rule("sampling", transform);
-        let cascade = Cascade { model: target.clone(), then: Then::Model(target.clone()), ahead: 3, tail: 2 };
-        let mut drafter = cascade.drafter(&target, sampling);
-        let random = &mut SeededRandom::new(4);
-        let found = generate(&target, &mut drafter, (&chain(6), rule.as_ref()), (&[256, 72, 105], 40), random);
-        assert!(found.accepted.iter().all(|&accepted| accepted == 6), "{:?}", found.accepted);
+        for (drafts, ahead, tail, passes) in [(6, 3, 2, 2), (7, 2, 0, 3), (6, 5, 0, 1), (4, 1, 1, 3)] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let then = Then::Counted(target.clone(), count.clone());
+            let mut drafter = Cascade { model: target.clone(), then, ahead, tail }.drafter(&target, sampling);
+            let random = &mut SeededRandom::new(4);
+            let ways = (&chain(drafts) as &dyn TreeBuilder, rule.as_ref() as &dyn AcceptanceRule);
+            let found = generate(&target, &mut drafter, ways, (&[256, 72, 105], 40), random);
+            assert!(found.accepted.iter().all(|&accepted| accepted == drafts), "{:?}", found.accepted);
+            // A pass of the draft model brings `ahead + 1` tokens; the tail takes one more draft.
+            let counted = count.load(Ordering::Relaxed);
+            assert_eq!(counted, passes * found.accepted.len(), "{drafts} drafts, {ahead} ahead, {tail} alone");
+        }
     }
 }

@@ -6,7 +6,7 @@ use gorgon_core::accept::{AcceptanceRule, RandomSource, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeShape};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
-use gorgon_draft::drafter::{Drafter, NoDrafter};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, NoDrafter, Proposal, VerifiedPass};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::specinfer::SpecInferDrafter;
 use gorgon_infer::cascade::{CascadeDrafter, Inner, inner_sampling};
@@ -17,6 +17,7 @@ use gorgon_model::random::LlamaShape;
 use gorgon_model::target::DecoderTarget;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub const TARGET: LlamaShape = LlamaShape {
     hidden_size: 32,
@@ -65,6 +66,8 @@ pub enum Then {
     Nothing,
     Ngram,
     Model(Arc<Decoder>),
+    /// A model whose drafts are counted: one for each of the draft model's steps.
+    Counted(Arc<Decoder>, Arc<AtomicUsize>),
 }
 
 /// A cascade: the draft model, what drafts for it and how many tokens ahead, and its own share of a chain.
@@ -82,13 +85,42 @@ impl Cascade {
         let then: Box<dyn Drafter> = match &self.then {
             Then::Nothing => Box::new(NoDrafter),
             Then::Ngram => Box::new(NgramDrafter::new(2)),
-            Then::Model(then) => {
-                let then = draft_model(then, target).within(self.model.config().vocab_size);
-                Box::new(DraftModelDrafter::new(then, inner_sampling(&sampling)))
-            }
+            Then::Model(then) => Box::new(self.inner(then, target, sampling)),
+            Then::Counted(then, count) => Box::new(Counted(self.inner(then, target, sampling), count.clone())),
         };
         let inner = Inner { tree: Arc::new(ChainTree::new(self.ahead).unwrap()), tail: self.tail };
         CascadeDrafter::new("cascade".into(), &model, (then, inner), sampling)
+    }
+
+    fn inner(&self, then: &Arc<Decoder>, target: &Decoder, sampling: DraftSampling) -> DraftModelDrafter {
+        let then = draft_model(then, target).within(self.model.config().vocab_size);
+        DraftModelDrafter::new(then, inner_sampling(&sampling))
+    }
+}
+
+/// Counts the drafts of another drafter.
+struct Counted<D>(D, Arc<AtomicUsize>);
+
+impl<D: Drafter> Drafter for Counted<D> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+
+    fn truncate(&mut self, length: usize) -> bool {
+        self.0.truncate(length)
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.0.observe(pass)
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.draft(root, context)
     }
 }
 
