@@ -127,3 +127,14 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);
     }
 }
+
+/// Several models that draft together, and a model for which another drafter drafts.
+#[test]
+fn text_of_composed_drafters_is_the_models_own() {
+    let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
+    let several = format!("specinfer:{model}+{model}");
+    bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
+    for then in ["ngram:2,tail=1", "early-exit:1", "none"] {
+        bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
+    }
+}

@@ -1,6 +1,7 @@
 //! The names of drafters, and drafters that share their weights.
 
 use crate::block::{BlockDrafter, BlockModel};
+use crate::composed::Composed;
 use crate::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use crate::drafter::{Drafter, NoDrafter};
 use crate::eagle::three::Eagle3Model;
@@ -31,6 +32,8 @@ pub enum DrafterChoice {
     TrainingFree(TrainingFree),
     /// A separate draft model in this folder.
     Model(PathBuf),
+    /// One that is made of other drafters.
+    Composed(Composed),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
     Oracle(Vec<f64>),
 }
@@ -42,6 +45,9 @@ impl FromStr for DrafterChoice {
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
         if let Some(parsed) = TrainingFree::parse(name, arguments) {
             return parsed.map(Self::TrainingFree);
+        }
+        if let Some(parsed) = Composed::parse(name, arguments) {
+            return parsed.map(Self::Composed);
         }
         let heads = HeadsMethod::ALL.into_iter().find(|method| method.name() == text);
         match (text, name) {
@@ -66,7 +72,9 @@ fn unknown(text: &str) -> String {
     let mut known = vec!["auto", "none"];
     known.extend(HeadsMethod::ALL.map(HeadsMethod::name));
     known.extend(TrainingFree::SYNTAX);
-    known.extend(["model:DIR", "oracle:R1,R2,…"]);
+    known.push("model:DIR");
+    known.extend(Composed::SYNTAX);
+    known.push("oracle:R1,R2,…");
     let suggestion = did_you_mean(text, known.iter().copied());
     format!("no drafter is called {text:?}; {suggestion}known are {}", known.join(", "))
 }
@@ -79,6 +87,7 @@ impl fmt::Display for DrafterChoice {
             Self::Heads(method) => f.write_str(method.name()),
             Self::TrainingFree(method) => method.fmt(f),
             Self::Model(dir) => write!(f, "model:{}", dir.display()),
+            Self::Composed(composed) => composed.fmt(f),
             Self::Oracle(rates) => {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
                 write!(f, "oracle:{}", rates.join(","))
@@ -92,7 +101,7 @@ impl DrafterChoice {
     pub fn needs_heads(&self) -> bool {
         match self {
             Self::Heads(_) | Self::Oracle(_) => true,
-            Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) => false,
+            Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
         }
     }
 }
@@ -105,6 +114,8 @@ pub enum Drafters {
     TrainingFree(TrainingFree),
     /// A draft model and how it drafts.
     DraftModel(DraftModel, DraftSampling),
+    /// Made of other drafters, by a function that shares their weights.
+    Composed(Box<dyn Fn() -> Box<dyn Drafter> + Send + Sync>),
     /// Medusa heads.
     Medusa(Arc<MedusaModel>),
     /// Hydra heads.
@@ -156,6 +167,7 @@ impl Drafters {
             Self::None => Box::new(NoDrafter),
             Self::TrainingFree(method) => method.drafter(),
             Self::DraftModel(model, sampling) => Box::new(DraftModelDrafter::new(model.clone(), *sampling)),
+            Self::Composed(drafter) => drafter(),
             Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),

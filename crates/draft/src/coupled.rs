@@ -1,6 +1,7 @@
 //! Drafting by the noise with which the target will pick its tokens.
 
 use gorgon_core::accept::{AcceptanceRule, NoiseAhead, RandomSource};
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::{
     BuildError, Candidate, CandidateRows, CandidateSource, DraftTree, SourceError, TokenTree, TreeBuilder, TreeKind,
 };
@@ -27,6 +28,12 @@ impl Coupling {
     pub fn of(rule: &dyn AcceptanceRule, random: &dyn RandomSource) -> Option<Self> {
         let transform = rule.coupling().filter(|transform| !transform.is_greedy())?;
         Some(Self { noise: random.noise()?, temperature: transform.temperature() })
+    }
+
+    /// The transform by which a model that samples by this noise emits what [`Self::ranked`] would put first of its
+    /// rows: its top candidates at the temperature `T/β`.
+    pub fn of_drafts(&self) -> Option<Transform> {
+        Transform::new(self.temperature / SHARPNESS, Some(CANDIDATES), None).ok()
     }
 
     /// A row of candidates after a node of a depth, best first under the noise: by `s(x) = β·ln q(x)/T - ln E(x)`, since

@@ -7,6 +7,7 @@ pub mod block;
 mod by_depth;
 pub mod calibrated;
 pub mod choice;
+pub mod composed;
 pub mod coupled;
 pub mod draft_model;
 pub mod drafter;
@@ -37,6 +38,7 @@ mod refill;
 mod residual;
 pub mod settings;
 pub mod skip;
+pub mod specinfer;
 #[cfg(test)]
 mod toy;
 pub mod trace;

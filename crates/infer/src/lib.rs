@@ -2,10 +2,12 @@
 //!
 //! * [`session`]: a sequence with its target and its drafter, which lives across turns.
 //! * [`step`](mod@step): one step on a page: draft, verify, accept, commit. `verdict.rs` has the accepting.
+//! * [`cascade`]: a drafter that takes such steps with a draft model.
 //! * [`generate`]: the one loop, for one sequence and for several ([`batch`]), plain and drafted, launched and
 //!   [`recorded`].
 
 pub mod batch;
+pub mod cascade;
 pub mod error;
 pub mod generate;
 mod plain_step;

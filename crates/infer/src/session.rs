@@ -117,20 +117,35 @@ impl<T: Target, D: Drafter> Session<T, D> {
     pub fn read(&mut self, text: &[Token], ahead: usize) -> Result<Read, DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
-        let known = self.text.iter().zip(text).take_while(|(known, token)| known == token).count();
-        self.truncate(known.min(most));
+        self.truncate(self.known(text).min(most));
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
         self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));
-        let mut last = Err(ModelError::EmptyPrompt);
-        for chunk in text[self.len()..].chunks(PREFILL_CHUNK) {
+        let states = self.extend(&text[self.len()..])?.ok_or(ModelError::EmptyPrompt)?;
+        Ok(Read { states, read: unread })
+    }
+
+    /// Forgets all tokens from the first one that differs from a text on.
+    pub(crate) fn rewind(&mut self, text: &[Token]) {
+        self.truncate(self.known(text));
+    }
+
+    /// How many tokens a text has in common with the one that was read.
+    fn known(&self, text: &[Token]) -> usize {
+        self.text.iter().zip(text).take_while(|(known, token)| known == token).count()
+    }
+
+    /// Reads tokens after those that were read, in chunks. Returns the state after the final norm at the last one.
+    pub(crate) fn extend(&mut self, tokens: &[Token]) -> Result<Option<HiddenStates>, DecodeError> {
+        let mut last = None;
+        for chunk in tokens.chunks(PREFILL_CHUNK) {
             let output = self.target.extend(chunk)?;
             let rows: PooledVec<usize> = (0..chunk.len()).collect();
             let observed = self.drafter.observe(VerifiedPass::prompt(chunk, &output, &rows));
             self.keep(chunk, observed)?;
-            last = Ok(output.hidden.narrow(chunk.len() - 1, 1));
+            last = Some(output.hidden.narrow(chunk.len() - 1, 1));
         }
-        Ok(Read { states: last?, read: unread })
+        Ok(last)
     }
 
     /// Takes note of committed tokens. A drafter that failed to observe them knows nothing any more.

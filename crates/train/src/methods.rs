@@ -38,7 +38,7 @@ mod shuffle_buffer;
 pub use block::BlockFitting;
 pub use conversations::{Conversations, OnBackbone};
 pub use decoding::Load;
-pub use distill_spec::{DistillSpecFitting, Distilled};
+pub use distill_spec::{DistillSpecFitting, Distilled, Earlier};
 pub use eagle::EagleFitting;
 pub use eagle3::Eagle3Fitting;
 pub use feature_cache::{CacheRequest, FeatureCache, INDEX as FEATURE_INDEX, digest};

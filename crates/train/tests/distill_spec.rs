@@ -15,7 +15,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{Answers, DistillSpecConfig, Measure, Training};
 use gorgon_train::error::TrainError;
 use gorgon_train::llama::Llama;
-use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Features, OnBackbone, lm_head};
+use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, OnBackbone, lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::write_model;
 use gorgon_train::trainer::{Objective, Purpose, Report, fit};
@@ -93,7 +93,8 @@ fn fitting(config: DistillSpecConfig, tied: bool) -> DistillSpecFitting {
         decoded_tokens: 12,
         init_from: None,
     };
-    let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, data };
+    let earlier = Earlier::default();
+    let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, earlier, data };
     DistillSpecFitting::new(llama, start, serde_json::from_slice(&bytes).unwrap(), with)
 }
 

@@ -152,6 +152,12 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     Ok(Arc::new(decoder))
 }
 
+/// The folder of a draft model: the one that is named, or what a training left in it.
+pub fn fitted_model(dir: &Path) -> PathBuf {
+    let finished = dir.join(FITTED_MODEL);
+    if finished.is_dir() { finished } else { dir.to_path_buf() }
+}
+
 /// A draft model, on the device and in the number format of the backbone that is loaded, if there is memory for it.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub enum BuildError {
 }
 
 /// Grows a token tree from a drafter's candidates.
-pub trait TreeBuilder: Sync {
+pub trait TreeBuilder: Send + Sync {
     /// The most nodes a tree can have, the root included: the size to reserve buffers for.
     fn max_nodes(&self) -> usize;
 

@@ -3,7 +3,6 @@
 use super::*;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{Coupled, Sampling};
-use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, TrellisTree};
 
 const ROW: [f64; 4] = [0.4, 0.3, 0.2, 0.1];

@@ -94,6 +94,12 @@ impl DraftModel {
         Self { name, decoder, vocab_size }
     }
 
+    /// Copy that drafts none of the tokens from `vocab_size` on.
+    pub fn within(mut self, vocab_size: usize) -> Self {
+        self.vocab_size = self.vocab_size.min(vocab_size);
+        self
+    }
+
     /// Its name, as on the command line.
     pub fn name(&self) -> &str {
         &self.name

@@ -13,6 +13,11 @@ use std::path::PathBuf;
 pub struct DistillSpecConfig {
     /// Folder of the draft model to start from. It has to be named.
     pub draft: PathBuf,
+    /// Folders of draft models that were fitted before this one, or of the runs that fitted them. Tokens that one of them
+    /// predicts have no weight (SpecInfer's boost-tuning).
+    pub earlier: Vec<PathBuf>,
+    /// With `earlier`: a token is predicted if it is one of so many most likely tokens.
+    pub earlier_top_k: usize,
     /// Divergence to minimise.
     pub divergence: Measure,
     /// Weight β of `jsd`, between 0 and 1.
@@ -31,6 +36,8 @@ impl Default for DistillSpecConfig {
     fn default() -> Self {
         Self {
             draft: PathBuf::new(),
+            earlier: vec![],
+            earlier_top_k: 1,
             divergence: Measure::Fkl,
             beta: 0.5,
             answers: Answers::Draft,
@@ -84,6 +91,7 @@ impl DistillSpecConfig {
         let mut check = SettingsCheck::table("distill_spec");
         let named = !self.draft.as_os_str().is_empty();
         check.require(named, "draft", "\"\"", "it has to name the folder of a draft model");
+        check.require(self.earlier_top_k > 0, "earlier_top_k", self.earlier_top_k, "it has to be at least 1");
         check.require(self.beta > 0.0 && self.beta < 1.0, "beta", self.beta, "it has to be between 0 and 1");
         check.not_negative("temperature", self.temperature);
         check.require(self.every > 0, "every", self.every, "it has to be at least 1");

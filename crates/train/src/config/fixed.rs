@@ -35,6 +35,7 @@ const FIXED: &[(&str, &str)] = &[
     ("block.selector", SHAPE),
     ("block.mask_token", SHAPE),
     ("distill_spec.draft", "the checkpoints hold this draft model"),
+    ("distill_spec.earlier", "the draft model was fitted where these fail"),
     ("tokenizer", "the checkpoints belong to this tokenizer"),
     ("training.optimizer", "the checkpoints hold this optimizer's moments"),
 ];

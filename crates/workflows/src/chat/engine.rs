@@ -88,8 +88,8 @@ impl Engine {
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
-        let bound = matches!(self.steps, Steps::Recorded(_)) || matches!(options.drafter, DrafterChoice::Model(_));
-        if bound {
+        let samples = matches!(options.drafter, DrafterChoice::Model(_) | DrafterChoice::Composed(_));
+        if samples || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }
         (self.choice, self.rule) = (choice, choice.rule(transform));

@@ -81,7 +81,7 @@ impl MemoryBudget {
         (drafting, greedy): (Option<&Drafting>, bool),
         compute: &Compute,
     ) -> Result<Self, Failure> {
-        let nodes = drafting.map_or(1, |drafting| drafting.builder.max_nodes());
+        let nodes = drafting.map_or(1, Drafting::max_nodes);
         let cache = KvCache::bytes(model, compute, capacity + nodes);
         let (draft_weights, cached) = match drafting {
             Some(drafting) => drafting.memory(model, compute, capacity + nodes)?,

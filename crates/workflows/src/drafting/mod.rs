@@ -1,5 +1,6 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+mod composed;
 pub mod recording;
 mod sequoia;
 pub mod stored_tree;
@@ -18,7 +19,9 @@ use crate::{absent, load};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{
+    ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeKind, TreeShape,
+};
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
@@ -70,6 +73,9 @@ impl Drafting {
                 return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
             }
             (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
+            (DrafterChoice::Composed(composed), _) => {
+                DrafterChoice::Composed(composed.with_models(|dir| draft_model(dir))?)
+            }
             (named, _) => named.clone(),
         };
         if let Some(tree) = tree.filter(|tree| choice == DrafterChoice::None && **tree != TreeChoice::None) {
@@ -81,6 +87,11 @@ impl Drafting {
         report(&choice, heads.as_ref(), (&tree_name, builder.max_nodes()), tree.is_some());
         if let DrafterChoice::TrainingFree(method) = &choice {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
+        }
+        if let DrafterChoice::Composed(composed) = &choice
+            && builder.max_depth() > 0
+        {
+            composed.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
         let record = match (&heads, tree) {
             (Some(folder), None) if tree_name == CALIBRATED => CalibrationRecord::read(&folder.path)?,
@@ -100,10 +111,31 @@ impl Drafting {
     /// # Errors
     /// When the draft model has other tokens.
     pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
-        if let DrafterChoice::Model(draft) = &self.choice {
-            DraftModel::check_vocabulary(draft, target)?;
-        }
+        self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
         Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
+    }
+
+    /// The folders of the draft models that draft.
+    fn models(&self) -> Vec<&PathBuf> {
+        match &self.choice {
+            DrafterChoice::Model(dir) => vec![dir],
+            DrafterChoice::Composed(composed) => composed.models(),
+            DrafterChoice::Auto
+            | DrafterChoice::None
+            | DrafterChoice::Heads(_)
+            | DrafterChoice::TrainingFree(_)
+            | DrafterChoice::Oracle(_) => vec![],
+        }
+    }
+
+    /// Nodes of a drafted tree at most.
+    pub fn max_nodes(&self) -> usize {
+        let nodes = self.builder.max_nodes();
+        match (&self.choice, self.builder.kind()) {
+            (_, TreeKind::Own(_)) => nodes,
+            (DrafterChoice::Composed(composed), _) => 1 + composed.trees() * (nodes - 1),
+            _ => nodes,
+        }
     }
 
     /// Where a calibration found that no tree pays: the best tree with drafts, so that there is something to measure.
@@ -220,6 +252,7 @@ impl Drafting {
             (DrafterChoice::Model(_), _) => {
                 self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.sampling))
             }
+            (DrafterChoice::Composed(composed), _) => composed::drafters(composed, decoder, self.sampling)?,
             (DrafterChoice::Heads(_) | DrafterChoice::Oracle(_), None) => Drafters::None,
             (DrafterChoice::Heads(method), Some(folder)) => Drafters::of_heads(*method, folder, decoder)?,
             (DrafterChoice::Oracle(_), Some(folder)) => {
@@ -234,11 +267,12 @@ impl Drafting {
     /// # Errors
     /// When a draft model cannot be read.
     pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
-        if let DrafterChoice::Model(dir) = &self.choice {
-            let weights = Checkpoint::open(dir)?.loaded_bytes(compute);
-            return Ok((weights as u128, KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens)));
+        let mut models = (0, 0);
+        for dir in self.models() {
+            models.0 += Checkpoint::open(dir)?.loaded_bytes(compute) as u128;
+            models.1 += KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens);
         }
-        let Some(folder) = &self.heads else { return Ok((0, 0)) };
+        let Some(folder) = self.heads.as_ref().filter(|_| self.models().is_empty()) else { return Ok(models) };
         let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
         let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
         Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
@@ -305,10 +339,9 @@ fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&
     tracing::debug!(drafter = %choice, heads = folder, format, tree, nodes, why, "drafter chosen");
 }
 
-/// The folder of a draft model: the one that is named, or what a training left in it.
+/// The folder of a draft model that is named, once it is known to hold one.
 fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
-    let finished = dir.join(FITTED_MODEL);
-    let dir = if finished.is_dir() { finished } else { dir.to_path_buf() };
+    let dir = load::fitted_model(dir);
     absent::check(&dir, "folder of a draft model")?;
     let is_gguf = gorgon_gguf::find(&dir).map_err(Failure::input)?.is_some();
     if !dir.is_dir() && !is_gguf {

@@ -35,6 +35,7 @@ const MOST_MEASURED: usize = 64;
 fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
     match choice {
         DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
+        DrafterChoice::Composed(composed) => Some(composed.default_tree()),
         DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
         DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
     }

@@ -22,7 +22,7 @@ use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::Lora;
 use gorgon_train::methods::{
-    self, BlockFitting, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Features,
+    self, BlockFitting, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Earlier, Features,
     HeadFitting, HeadStack, MedusaTwoFitting,
 };
 use serde_json::Value;
@@ -209,18 +209,9 @@ impl Backbone {
         let lm_head = self.lm_head(Some(held(config, false)))?;
         let Self { model, data, longest, .. } = self;
         let draft = &distill_spec.draft;
-        let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
-        let small = ModelConfig::read(draft)?;
+        let small = draft_config(draft, (dir, &model), longest)?;
         refuse_quantised(draft, &small)?;
-        DraftModel::check_vocabulary(draft, dir)?;
-        if small.vocab_size != model.vocab_size {
-            let (theirs, ours) = (small.vocab_size, model.vocab_size);
-            return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
-        }
-        if longest > small.max_positions {
-            let hint = format!("set training.max_seq_len to {} at most", small.max_positions);
-            return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
-        }
+        let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
         let device = data.features.decoder.compute().device();
         let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
         let draft_checkpoint = Checkpoint::open(draft)?;
@@ -228,9 +219,35 @@ impl Backbone {
         let start = llama.load(&draft_checkpoint).map_err(Failure::training)?;
         let document = document(draft)?;
         let (distill_spec, chunk_rows, seed) = (distill_spec.clone(), config.chunk_rows, config.seed);
-        let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, data };
+        let earlier = distill_spec.earlier.iter().map(|named| {
+            let earlier = load::fitted_model(named);
+            draft_config(&earlier, (dir, &model), longest)?;
+            load::draft_model(&earlier, &data.features.decoder)
+        });
+        let models = earlier.collect::<Result<_, Failure>>()?;
+        let earlier = Earlier { models, top_k: distill_spec.earlier_top_k };
+        let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, earlier, data };
         Job::new(DistillSpecFitting::new(llama, start, document, with), config)
     }
+}
+
+/// The config of a draft model for a backbone in a folder and its conversations.
+///
+/// # Errors
+/// When it is missing, has other tokens or is too short.
+fn draft_config(draft: &Path, (dir, model): (&Path, &ModelConfig), longest: usize) -> Result<ModelConfig, Failure> {
+    let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
+    let small = ModelConfig::read(draft)?;
+    DraftModel::check_vocabulary(draft, dir)?;
+    if small.vocab_size != model.vocab_size {
+        let (theirs, ours) = (small.vocab_size, model.vocab_size);
+        return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
+    }
+    if longest > small.max_positions {
+        let hint = format!("set training.max_seq_len to {} at most", small.max_positions);
+        return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
+    }
+    Ok(small)
 }
 
 /// Refuses weights that are to be fitted and are stored in a few bits, or in a GGUF file.

@@ -1,5 +1,6 @@
 //! A draft model and its target, and their micro-batches.
 
+use super::earlier::Earlier;
 use super::round::Round;
 use super::writer::{Length, Writer};
 use crate::checkpoint;
@@ -9,6 +10,7 @@ use crate::llama::{Llama, Packed};
 use crate::methods::conversations::Conversations;
 use crate::parameters::Parameter;
 use burn::tensor::{Int, Tensor, TensorData};
+use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_kernels::Table;
@@ -19,7 +21,7 @@ use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A draft model, the target's states, and the conversations that it is fitted on.
 pub struct DistillSpecFitting {
@@ -34,6 +36,7 @@ pub struct DistillSpecFitting {
     pub(super) chunk_rows: usize,
     pub(super) seed: u64,
     pub(super) longest: usize,
+    pub(super) earlier: Earlier,
     pub(super) data: Conversations,
     /// The run folder, where written answers are kept.
     pub(super) run: Option<PathBuf>,
@@ -53,6 +56,8 @@ pub struct Distilled {
     pub seed: u64,
     /// Longest conversation.
     pub longest: usize,
+    /// Draft models whose right predictions have no weight.
+    pub earlier: Earlier,
     /// The conversations.
     pub data: Conversations,
 }
@@ -62,6 +67,14 @@ pub struct Distilled {
 pub struct Answered {
     pub(super) rows: Vec<usize>,
     pub(super) written: Option<Vec<Arc<Example>>>,
+    /// The positions that have weight, by conversation, once they are known.
+    weighted: OnceLock<Vec<Vec<usize>>>,
+}
+
+impl Answered {
+    pub(super) fn new(rows: Vec<usize>, written: Option<Vec<Arc<Example>>>) -> Self {
+        Self { rows, written, weighted: OnceLock::new() }
+    }
 }
 
 /// The positions whose next token is the assistant's.
@@ -69,12 +82,19 @@ pub(super) fn counted(example: &Example) -> Vec<usize> {
     (1..example.ids.len()).filter(|&t| example.assistant[t]).map(|t| t - 1).collect()
 }
 
+/// The rows of `some` positions among those of `all`, both increasing.
+fn select(states: Tensor<2>, all: &[usize], some: &[usize]) -> Tensor<2> {
+    let index: Vec<i32> = (0..).zip(all).filter(|(_, t)| some.binary_search(t).is_ok()).map(|(row, _)| row).collect();
+    let (n, device) = (index.len(), states.device());
+    states.select(0, Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &device))
+}
+
 impl DistillSpecFitting {
     /// Fits a draft model, which begins as `start` and whose `config.json` is `document`.
     pub fn new(llama: Llama, start: Vec<Parameter>, document: Value, with: Distilled) -> Self {
-        let Distilled { config, lm_head, chunk_rows, seed, longest, data } = with;
+        let Distilled { config, lm_head, chunk_rows, seed, longest, earlier, data } = with;
         let (run, round) = (None, Mutex::new(None));
-        Self { llama, start, document, config, lm_head, chunk_rows, seed, longest, data, run, round }
+        Self { llama, start, document, config, lm_head, chunk_rows, seed, longest, earlier, data, run, round }
     }
 
     pub(super) fn example<'a>(&'a self, batch: &'a Answered, i: usize) -> &'a Example {
@@ -84,19 +104,42 @@ impl DistillSpecFitting {
         }
     }
 
-    /// The target's states at the positions of a micro-batch that count, `[positions, d]`.
+    /// The positions of each conversation of a micro-batch that the loss is a mean over.
+    ///
+    /// # Errors
+    /// When an earlier draft model fails.
+    pub fn weighted<'a>(&self, batch: &'a Answered) -> Result<&'a [Vec<usize>], TrainError> {
+        if let Some(known) = batch.weighted.get() {
+            return Ok(known);
+        }
+        let examples = (0..batch.rows.len()).map(|i| self.example(batch, i));
+        let positions = examples.map(|one| self.earlier.weighted(&one.ids, counted(one), self.chunk_rows.max(1)));
+        let found = positions.collect::<Result<_, TrainError>>()?;
+        Ok(batch.weighted.get_or_init(|| found))
+    }
+
+    /// The tokens of each conversation of a micro-batch.
+    pub fn texts<'a>(&'a self, batch: &'a Answered) -> impl Iterator<Item = &'a [Token]> {
+        (0..batch.rows.len()).map(|i| &self.example(batch, i).ids[..])
+    }
+
+    /// The target's states at the positions of a micro-batch that have weight, `[positions, d]`.
     pub(super) fn states(&self, batch: &Answered) -> Result<Tensor<2>, TrainError> {
         let features = &self.data.features;
         let mut parts = vec![];
-        for (i, &index) in batch.rows.iter().enumerate() {
+        for (i, (&index, positions)) in batch.rows.iter().zip(self.weighted(batch)?).enumerate() {
             let example = self.example(batch, i);
-            let positions = counted(example);
             if positions.is_empty() {
                 continue;
             }
             parts.push(match batch.written {
-                Some(_) => features.compute(&example.ids, &positions, &Hooks::none())?,
-                None => features.states(self.data.row(false, index), false, index, &positions)?,
+                Some(_) => features.compute(&example.ids, positions, &Hooks::none())?,
+                None => {
+                    // A cache on the disk has the states at all positions that count.
+                    let all = counted(example);
+                    let states = features.states(self.data.row(false, index), false, index, &all)?;
+                    if all.len() == positions.len() { states } else { select(states, &all, positions) }
+                }
             });
         }
         Ok(match parts.len() {
@@ -106,14 +149,14 @@ impl DistillSpecFitting {
         })
     }
 
-    /// The draft model's states at the positions that count, `[positions, d]`.
-    pub(super) fn hidden(&self, weights: &[Tensor<1>], examples: &[&Example]) -> Tensor<2> {
+    /// The draft model's states at positions of some conversations, `[positions, d]`.
+    pub(super) fn hidden(&self, weights: &[Tensor<1>], examples: &[(&Example, &[usize])]) -> Tensor<2> {
         let (mut packed, mut index) = (Packed::default(), vec![]);
-        for example in examples {
+        for (example, positions) in examples {
             let start = packed.tokens.len();
             packed.tokens.extend(&example.ids);
             packed.segments.push(start..packed.tokens.len());
-            index.extend(counted(example).into_iter().map(|t| (start + t) as i32));
+            index.extend(positions.iter().map(|t| (start + t) as i32));
         }
         let n = index.len();
         let index = Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &self.lm_head.device());
@@ -164,11 +207,11 @@ impl DistillSpecFitting {
     }
 
     /// The first conversation of a batch with a loss that is not finite.
-    pub(super) fn blame(&self, batch: &Answered, losses: &[f32]) -> String {
+    pub(super) fn blame(&self, batch: &Answered, weighted: &[Vec<usize>], losses: &[f32]) -> String {
         let bad = losses.iter().position(|loss| !loss.is_finite());
         let mut end = 0;
-        for (i, &index) in batch.rows.iter().enumerate() {
-            end += counted(self.example(batch, i)).len();
+        for (&index, positions) in batch.rows.iter().zip(weighted) {
+            end += positions.len();
             if bad.is_some_and(|bad| bad < end) {
                 return self.data.place(false, index);
             }

@@ -98,19 +98,27 @@ impl Objective for DistillSpecFitting {
         let round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the first step, when it is only planned, there is no round.
         let Some(round) = round.as_ref() else {
-            return Ok(batches.map(|rows| Answered { rows, written: None }).collect());
+            return Ok(batches.map(|rows| Answered::new(rows, None)).collect());
         };
-        batches.map(|rows| Ok(Answered { written: Some(round.of(&rows, step)?), rows })).collect()
+        batches
+            .map(|rows| {
+                let written = round.of(&rows, step)?;
+                Ok(Answered::new(rows, Some(written)))
+            })
+            .collect()
     }
 
-    /// Positions that count: the loss is a mean over them.
+    /// Positions that have weight: the loss is a mean over them. If an earlier draft model fails, the gradients say so.
     fn weights(&self, batch: &Answered) -> Vec<f64> {
-        vec![(0..batch.rows.len()).map(|i| counted(self.example(batch, i)).len()).sum::<usize>() as f64]
+        let weighted = self.weighted(batch).unwrap_or_default();
+        vec![weighted.iter().map(Vec::len).sum::<usize>() as f64]
     }
 
     fn gradients(&self, weights: &[Tensor<1>], batch: &Answered, totals: &[f64]) -> Result<Gradients, TrainError> {
-        let examples: Vec<&Example> = (0..batch.rows.len()).map(|i| self.example(batch, i)).collect();
-        let tokens = examples.iter().map(|example| example.ids.len()).sum();
+        let weighted = self.weighted(batch)?;
+        let examples: Vec<(&Example, &[usize])> =
+            weighted.iter().enumerate().map(|(i, positions)| (self.example(batch, i), &positions[..])).collect();
+        let tokens = examples.iter().map(|(example, _)| example.ids.len()).sum();
         let states = self.states(batch)?;
         if states.dims()[0] == 0 {
             let gradients = weights.iter().map(Tensor::zeros_like).collect();
@@ -131,7 +139,7 @@ impl Objective for DistillSpecFitting {
         let loss = sum(&found.losses) * scale;
         let right = found.agrees.iter().filter(|same| **same).count() as f64;
         let counts = vec![("acceptance".into(), sum(&found.overlaps), n), ("top1".into(), right, n)];
-        let not_finite = (!loss.is_finite()).then(|| self.blame(batch, &found.losses));
+        let not_finite = (!loss.is_finite()).then(|| self.blame(batch, weighted, &found.losses));
         Ok(Gradients { loss, tokens, counts, gradients, not_finite })
     }
 
@@ -144,7 +152,7 @@ impl Objective for DistillSpecFitting {
         let (first, other) = self.data.packing.halves(&batch.rows)?;
         let written = |part: Range<usize>| batch.written.as_ref().map(|written| written[part].to_vec());
         let (early, late) = (written(0..first.len()), written(first.len()..batch.rows.len()));
-        Some((Answered { rows: first, written: early }, Answered { rows: other, written: late }))
+        Some((Answered::new(first, early), Answered::new(other, late)))
     }
 
     fn place(&self, batch: &Answered) -> String {
@@ -161,7 +169,7 @@ impl Objective for DistillSpecFitting {
                 return Ok((0.0, 0.0, 0, 0));
             }
             let states = self.data.features.states(row, true, index, &positions)?;
-            let hidden = self.hidden(&leaves, &[&row.example]).inner();
+            let hidden = self.hidden(&leaves, &[(&row.example, &positions)]).inner();
             let found = self.divergence(&hidden, &states, &weights, None);
             let right = found.agrees.iter().filter(|same| **same).count();
             Ok((sum(&found.losses), sum(&found.overlaps), right, found.losses.len()))

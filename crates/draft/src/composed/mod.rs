@@ -1,0 +1,112 @@
+//! The names of drafters that are made of other drafters.
+//!
+//! `specinfer:DIR1+DIR2` merges the trees of several draft models ([`crate::specinfer`]). `cascade:DIR,then=D` decodes
+//! a draft model with the drafts of another drafter; the loop that does it is in `gorgon-infer`.
+
+mod cascade;
+mod options;
+mod specinfer;
+
+pub use cascade::{CascadeName, Then};
+pub use specinfer::SpecInferName;
+
+use gorgon_core::tree::{TreeChoice, TreeKind};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A drafter that is made of others, as it is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Composed {
+    /// `specinfer`
+    SpecInfer(SpecInferName),
+    /// `cascade`
+    Cascade(CascadeName),
+}
+
+impl Composed {
+    /// How each of them is written on the command line.
+    pub const SYNTAX: [&'static str; 2] = [SpecInferName::SYNTAX, CascadeName::SYNTAX];
+
+    /// The drafter of a name, if there is one.
+    ///
+    /// # Errors
+    /// When its arguments are wrong: one line with them.
+    pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, String>> {
+        let parsed = match name {
+            "specinfer" => SpecInferName::parse(arguments).map(Self::SpecInfer),
+            "cascade" => CascadeName::parse(arguments).map(Self::Cascade),
+            _ => return None,
+        };
+        Some(parsed.map_err(|reason| format!("{name}:{arguments}: {reason}")))
+    }
+
+    /// The tree that it drafts unless another one is named.
+    pub fn default_tree(&self) -> TreeChoice {
+        match self {
+            Self::SpecInfer(name) => name.default_tree(),
+            Self::Cascade(name) => name.default_tree(),
+        }
+    }
+
+    /// Fails if it cannot draft trees of this kind.
+    ///
+    /// # Errors
+    /// One line with its name and the trees that it can draft.
+    pub fn check_tree(&self, tree: &TreeKind) -> Result<(), String> {
+        match self {
+            Self::SpecInfer(name) => name.check_tree(tree),
+            Self::Cascade(name) => name.check_tree(tree),
+        }
+    }
+
+    /// Trees that are merged: a proposal has at most so many times the drafts of the tree that is named.
+    pub fn trees(&self) -> usize {
+        match self {
+            Self::SpecInfer(name) => name.models.len(),
+            Self::Cascade(_) => 1,
+        }
+    }
+
+    /// The folders of its models.
+    pub fn models(&self) -> Vec<&PathBuf> {
+        match self {
+            Self::SpecInfer(name) => name.models.iter().collect(),
+            Self::Cascade(CascadeName { model, then: Then::Model(then), .. }) => vec![model, then],
+            Self::Cascade(CascadeName { model, .. }) => vec![model],
+        }
+    }
+
+    /// Copy with other folders for its models.
+    ///
+    /// # Errors
+    /// That of `folder`.
+    pub fn with_models<E>(&self, folder: impl Fn(&PathBuf) -> Result<PathBuf, E>) -> Result<Self, E> {
+        let mut changed = self.clone();
+        match &mut changed {
+            Self::SpecInfer(name) => {
+                for model in &mut name.models {
+                    *model = folder(model)?;
+                }
+            }
+            Self::Cascade(name) => {
+                name.model = folder(&name.model)?;
+                if let Then::Model(then) = &mut name.then {
+                    *then = folder(then)?;
+                }
+            }
+        }
+        Ok(changed)
+    }
+}
+
+impl fmt::Display for Composed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SpecInfer(name) => name.fmt(f),
+            Self::Cascade(name) => name.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Cascade drafting (Chen et al., 2023, <https://arxiv.org/abs/2312.11462>): a draft model that is decoded with the
+//! drafts of another drafter.
+//!
+//! * *Vertical*: the draft model `M` takes steps like a target's ([`step`](mod@crate::step)) with drafts of the inner
+//!   drafter, until it has emitted as many tokens as the tree asks for. A lossless rule accepts them, so they have
+//!   exactly the law of `M` under the transform. The passes of those steps have `M`'s row in front of every emitted
+//!   token. Both go up: tokens as drafts, rows as `q`.
+//! * *Horizontal*: the last drafts of a chain may be the inner drafter's alone, with its rows and its scheme.
+//!
+//! Where a step ends depends on drafts that it has rejected or accepted, and is settled before the next token is drawn.
+//! Tokens beyond the number that is asked for are cut by count. So the text has the target's law under any rule under
+//! which drafts of `M` alone have it. There is no lenience inside: tokens that follow no known law would have to be
+//! lists.
+//!
+//! Rules that read no distributions get lists: under a coupled rule what `M` emits by the target's own noise, as
+//! [`gorgon_draft::coupled`] ranks it, else `M`'s greedy text. With an inner drafter that drafts nothing the drafts are
+//! those of [`gorgon_draft::draft_model::DraftModelDrafter`], token for token.
+//!
+//! Differences from the paper: no lenience, one chain, and two levels.
+
+mod chain;
+mod model;
+mod random;
+mod recording;
+
+use crate::error::DecodeError;
+use crate::session::{Method, Session};
+use crate::step::step;
+use crate::timing::StepTimes;
+use crate::turn::Turn;
+use chain::Chain;
+use gorgon_core::Token;
+use gorgon_core::accept::{AcceptanceRule, Coupled, RandomSource, RuleChoice, SamplingScheme};
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::{ChainTree, TreeBuilder, TreeKind};
+use gorgon_draft::coupled::{CoupledTree, Coupling};
+use gorgon_draft::draft_model::{DraftModel, DraftSampling};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
+use gorgon_model::target::Target;
+use model::DraftTarget;
+use random::InnerRandom;
+use recording::Recording;
+use std::sync::Arc;
+
+/// How the inner drafter drafts for the draft model.
+#[derive(Clone)]
+pub struct Inner {
+    /// The tree of each of the draft model's steps.
+    pub tree: Arc<dyn TreeBuilder>,
+    /// The last drafts of a chain, which the inner drafter makes alone.
+    pub tail: usize,
+}
+
+/// How an inner drafter's drafts serve the rule by which the draft model accepts them, where the draft model drafts by
+/// `sampling`.
+pub fn inner_sampling(sampling: &DraftSampling) -> DraftSampling {
+    if draws(sampling) { DraftSampling::of(RuleChoice::Sampling, sampling.transform) } else { DraftSampling::GREEDY }
+}
+
+/// Whether drafts are draws.
+fn draws(sampling: &DraftSampling) -> bool {
+    sampling.children != SamplingScheme::Deterministic
+}
+
+/// Drafts chains with a draft model that is decoded with drafts.
+pub struct CascadeDrafter {
+    name: String,
+    session: Session<DraftTarget, Recording>,
+    inner: Inner,
+    sampling: DraftSampling,
+    /// The committed tokens.
+    text: Vec<Token>,
+}
+
+impl CascadeDrafter {
+    /// A draft model that drafts by `sampling`, and the drafter that drafts for it by [`inner_sampling`].
+    pub fn new(
+        name: String,
+        model: &DraftModel,
+        (drafter, inner): (Box<dyn Drafter>, Inner),
+        sampling: DraftSampling,
+    ) -> Self {
+        let recording = Recording::new(drafter, sampling.rows || sampling.stop.is_some());
+        let target = DraftTarget::new(model, recording.needs().hooks);
+        Self { name, session: Session::new(target, recording), inner, sampling, text: vec![] }
+    }
+
+    /// Tokens that the draft model has read.
+    pub fn read(&self) -> usize {
+        self.session.len()
+    }
+
+    /// Reads the text in front of the root. Returns how many of `count` drafts the draft model can make after it.
+    fn follow(&mut self, root: Token, count: usize) -> Result<usize, DraftError> {
+        self.session.rewind(&self.text);
+        let unread = &self.text[self.session.len()..];
+        let target = self.session.target();
+        // The last draft is never read.
+        let room = target.context().saturating_sub(self.text.len());
+        if room == 0 || target.check(unread).is_err() || target.check(&[root]).is_err() {
+            return Ok(0);
+        }
+        self.session.extend(unread).map_err(draft_error)?;
+        Ok(count.min(room))
+    }
+
+    /// The rule by which the draft model accepts drafts.
+    fn rule(&self, coupling: Option<Coupling>) -> Box<dyn AcceptanceRule + Send + Sync> {
+        let emitted = coupling.and_then(|coupling| coupling.of_drafts());
+        match emitted {
+            _ if draws(&self.sampling) => RuleChoice::Sampling.rule(self.sampling.transform),
+            Some(transform) => RuleChoice::Coupled.rule(transform),
+            None => RuleChoice::Greedy.rule(Transform::GREEDY),
+        }
+    }
+
+    /// Decodes `count` tokens of the draft model. False where it became too unsure to go on.
+    fn decode(
+        &mut self,
+        count: usize,
+        rule: &dyn AcceptanceRule,
+        random: &mut dyn RandomSource,
+        chain: &mut Chain,
+    ) -> Result<bool, DraftError> {
+        let mut left = count;
+        while left > 0 {
+            let (short, named) = (self.short_tree(left)?, self.inner.tree.clone());
+            let tree: &dyn TreeBuilder = short.as_ref().map_or(&*named, |short| short);
+            let turns = &mut [Turn { slot: 0, root: chain.last(), left, end_tokens: &[], random: &mut *random }];
+            let sessions = std::slice::from_mut(&mut self.session);
+            let outcomes = step(sessions, turns, Method { tree, rule }, &mut StepTimes::default());
+            let tokens = outcomes.map_err(draft_error)?.into_iter().flat_map(|outcome| outcome.tokens.into_vec());
+            let rows = self.session.drafter().take_rows();
+            let before = left;
+            for (index, token) in tokens.enumerate() {
+                let row = rows.as_ref().map(|rows| rows.row(index));
+                if let (Some(stop), Some(row)) = (self.sampling.stop, row)
+                    && !chain::is_sure(row, stop)
+                {
+                    return Ok(false);
+                }
+                chain.push(token, row.filter(|_| self.sampling.rows));
+                left -= 1;
+            }
+            if left == before {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The tree of a step of which `left` tokens are wanted, where the named one would draft more than they need.
+    fn short_tree(&self, left: usize) -> Result<Option<ChainTree>, DraftError> {
+        let most = left - 1;
+        let drafts = match self.inner.tree.kind() {
+            TreeKind::Chain(drafts) => drafts.min(most),
+            TreeKind::Fixed(_) | TreeKind::Dynamic(_) | TreeKind::Own(_) if most == 0 => 0,
+            TreeKind::Fixed(_) | TreeKind::Dynamic(_) | TreeKind::Own(_) => return Ok(None),
+        };
+        chain_of(drafts).map(Some)
+    }
+
+    /// Adds the drafts that the inner drafter makes alone. Under a coupled rule they are ranked by the target's noise.
+    fn add_tail(
+        &mut self,
+        is_coupled: bool,
+        random: &mut InnerRandom<'_>,
+        chain: &mut Chain,
+    ) -> Result<(), DraftError> {
+        let tree = chain_of(self.inner.tail)?;
+        random.set_position(self.session.len() + 1);
+        let rule = Coupled { transform: self.sampling.transform };
+        let coupling = if is_coupled { Coupling::of(&rule, random) } else { None };
+        let (target, drafter) = self.session.parts();
+        let mut context =
+            DraftContext { tree: CoupledTree { tree: &tree, coupling }, random, target: Some(&mut *target) };
+        let proposal = drafter.draft(chain.last(), &mut context)?;
+        target.roll_back();
+        chain.append(&proposal, target.vocab_size());
+        Ok(())
+    }
+}
+
+/// A chain of so many drafts.
+fn chain_of(drafts: usize) -> Result<ChainTree, DraftError> {
+    ChainTree::new(drafts).map_err(|error| DraftError::Tree(error.to_string()))
+}
+
+/// A failure of the draft model as its drafter's.
+fn draft_error(error: DecodeError) -> DraftError {
+    match error {
+        DecodeError::Model(error) => error.into(),
+        DecodeError::Draft(error) => error,
+        error => DraftError::Tree(error.to_string()),
+    }
+}
+
+impl Drafter for CascadeDrafter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn reset(&mut self) {
+        self.session.reset();
+        self.text.clear();
+    }
+
+    fn truncate(&mut self, length: usize) -> bool {
+        // The draft model goes back when it drafts next.
+        self.text.truncate(length);
+        true
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.text.extend_from_slice(pass.tokens);
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let DraftContext { tree, random, .. } = context;
+        let (wanted, tail) = (tree.max_depth(), self.inner.tail);
+        let count = match wanted.saturating_sub(tail) {
+            0 => 0,
+            most => self.follow(root, most)?,
+        };
+        if count == 0 {
+            return Ok(Proposal::root(root));
+        }
+        let (rule, draws) = (self.rule(tree.coupling), draws(&self.sampling));
+        // A rule that tests ratios must not share the noise of plain sampling.
+        let mut inner = InnerRandom { source: &mut **random, has_noise: !draws };
+        let mut chain = Chain::new(root, self.sampling.children);
+        let is_whole = self.decode(count, rule.as_ref(), &mut inner, &mut chain)?;
+        if is_whole && tail > 0 {
+            self.add_tail(tree.coupling.is_some(), &mut inner, &mut chain)?;
+        }
+        inner.set_position(self.text.len() + 1);
+        Ok(chain.into_proposal())
+    }
+}
