@@ -10,6 +10,7 @@ mod measuring;
 mod quantize;
 mod runs;
 mod spellings;
+mod store;
 mod sweep;
 
 pub use applies::check;
@@ -21,6 +22,7 @@ pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
 pub use quantize::Quantize;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
 pub use spellings::today;
+pub use store::StoreCommand;
 pub use sweep::Sweep;
 
 use clap::{Args, Parser, Subcommand};
@@ -135,6 +137,9 @@ pub enum Command {
     Export(Export),
     /// Write a model in 8 or 4 bits, as compressed-tensors, with a report of what it costs.
     Quantize(Quantize),
+    /// Build and describe stores of past answers and documents, to draft from.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// List, show and compare run folders, and find their plots.
     #[command(subcommand)]
     Runs(RunsCommand),

@@ -115,8 +115,13 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     }
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
-    for drafter in ["ngram:2", "jacobi:5", "early-exit:1"] {
+    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1"] {
         bench.check(model, TREES, &["--drafter", drafter]);
+    }
+    let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
+    finished(&["store", "build", &data, "--model", model, &store], &[]);
+    for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
+        bench.check(model, TREES, &["--drafter", &drafter]);
     }
     // Lookahead makes its own trees.
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {

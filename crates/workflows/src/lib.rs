@@ -31,6 +31,7 @@ pub mod prompts;
 pub mod quantize;
 pub mod runs;
 pub mod settings;
+pub mod store;
 pub mod synth;
 pub mod train;
 pub mod units;

@@ -15,13 +15,14 @@ pub struct Draft {
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
     /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
-    /// model:DIR (a smaller model with the same tokens), oracle:R1,R2,…; without heads: ngram:N (prompt lookup),
-    /// jacobi:M, lookahead:W,N,G, early-exit:LAYERS.
+    /// model:DIR (a smaller model with the same tokens), oracle:R1,R2,…; without heads: suffix[:STORE] (what
+    /// followed the longest match in the text and a store), rest:STORE, ngram:N (prompt lookup), jacobi:M,
+    /// lookahead:W,N,G, early-exit:LAYERS. suffix[:STORE][,below=N],else=D: another drafter where the match is short.
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
     /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the tree stored with the heads, else
-    /// mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for ngram chain:8, for model
+    /// mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for suffix own:60,59, for ngram chain:8, for model
     /// chain:4].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,

@@ -21,8 +21,16 @@ use std::sync::Arc;
 const NEW_TOKENS: usize = 40;
 
 /// As they are named on the command line.
-const METHODS: &[&str] =
-    &["ngram:2", "jacobi:1", "jacobi:7", "lookahead:4,3,3", "lookahead:5,5,4,window", "early-exit:1", "early-exit:2"];
+const METHODS: &[&str] = &[
+    "suffix",
+    "ngram:2",
+    "jacobi:1",
+    "jacobi:7",
+    "lookahead:4,3,3",
+    "lookahead:5,5,4,window",
+    "early-exit:1",
+    "early-exit:2",
+];
 
 fn backbones(test: &str) -> Vec<PathBuf> {
     let Some(root) = shared::shared("fixtures/backbones", test) else { return vec![] };

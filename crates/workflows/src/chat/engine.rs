@@ -88,7 +88,8 @@ impl Engine {
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
-        let bound = matches!(self.steps, Steps::Recorded(_)) || matches!(options.drafter, DrafterChoice::Model(_));
+        let bound =
+            matches!(self.steps, Steps::Recorded(_)) || matches!(options.drafter.last(), DrafterChoice::Model(_));
         if bound {
             return Ok(false);
         }

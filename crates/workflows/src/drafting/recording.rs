@@ -108,6 +108,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
         | DrafterChoice::None
         | DrafterChoice::TrainingFree(_)
         | DrafterChoice::Model(_)
+        | DrafterChoice::Handover { .. }
         | DrafterChoice::Oracle(_) => None,
     }
 }
