@@ -18,6 +18,7 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -141,11 +142,7 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
     let plus = HydraConfig { prefix_attention: true, soft_targets: true, blocks: 4, tied_blocks: true, ..grounded };
     let mtp = MtpShape { config: MtpConfig { depths: 2 }, layer: layer.clone(), first_layer: config.layers };
     let mtp = MtpModel::load(&heads(dir, "mtp", &mtp.parameters(), &mtp.document("")), decoder.clone()).unwrap();
-    let small = dir.join("small");
-    std::fs::create_dir(&small).unwrap();
-    LlamaShape { layers: 1, ..shape(config.vocab_size) }.write(&small, FloatFormat::F32, 5).unwrap();
-    let small = Decoder::load(&small, &Compute::cpu(FloatFormat::F32)).unwrap();
-    let small = DraftModel::new("model:small".into(), Arc::new(small), config);
+    let small = draft_model(dir, decoder);
     let transform = Transform::new(0.8, None, None).unwrap();
     let drawn = DraftSampling { transform, children: SamplingScheme::WithoutReplacement, rows: true, stop: None };
     vec![
@@ -158,9 +155,18 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("block", Box::new(block_drafter(dir, decoder))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("ngram", Box::new(NgramDrafter::new(3))),
+        ("suffix", Box::new(SuffixDrafter::new(Suffix { store: None, least: 1 }))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]
+}
+
+fn draft_model(dir: &Path, decoder: &Decoder) -> DraftModel {
+    let small = dir.join("small");
+    std::fs::create_dir(&small).unwrap();
+    LlamaShape { layers: 1, ..shape(decoder.config().vocab_size) }.write(&small, FloatFormat::F32, 5).unwrap();
+    let small = Decoder::load(&small, &Compute::cpu(FloatFormat::F32)).unwrap();
+    DraftModel::new("model:small".into(), Arc::new(small), decoder.config())
 }
 
 fn block_drafter(dir: &Path, decoder: &Arc<Decoder>) -> BlockDrafter {

@@ -11,6 +11,7 @@ mod quantize;
 mod runs;
 mod skip;
 mod spellings;
+mod store;
 mod sweep;
 
 pub use applies::check;
@@ -23,6 +24,7 @@ pub use quantize::Quantize;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
 pub use skip::SkipSearch;
 pub use spellings::today;
+pub use store::StoreCommand;
 pub use sweep::Sweep;
 
 use clap::{Args, Parser, Subcommand};
@@ -137,6 +139,9 @@ pub enum Command {
     Export(Export),
     /// Write a model in 8 or 4 bits, as compressed-tensors, with a report of what it costs.
     Quantize(Quantize),
+    /// Build and describe stores of past answers and documents, to draft from.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// List, show and compare run folders, and find their plots.
     #[command(subcommand)]
     Runs(RunsCommand),

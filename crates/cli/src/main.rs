@@ -91,6 +91,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Bench(args) => commands::bench::run(&args, settings),
         Command::Verify(args) => commands::verify::run(&args, settings),
         Command::Tree(command) => commands::tree::run(&command, settings),
+        Command::Store(command) => commands::store::run(&command, settings),
         Command::Runs(command) => commands::runs::run(&command, settings),
         Command::Export(args) => commands::export::run(&args, settings),
         Command::Quantize(args) => commands::quantize::run(&args, settings),

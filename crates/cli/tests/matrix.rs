@@ -118,10 +118,15 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     let sublayers = bench.job.path("sublayers.json");
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
-    for drafter in ["ngram:2", "jacobi:5", "early-exit:1", &skip] {
+    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip] {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
+    let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
+    finished(&["store", "build", &data, "--model", model, &store], &[]);
+    for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
+        bench.check(model, TREES, &["--drafter", &drafter]);
+    }
     // Lookahead makes its own trees.
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);

@@ -8,11 +8,13 @@ use crate::eagle::three::Eagle3Model;
 use crate::eagle::{EagleDrafter, EagleModel};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadsFormat, HeadsMethod};
+use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
 use crate::training_free::TrainingFree;
 use gorgon_core::suggest::did_you_mean;
+use gorgon_core::tree::OwnTree;
 use gorgon_model::decoder::Decoder;
 use std::fmt;
 use std::path::PathBuf;
@@ -36,12 +38,28 @@ pub enum DrafterChoice {
     Composed(Composed),
     /// Heads at full cost whose tokens are overridden to be right at these rates.
     Oracle(Vec<f64>),
+    /// One that goes by matches, and another for where too few tokens match.
+    Handover {
+        /// The first.
+        first: TrainingFree,
+        /// Tokens of the shortest match that it drafts for.
+        below: usize,
+        /// The other.
+        other: Box<DrafterChoice>,
+    },
 }
+
+/// Stands in front of the other drafter, and of the first one's threshold.
+const ELSE: &str = ",else=";
+const BELOW: &str = ",below=";
 
 impl FromStr for DrafterChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((first, other)) = text.split_once(ELSE) {
+            return handover(first, other);
+        }
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
         if let Some(parsed) = TrainingFree::parse(name, arguments) {
             return parsed.map(Self::TrainingFree);
@@ -61,6 +79,23 @@ impl FromStr for DrafterChoice {
     }
 }
 
+/// `FIRST[,below=N]` and the drafter after `,else=`.
+fn handover(first: &str, other: &str) -> Result<DrafterChoice, String> {
+    let (first, below) = first.rsplit_once(BELOW).map_or((first, None), |(first, below)| (first, Some(below)));
+    let below = below.map_or(Ok(THRESHOLD), |below| match below.parse() {
+        Ok(below) if below > 0 => Ok(below),
+        _ => Err(format!("below={below}: a whole number of tokens from 1 on is expected")),
+    })?;
+    let (name, arguments) = first.split_once(':').unwrap_or((first, ""));
+    let parsed = TrainingFree::parse(name, arguments).unwrap_or_else(|| Err(unknown_first(first)))?;
+    let first = parsed.declining_below(below)?;
+    Ok(DrafterChoice::Handover { first, below, other: Box::new(other.parse()?) })
+}
+
+fn unknown_first(first: &str) -> String {
+    format!("{first:?} hands over to no other drafter; suffix and rest do")
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
@@ -74,7 +109,7 @@ fn unknown(text: &str) -> String {
     known.extend(TrainingFree::SYNTAX);
     known.push("model:DIR");
     known.extend(Composed::SYNTAX);
-    known.push("oracle:R1,R2,…");
+    known.extend(["oracle:R1,R2,…", "suffix[:STORE][,below=N],else=DRAFTER"]);
     let suggestion = did_you_mean(text, known.iter().copied());
     format!("no drafter is called {text:?}; {suggestion}known are {}", known.join(", "))
 }
@@ -92,6 +127,8 @@ impl fmt::Display for DrafterChoice {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
                 write!(f, "oracle:{}", rates.join(","))
             }
+            Self::Handover { first, below: THRESHOLD, other } => write!(f, "{first}{ELSE}{other}"),
+            Self::Handover { first, below, other } => write!(f, "{first}{BELOW}{below}{ELSE}{other}"),
         }
     }
 }
@@ -101,8 +138,37 @@ impl DrafterChoice {
     pub fn needs_heads(&self) -> bool {
         match self {
             Self::Heads(_) | Self::Oracle(_) => true,
+            Self::Handover { other, .. } => other.needs_heads(),
             Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
         }
+    }
+
+    /// The method without weights, if one drafts, alone or first.
+    pub fn training_free(&self) -> Option<&TrainingFree> {
+        match self {
+            Self::TrainingFree(method) | Self::Handover { first: method, .. } => Some(method),
+            Self::Auto | Self::None | Self::Heads(_) => None,
+            Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
+        }
+    }
+
+    /// The drafter that it hands over to.
+    fn other(&self) -> Option<&Self> {
+        match self {
+            Self::Handover { other, .. } => Some(other),
+            Self::Auto | Self::None | Self::TrainingFree(_) => None,
+            Self::Heads(_) | Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
+        }
+    }
+
+    /// The last drafter of those that hand over; itself if it does not.
+    pub fn last(&self) -> &Self {
+        self.other().map_or(self, Self::last)
+    }
+
+    /// All methods without weights.
+    pub fn methods(&self) -> impl Iterator<Item = &TrainingFree> {
+        std::iter::successors(Some(self), |choice| choice.other()).filter_map(Self::training_free)
     }
 }
 
@@ -128,6 +194,8 @@ pub enum Drafters {
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
     Eagle3(Arc<Eagle3Model>),
+    /// One without weights, its tree, and the others for what it declines.
+    Handover(TrainingFree, OwnTree, Box<Drafters>),
 }
 
 impl Drafters {
@@ -174,6 +242,9 @@ impl Drafters {
             Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
+            Self::Handover(first, tree, other) => {
+                Box::new(HandoverDrafter::new(first.drafter(), other.drafter(), *tree))
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Interface of a drafter without weights of its own.
 
 use crate::drafter::Drafter;
+use crate::store::StoreFile;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 
@@ -35,6 +36,27 @@ pub trait TrainingFreeMethod: Sized {
     /// One line with its name and the trees that it can draft.
     fn check_tree(&self, _tree: &TreeKind) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The store that it reads, if it reads one.
+    fn store(&self) -> Option<&StoreFile> {
+        None
+    }
+
+    /// Opens the files that it names.
+    ///
+    /// # Errors
+    /// One line with the path.
+    fn opened(self) -> Result<Self, String> {
+        Ok(self)
+    }
+
+    /// Drafts nothing any more where fewer than `least` tokens match: another drafter drafts there.
+    ///
+    /// # Errors
+    /// When it goes by no match.
+    fn declining_below(self, _least: usize) -> Result<Self, String> {
+        Err(format!("{} drafts in any case, and hands over to no other drafter", self.name()))
     }
 
     /// A drafter for one sequence.

@@ -1,6 +1,7 @@
 //! Drafters that need no weights of their own, by name. Adding one takes its folder and a line here.
 
 use crate::drafter::Drafter;
+use crate::store::StoreFile;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 use std::fmt;
@@ -61,6 +62,33 @@ macro_rules! methods {
                 }
             }
 
+            /// The store that it reads, if it reads one.
+            pub fn store(&self) -> Option<&StoreFile> {
+                match self {
+                    $(Self::$arm(method) => method.store(),)+
+                }
+            }
+
+            /// Opens the files that it names.
+            ///
+            /// # Errors
+            /// One line with the path.
+            pub fn opened(self) -> Result<Self, String> {
+                match self {
+                    $(Self::$arm(method) => method.opened().map(Self::$arm),)+
+                }
+            }
+
+            /// Drafts nothing any more where fewer than `least` tokens match.
+            ///
+            /// # Errors
+            /// When it goes by no match.
+            pub fn declining_below(self, least: usize) -> Result<Self, String> {
+                match self {
+                    $(Self::$arm(method) => method.declining_below(least).map(Self::$arm),)+
+                }
+            }
+
             /// A drafter for one sequence.
             pub fn drafter(&self) -> Box<dyn Drafter> {
                 match self {
@@ -80,6 +108,8 @@ macro_rules! methods {
 }
 
 methods! {
+    "suffix" => Suffix(crate::suffix::Suffix),
+    "rest" => Rest(crate::rest::Rest),
     "ngram" => Ngram(crate::ngram::Ngram),
     "jacobi" => Jacobi(crate::jacobi::Jacobi),
     "lookahead" => Lookahead(crate::lookahead::Lookahead),

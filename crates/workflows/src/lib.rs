@@ -32,6 +32,7 @@ pub mod quantize;
 pub mod question;
 pub mod runs;
 pub mod settings;
+pub mod store;
 pub mod synth;
 pub mod train;
 pub mod units;

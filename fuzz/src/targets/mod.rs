@@ -10,6 +10,7 @@ mod jobs;
 mod model;
 mod quantised;
 mod sound;
+mod stores;
 
 /// A reader, and files that it reads.
 pub struct Target {
@@ -22,7 +23,7 @@ pub struct Target {
 }
 
 /// Every reader.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     Target { name: "weights_header", read: model::weights_header, seeds: model::weights_seeds },
     Target { name: "shard_index", read: model::shard_index, seeds: model::index_seeds },
     Target { name: "config", read: model::config, seeds: model::config_seeds },
@@ -35,6 +36,7 @@ pub const TARGETS: [Target; 22] = [
     Target { name: "tree", read: drafting::tree, seeds: drafting::tree_seeds },
     Target { name: "heads", read: drafting::heads, seeds: drafting::head_seeds },
     Target { name: "heads_config", read: drafting::heads_config, seeds: drafting::heads_config_seeds },
+    Target { name: "store", read: stores::store, seeds: stores::store_seeds },
     Target { name: "shard", read: data::shard, seeds: data::shard_seeds },
     Target { name: "journal", read: data::journal, seeds: data::journal_seeds },
     Target { name: "checkpoint", read: data::checkpoint, seeds: data::checkpoint_seeds },

@@ -1,6 +1,6 @@
 //! Which options of every verb have an effect on a verb. Those that have none are refused.
 
-use super::{Command, DevCommand, SuiteDevice, TreeCommand};
+use super::{Command, DevCommand, StoreCommand, SuiteDevice, TreeCommand};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use gorgon_workflows::failure::Failure;
@@ -38,7 +38,8 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Dev(DevCommand::Synth(synth)) if synth.check.is_some() => compute(&["seed"]),
         Command::Dev(DevCommand::Synth(_)) => vec!["seed"],
         Command::Export(_) => vec!["dtype"],
-        Command::Quantize(_) => vec!["template_var"],
+        Command::Quantize(_) | Command::Store(StoreCommand::Build(_)) => vec!["template_var"],
+        Command::Store(StoreCommand::Inspect(_)) => vec![],
         Command::Fetch(_) | Command::Inspect(_) | Command::Config(_) | Command::Init(_) | Command::Runs(_) => vec![],
         Command::Tree(TreeCommand::Sequoia(_) | TreeCommand::Show(_) | TreeCommand::Plan(_)) => vec![],
         Command::Completions(_) | Command::Dev(DevCommand::Man(_) | DevCommand::Plot(_)) => vec![],

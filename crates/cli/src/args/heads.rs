@@ -21,6 +21,7 @@ impl Command {
             // These commands have no heads, or read them from a config.
             Self::Dev(_) | Self::Fetch(_) | Self::Inspect(_) | Self::Distill(_) | Self::Train(_) => None,
             Self::Config(_) | Self::Init(_) | Self::Compare(_) | Self::Quantize(_) | Self::Runs(_) => None,
+            Self::Store(_) => None,
             Self::Demo(_) | Self::Completions(_) => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::commands::{bench, tree};
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::measure::Summary;
-use gorgon_draft::ngram::Ngram;
+use gorgon_draft::suffix::Suffix;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_workflows::demo::{self, Options};
 use gorgon_workflows::drafting::DrafterChoice;
@@ -47,7 +47,7 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     let equal = small.counts.all() && grown.as_ref().is_none_or(grown::Grown::is_equal);
     let document = json!({
         "run": run.path(), "summary": measured.document["summary"], "tree": measured.document["tree"],
-        "same_text": small.counts.same, "compared": small.counts.compared, "prompt_lookup_tokens_per_step": lookup,
+        "same_text": small.counts.same, "compared": small.counts.compared, "suffix_tokens_per_step": lookup,
         "grown": grown.map(|grown| grown.document), "seconds": started.elapsed().as_secs_f64(),
     });
     files::store_rows(Some(&args.dir.join("demo.json")), &document, settings)?;
@@ -55,10 +55,10 @@ pub fn run(args: &Demo, settings: &Settings) -> Result<ExitCode, Failure> {
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tokens per step of prompt lookup.
+/// Tokens per step of suffix drafts.
 fn lookup(options: &measuring::Options, settings: &Settings) -> Result<f64, Failure> {
-    heading("prompt lookup on the same prompts: what drafting gives without training", settings);
-    let drafter = DrafterChoice::TrainingFree(TrainingFree::Ngram(Ngram { n: 3 }));
+    heading("suffix drafts on the same prompts: what drafting gives without training", settings);
+    let drafter = DrafterChoice::TrainingFree(TrainingFree::Suffix(Suffix { store: None, least: 1 }));
     let measured = side_by_side::execute(&measuring::Options { heads: None, drafter, ..options.clone() }, 1, settings)?;
     let Summary { tokens_per_step: tokens, speedup, .. } = &measured.summary;
     if !settings.json {

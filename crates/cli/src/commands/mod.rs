@@ -20,6 +20,7 @@ pub mod quantize;
 mod resume;
 pub mod runs;
 pub mod skip;
+pub mod store;
 pub mod suite;
 pub mod sweep;
 pub mod synth;

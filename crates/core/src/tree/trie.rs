@@ -70,8 +70,12 @@ impl Trie {
         std::iter::successors(self.first[node], |&child| self.next[child])
     }
 
-    /// The child of `parent` for a candidate; `None` where it is new and the budget is spent.
-    fn child_or_new(&mut self, parent: usize, candidate: Candidate) -> Option<usize> {
+    /// The child of `parent` with a candidate's token, which is added if there is none; `None` where it is new and the
+    /// budget of nodes is spent.
+    ///
+    /// # Panics
+    /// If `parent` is no node.
+    pub fn child_or_new(&mut self, parent: usize, candidate: Candidate) -> Option<usize> {
         if let Some(known) = self.child(parent, candidate.token) {
             return Some(known);
         }

@@ -10,6 +10,7 @@ mod specinfer;
 pub use cascade::{CascadeName, Then};
 pub use specinfer::SpecInferName;
 
+use crate::store::StoreFile;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use std::fmt;
 use std::path::PathBuf;
@@ -96,6 +97,31 @@ impl Composed {
             }
         }
         Ok(changed)
+    }
+
+    /// Opens the files that it names.
+    ///
+    /// # Errors
+    /// One line with the path.
+    pub fn opened(self) -> Result<Self, String> {
+        match self {
+            Self::Cascade(name) => {
+                let then = match name.then {
+                    Then::TrainingFree(method) => Then::TrainingFree(method.opened()?),
+                    then @ (Then::None | Then::Model(_)) => then,
+                };
+                Ok(Self::Cascade(CascadeName { then, ..name }))
+            }
+            Self::SpecInfer(name) => Ok(Self::SpecInfer(name)),
+        }
+    }
+
+    /// The store of past texts that it reads, if there is one.
+    pub fn store(&self) -> Option<&StoreFile> {
+        match self {
+            Self::Cascade(CascadeName { then: Then::TrainingFree(method), .. }) => method.store(),
+            Self::Cascade(_) | Self::SpecInfer(_) => None,
+        }
     }
 }
 

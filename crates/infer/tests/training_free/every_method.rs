@@ -22,6 +22,7 @@ const NEW_TOKENS: usize = 40;
 
 /// As they are named on the command line.
 const METHODS: &[&str] = &[
+    "suffix",
     "ngram:2",
     "jacobi:1",
     "jacobi:7",

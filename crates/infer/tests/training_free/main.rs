@@ -7,3 +7,4 @@ mod every_method;
 mod lookahead;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
+mod suffix;

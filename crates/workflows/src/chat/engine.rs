@@ -88,7 +88,8 @@ impl Engine {
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
-        let samples = matches!(options.drafter, DrafterChoice::Model(_) | DrafterChoice::Composed(_));
+        let last = options.drafter.last();
+        let samples = matches!(last, DrafterChoice::Model(_) | DrafterChoice::Composed(_));
         if samples || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }

@@ -147,7 +147,7 @@ impl<'a> Chat<'a> {
     pub fn compare(&mut self, user: Option<&str>, stop: &AtomicBool) -> Result<Comparison, Failure> {
         if self.engine.drafting.is_plain() {
             let failure = Failure::input("there is no drafter to compare with");
-            return Err(failure.hint("--heads RUN or --drafter ngram:3 gives one; so does /set drafter ngram:3"));
+            return Err(failure.hint("--heads RUN or --drafter suffix gives one; so does /set drafter suffix"));
         }
         let before = self.conversation.clone();
         let asked = match user {

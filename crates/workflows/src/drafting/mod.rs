@@ -15,7 +15,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
 use crate::settings::Settings;
-use crate::{absent, load};
+use crate::{absent, load, store};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
@@ -27,8 +27,10 @@ use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::handover;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
@@ -66,18 +68,7 @@ impl Drafting {
         console: &Console,
     ) -> Result<Self, Failure> {
         let heads = heads.map(|path| load::heads(path, console)).transpose()?;
-        let choice = match (choice, &heads) {
-            (DrafterChoice::Auto, None) => DrafterChoice::None,
-            (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
-            (named, None) if named.needs_heads() => {
-                return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
-            }
-            (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
-            (DrafterChoice::Composed(composed), _) => {
-                DrafterChoice::Composed(composed.with_models(|dir| draft_model(dir))?)
-            }
-            (named, _) => named.clone(),
-        };
+        let choice = named(choice, heads.as_ref())?;
         if let Some(tree) = tree.filter(|tree| choice == DrafterChoice::None && **tree != TreeChoice::None) {
             return Err(Failure::input(format!("tree {tree}: without heads or a drafter there is nothing to arrange"))
                 .hint("name heads or a drafter too, or leave the tree out"));
@@ -85,7 +76,7 @@ impl Drafting {
         let stored = heads.as_ref().map(|folder| folder.path.join(TREE_FILE)).filter(|path| path.is_file());
         let (tree_name, builder) = builder(tree, &choice, heads.as_ref(), stored)?;
         report(&choice, heads.as_ref(), (&tree_name, builder.max_nodes()), tree.is_some());
-        if let DrafterChoice::TrainingFree(method) = &choice {
+        if let DrafterChoice::TrainingFree(method) = choice.last() {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
         if let DrafterChoice::Composed(composed) = &choice
@@ -112,18 +103,22 @@ impl Drafting {
     /// When the draft model has other tokens.
     pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
         self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
+        let inner = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.store() } else { None };
+        let stores = self.choice.methods().filter_map(TrainingFree::store).chain(inner);
+        stores.into_iter().try_for_each(|store| store::check(store, target))?;
         Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
     }
 
     /// The folders of the draft models that draft.
     fn models(&self) -> Vec<&PathBuf> {
-        match &self.choice {
+        match self.choice.last() {
             DrafterChoice::Model(dir) => vec![dir],
             DrafterChoice::Composed(composed) => composed.models(),
             DrafterChoice::Auto
             | DrafterChoice::None
             | DrafterChoice::Heads(_)
             | DrafterChoice::TrainingFree(_)
+            | DrafterChoice::Handover { .. }
             | DrafterChoice::Oracle(_) => vec![],
         }
     }
@@ -173,8 +168,8 @@ impl Drafting {
     /// # Errors
     /// When it cannot be loaded.
     pub fn draft_model(&self, decoder: &Decoder) -> Result<Option<DraftModel>, Failure> {
-        let DrafterChoice::Model(dir) = &self.choice else { return Ok(None) };
-        Ok(Some(DraftModel::new(self.name(), load::draft_model(dir, decoder)?, decoder.config())))
+        let DrafterChoice::Model(dir) = self.choice.last() else { return Ok(None) };
+        Ok(Some(DraftModel::new(self.choice.last().to_string(), load::draft_model(dir, decoder)?, decoder.config())))
     }
 
     /// Opens heads, or a fitted draft model, with the tree that their kind is decoded with before one is measured: what
@@ -243,7 +238,16 @@ impl Drafting {
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
     pub fn drafters(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
-        Ok(match (&self.choice, &self.heads) {
+        self.drafters_of(&self.choice, decoder)
+    }
+
+    fn drafters_of(&self, choice: &DrafterChoice, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
+        Ok(match (choice, &self.heads) {
+            (DrafterChoice::Handover { first, other, .. }, _) => {
+                first.check(decoder.config()).map_err(Failure::input)?;
+                let other = self.drafters_of(other, decoder)?;
+                Drafters::Handover(first.clone(), handover::tree().map_err(Failure::input)?, Box::new(other))
+            }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
             (DrafterChoice::TrainingFree(method), _) => {
                 method.check(decoder.config()).map_err(Failure::input)?;
@@ -337,6 +341,37 @@ fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&
     let (folder, format) = heads
         .map_or_else(Default::default, |heads| (heads.path.display().to_string(), heads.detected.format.to_string()));
     tracing::debug!(drafter = %choice, heads = folder, format, tree, nodes, why, "drafter chosen");
+}
+
+/// A drafter with what its name leaves open filled in, and its files opened.
+fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Result<DrafterChoice, Failure> {
+    Ok(match (choice, heads) {
+        (DrafterChoice::Auto, None) => DrafterChoice::None,
+        (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
+        (named, None) if named.needs_heads() => {
+            return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
+        }
+        (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
+        (DrafterChoice::Composed(composed), _) => {
+            DrafterChoice::Composed(composed.with_models(|dir| draft_model(dir))?.opened().map_err(Failure::input)?)
+        }
+        (DrafterChoice::TrainingFree(method), _) => {
+            DrafterChoice::TrainingFree(method.clone().opened().map_err(Failure::input)?)
+        }
+        (DrafterChoice::Handover { first, below, other }, _) => {
+            if matches!(**other, DrafterChoice::Oracle(_)) {
+                return Err(Failure::input(format!("--drafter {choice}: an oracle is measured alone")));
+            }
+            let other = named(other, heads)?;
+            if other == DrafterChoice::None {
+                let message = format!("--drafter {choice}: there is no other drafter");
+                return Err(Failure::input(message).hint("name one, or the heads with --heads, or leave out else="));
+            }
+            let first = first.clone().opened().map_err(Failure::input)?;
+            DrafterChoice::Handover { first, below: *below, other: Box::new(other) }
+        }
+        (named @ (DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_)), _) => named.clone(),
+    })
 }
 
 /// The folder of a draft model that is named, once it is known to hold one.

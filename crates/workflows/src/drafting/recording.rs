@@ -109,6 +109,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
         | DrafterChoice::TrainingFree(_)
         | DrafterChoice::Model(_)
         | DrafterChoice::Composed(_)
+        | DrafterChoice::Handover { .. }
         | DrafterChoice::Oracle(_) => None,
     }
 }

@@ -33,11 +33,13 @@ const MOST_MEASURED: usize = 64;
 
 /// The tree that a drafter without heads drafts, if none is named.
 fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
-    match choice {
+    match choice.last() {
         DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
         DrafterChoice::Composed(composed) => Some(composed.default_tree()),
         DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
         DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
+        // The last one is none.
+        DrafterChoice::Handover { .. } => None,
     }
 }
 
@@ -52,7 +54,7 @@ pub(super) fn builder(
     stored: Option<PathBuf>,
 ) -> Result<(String, Box<dyn TreeBuilder>), Failure> {
     let root = || TreeShape::new(vec![]).map_err(Failure::input);
-    if *choice == DrafterChoice::None {
+    if *choice.last() == DrafterChoice::None {
         return Ok(fixed("none".into(), root()?));
     }
     let own = default_tree(choice);

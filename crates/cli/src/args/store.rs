@@ -1,0 +1,36 @@
+//! Options of `gorgon store`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Stores of past answers and documents.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Build a store from texts, conversations or shards: what suffix:STORE and rest:STORE draft from.
+    Build(StoreBuild),
+    /// Describe a store: tokens, documents, tokenizer, whether it is as it was written.
+    Inspect(StoreInspect),
+}
+
+/// Options of `gorgon store build`.
+#[derive(Debug, Args)]
+pub struct StoreBuild {
+    /// Text files, each a document; files of prompts and answers (JSON, JSONL, Parquet, or hf://OWNER/NAME); folders of
+    /// shards.
+    #[arg(value_name = "FILES", required = true, num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// A model folder, a GGUF file or a repo id: its tokenizer and chat template make the tokens.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    /// The file to write.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+}
+
+/// Options of `gorgon store inspect`.
+#[derive(Debug, Args)]
+pub struct StoreInspect {
+    /// A store.
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+}

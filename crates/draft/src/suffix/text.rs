@@ -1,0 +1,78 @@
+//! The text that is decoded, with its automaton.
+
+use super::automaton::SuffixAutomaton;
+use crate::growth::{Followed, Follower};
+use gorgon_core::Token;
+
+/// Committed tokens, and maybe the root: it is read ahead, since every step commits it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnText {
+    tokens: Vec<Token>,
+    pub automaton: SuffixAutomaton,
+    /// Whether the last token is not committed yet.
+    is_ahead: bool,
+}
+
+impl OwnText {
+    /// All tokens.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    fn push(&mut self, token: Token) {
+        self.tokens.push(token);
+        self.automaton.push(token);
+    }
+
+    /// Adds committed tokens.
+    pub fn extend(&mut self, mut tokens: &[Token]) {
+        if let Some((&first, others)) = tokens.split_first().filter(|_| self.is_ahead) {
+            if self.tokens.last() == Some(&first) {
+                self.is_ahead = false;
+                tokens = others;
+            } else {
+                self.truncate(self.tokens.len() - 1);
+            }
+        }
+        tokens.iter().for_each(|&token| self.push(token));
+    }
+
+    /// Adds the root.
+    pub fn read_ahead(&mut self, root: Token) {
+        if self.is_ahead {
+            if self.tokens.last() == Some(&root) {
+                return;
+            }
+            self.truncate(self.tokens.len() - 1);
+        }
+        self.push(root);
+        self.is_ahead = true;
+    }
+
+    /// Forgets committed tokens from `length` on. An automaton cannot go back, so it is built anew.
+    pub fn truncate(&mut self, length: usize) {
+        let committed = self.tokens.len() - usize::from(self.is_ahead);
+        if length > committed || length == committed && !self.is_ahead {
+            return;
+        }
+        self.tokens.truncate(length);
+        self.is_ahead = false;
+        self.automaton.clear();
+        self.tokens.iter().for_each(|&token| self.automaton.push(token));
+    }
+}
+
+impl Followed for SuffixAutomaton {
+    type Place = u32;
+
+    fn followers(&mut self, state: u32, found: &mut Vec<Follower<u32>>) -> usize {
+        let Some(state) = self.followed(state) else { return 0 };
+        let mut all = 0;
+        found.extend(self.following(state).map(|following| {
+            all += following.count as usize;
+            let (count, rank) = (following.count as usize, following.latest as usize);
+            Follower { token: following.token, count, rank, place: following.state }
+        }));
+        all
+    }
+}
