@@ -1,6 +1,7 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
 mod composed;
+mod named;
 pub mod recording;
 mod sequoia;
 pub mod stored_tree;
@@ -9,13 +10,14 @@ mod tree;
 pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
+use self::named::named;
 use self::stored_tree::TREE_FILE;
 use self::tree::{CALIBRATED, TRELLIS, builder};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
 use crate::settings::Settings;
-use crate::{absent, load, store};
+use crate::{load, store};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
@@ -341,51 +343,6 @@ fn report(choice: &DrafterChoice, heads: Option<&HeadsFolder>, (tree, nodes): (&
     let (folder, format) = heads
         .map_or_else(Default::default, |heads| (heads.path.display().to_string(), heads.detected.format.to_string()));
     tracing::debug!(drafter = %choice, heads = folder, format, tree, nodes, why, "drafter chosen");
-}
-
-/// A drafter with what its name leaves open filled in, and its files opened.
-fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Result<DrafterChoice, Failure> {
-    Ok(match (choice, heads) {
-        (DrafterChoice::Auto, None) => DrafterChoice::None,
-        (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
-        (named, None) if named.needs_heads() => {
-            return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
-        }
-        (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
-        (DrafterChoice::Composed(composed), _) => {
-            DrafterChoice::Composed(composed.with_models(|dir| draft_model(dir))?.opened().map_err(Failure::input)?)
-        }
-        (DrafterChoice::TrainingFree(method), _) => {
-            DrafterChoice::TrainingFree(method.clone().opened().map_err(Failure::input)?)
-        }
-        (DrafterChoice::Handover { first, below, other }, _) => {
-            if matches!(**other, DrafterChoice::Oracle(_)) {
-                return Err(Failure::input(format!("--drafter {choice}: an oracle is measured alone")));
-            }
-            let other = named(other, heads)?;
-            if other == DrafterChoice::None {
-                let message = format!("--drafter {choice}: there is no other drafter");
-                return Err(Failure::input(message).hint("name one, or the heads with --heads, or leave out else="));
-            }
-            let first = first.clone().opened().map_err(Failure::input)?;
-            DrafterChoice::Handover { first, below: *below, other: Box::new(other) }
-        }
-        (named @ (DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_)), _) => named.clone(),
-    })
-}
-
-/// The folder of a draft model that is named, once it is known to hold one.
-fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
-    let dir = load::fitted_model(dir);
-    absent::check(&dir, "folder of a draft model")?;
-    let is_gguf = gorgon_gguf::find(&dir).map_err(Failure::input)?.is_some();
-    if !dir.is_dir() && !is_gguf {
-        let message = format!("--drafter model:{}: this is no folder", dir.display());
-        return Err(Failure::input(message).hint("gorgon dev pretrain -c configs/draft-tiny.toml makes a draft model"));
-    }
-    ModelConfig::read(&dir)?;
-    Checkpoint::open(&dir)?;
-    Ok(dir)
 }
 
 /// A drafter that is ready.
