@@ -128,6 +128,37 @@ fn every_drafter_gives_the_plain_text() {
     }
 }
 
+/// Of the trees that a calibration decoded with, heads draft with the fastest.
+#[test]
+fn heads_draft_with_the_fastest_tree_of_their_calibration() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    heads(dir.path());
+    let base = ["generate", "--model", model.name(), "--ids", "256", "--max-new-tokens", "4", "--ignore-eos", "--json"];
+    let generate = [&base[..], &["--heads", dir.path().to_str().unwrap()]].concat();
+    for (decoded, tree) in [
+        (json!([]), "calibrated"),
+        (json!([["trellis", 1.2], ["calibrated", 1.1]]), "trellis"),
+        (json!([["calibrated", 1.2], ["trellis", 1.1]]), "calibrated"),
+        (json!([["trellis", 0.9], ["calibrated", 0.8]]), "calibrated"),
+    ] {
+        calibrated(dir.path(), 1.2);
+        let path = dir.path().join("calibration.json");
+        let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let entry = |entry: &Value| json!({"tree": entry[0], "tokens_per_step": 1.5, "speedup": entry[1]});
+        record["decoded"] = decoded.as_array().unwrap().iter().map(entry).collect();
+        std::fs::write(&path, record.to_string()).unwrap();
+        assert_eq!(json(&gorgon(&generate))["tree"], tree, "{decoded}");
+    }
+    // Whoever stores another tree wants that one.
+    calibrated(dir.path(), 1.2);
+    let path = dir.path().join("calibration.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record["decoded"] = json!([{"tree": "trellis", "tokens_per_step": 1.5, "speedup": 1.2}]);
+    std::fs::write(&path, record.to_string()).unwrap();
+    json(&gorgon(&["tree", "sequoia", "--heads", dir.path().to_str().unwrap(), "--nodes", "4", "--json"]));
+    assert_eq!(json(&gorgon(&generate))["tree"], "calibrated");
+}
+
 /// Random heads are never right; with a stored tree and its cost, decoding is soon plain.
 #[test]
 fn drafts_that_do_not_pay_are_given_up() {
