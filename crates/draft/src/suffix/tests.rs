@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::StoreBuilder;
 use crate::toy::{Toy, choose};
+use gorgon_core::accept::SamplingScheme;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::ChainTree;
 use gorgon_model::hidden_states::HiddenStates;
@@ -72,6 +73,17 @@ fn children_are_shares_of_what_followed() {
     let draft = drafter.propose(1, &OwnTree::new(60, 1).unwrap()).unwrap().draft;
     assert_eq!(draft.tree().tokens(), [1, 6, 7, 5]);
     assert_eq!(draft.probabilities(), [1.0, 0.5, 0.25, 0.25]);
+}
+
+/// Rules accept them as given tokens, which lossless rules accept losslessly.
+#[test]
+fn drafts_are_a_list() {
+    let mut drafter = plain();
+    observe(&mut drafter, &[1, 5, 1, 6, 1, 7, 1, 6, 2]);
+    let proposal = drafter.propose(1, &OwnTree::new(60, 5).unwrap()).unwrap();
+    assert_eq!(proposal.sources.len(), 1);
+    assert_eq!((proposal.sources[0].scheme, &proposal.sources[0].rows), (SamplingScheme::Deterministic, &None));
+    assert_eq!(proposal.draft.entries(), None);
 }
 
 #[test]
