@@ -150,7 +150,10 @@ fn a_store_drafts_where_its_match_is_much_longer() {
     };
     let begin: Vec<Token> = (100..106).collect();
     assert_eq!(tokens(&begin, 106), [106, 107, 108, 109, 110], "seven tokens against none");
-    assert_eq!(tokens(&begin[..4], 104), [104], "five tokens are not more than five longer than none");
+    assert_eq!(tokens(&begin[..1], 101), [101, 102, 103, 104, 105], "two tokens against none");
+    assert_eq!(tokens(&[], 101), [101], "one token against none");
+    let own = [&[103, 1, 104, 2][..], &begin[..4]].concat();
+    assert_eq!(tokens(&own, 104), [104, 2, 100, 101, 102], "five tokens against one");
     let own = [&[105, 106, 1, 2][..], &begin].concat();
     assert_eq!(tokens(&own, 106), [106, 1, 2, 100, 101], "seven tokens against two");
     let own = [&[106, 1, 2][..], &begin].concat();
