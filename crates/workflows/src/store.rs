@@ -54,7 +54,6 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
             builder.add(&document).map_err(|error| Failure::input(error).of(&path.display().to_string()))?;
         }
     }
-    settings.console.say(format!("{} tokens of {} documents", builder.tokens(), builder.documents()));
     builder.write(&options.out, &tokenizer).map_err(failed)?;
     inspect(&options.out)
 }
