@@ -112,9 +112,14 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
         let merged = run.join("merged");
         let model = if *own_model { merged.to_str().unwrap() } else { model };
         bench.check(model, TREES, &["--heads", run.to_str().unwrap()]);
+        if *name == "eagle" {
+            let pair = ["--heads", run.to_str().unwrap(), "--drafter", "suffix,below=2,else=auto"];
+            bench.check(model, &["dynamic:12,2,4"], &pair);
+        }
     }
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
+    bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
     let sublayers = bench.job.path("sublayers.json");
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());

@@ -41,12 +41,19 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
     let tokenizer = files::tokenizer_hash(&dir)?;
     let renderer = prompts::renderer(&dir, None, settings)?;
     let mut builder = StoreBuilder::default();
-    for path in prompts::paths(&options.files, settings)? {
-        for document in documents(&path, &dir, &tokenizer, &renderer, settings)? {
+    let paths = prompts::paths(&options.files, settings)?;
+    let text = |path: &PathBuf| is_text(path).then(|| text(path, &renderer));
+    let texts: Vec<Option<Result<Vec<Token>, Failure>>> = paths.par_iter().map(text).collect();
+    for (path, text) in paths.iter().zip(texts) {
+        let documents = match text {
+            Some(text) => vec![text?],
+            None if path.is_dir() => shards(path, &dir, &tokenizer)?,
+            None => records(path, &renderer, settings)?,
+        };
+        for document in documents {
             builder.add(&document).map_err(|error| Failure::input(error).of(&path.display().to_string()))?;
         }
     }
-    settings.console.say(format!("{} tokens of {} documents", builder.tokens(), builder.documents()));
     builder.write(&options.out, &tokenizer).map_err(failed)?;
     inspect(&options.out)
 }
@@ -90,27 +97,21 @@ fn failed(error: StoreError) -> Failure {
     }
 }
 
-/// The documents of a file or folder.
-fn documents(
-    path: &Path,
-    dir: &Path,
-    tokenizer: &str,
-    renderer: &Renderer,
-    settings: &Settings,
-) -> Result<Vec<Vec<Token>>, Failure> {
-    if path.is_dir() {
-        return shards(path, dir, tokenizer);
-    }
+/// Whether a path is a text file: no folder, and no file of records by its name.
+fn is_text(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    if !RECORDS.contains(&ending.as_str()) {
-        return Ok(vec![text(path, renderer)?]);
-    }
+    !path.is_dir() && !RECORDS.contains(&ending.as_str())
+}
+
+/// The documents of a file of conversations.
+fn records(path: &Path, renderer: &Renderer, settings: &Settings) -> Result<Vec<Vec<Token>>, Failure> {
     let (conversations, report) = source::read(path, &SourceOptions::default())?;
     if !report.skipped.is_empty() {
         settings.console.say(report.to_string().trim_end());
     }
     let tokens = |conversation: &Conversation| {
-        let wrong = |error| Failure::input(format!("{} line {}: {error}", path.display(), conversation.line));
+        let wrong =
+            |error: RenderError| Failure::input(format!("{} line {}: {error}", path.display(), conversation.line));
         record(conversation, renderer).map_err(wrong)
     };
     let documents: Result<Vec<_>, Failure> = conversations.par_iter().map(tokens).collect();

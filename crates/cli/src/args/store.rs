@@ -16,15 +16,12 @@ pub enum StoreCommand {
 #[derive(Debug, Args)]
 pub struct StoreBuild {
     /// Text files, each a document; files of prompts and answers (JSON, JSONL, Parquet, or hf://OWNER/NAME); folders of
-    /// shards.
-    #[arg(value_name = "FILES", required = true, num_args = 1..)]
-    pub files: Vec<PathBuf>,
+    /// shards. The last name is that of the store to write.
+    #[arg(value_name = "FILES OUT", required = true, num_args = 1..)]
+    pub paths: Vec<PathBuf>,
     /// A model folder, a GGUF file or a repo id: its tokenizer and chat template make the tokens.
     #[arg(long, value_name = "M")]
     pub model: String,
-    /// The file to write.
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
 }
 
 /// Options of `gorgon store inspect`.

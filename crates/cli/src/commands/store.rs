@@ -11,7 +11,11 @@ use std::process::ExitCode;
 pub fn run(command: &StoreCommand, settings: &Settings) -> Result<ExitCode, Failure> {
     let document = match command {
         StoreCommand::Build(args) => {
-            let options = Options { files: args.files.clone(), model: args.model.clone(), out: args.out.clone() };
+            let Some((out, files)) = args.paths.split_last().filter(|(_, files)| !files.is_empty()) else {
+                let failure = Failure::input("store build: only one file is named, and the store to write is the last");
+                return Err(failure.hint("gorgon store build FILES --model M OUT"));
+            };
+            let options = Options { files: files.to_vec(), model: args.model.clone(), out: out.clone() };
             store::build(&options, settings)?
         }
         StoreCommand::Inspect(args) => store::inspect(&args.store)?,

@@ -5,6 +5,14 @@ use crate::choice::DrafterChoice;
 use crate::jacobi::JacobiDrafter;
 use crate::suffix::{Suffix, SuffixDrafter};
 use crate::toy::{Toy, choose};
+use gorgon_core::PooledVec;
+use gorgon_core::accept::random::enumerate;
+use gorgon_core::accept::{AcceptanceRule, RandomSource, Sampling, SamplingScheme, TargetRows};
+use gorgon_core::dist::Transform;
+use gorgon_core::tree::{Candidate, DraftTree};
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::{HookedStates, PassOutput};
+use std::collections::BTreeMap;
 
 fn suffix(least: usize) -> Box<dyn Drafter> {
     Box::new(SuffixDrafter::new(Suffix { store: None, least }))
@@ -31,7 +39,7 @@ fn an_infinite_threshold_is_the_other_drafter() {
 /// A drafter that never declines hands over only where nothing matches at all.
 #[test]
 fn the_first_drafts_where_it_matches() {
-    for least in [1, 3, 5] {
+    for least in [1, 2, 3] {
         let mut both = Toy::new(both(least), &[3, 1, 4, 1, 5]);
         let mut plain = both.text.clone();
         let (mut first, mut other) = (0, 0);
@@ -76,4 +84,96 @@ fn names_are_read_and_written() {
         assert!(message.contains(words), "{wrong}: {message}");
     }
     assert!("suffix,else=eagle".parse::<DrafterChoice>().unwrap().needs_heads());
+}
+
+/// Weights of three tokens after a text; both laws depend on its last two.
+fn law(text: &[Token], salt: u32) -> [f64; 3] {
+    let back = |i: usize| text.len().checked_sub(i).map_or(0, |at| text[at]);
+    let weights = [0, 1, 2].map(|token: u32| f64::from(1 + (back(1) * 5 + back(2) * 3 + token * 7 + salt) % 4));
+    weights.map(|weight| weight / weights.iter().sum::<f64>())
+}
+
+/// Draws a chain of two tokens from a law of its own, and shows it.
+struct Drawing(Vec<Token>);
+
+impl Drafter for Drawing {
+    fn name(&self) -> &str {
+        "drawing"
+    }
+
+    fn reset(&mut self) {
+        self.0.clear();
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.0.extend(pass.tokens);
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let (mut draft, mut text) = (DraftTree::root(root), [&self.0[..], &[root]].concat());
+        let mut rows = PooledVec::<f32>::new();
+        for node in 0..3 {
+            let q = law(&text, 2);
+            rows.extend(q.iter().map(|q| q.ln() as f32));
+            if node < 2 {
+                let token = context.random.pick(&q) as Token;
+                draft.push(node, Candidate { token, probability: q[token as usize] });
+                text.push(token);
+            }
+        }
+        Ok(Proposal::drawn(draft, Some(rows), SamplingScheme::Independent))
+    }
+}
+
+/// The first tokens that are emitted after a text.
+fn sampled(least: usize, prompt: &[Token], count: usize, random: &mut dyn RandomSource) -> (Vec<Token>, [usize; 2]) {
+    let transform = Transform::new(1.0, None, None).unwrap();
+    let tree = OwnTree::new(4, 2).unwrap();
+    let mut drafter = HandoverDrafter::new(suffix(least), Box::new(Drawing(vec![])), tree);
+    let (mut text, mut steps) = (prompt.to_vec(), [0, 0]);
+    let observe = |drafter: &mut HandoverDrafter, tokens: &[Token]| {
+        let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
+        let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
+        drafter.observe(VerifiedPass::prompt(tokens, &output, &[])).unwrap();
+    };
+    observe(&mut drafter, &prompt[..prompt.len() - 1]);
+    while text.len() < prompt.len() + count {
+        let root = text[text.len() - 1];
+        let context = &mut DraftContext { tree: CoupledTree::plain(&tree), random: &mut *random, target: None };
+        let proposal = drafter.draft(root, context).unwrap();
+        steps[usize::from(proposal.sources[0].rows.is_some())] += 1;
+        let nodes = proposal.draft.tree();
+        let behind = |node: usize| {
+            let path: Vec<Token> = nodes.path(node)[1..].iter().map(|&node| nodes.token(node)).collect();
+            law(&[&text[..], &path].concat(), 0)
+        };
+        let data: Vec<f64> = (0..nodes.len()).flat_map(behind).collect();
+        let rows = TargetRows::Probabilities { data: &data, vocab: 3 };
+        let verdict =
+            proposal.with_draft_rows(|drafts| Sampling { transform }.accept(nodes, drafts, rows, random)).unwrap();
+        let read: Vec<Token> = verdict.path.iter().map(|&node| nodes.token(node)).collect();
+        observe(&mut drafter, &read);
+        text.extend(read[1..].iter().copied().chain([verdict.bonus]));
+    }
+    (text[prompt.len()..prompt.len() + count].to_vec(), steps)
+}
+
+/// The law of sampled text is the target's own, whoever drafts a step.
+#[test]
+fn the_law_of_the_text_is_exact() {
+    let prompt = [0, 1, 2, 0, 1];
+    for least in [1, 2, 3] {
+        let runs = enumerate(|random| sampled(least, &prompt, 3, random));
+        let steps = runs.iter().fold([0, 0], |sum, (_, (_, steps))| [sum[0] + steps[0], sum[1] + steps[1]]);
+        assert!(steps[0] > 0 && (least == 1 || steps[1] > 0), "{least}: {steps:?}");
+        let mut found = BTreeMap::<Vec<Token>, f64>::new();
+        runs.into_iter().for_each(|(probability, (tokens, _))| *found.entry(tokens).or_default() += probability);
+        for (a, b, c) in (0..27).map(|i| (i / 9, i / 3 % 3, i % 3)) {
+            let step = |text: &[Token], token: Token| law(&[&prompt[..], text].concat(), 0)[token as usize];
+            let want = step(&[], a) * step(&[a], b) * step(&[a, b], c);
+            let share = found.get(&vec![a, b, c]).copied().unwrap_or(0.0);
+            assert!((share - want).abs() < 1e-6, "{least}: {a} {b} {c}: {share} and {want}");
+        }
+    }
 }

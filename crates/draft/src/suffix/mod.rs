@@ -2,13 +2,15 @@
 //!
 //! The longest suffix that occurred before is found in a suffix automaton of the text itself, in amortised constant time
 //! per token (SAM-Decoding, Hu et al., 2024, <https://arxiv.org/abs/2411.10666>), and in a store of past answers or
-//! documents by one binary search. The store's match counts if it is more than 5 tokens longer. Of what followed the
-//! match, a tree is grown best first (SuffixDecoding, Oliaro et al., 2024, <https://arxiv.org/abs/2411.04975>): the value
-//! of a node is `Π count(child)/count(parent)`, and a match of `n` tokens drafts a tree of at most `1 + 4 n` nodes, 8 of
-//! each depth. Children are a list, so the text is lossless under any lossless rule.
+//! documents by one binary search. The store's match counts if it is more than 5 tokens longer, or if it has 2 tokens
+//! and the text has no match. Of what followed the match, a tree is grown best first (SuffixDecoding, Oliaro et al.,
+//! 2024, <https://arxiv.org/abs/2411.04975>): the value of a node is `Π count(child)/count(parent)`, and a match of `n`
+//! tokens drafts a tree of at most `1 + 4 n` nodes, 8 of each depth. Children are a list, so the text is lossless under
+//! any lossless rule.
 //!
-//! Differences from the authors' code: counts are exact, the root is part of the text, and a draft that runs into the end
-//! of the text goes on with its longest suffix that was followed by something.
+//! Differences from the authors' code: counts are exact, a store serves where the text has no match, the root is part of
+//! the text, and a draft that runs into the end of the text goes on with its longest suffix that was followed by
+//! something.
 
 pub mod automaton;
 mod edges;
@@ -30,6 +32,8 @@ const NODES: usize = 4;
 const LEVEL: usize = 8;
 /// By so many tokens a match in the store must exceed the text's own.
 const BIAS: usize = 5;
+/// Tokens of the shortest match in the store where the text has none.
+const STORED: usize = 2;
 /// Nodes and depth of a tree unless another one is named.
 const TREE: (usize, usize) = (60, 59);
 
@@ -127,7 +131,8 @@ impl Drafter for SuffixDrafter {
         let (state, own) = self.text.automaton.matched();
         let store = self.settings.store.as_ref().and_then(StoreFile::store);
         let stored = store.map(|store| (&**store, store.longest(self.text.tokens())));
-        let stored = stored.filter(|(_, found)| found.length > own + BIAS);
+        let is_better = |found: &Match| found.length > own + BIAS || own == 0 && found.length >= STORED;
+        let stored = stored.filter(|(_, found)| is_better(found));
         let length = stored.map_or(own, |(_, found)| found.length);
         if length < self.settings.least {
             return Ok(Proposal::root(root));

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::StoreBuilder;
 use crate::toy::{Toy, choose};
+use gorgon_core::accept::SamplingScheme;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::ChainTree;
 use gorgon_model::hidden_states::HiddenStates;
@@ -74,6 +75,17 @@ fn children_are_shares_of_what_followed() {
     assert_eq!(draft.probabilities(), [1.0, 0.5, 0.25, 0.25]);
 }
 
+/// Rules accept them as given tokens, which lossless rules accept losslessly.
+#[test]
+fn drafts_are_a_list() {
+    let mut drafter = plain();
+    observe(&mut drafter, &[1, 5, 1, 6, 1, 7, 1, 6, 2]);
+    let proposal = drafter.propose(1, &OwnTree::new(60, 5).unwrap()).unwrap();
+    assert_eq!(proposal.sources.len(), 1);
+    assert_eq!((proposal.sources[0].scheme, &proposal.sources[0].rows), (SamplingScheme::Deterministic, &None));
+    assert_eq!(proposal.draft.entries(), None);
+}
+
 #[test]
 fn greedy_text_is_plain_text() {
     for seed in 0..20 {
@@ -138,7 +150,10 @@ fn a_store_drafts_where_its_match_is_much_longer() {
     };
     let begin: Vec<Token> = (100..106).collect();
     assert_eq!(tokens(&begin, 106), [106, 107, 108, 109, 110], "seven tokens against none");
-    assert_eq!(tokens(&begin[..4], 104), [104], "five tokens are not more than five longer than none");
+    assert_eq!(tokens(&begin[..1], 101), [101, 102, 103, 104, 105], "two tokens against none");
+    assert_eq!(tokens(&[], 101), [101], "one token against none");
+    let own = [&[103, 1, 104, 2][..], &begin[..4]].concat();
+    assert_eq!(tokens(&own, 104), [104, 2, 100, 101, 102], "five tokens against one");
     let own = [&[105, 106, 1, 2][..], &begin].concat();
     assert_eq!(tokens(&own, 106), [106, 1, 2, 100, 101], "seven tokens against two");
     let own = [&[106, 1, 2][..], &begin].concat();

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 35] = [
+const VERBS: [(&str, &str); 37] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -30,6 +30,8 @@ const VERBS: [(&str, &str); 35] = [
     ("tree plan", "--alpha 0.5"),
     ("export", "r --to medusa-v1 o"),
     ("quantize", "m o --to int8"),
+    ("store build", "f o --model m"),
+    ("store inspect", "s"),
     ("runs list", ""),
     ("runs show", "r"),
     ("runs compare", "r"),
