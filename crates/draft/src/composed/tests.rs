@@ -63,7 +63,7 @@ fn wrong_names_are_refused_in_one_line() {
         ("specinfer:one,expand=", "expand="),
         ("specinfer:one,expand=2,x", "expand=x"),
         ("specinfer:one,expand=65", "expand=65"),
-        ("specinfer:one,expand=64,64,64", "too"),
+        ("specinfer:one,expand=64,64,64", "at most 4096"),
         ("specinfer:one,expand=1,expand=2", "twice"),
         ("specinfer:one+two,expand=64,60", "nodes"),
         (&format!("specinfer:{many}"), "9 draft models"),

@@ -170,13 +170,11 @@ fn two_sources_emit_the_targets_law() {
     }
 }
 
-/// The negative control.
+/// The negative control. (Of three tokens, a source that has drawn two different ones leaves nothing to the next.)
 #[test]
 fn without_repeated_entries_the_law_is_another() {
-    for scheme in [SamplingScheme::Independent, SamplingScheme::WithoutReplacement] {
-        let found = error(3, drafter(3, [scheme; 2], &[2, 2]), &SAMPLING, deduplicated);
-        assert!(found > 1e-4, "{scheme:?}: {found:e}");
-    }
+    let found = error(3, drafter(3, [SamplingScheme::Independent; 2], &[2, 2]), &SAMPLING, deduplicated);
+    assert!(found > 1e-4, "{found:e}");
 }
 
 #[test]

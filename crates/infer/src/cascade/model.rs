@@ -32,7 +32,7 @@ impl DraftTarget {
             return logits;
         }
         let uniform = PooledVec::of(0.0, self.vocab);
-        let valid = |row: &'_ [f32]| Row::Logits(&row[..self.vocab]).is_valid();
+        let valid = |row: &[f32]| Row::Logits(&row[..self.vocab]).is_valid();
         let rows = logits.chunks_exact(own);
         rows.flat_map(|row| if valid(row) { &row[..self.vocab] } else { &uniform }).copied().collect()
     }

@@ -70,7 +70,7 @@ impl<D: Drafter> Drafter for DropsUnsure<D> {
         let (tree, rows) = (proposal.draft.tree(), proposal.sources[0].rows.as_ref().unwrap());
         let sure = |node: &usize| {
             let row = &rows[(node - 1) * TINY.vocab_size..node * TINY.vocab_size];
-            row.iter().filter(|&&logit| logit > row[tree.token(*node) as usize]).count() < 1
+            !row.iter().any(|&logit| logit > row[tree.token(*node) as usize])
         };
         let mut draft = DraftTree::root(root);
         for node in (1..tree.len()).take_while(sure) {

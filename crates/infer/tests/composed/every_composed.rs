@@ -22,6 +22,8 @@ const NEW: usize = 30;
 const PROMPT: &[Token] = &[256, 1, 2, 3, 1, 2, 3, 1, 2];
 
 type Make<'a> = Box<dyn Fn(DraftSampling) -> Box<dyn Drafter> + 'a>;
+/// A drafter by name, and the trees that it takes.
+type Named<'a> = (String, Make<'a>, Vec<Box<dyn TreeBuilder>>);
 
 /// Draft models of all kinds: sound, of other sizes, damaged.
 fn models(target: &Arc<Decoder>) -> Vec<Arc<Decoder>> {
@@ -39,11 +41,8 @@ fn models(target: &Arc<Decoder>) -> Vec<Arc<Decoder>> {
 }
 
 /// Drafters, and the trees that they take.
-fn drafters<'a>(
-    target: &'a Arc<Decoder>,
-    models: &'a [Arc<Decoder>],
-) -> Vec<(String, Make<'a>, Vec<Box<dyn TreeBuilder>>)> {
-    let mut all: Vec<(String, Make<'a>, Vec<Box<dyn TreeBuilder>>)> = vec![];
+fn drafters<'a>(target: &'a Arc<Decoder>, models: &'a [Arc<Decoder>]) -> Vec<Named<'a>> {
+    let mut all: Vec<Named<'a>> = vec![];
     for (number, model) in models.iter().enumerate() {
         let chains = || [1, 6].map(|drafts| Box::new(ChainTree::new(drafts).unwrap()) as Box<dyn TreeBuilder>).into();
         let thens = [Then::Nothing, Then::Ngram, Then::Model(models[(number + 1) % models.len()].clone())];
