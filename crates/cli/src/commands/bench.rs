@@ -1,5 +1,10 @@
 //! `gorgon bench`: plain and drafted decoding side by side.
 
+mod remote;
+mod store;
+
+pub use store::store;
+
 use crate::args::Bench;
 use crate::printer;
 use crate::progress;
@@ -18,6 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    if let Some(url) = &args.url {
+        return remote::run(args, url, settings);
+    }
     let measured = execute_beside(&args.measure.options()?, args.rounds as usize, args.python.as_deref(), settings)?;
     store(args.out.as_deref(), &measured.document, settings)?;
     match settings.json {
@@ -34,19 +42,6 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes everything to the file that was asked for.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn store(path: Option<&Path>, document: &Value, settings: &Settings) -> Result<(), Failure> {
-    if let Some(path) = path {
-        gorgon_runs::atomic::write(path, |file| file.write_all(document.to_string().as_bytes()))
-            .map_err(|error| Failure::io(path, &error))?;
-        settings.console.say(format!("raw rows in {}", path.display()));
-    }
-    Ok(())
 }
 
 /// A script that measures another program.

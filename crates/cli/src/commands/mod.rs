@@ -19,6 +19,7 @@ pub mod pretrain;
 pub mod quantize;
 mod resume;
 pub mod runs;
+pub mod serve;
 pub mod suite;
 pub mod sweep;
 pub mod synth;

@@ -18,7 +18,9 @@ use crate::{absent, load};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeShape};
+use gorgon_core::tree::{
+    ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeKind, TreeShape,
+};
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
@@ -172,6 +174,15 @@ impl Drafting {
     /// The heads that draft, and as what.
     pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
         self.heads.as_ref().map(|folder| (&self.choice, folder))
+    }
+
+    /// Whether the drafter takes a chain of drafts, whatever its own tree is.
+    pub fn takes_chains(&self) -> bool {
+        match &self.choice {
+            DrafterChoice::None | DrafterChoice::Auto => false,
+            DrafterChoice::TrainingFree(method) => method.check_tree(&TreeKind::Chain(1)).is_ok(),
+            DrafterChoice::Heads(_) | DrafterChoice::Model(_) | DrafterChoice::Oracle(_) => true,
+        }
     }
 
     /// Whether drafting stops on a device wherever it does not pay, going by what steps took there.
