@@ -4,7 +4,7 @@ use super::logged::{Log, Logged};
 use super::text::Text;
 use crate::api::error::ApiError;
 use crate::job::Job;
-use crate::outbox::{End, Event, Piece, Reason, Stats};
+use crate::outbox::{End, Event, Piece, Reason, Sender, Stats};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
@@ -108,8 +108,8 @@ impl Active {
         }
     }
 
-    /// Ends it. Returns its numbers where it ended well.
-    pub fn finish(mut self, generation: &Generation) -> Result<Stats, Broken> {
+    /// Ends it: sends what is left of its text, and returns its last event.
+    pub fn finish(mut self, generation: &Generation) -> Ended {
         if self.broken.is_none() {
             match self.text.finish() {
                 Ok(text) if text.is_empty() => {}
@@ -118,13 +118,15 @@ impl Active {
             }
         }
         self.flush();
-        if let Some(broken) = self.broken {
-            if let Broken::Failed(error) = &broken {
-                self.job.outbox.send(Event::Failed(error.clone()));
-            }
-            return Err(broken);
-        }
-        let ended = generation.finish == Finish::Length && !self.text.is_stopped();
+        let last = match &self.broken {
+            None => Some(Event::End(self.end(generation))),
+            Some(Broken::Failed(error)) => Some(Event::Failed(error.clone())),
+            Some(Broken::Cancelled) => None,
+        };
+        Ended { broken: self.broken, last, outbox: self.job.outbox }
+    }
+
+    fn end(&self, generation: &Generation) -> End {
         let stats = Stats {
             prompt: self.job.prompt.len(),
             read: generation.read,
@@ -135,8 +137,25 @@ impl Active {
             prefill_time: generation.prefill_time,
             decode_time: generation.decode_time,
         };
-        let reason = if ended { Reason::Length } else { Reason::Stop };
-        self.job.outbox.send(Event::End(End { index: self.job.index, reason, stats }));
-        Ok(stats)
+        let is_full = generation.finish == Finish::Length && !self.text.is_stopped();
+        let reason = if is_full { Reason::Length } else { Reason::Stop };
+        End { index: self.job.index, reason, stats }
+    }
+}
+
+/// An answer that has ended, before its client knows.
+pub(super) struct Ended {
+    pub broken: Option<Broken>,
+    /// The event that its client is told.
+    last: Option<Event>,
+    outbox: Sender,
+}
+
+impl Ended {
+    /// Tells its client.
+    pub fn tell(self) {
+        if let Some(last) = self.last {
+            self.outbox.send(last);
+        }
     }
 }

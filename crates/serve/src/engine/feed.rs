@@ -157,13 +157,16 @@ impl Feed<'static> for Answers<'_> {
         let reused = active.job.prompt.len().saturating_sub(generation.read);
         self.metrics.prompt_read.add(generation.read);
         self.metrics.prompt_reused.add(if generation.ids.is_empty() { 0 } else { reused });
-        match active.finish(&generation) {
-            Ok(_) => self.metrics.answers.add(1),
-            Err(Broken::Cancelled) => self.metrics.cancelled.add(1),
-            Err(Broken::Failed(_)) => self.metrics.failed.add(1),
+        let ended = active.finish(&generation);
+        match ended.broken {
+            None => self.metrics.answers.add(1),
+            Some(Broken::Cancelled) => self.metrics.cancelled.add(1),
+            Some(Broken::Failed(_)) => self.metrics.failed.add(1),
         }
         self.slots.release(slot, held);
         self.gauges();
+        // Whoever has the answer finds it counted.
+        ended.tell();
         Ok(())
     }
 
