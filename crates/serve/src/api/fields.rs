@@ -132,7 +132,7 @@ fn cut(name: &str) -> String {
 fn is_same(value: &Value, neutral: &str) -> bool {
     match (value.as_f64(), neutral.parse::<f64>()) {
         (Some(given), Ok(neutral)) => given == neutral,
-        _ => value.to_string() == neutral,
+        _ => serde_json::from_str::<Value>(neutral).is_ok_and(|neutral| *value == neutral),
     }
 }
 

@@ -110,6 +110,6 @@ impl Held {
 
 /// Bytes at the end of a text with which a mark begins.
 fn begun(text: &str) -> usize {
-    let ends = |mark: &&str| (1..mark.len()).rev().find(|&length| text.ends_with(&mark[..length]));
-    MARKS.iter().filter_map(|mark| ends(&mark)).max().unwrap_or(0)
+    let ends = |mark: &str| (1..mark.len()).rev().find(|&length| text.ends_with(&mark[..length]));
+    MARKS.iter().filter_map(|mark| ends(mark)).max().unwrap_or(0)
 }

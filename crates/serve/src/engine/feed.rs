@@ -111,7 +111,7 @@ impl Feed<'static> for Answers<'_> {
 
     fn measured(&mut self, sequences: usize, times: &StepTimes, pace: Option<&Pace>) {
         self.metrics.step(sequences, times);
-        if let Some(pace) = pace.filter(|_| self.metrics.steps.get() % REPORTED == 0) {
+        if let Some(pace) = pace.filter(|_| self.metrics.steps.get().is_multiple_of(REPORTED)) {
             self.metrics.set_speedups(pace.speedups().collect());
         }
         self.abandoned = self.queue.is_abandoned();

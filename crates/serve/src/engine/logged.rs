@@ -79,7 +79,8 @@ fn logprob(row: Row<'_>, token: Token, top: usize) -> Logprob {
     }
     order.truncate(top);
     order.sort_unstable_by(best);
-    let of = |id: usize| scores.get(id).map_or(f64::NEG_INFINITY, |score| score - total);
+    // Rounding would lift a certain token above 0.
+    let of = |id: usize| scores.get(id).map_or(f64::NEG_INFINITY, |score| (score - total).min(0.0));
     let top = order.into_iter().map(|id| (id as Token, of(id))).collect();
     Logprob { token, logprob: of(token as usize), top }
 }

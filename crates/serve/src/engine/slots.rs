@@ -3,6 +3,9 @@
 
 use gorgon_core::Token;
 
+/// Rows that the loop makes ready for a short prompt's answer.
+const AHEAD: usize = 256;
+
 /// A slot as the feed knows it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
@@ -10,6 +13,8 @@ struct Slot {
     text: Vec<Token>,
     /// Rows that it may come to need, or that it has.
     rows: usize,
+    /// Rows that its cache has memory for before the answer outgrows them.
+    held: usize,
     /// When it was used last.
     used: u64,
     busy: bool,
@@ -57,7 +62,8 @@ impl Slots {
         let chosen = self.choose(prompt)?;
         self.clock += 1;
         let slot = &mut self.slots[chosen];
-        (slot.busy, slot.used, slot.rows) = (true, self.clock, rows.max(slot.rows.min(slot.text.len())));
+        (slot.busy, slot.used, slot.rows) = (true, self.clock, rows.max(slot.held));
+        slot.held = slot.held.max(rows.min(prompt.len() + prompt.len().max(AHEAD)));
         while self.rows_used() > self.rows {
             let parked = self.slots.iter_mut().filter(|slot| !slot.busy && slot.rows > 0);
             let Some(oldest) = parked.min_by_key(|slot| slot.used) else { break };
@@ -84,7 +90,12 @@ impl Slots {
         self.clock += 1;
         let used = self.clock;
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { rows: text.len(), text, used, busy: false, forgotten: false };
+            // Memory that was once used is kept, and caches double.
+            let mut held = slot.held.max(1);
+            while held < text.len() {
+                held *= 2;
+            }
+            *slot = Slot { rows: held, held, text, used, busy: false, forgotten: false };
         }
     }
 
@@ -102,7 +113,7 @@ impl Slots {
 impl Slot {
     fn forget(&mut self) {
         self.text = vec![];
-        (self.rows, self.forgotten) = (0, true);
+        (self.rows, self.held, self.forgotten) = (0, 0, true);
     }
 }
 

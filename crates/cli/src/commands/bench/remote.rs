@@ -41,7 +41,7 @@ pub fn run(args: &Bench, url: &str, settings: &Settings) -> Result<ExitCode, Fai
 
 fn load(args: &Bench, settings: &Settings) -> Result<Load, Failure> {
     let options = args.measure.options()?;
-    let conversations = prompts::read(&[options.prompts.clone()], options.limit, settings)?;
+    let conversations = prompts::read(std::slice::from_ref(&options.prompts), options.limit, settings)?;
     let messages = |conversation: gorgon_data::source::Conversation| {
         let system = conversation.system.map(|system| json!({"role": "system", "content": system}));
         let user = conversation.turns.into_iter().next().map(|turn| json!({"role": "user", "content": turn.user}));
@@ -85,7 +85,7 @@ fn print(measured: &[Measured], markdown: bool) {
         ]);
     }
     match markdown {
-        true => printer::line(table.to_markdown().trim_end()),
-        false => printer::line(table.to_text(None).trim_end()),
+        true => printer::piece(&table.to_markdown()),
+        false => printer::table(&table),
     }
 }
