@@ -7,7 +7,7 @@ MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source serve-clients serve-load lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ captures: build ## Screens of chat, bench, runs, help and an error, into docs/sr
 check-source: ## Circular imports, long files and functions, inline tests, panics in library code, lines per crate
 	python3 scripts/check_imports.py
 	python3 scripts/check_source.py
+
+serve-clients: build ## The official openai clients of Python and Node against gorgon serve (the network, once)
+	scripts/serve_clients/run.sh $(GORGON) $(or $(WORK),target/serve_clients)
+
+serve-load: build ## Good and bad clients against gorgon serve (SECONDS=600): texts, memory, exit code
+	python3 scripts/bench/serve_load.py --gorgon $(GORGON) --seconds $(or $(SECONDS),600) $(if $(OUT),--out $(OUT)) -- --drafter ngram:3
 
 test-push: ## Uploads to a hub on the loopback interface (builds hf-hub, some minutes)
 	$(CARGO) test --release --workspace --features gorgon-cli/push --test push

@@ -9,6 +9,7 @@ mod heads;
 mod measuring;
 mod quantize;
 mod runs;
+mod serve;
 mod skip;
 mod spellings;
 mod store;
@@ -22,6 +23,7 @@ pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
 pub use quantize::Quantize;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
+pub use serve::Serve;
 pub use skip::SkipSearch;
 pub use spellings::today;
 pub use store::StoreCommand;
@@ -117,6 +119,8 @@ pub enum Command {
     Generate(Generate),
     /// Chat with a model; accepted drafts are shown in colour.
     Chat(Chat),
+    /// Serve a model over HTTP as OpenAI does: drafted, batched, streamed and measured.
+    Serve(Serve),
     /// Let a model answer prompts, and store its tokens as training shards.
     Distill(Distill),
     /// Train draft heads on a frozen model.
@@ -310,8 +314,11 @@ pub struct Export {
 #[command(after_help = "GORGON_HISTORY names the file that keeps what was typed; if it is empty, nothing is kept.")]
 pub struct Chat {
     /// A model folder, a GGUF file or a repo id.
-    #[arg(long, value_name = "M")]
-    pub model: String,
+    #[arg(long, value_name = "M", required_unless_present = "url")]
+    pub model: Option<String>,
+    /// Chat with the server at this address instead, such as http://127.0.0.1:8080. GORGON_API_KEY is its key.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "heads", "drafter", "tree", "accept"])]
+    pub url: Option<String>,
     #[command(flatten)]
     pub draft: Draft,
     /// Send this message, print the answer, and end; - reads it from stdin.

@@ -83,6 +83,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => commands::inspect::run(&args, settings),
         Command::Generate(args) => commands::generate::run(&args, settings),
         Command::Chat(args) => commands::chat::run(&args, settings),
+        Command::Serve(args) => commands::serve::run(&args, settings),
         Command::Distill(args) => commands::distill::run(&args, settings),
         Command::Train(args) => commands::train::run(&args, settings),
         Command::Config(command) => commands::config::run(&command, settings),

@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 37] = [
+const VERBS: [(&str, &str); 38] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -36,6 +36,7 @@ const VERBS: [(&str, &str); 37] = [
     ("init", "MODEL PROMPTS --dir JOB/configs"),
     ("compare", "-c JOB/compare.toml"),
     ("bench", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4"),
+    ("serve", "--model MODEL --port 0"),
     ("verify", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4"),
     ("tree-calibrate", "--model MODEL --heads HEADS --prompts PROMPTS --max-new-tokens 4 --rounds 1"),
     ("tree-sequoia", "--heads HEADS"),
@@ -67,8 +68,8 @@ const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretra
                       doctor generate train tree-calibrate verify";
 
 /// Verbs that render the model's chat template.
-const RENDERING: &str =
-    "bench chat compare dev-skip distill doctor generate quantize store-build tree-calibrate verify";
+const RENDERING: &str = "bench chat compare dev-skip distill doctor generate quantize serve store-build \
+                         tree-calibrate verify";
 
 /// The arguments of each verb for a job that was trained.
 fn verbs(job: &Job) -> BTreeMap<&'static str, Vec<String>> {
@@ -359,8 +360,8 @@ fn every_verb_prints_one_document() {
     let job = Job::new();
     job.distill(&[]);
     job.train(&[]);
-    // These take minutes, or open a window.
-    let heavy = ["compare", "demo", "dev-suite", "dev-sweep", "runs-open"];
+    // These take minutes, open a window, or wait for clients.
+    let heavy = ["compare", "demo", "dev-suite", "dev-sweep", "runs-open", "serve"];
     let mut wrong = vec![];
     for (verb, args) in verbs(&job).iter().filter(|(verb, _)| !heavy.contains(verb)) {
         let words: Vec<&str> = verb.split('-').chain(args.iter().map(String::as_str)).chain(["--json"]).collect();

@@ -107,6 +107,19 @@ impl Renderer {
         Ok(self)
     }
 
+    /// With more variables for the chat template, which replace those of the same names.
+    ///
+    /// # Errors
+    /// When there are some and no template.
+    pub fn also(&self, variables: Variables) -> Result<Self, RenderError> {
+        if self.template.is_none() && !variables.is_empty() {
+            return Err(RenderError::Variables);
+        }
+        let mut all = self.variables.clone();
+        all.extend(variables);
+        Ok(Self { variables: all, ..self.clone() })
+    }
+
     /// Whether the chat template writes tool calls and their results.
     pub fn has_tools(&self) -> bool {
         self.has_tools

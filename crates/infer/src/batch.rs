@@ -4,7 +4,9 @@
 //! a row nor a draft depends on which others it is computed with, so a text is the same whatever the batch.
 
 use crate::error::DecodeError;
-use crate::generate::{Feed, Launched, run};
+use crate::generate::{Feed, run};
+use crate::launched::Launched;
+use crate::pace::Pace;
 use crate::session::{Method, Session};
 use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::tree::{ChainTree, TreeBuilder};
@@ -27,6 +29,8 @@ pub struct Drafts<'a> {
 pub struct Batch<'a> {
     sessions: Vec<Session>,
     tree: &'a dyn TreeBuilder,
+    renew: Box<dyn Fn() -> Session + 'a>,
+    pace: Option<Pace>,
 }
 
 impl<'a> Batch<'a> {
@@ -40,17 +44,31 @@ impl<'a> Batch<'a> {
         context: usize,
         drafts: Option<Drafts<'a>>,
     ) -> Result<Self, DecodeError> {
-        let session = |_| {
+        let decoder = decoder.clone();
+        let renew = move || {
             let drafter = drafts.map_or_else(|| Box::new(NoDrafter) as Box<dyn Drafter>, |drafts| (drafts.drafter)());
-            let needs = drafter.needs();
-            if needs.lends_target && slots > 1 {
-                return Err(DraftError::NotLent { drafter: drafter.name().to_owned(), place: "a batch" }.into());
-            }
-            let hooks = if drafts.is_some() { needs.hooks } else { Hooks::none() };
-            Ok(Session::new(DecoderTarget::new(decoder.clone(), context, hooks), drafter))
+            let hooks = if drafts.is_some() { drafter.needs().hooks } else { Hooks::none() };
+            Session::new(DecoderTarget::new(decoder.clone(), context, hooks), drafter)
         };
-        let sessions = (0..slots).map(session).collect::<Result<_, DecodeError>>()?;
-        Ok(Self { sessions, tree: drafts.map_or(&ChainTree::ROOT, |drafts| drafts.tree) })
+        let mut sessions: Vec<Session> = (0..slots).map(|_| renew()).collect();
+        if let [session, _, ..] = sessions.as_mut_slice()
+            && session.needs().lends_target
+        {
+            let drafter = session.drafter().name().to_owned();
+            return Err(DraftError::NotLent { drafter, place: "a batch" }.into());
+        }
+        let tree = drafts.map_or(&ChainTree::ROOT as &dyn TreeBuilder, |drafts| drafts.tree);
+        Ok(Self { sessions, tree, renew: Box::new(renew), pace: None })
+    }
+
+    /// With trees chosen by what steps of as many sequences have taken so far. The text stays the same.
+    pub fn paced(self, pace: Pace) -> Self {
+        Self { pace: Some(pace), ..self }
+    }
+
+    /// Measured times of steps, where trees are chosen by them.
+    pub fn pace(&self) -> Option<&Pace> {
+        self.pace.as_ref()
     }
 
     /// Number of slots.
@@ -68,6 +86,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// The feed's, or decoding's. No sequence has uncommitted rows then.
     pub fn serve<'r, E>(&mut self, rule: &dyn AcceptanceRule, feed: &mut dyn Feed<'r, Error = E>) -> Result<(), E> {
-        run(&mut Launched { sessions: &mut self.sessions, method: Method { tree: self.tree, rule } }, feed)
+        let (method, pace) = (Method { tree: self.tree, rule }, self.pace.as_mut());
+        run(&mut Launched { sessions: &mut self.sessions, method, renew: Some(&*self.renew), pace }, feed)
     }
 }

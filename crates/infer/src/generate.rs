@@ -1,24 +1,23 @@
 //! The one generation loop: requests are begun in free slots, and all that are under way take steps together.
 
 use crate::error::DecodeError;
+use crate::executor::Executor;
+use crate::launched::Launched;
+use crate::pace::Pace;
 use crate::request::{Event, Finish, Generation, Limits, Request};
 use crate::session::{Method, Session};
-use crate::step::step;
 use crate::timing::StepTimes;
-use crate::turn::{Outcomes, StepOutcome, Turn};
-use crate::verdict::first;
+use crate::turn::{StepOutcome, Turn};
 use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, RandomSource};
 use gorgon_core::tree::ChainTree;
 use gorgon_draft::drafter::Drafter;
 use gorgon_model::decoder::ModelError;
-use gorgon_model::target::Target;
+use gorgon_model::target::{PREFILL_CHUNK, Target};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Instant;
-
-/// New tokens that the cache is made ready for, however short the prompt.
-const ROWS_AHEAD: usize = 256;
 
 /// Where the loop gets its requests and leaves its results.
 pub trait Feed<'r> {
@@ -42,103 +41,168 @@ pub trait Feed<'r> {
 
     /// Decoding failed: the error that ends the loop.
     fn failed(&mut self, error: DecodeError) -> Self::Error;
-}
 
-/// Takes the steps: passes launched one by one, or a step recorded on a device.
-pub(crate) trait Executor {
-    /// Sequences at most.
-    fn slots(&self) -> usize;
+    /// Whether what a free slot has read is to be forgotten, and its memory freed. Asked before [`next`](Self::next).
+    fn forgets(&mut self, _slot: usize) -> bool {
+        false
+    }
 
-    /// Tokens that a slot has read.
-    fn read(&self, slot: usize) -> usize;
+    /// Whether the request whose text a slot is reading is still wanted. Asked before each chunk; a request that is not
+    /// ends without a token.
+    fn wanted(&mut self, _slot: usize) -> bool {
+        true
+    }
 
-    /// Tokens that fit into a slot.
-    fn context(&self, slot: usize) -> usize;
+    /// A slot's part in a step, before its events.
+    fn stepped(&mut self, _slot: usize, _outcome: &StepOutcome) {}
 
-    /// Reads a request's text and picks the first new token. Also says how many tokens had to be read.
-    fn begin(&mut self, slot: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError>;
-
-    /// One step of some slots, each named once, in increasing order.
-    fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError>;
+    /// A step of so many sequences was taken. `pace` knows how fast steps are, where trees are chosen by that.
+    fn measured(&mut self, _sequences: usize, _times: &StepTimes, _pace: Option<&Pace>) {}
 }
 
 /// A request that is under way.
 struct Running<'r> {
     request: Request<'r>,
-    generation: Generation,
+    /// When it was begun, or its first token was there.
     since: Instant,
+    /// Tokens of its text that had to be read so far.
+    read: usize,
+    /// Its tokens so far; `None` while its text is read.
+    generation: Option<Generation>,
 }
 
+/// The requests that are under way, by slot.
+type Slots<'r> = SmallVec<[Option<Running<'r>>; 1]>;
+
 /// Serves a feed's requests until there are none left and all that were begun have ended.
+///
+/// Between two steps of the sequences that have their first token, at most [`PREFILL_CHUNK`] tokens of other requests'
+/// texts are read, give or take one chunk. Texts are read in turns, a chunk at a time, so that a long one does not keep
+/// short ones waiting.
 pub(crate) fn run<'r, E>(executor: &mut dyn Executor, feed: &mut dyn Feed<'r, Error = E>) -> Result<(), E> {
-    let mut running: SmallVec<[Option<Running<'r>>; 1]> = (0..executor.slots()).map(|_| None).collect();
+    let mut slots: Slots<'r> = (0..executor.slots()).map(|_| None).collect();
+    let mut reading: VecDeque<usize> = VecDeque::new();
     loop {
-        for (slot, running) in running.iter_mut().enumerate() {
-            while running.is_none() {
-                let Some(request) = feed.next(slot, executor.read(slot))? else { break };
-                *running = begin(executor, slot, request, feed)?;
-            }
-        }
-        let under_way = running.iter_mut().enumerate();
+        let begun = fill(executor, feed, &mut slots, &mut reading)?;
+        read(executor, feed, &mut slots, &mut reading)?;
+        let under_way = slots.iter_mut().enumerate();
         let mut turns: SmallVec<[Turn<'_>; 1]> =
             under_way.filter_map(|(slot, running)| running.as_mut()?.turn(slot)).collect();
         if turns.is_empty() {
+            if begun || !reading.is_empty() {
+                continue;
+            }
             return Ok(());
         }
-        let mut times = StepTimes::default();
+        let (mut times, sequences) = (StepTimes::default(), turns.len());
         let outcomes = executor.step(&mut turns, &mut times);
         drop(turns);
         let outcomes = outcomes.map_err(|error| feed.failed(error))?;
-        let under_way = running.iter_mut().enumerate().filter(|(_, running)| running.is_some());
+        feed.measured(sequences, &times, executor.pace());
+        let decoding = |running: &&mut Option<Running<'r>>| running.as_ref().is_some_and(Running::decodes);
+        let under_way = slots.iter_mut().enumerate().filter(|(_, running)| decoding(running));
         for ((slot, place), outcome) in under_way.zip(outcomes) {
-            let Some(one) = place else { continue };
-            one.generation.times += times;
+            feed.stepped(slot, &outcome);
+            let Some(Running { request, generation: Some(generation), since, .. }) = place else { continue };
+            generation.times += times;
             let observe = &mut |event| feed.event(slot, event);
-            if let Some(finish) = emit(&mut one.generation, &one.request.limits, &outcome, observe)
-                && let Some(one) = place.take()
-            {
-                feed.finished(slot, one.ended(finish))?;
+            if let Some(finish) = emit(generation, &request.limits, &outcome, observe) {
+                generation.decode_time = since.elapsed();
+                generation.finish = finish;
+                finished(feed, slot, place)?;
             }
         }
+    }
+}
+
+/// Gives free slots requests. Says whether there were any.
+fn fill<'r, E>(
+    executor: &mut dyn Executor,
+    feed: &mut dyn Feed<'r, Error = E>,
+    slots: &mut Slots<'r>,
+    reading: &mut VecDeque<usize>,
+) -> Result<bool, E> {
+    let mut begun = false;
+    for (slot, place) in slots.iter_mut().enumerate().filter(|(_, place)| place.is_none()) {
+        if feed.forgets(slot) {
+            executor.forget(slot);
+        }
+        let Some(request) = feed.next(slot, executor.read(slot))? else { continue };
+        let (prompt, new) = (request.text.len(), request.limits.max_new_tokens);
+        let context = executor.context(slot);
+        // The last new token is emitted but never read, so it needs no room.
+        if new == 0 || prompt + new - 1 > context {
+            return Err(feed.failed(DecodeError::Context { prompt, new, context }));
+        }
+        *place = Some(Running { request, since: Instant::now(), read: 0, generation: None });
+        reading.push_back(slot);
+        begun = true;
+    }
+    Ok(begun)
+}
+
+/// Reads on in the texts of requests that were begun, in turns. A request may end with its first token.
+fn read<'r, E>(
+    executor: &mut dyn Executor,
+    feed: &mut dyn Feed<'r, Error = E>,
+    slots: &mut Slots<'r>,
+    reading: &mut VecDeque<usize>,
+) -> Result<(), E> {
+    let mut left = PREFILL_CHUNK;
+    while left > 0
+        && let Some(slot) = reading.pop_front()
+    {
+        let place = &mut slots[slot];
+        let Some(running) = place.as_mut() else { continue };
+        if !feed.wanted(slot) {
+            running.generation = Some(Generation::stopped(running.since.elapsed(), running.read));
+            finished(feed, slot, place)?;
+            continue;
+        }
+        let progress = executor.read_on(slot, &mut running.request).map_err(|error| feed.failed(error))?;
+        running.read += progress.read;
+        left = left.saturating_sub(progress.read);
+        let Some(token) = progress.first else {
+            reading.push_back(slot);
+            continue;
+        };
+        let limits = &running.request.limits;
+        let most = limits.max_new_tokens.min(executor.context(slot));
+        let mut generation = Generation::begun(token, most, running.since.elapsed(), running.read);
+        running.since = Instant::now();
+        let stopped = feed.event(slot, Event::Prefilled).is_break() | feed.event(slot, Event::Token(token)).is_break();
+        let finish = generation.finished(limits, stopped);
+        generation.finish = finish.unwrap_or(generation.finish);
+        running.generation = Some(generation);
+        if finish.is_some() {
+            finished(feed, slot, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands over a generation that has ended, and frees its slot.
+fn finished<'r, E>(feed: &mut dyn Feed<'r, Error = E>, slot: usize, place: &mut Option<Running<'r>>) -> Result<(), E> {
+    match place.take().and_then(|running| running.generation) {
+        Some(generation) => feed.finished(slot, generation),
+        None => Ok(()),
     }
 }
 
 impl Running<'_> {
+    /// Whether it takes part in steps.
+    fn decodes(&self) -> bool {
+        self.generation.is_some()
+    }
+
     /// Its part in the next step.
     fn turn(&mut self, slot: usize) -> Option<Turn<'_>> {
-        let root = *self.generation.ids.last()?;
-        let left = self.request.limits.max_new_tokens - self.generation.ids.len();
-        let Request { limits, random, .. } = &mut self.request;
-        Some(Turn { slot, root, left, end_tokens: &limits.end_tokens, random: &mut **random })
-    }
-
-    fn ended(self, finish: Finish) -> Generation {
-        Generation { finish, decode_time: self.since.elapsed(), ..self.generation }
-    }
-}
-
-/// Begins a request; `None` where it ends with its first token.
-fn begin<'r, E>(
-    executor: &mut dyn Executor,
-    slot: usize,
-    mut request: Request<'r>,
-    feed: &mut dyn Feed<'r, Error = E>,
-) -> Result<Option<Running<'r>>, E> {
-    let (prompt, new) = (request.text.len(), request.limits.max_new_tokens);
-    let context = executor.context(slot);
-    // The last new token is emitted but never read, so it needs no room.
-    if new == 0 || prompt + new - 1 > context {
-        return Err(feed.failed(DecodeError::Context { prompt, new, context }));
-    }
-    let started = Instant::now();
-    let (token, read) = executor.begin(slot, &mut request).map_err(|error| feed.failed(error))?;
-    let since = Instant::now();
-    let generation = Generation::begun(token, new.min(context), since - started, read);
-    let running = Running { request, generation, since };
-    let stopped = feed.event(slot, Event::Prefilled).is_break() | feed.event(slot, Event::Token(token)).is_break();
-    match running.generation.finished(&running.request.limits, stopped) {
-        None => Ok(Some(running)),
-        Some(finish) => feed.finished(slot, running.ended(finish)).map(|()| None),
+        let generation = self.generation.as_ref()?;
+        let root = *generation.ids.last()?;
+        let left = self.request.limits.max_new_tokens - generation.ids.len();
+        let Request { limits, random, rule, drafts, .. } = &mut self.request;
+        let (rule, drafts) = (rule.as_deref(), *drafts);
+        Some(Turn { slot, root, left, end_tokens: &limits.end_tokens, random: &mut **random, rule, drafts })
     }
 }
 
@@ -162,41 +226,6 @@ fn emit(
     None
 }
 
-/// Steps whose passes are launched one by one.
-pub(crate) struct Launched<'a, T, D> {
-    pub sessions: &'a mut [Session<T, D>],
-    pub method: Method<'a>,
-}
-
-impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
-    fn slots(&self) -> usize {
-        self.sessions.len()
-    }
-
-    fn read(&self, slot: usize) -> usize {
-        self.sessions[slot].len()
-    }
-
-    fn context(&self, slot: usize) -> usize {
-        self.sessions[slot].target().context()
-    }
-
-    fn begin(&mut self, slot: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError> {
-        let session = &mut self.sessions[slot];
-        // An answer may be far shorter than its limit, so the cache is made ready for one as long as the prompt.
-        let ahead = request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD));
-        let hidden = session.read(&request.text, ahead)?;
-        let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
-        request.random.set_position(position);
-        let token = first(session.target(), last, &hidden.states, self.method.rule, &mut *request.random);
-        Ok((token.ok_or(DecodeError::NonFinite { slot, position })?, hidden.read))
-    }
-
-    fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
-        step(self.sessions, turns, self.method, times)
-    }
-}
-
 impl<T: Target, D: Drafter> Session<T, D> {
     /// Continues a text with drafts; `observe` gets every token and stops the generation by breaking.
     ///
@@ -212,7 +241,8 @@ impl<T: Target, D: Drafter> Session<T, D> {
         request: Request<'_>,
         observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Generation, DecodeError> {
-        generate_one(&mut Launched { sessions: std::slice::from_mut(self), method }, request, observe)
+        let sessions = std::slice::from_mut(self);
+        generate_one(&mut Launched { sessions, method, renew: None, pace: None }, request, observe)
     }
 }
 

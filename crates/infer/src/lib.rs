@@ -9,7 +9,10 @@
 pub mod batch;
 pub mod cascade;
 pub mod error;
+mod executor;
 pub mod generate;
+mod launched;
+pub mod pace;
 mod plain_step;
 pub mod recorded;
 pub mod request;
@@ -22,6 +25,7 @@ mod verdict;
 pub use batch::{Batch, Drafts};
 pub use error::DecodeError;
 pub use generate::{Feed, decode};
+pub use pace::Pace;
 pub use recorded::{Recorded, RecordedPair, StepCounts};
 pub use request::{Event, Finish, Generation, Limits, Request};
 pub use session::{Method, Session};

@@ -7,7 +7,8 @@ mod pair;
 pub use pair::RecordedPair;
 
 use crate::error::DecodeError;
-use crate::generate::{Executor, generate_one};
+use crate::executor::{Executor, Progress};
+use crate::generate::generate_one;
 use crate::request::{Event, Generation, Limits, Request};
 use crate::timing::StepTimes;
 use crate::turn::{Outcomes, StepOutcome, Turn};
@@ -40,8 +41,7 @@ pub struct StepCounts {
     pub replays: usize,
     /// Recordings: one per bucket of the context's length.
     pub recordings: usize,
-    /// Recordings that the device refused, so that the step was run again launch by launch: a failure wherever speed
-    /// counts.
+    /// Recordings that the device refused, so that the step was run launch by launch: a failure where speed counts.
     pub fallbacks: usize,
 }
 
@@ -310,8 +310,8 @@ impl Executor for Recorded {
         target.context().min(target.capacity().saturating_sub(self.buffers.pass_table.padded_rows()))
     }
 
-    fn begin(&mut self, _: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError> {
-        Ok((self.first(&request.text)?, request.text.len()))
+    fn read_on(&mut self, _: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
+        Ok(Progress { first: Some(self.first(&request.text)?), read: request.text.len() })
     }
 
     fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {

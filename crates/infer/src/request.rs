@@ -2,7 +2,8 @@
 
 use crate::timing::StepTimes;
 use gorgon_core::Token;
-use gorgon_core::accept::RandomSource;
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When to stop.
@@ -22,12 +23,16 @@ pub struct Request<'a> {
     pub limits: Limits,
     /// Where random choices come from.
     pub random: Box<dyn RandomSource + 'a>,
+    /// How its tokens are picked; the loop's rule if there is none.
+    pub rule: Option<Arc<dyn AcceptanceRule>>,
+    /// Whether it is drafted at all.
+    pub drafts: bool,
 }
 
 impl<'a> Request<'a> {
     /// A continuation of a text.
     pub fn new(text: &[Token], limits: &Limits, random: impl RandomSource + 'a) -> Self {
-        Self { text: text.into(), limits: limits.clone(), random: Box::new(random) }
+        Self { text: text.into(), limits: limits.clone(), random: Box::new(random), rule: None, drafts: true }
     }
 }
 
@@ -102,6 +107,12 @@ impl Generation {
         ids.push(first);
         let (finish, decode_time) = (Finish::Length, Duration::ZERO);
         Self { ids, accepted, finish, decode_time, prefill_time, times: StepTimes::default(), nodes: 0, read }
+    }
+
+    /// A generation that was stopped before its first token.
+    pub(crate) fn stopped(prefill_time: Duration, read: usize) -> Self {
+        let begun = Self::begun(0, 0, prefill_time, read);
+        Self { ids: vec![], finish: Finish::Stopped, ..begun }
     }
 
     /// Mean tokens per step, `τ = Σ (accepted + 1) / steps`; `None` before the first step.

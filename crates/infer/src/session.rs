@@ -27,6 +27,15 @@ pub struct Read {
     pub read: usize,
 }
 
+/// A chunk of a text that was read.
+#[derive(Clone, Debug)]
+pub struct ReadChunk {
+    /// The hidden state after the final norm at the text's last token, `[1, d]`; `None` while there is more to read.
+    pub states: Option<HiddenStates>,
+    /// Tokens of the chunk.
+    pub read: usize,
+}
+
 /// A sequence with its target and its drafter. Plain decoding is a session without a drafter.
 #[derive(Debug)]
 pub struct Session<T = DecoderTarget, D = Box<dyn Drafter>> {
@@ -108,21 +117,37 @@ impl<T: Target, D: Drafter> Session<T, D> {
         }
     }
 
-    /// Reads a text, as far as it is not known already, in chunks of which nothing is kept. The cache gets room for the
-    /// text and `ahead` more rows at once: a cache that grows while it is read copies its rows.
+    /// Reads a text, as far as it is not known already, in chunks of which nothing is kept.
+    ///
+    /// # Errors
+    /// As of [`read_on`](Self::read_on).
+    pub fn read(&mut self, text: &[Token], ahead: usize) -> Result<Read, DecodeError> {
+        let mut read = 0;
+        loop {
+            let chunk = self.read_on(text, ahead)?;
+            read += chunk.read;
+            if let Some(states) = chunk.states {
+                return Ok(Read { states, read });
+            }
+        }
+    }
+
+    /// Reads the next chunk of a text, behind what is known of it. The cache gets room for the whole text and `ahead`
+    /// more rows at once: a cache that grows while it is read copies its rows.
     ///
     /// # Errors
     /// When the text is empty, does not fit or holds a token outside the vocabulary, or the drafter fails. What was
     /// read until then stays read.
-    pub fn read(&mut self, text: &[Token], ahead: usize) -> Result<Read, DecodeError> {
+    pub fn read_on(&mut self, text: &[Token], ahead: usize) -> Result<ReadChunk, DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
         self.truncate(self.known(text).min(most));
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
         self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));
-        let states = self.extend(&text[self.len()..])?.ok_or(ModelError::EmptyPrompt)?;
-        Ok(Read { states, read: unread })
+        let chunk = &text[self.len()..][..unread.min(PREFILL_CHUNK)];
+        let states = self.extend(chunk)?.filter(|_| unread == chunk.len());
+        Ok(ReadChunk { states, read: chunk.len() })
     }
 
     /// Forgets all tokens from the first one that differs from a text on.

@@ -5,7 +5,6 @@ use crate::session::{Method, Session};
 use crate::timing::StepTimes;
 use crate::turn::{Outcomes, Parts, StepOutcome, Turn};
 use crate::verdict::{Judged, judge};
-use gorgon_core::accept::RandomSource;
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::coupled::{CoupledTree, Coupling};
 use gorgon_draft::drafter::{
@@ -73,13 +72,20 @@ fn draft<T: Target, D: Drafter>(
     parts: &mut Parts<'_, '_, T, D>,
     method: Method<'_>,
 ) -> Result<SmallVec<[Proposal; 1]>, DraftError> {
-    let arranged =
-        |random: &dyn RandomSource| CoupledTree { tree: method.tree, coupling: Coupling::of(method.rule, random) };
+    let arranged = |turn: &Turn<'_>| {
+        let rule = turn.rule.unwrap_or(method.rule);
+        CoupledTree { tree: method.tree, coupling: Coupling::of(rule, &*turn.random) }
+    };
+    // Nothing is drafted where the tree is a lone root.
+    let drafts = |turn: &Turn<'_>| turn.drafts && method.tree.max_nodes() > 1;
     if let [(session, turn)] = parts.as_mut_slice() {
+        if !drafts(turn) {
+            return Ok(SmallVec::from_buf([Proposal::root(turn.root)]));
+        }
         let lends = session.needs().lends_target;
         let (target, drafter) = session.parts();
         let lent: Option<&mut dyn Target> = if lends { Some(&mut *target) } else { None };
-        let mut context = DraftContext { tree: arranged(turn.random), random: &mut *turn.random, target: lent };
+        let mut context = DraftContext { tree: arranged(turn), random: &mut *turn.random, target: lent };
         let proposal = drafter.draft(turn.root, &mut context)?;
         if proposal.resume.is_none() {
             target.roll_back();
@@ -90,7 +96,11 @@ fn draft<T: Target, D: Drafter>(
     // One drafter's matmuls are shared among threads; several drafters are.
     let least = if work.iter().all(|(session, ..)| session.target().is_host()) { team::WORTHWHILE } else { 0 };
     team::each(&mut work, least, |(session, turn, proposal)| {
-        let mut context = DraftContext { tree: arranged(turn.random), random: &mut *turn.random, target: None };
+        if !drafts(turn) {
+            *proposal = Some(Ok(Proposal::root(turn.root)));
+            return;
+        }
+        let mut context = DraftContext { tree: arranged(turn), random: &mut *turn.random, target: None };
         *proposal = Some(session.drafter().draft(turn.root, &mut context));
     });
     work.into_iter().filter_map(|(.., proposal)| proposal).collect()

@@ -1,7 +1,7 @@
 //! A sequence's part in a step, and what the step makes of it.
 
 use crate::session::Session;
-use gorgon_core::accept::RandomSource;
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
 use gorgon_core::{PooledVec, Token};
 use smallvec::SmallVec;
 
@@ -17,6 +17,10 @@ pub struct Turn<'a> {
     pub end_tokens: &'a [Token],
     /// Where its random choices come from.
     pub random: &'a mut dyn RandomSource,
+    /// How its tokens are picked; the method's rule if there is none.
+    pub rule: Option<&'a dyn AcceptanceRule>,
+    /// Whether it is drafted.
+    pub drafts: bool,
 }
 
 impl Turn<'_> {

@@ -48,9 +48,9 @@ enum Known {
 }
 
 impl Known {
-    /// As much of a target's output as a rule and the drafters ask for.
-    fn read(target: &impl Target, hidden: &HiddenStates, rule: &dyn AcceptanceRule, feedback: Feedback) -> Self {
-        let argmax_is_enough = rule.needs() == TargetOutput::Argmax && feedback < Feedback::Logits;
+    /// As much of a target's output as the rules and the drafters ask for.
+    fn read(target: &impl Target, hidden: &HiddenStates, needs: TargetOutput, feedback: Feedback) -> Self {
+        let argmax_is_enough = needs == TargetOutput::Argmax && feedback < Feedback::Logits;
         let top = if argmax_is_enough { target.top_tokens(hidden, &PooledVec::of(1, hidden.rows())) } else { None };
         match top {
             Some(top) => Self::Argmax(top.iter().map(|&(token, _)| token).collect()),
@@ -77,7 +77,7 @@ impl Known {
     }
 }
 
-/// The paths that a rule accepts of all trees, whose rows are those of `output`, one tree after the other.
+/// The paths that the turns' rules, or else this one, accept of all trees, whose rows are those of `output`, one tree after the other.
 ///
 /// # Errors
 /// When logits at a node of an accepted path are no numbers.
@@ -90,7 +90,9 @@ pub(crate) fn judge<T: Target, D: Drafter>(
 ) -> Result<SmallVec<[Judged; 1]>, DecodeError> {
     let feedback = parts.iter().map(|(session, _)| session.needs().feedback).max().unwrap_or_default();
     let vocab = parts[0].0.target().vocab_size();
-    let most = if rule.needs() == TargetOutput::Argmax { SEARCHED.min(LOGITS / vocab) } else { LOGITS / vocab };
+    let argmax = |(_, turn): &Part<'_, '_, T, D>| turn.rule.unwrap_or(rule).needs() == TargetOutput::Argmax;
+    let needs = if parts.iter().all(argmax) { TargetOutput::Argmax } else { TargetOutput::Logits };
+    let most = if needs == TargetOutput::Argmax { SEARCHED.min(LOGITS / vocab) } else { LOGITS / vocab };
     let (mut judged, mut first_row) = (SmallVec::new(), 0);
     while judged.len() < proposals.len() {
         let from = judged.len();
@@ -98,8 +100,8 @@ pub(crate) fn judge<T: Target, D: Drafter>(
         let known = times.verify.measure(|| {
             let target = parts[from].0.target();
             match rows == output.hidden.rows() {
-                true => Known::read(target, &output.hidden, rule, feedback),
-                false => Known::read(target, &output.hidden.narrow(first_row, rows), rule, feedback),
+                true => Known::read(target, &output.hidden, needs, feedback),
+                false => Known::read(target, &output.hidden.narrow(first_row, rows), needs, feedback),
             }
         });
         let some = &mut parts[from..from + taken];
@@ -143,7 +145,7 @@ fn accept<T: Target, D: Drafter>(
     };
     team::each(&mut work, weight, |(session, turn, proposal, first, found)| {
         let nodes = proposal.draft.tree().len();
-        let verdict = verdict(proposal, known, *first, rule, turn.random);
+        let verdict = verdict(proposal, known, *first, turn.rule.unwrap_or(rule), turn.random);
         *found = verdict.map(|verdict| Judged { verdict, target: known.part(*first, nodes, session.needs().feedback) });
     });
     for (session, turn, _, _, found) in work {
@@ -190,6 +192,6 @@ pub(crate) fn first(
     rule: &dyn AcceptanceRule,
     random: &mut dyn RandomSource,
 ) -> Option<Token> {
-    let known = Known::read(target, hidden, rule, Feedback::None);
+    let known = Known::read(target, hidden, rule.needs(), Feedback::None);
     verdict(&Proposal::root(last), &known, 0, rule, random).map(|verdict| verdict.bonus)
 }

@@ -71,6 +71,19 @@ pub enum TemplateError {
     },
 }
 
+impl TemplateError {
+    /// The reason without the file's path: for people who have no business with it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Missing { .. } => "the model has no chat template".into(),
+            Self::Read { source, .. } => source.to_string(),
+            Self::Config(_) => "the model's tokenizer_config.json cannot be read".into(),
+            Self::Invalid { reason, .. } | Self::Failed { reason, .. } => format!("the chat template: {reason}"),
+            Self::Refused { message, .. } => format!("the chat template refuses the conversation: {message}"),
+        }
+    }
+}
+
 /// Inputs of a template beside the messages.
 #[derive(Debug, Clone, Default)]
 pub struct Render {

@@ -10,6 +10,7 @@ impl Command {
             Self::Doctor(doctor) => doctor.heads.as_mut(),
             Self::Generate(generate) => generate.draft.heads.as_mut(),
             Self::Chat(chat) => chat.draft.heads.as_mut(),
+            Self::Serve(serve) => serve.draft.heads.as_mut(),
             Self::Bench(bench) => bench.measure.draft.heads.as_mut(),
             Self::Verify(verify) => verify.measure.draft.heads.as_mut(),
             Self::Tree(TreeCommand::Calibrate(calibrate)) => calibrate.measure.draft.heads.as_mut(),

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 pub struct Measure {
     /// A model folder, a GGUF file or a repo id.
-    #[arg(long, value_name = "M")]
-    pub model: String,
+    #[arg(long, value_name = "M", required = true)]
+    pub model: Option<String>,
     #[command(flatten)]
     pub draft: Draft,
     /// A file of prompts.
@@ -53,7 +53,7 @@ impl Measure {
     /// When temperature, top-k or top-p make no sense.
     pub fn options(&self) -> Result<Options, Failure> {
         Ok(Options {
-            model: self.model.clone(),
+            model: self.model.clone().unwrap_or_default(),
             heads: self.draft.heads.clone(),
             drafter: self.draft.drafter.clone(),
             tree: self.draft.tree.clone(),
@@ -69,9 +69,20 @@ impl Measure {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("model", |model| model.required(false).required_unless_present("url")))]
 pub struct Bench {
     #[command(flatten)]
     pub measure: Measure,
+    /// Measure the server at this address instead, such as http://127.0.0.1:8080. GORGON_API_KEY is its key.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "heads", "drafter", "tree", "accept", "python", "rounds", "turns"])]
+    pub url: Option<String>,
+    /// With --url: clients at once, in turn.
+    #[arg(long, value_name = "N,N,…", default_value = "1,4,16,64", value_delimiter = ',', requires = "url",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub concurrency: Vec<u16>,
+    /// With --url: also plot throughput over clients, as SVG.
+    #[arg(long, value_name = "F", requires = "url")]
+    pub plot: Option<PathBuf>,
     /// A Python with PyTorch and transformers, to decode plainly with the same weights in turns (f32, on the CPU).
     #[arg(long, value_name = "P")]
     pub python: Option<PathBuf>,

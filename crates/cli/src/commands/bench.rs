@@ -1,5 +1,7 @@
 //! `gorgon bench`: plain and drafted decoding side by side.
 
+mod remote;
+
 use crate::args::Bench;
 use crate::printer;
 use crate::settings::Settings;
@@ -11,6 +13,9 @@ use gorgon_workflows::measuring::side_by_side::{Measured, execute_beside};
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    if let Some(url) = &args.url {
+        return remote::run(args, url, settings);
+    }
     let measured = execute_beside(&args.measure.options()?, args.rounds as usize, args.python.as_deref(), settings)?;
     files::store_rows(args.out.as_deref(), &measured.document, settings)?;
     match settings.json {

@@ -3,6 +3,7 @@
 mod columns;
 mod document;
 mod editor;
+mod remote;
 mod render;
 mod session;
 mod slash;
@@ -24,6 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> {
+    if let Some(url) = &args.url {
+        return remote::run(args, url, settings);
+    }
+    let model = args.model.as_deref().unwrap_or_default();
     let options = Options {
         heads: args.draft.heads.clone(),
         drafter: args.draft.drafter.clone(),
@@ -37,8 +42,8 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     };
     settings.warn_without_effect(&options.transform()?);
     let prompt = args.prompt.as_deref().map(|prompt| prompts::given(prompt, std::io::stdin())).transpose()?;
-    let chat = Chat::open(&args.model, options, args.system.clone(), settings)?;
-    let document = settings.json.then(|| Document::new(&args.model));
+    let chat = Chat::open(model, options, args.system.clone(), settings)?;
+    let document = settings.json.then(|| Document::new(model));
     let stop = Arc::new(AtomicBool::new(false));
     let mut session = ChatSession { chat, screen: Screen::new(settings), document, stop };
     match prompt {

@@ -19,6 +19,7 @@ pub mod pretrain;
 pub mod quantize;
 mod resume;
 pub mod runs;
+pub mod serve;
 pub mod skip;
 pub mod store;
 pub mod suite;

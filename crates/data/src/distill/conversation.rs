@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
             max_new_tokens: self.answering.max_new_tokens.min(room),
             end_tokens: self.renderer.end_tokens().to_vec(),
         };
-        Ok(Request { text, limits, random: Box::new(self.random(conversation)) })
+        Ok(Request { rule: None, drafts: true, text, limits, random: Box::new(self.random(conversation)) })
     }
 
     /// The random source of a conversation's next continuation. It depends on the seed, the record and the turn alone.

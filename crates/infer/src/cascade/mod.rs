@@ -126,7 +126,9 @@ impl CascadeDrafter {
         while left > 0 {
             let (short, named) = (self.short_tree(left)?, self.inner.tree.clone());
             let tree: &dyn TreeBuilder = short.as_ref().map_or(&*named, |short| short);
-            let turns = &mut [Turn { slot: 0, root: chain.last(), left, end_tokens: &[], random: &mut *random }];
+            let (root, random) = (chain.last(), &mut *random);
+            let turn = Turn { slot: 0, root, left, end_tokens: &[], random, rule: None, drafts: true };
+            let turns = &mut [turn];
             let sessions = std::slice::from_mut(&mut self.session);
             let outcomes = step(sessions, turns, Method { tree, rule }, &mut StepTimes::default());
             let tokens = outcomes.map_err(draft_error)?.into_iter().flat_map(|outcome| outcome.tokens.into_vec());

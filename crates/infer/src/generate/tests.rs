@@ -1,6 +1,8 @@
 //! Tests of `generate`.
 
 use super::*;
+use crate::executor::Progress;
+use crate::turn::Outcomes;
 use gorgon_core::PooledVec;
 use gorgon_core::accept::random::SeededRandom;
 
@@ -24,9 +26,9 @@ impl Executor for Steps {
         self.context
     }
 
-    fn begin(&mut self, _: usize, request: &mut Request<'_>) -> Result<(Token, usize), DecodeError> {
+    fn read_on(&mut self, _: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
         self.read = request.text.len();
-        Ok((7, self.read))
+        Ok(Progress { first: Some(7), read: self.read })
     }
 
     fn step(&mut self, turns: &mut [Turn<'_>], _: &mut StepTimes) -> Result<Outcomes, DecodeError> {

@@ -62,8 +62,9 @@ fn take_step<D: Drafter>(
 ) -> Result<Outcomes, DecodeError> {
     let mut random: Vec<SeededRandom> = slots.iter().map(|_| SeededRandom::new(0)).collect();
     let turns = slots.iter().zip(&mut random);
-    let mut turns: Vec<Turn<'_>> =
-        turns.map(|(&(slot, root), random)| Turn { slot, root, left, end_tokens, random }).collect();
+    let mut turns: Vec<Turn<'_>> = turns
+        .map(|(&(slot, root), random)| Turn { slot, root, left, end_tokens, random, rule: None, drafts: true })
+        .collect();
     step(sessions, &mut turns, Method { tree, rule: &Greedy }, &mut StepTimes::default())
 }
 

@@ -203,6 +203,17 @@ impl Drafting {
         self.heads.as_ref().map(|folder| (&self.choice, folder))
     }
 
+    /// Whether the drafter takes a chain of drafts, whatever its own tree is.
+    pub fn takes_chains(&self) -> bool {
+        match self.choice.last() {
+            DrafterChoice::None | DrafterChoice::Auto => false,
+            DrafterChoice::TrainingFree(method) => method.check_tree(&TreeKind::Chain(1)).is_ok(),
+            DrafterChoice::Composed(composed) => composed.check_tree(&TreeKind::Chain(1)).is_ok(),
+            DrafterChoice::Handover { .. } => true,
+            DrafterChoice::Heads(_) | DrafterChoice::Model(_) | DrafterChoice::Oracle(_) => true,
+        }
+    }
+
     /// Whether drafting stops on a device wherever it does not pay, going by what steps took there.
     pub fn stops_on(&self, device: &str) -> bool {
         !self.is_plain() && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)

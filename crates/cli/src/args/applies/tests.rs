@@ -9,12 +9,13 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 37] = [
+const VERBS: [(&str, &str); 38] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
     ("generate", "--model m --prompt p"),
     ("chat", "--model m"),
+    ("serve", "--model m"),
     ("distill", "-c c"),
     ("train", "-c c"),
     ("config schema", ""),

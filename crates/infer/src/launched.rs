@@ -1,0 +1,79 @@
+//! Steps of sessions.
+
+use crate::error::DecodeError;
+use crate::executor::{Executor, Progress};
+use crate::pace::Pace;
+use crate::request::Request;
+use crate::session::{Method, Session};
+use crate::step::step;
+use crate::timing::StepTimes;
+use crate::turn::{Outcomes, Turn};
+use crate::verdict::first;
+use gorgon_draft::drafter::Drafter;
+use gorgon_model::decoder::ModelError;
+use gorgon_model::target::Target;
+
+/// New tokens that the cache is made ready for, however short the prompt.
+const ROWS_AHEAD: usize = 256;
+
+/// Steps whose passes are launched one by one.
+pub(crate) struct Launched<'a, T, D> {
+    pub sessions: &'a mut [Session<T, D>],
+    pub method: Method<'a>,
+    /// Makes a session that has read nothing; sessions are emptied where there is none.
+    pub renew: Option<&'a dyn Fn() -> Session<T, D>>,
+    /// Which trees pay, by the number of sequences; the method's own always if there is none.
+    pub pace: Option<&'a mut Pace>,
+}
+
+impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
+    fn slots(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn read(&self, slot: usize) -> usize {
+        self.sessions[slot].len()
+    }
+
+    fn context(&self, slot: usize) -> usize {
+        self.sessions[slot].target().context()
+    }
+
+    fn pace(&self) -> Option<&Pace> {
+        self.pace.as_deref()
+    }
+
+    fn forget(&mut self, slot: usize) {
+        match self.renew {
+            Some(renew) => self.sessions[slot] = renew(),
+            None => self.sessions[slot].reset(),
+        }
+    }
+
+    fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
+        let session = &mut self.sessions[slot];
+        // An answer may be far shorter than its limit, so the cache is made ready for one as long as the prompt.
+        let ahead = request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD));
+        let chunk = session.read_on(&request.text, ahead)?;
+        let Some(states) = chunk.states else { return Ok(Progress { read: chunk.read, first: None }) };
+        let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
+        request.random.set_position(position);
+        let rule = request.rule.as_deref().unwrap_or(self.method.rule);
+        let token = first(session.target(), last, &states, rule, &mut *request.random);
+        let token = token.ok_or(DecodeError::NonFinite { slot, position })?;
+        Ok(Progress { read: chunk.read, first: Some(token) })
+    }
+
+    fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
+        // A step in which some are not drafted says little about drafting.
+        let pace = self.pace.as_deref_mut().filter(|_| turns.iter().all(|turn| turn.drafts));
+        let Some(pace) = pace else { return step(self.sessions, turns, self.method, times) };
+        let sequences = turns.len();
+        let choice = pace.choose(sequences);
+        let tree = pace.tree(choice).unwrap_or(self.method.tree);
+        let outcomes = step(self.sessions, turns, Method { tree, ..self.method }, times)?;
+        let tokens = outcomes.iter().map(|outcome| outcome.tokens.len()).sum();
+        pace.record(sequences, choice, times.total(), tokens);
+        Ok(outcomes)
+    }
+}

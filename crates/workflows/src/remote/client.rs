@@ -1,0 +1,165 @@
+//! Asks a server for streamed answers.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use ureq::Agent;
+
+/// The environment variable with the API key.
+const KEY: &str = "GORGON_API_KEY";
+/// Bytes of an answer at most.
+const MOST_BYTES: u64 = 256 << 20;
+/// Bytes of an error or a list of models at most.
+const SHORT_BODY: u64 = 1 << 20;
+/// Longest time without an answer.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: Agent,
+    /// Without `/v1`.
+    url: String,
+    key: Option<String>,
+    /// The model that it serves.
+    pub model: String,
+}
+
+/// A part of a streamed answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Streamed<'a> {
+    /// Text, and whether it was drafted; a server that does not say drafts nothing.
+    Text(&'a str, bool),
+    /// Numbers of the answer, as llama.cpp's server reports them.
+    Timings(&'a Value),
+    /// Tokens of prompt and answer.
+    Usage(&'a Value),
+}
+
+impl Client {
+    /// The server at an address, with the first model that it lists.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub fn open(url: &str) -> Result<Self, Failure> {
+        let trimmed = url.trim_end_matches('/');
+        let url = trimmed.strip_suffix("/v1").unwrap_or(trimmed).to_owned();
+        let config = Agent::config_builder()
+            .user_agent(concat!("gorgon/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .timeout_recv_response(Some(PATIENCE));
+        let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+        let mut client = Self { agent: config.build().into(), url, key, model: String::new() };
+        let list = client.list()?;
+        let first = list.pointer("/data/0/id").and_then(Value::as_str);
+        let none = || Failure::run(format!("{}: the server lists no model", client.url));
+        client.model = first.ok_or_else(none)?.to_owned();
+        Ok(client)
+    }
+
+    fn list(&self) -> Result<Value, Failure> {
+        let mut request = self.agent.get(format!("{}/v1/models", self.url));
+        if let Some(key) = &self.key {
+            request = request.header("Authorization", format!("Bearer {key}"));
+        }
+        let mut response = request.call().map_err(|error| self.failed(&error))?;
+        let text = response.body_mut().with_config().limit(SHORT_BODY).read_to_string();
+        let text = text.map_err(|error| self.failed(&error))?;
+        if !response.status().is_success() {
+            return Err(self.refused(response.status().as_u16(), &text));
+        }
+        serde_json::from_str(&text).map_err(|error| self.failed(&error))
+    }
+
+    /// Asks for an answer to some messages and shows its parts to `show`, which ends it by breaking.
+    ///
+    /// # Errors
+    /// When the server cannot be asked, refuses, or breaks off.
+    pub fn stream(
+        &self,
+        messages: &[Value],
+        options: &Value,
+        show: &mut dyn FnMut(Streamed<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Failure> {
+        let mut body = json!({
+            "model": self.model, "messages": messages, "stream": true, "stream_options": {"include_usage": true},
+        });
+        if let (Value::Object(body), Value::Object(options)) = (&mut body, options) {
+            body.extend(options.clone());
+        }
+        let mut request = self.agent.post(format!("{}/v1/chat/completions", self.url));
+        request = request.header("Content-Type", "application/json");
+        if let Some(key) = &self.key {
+            request = request.header("Authorization", format!("Bearer {key}"));
+        }
+        let mut response = request.send(body.to_string()).map_err(|error| self.failed(&error))?;
+        if !response.status().is_success() {
+            let text = response.body_mut().with_config().limit(SHORT_BODY).read_to_string().unwrap_or_default();
+            return Err(self.refused(response.status().as_u16(), &text));
+        }
+        let mut lines = BufReader::new(response.into_body().into_reader().take(MOST_BYTES));
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if lines.read_line(&mut line).map_err(|error| self.failed(&error))? == 0 {
+                return Err(Failure::run(format!("{}: the answer was broken off", self.url)));
+            }
+            let Some(data) = line.trim_end().strip_prefix("data: ") else { continue };
+            if data == "[DONE]" {
+                return Ok(());
+            }
+            let event: Value = serde_json::from_str(data).map_err(|error| self.failed(&error))?;
+            if event.get("error").is_some() {
+                return Err(self.refused(500, data));
+            }
+            if self::show(&event, show).is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::run(format!("{}: {error}", self.url)).hint("is gorgon serve running there?")
+    }
+
+    /// The failure that the server's own words describe.
+    fn refused(&self, status: u16, body: &str) -> Failure {
+        let parsed: Option<Value> = serde_json::from_str(body).ok();
+        let said = parsed.as_ref().and_then(|body| body.pointer("/error/message")).and_then(Value::as_str);
+        let said: String = said.unwrap_or(body).chars().take(300).collect();
+        let failure = Failure::run(format!("{}: the server answers {status}: {said}", self.url));
+        if status == 401 { failure.hint(format!("{KEY} is the key that is sent")) } else { failure }
+    }
+}
+
+/// The parts of an event.
+fn show(event: &Value, show: &mut dyn FnMut(Streamed<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    let choice = event.pointer("/choices/0");
+    let pieces = choice.and_then(|choice| choice.get("pieces")).and_then(Value::as_array);
+    match pieces {
+        Some(pieces) => {
+            for piece in pieces {
+                let drafted = piece["drafted"].as_bool().unwrap_or(false);
+                show(Streamed::Text(piece["text"].as_str().unwrap_or_default(), drafted))?;
+            }
+        }
+        None => {
+            let text = choice.and_then(|choice| choice.pointer("/delta/content")).and_then(Value::as_str);
+            if let Some(text) = text.filter(|text| !text.is_empty()) {
+                show(Streamed::Text(text, false))?;
+            }
+        }
+    }
+    if let Some(timings) = event.get("timings") {
+        show(Streamed::Timings(timings))?;
+    }
+    if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
+        show(Streamed::Usage(usage))?;
+    }
+    ControlFlow::Continue(())
+}
