@@ -18,6 +18,7 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::recycle::RecycleDrafter;
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -84,7 +85,7 @@ fn a_drafted_step_allocates_nothing() {
     for vocab_size in VOCABULARIES {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
-        for (name, mut drafter) in drafters(dir.path(), &decoder) {
+        for (name, mut drafter) in drafters(dir.path(), &decoder).into_iter().chain(training_free()) {
             let mut target = DecoderTarget::new(decoder.clone(), 256, drafter.needs().hooks);
             for (i, rule) in rules().iter().enumerate() {
                 for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
@@ -119,7 +120,12 @@ fn drafted(
         .unwrap();
 }
 
-/// One drafter of each kind.
+/// Drafters that need no weights of their own.
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 2] {
+    [("ngram", Box::new(NgramDrafter::new(3))), ("recycle", Box::new(RecycleDrafter::new(8)))]
+}
+
+/// One drafter of each kind that has weights.
 fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Drafter>)> {
     let (config, layer) = (decoder.config(), LayerShape::of(decoder.config()));
     let medusa = dir.join("medusa");
@@ -157,7 +163,6 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("mtp", Box::new(MtpDrafter::new(mtp))),
         ("block", Box::new(block_drafter(dir, decoder))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
-        ("ngram", Box::new(NgramDrafter::new(3))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]

@@ -16,7 +16,7 @@ pub struct Draft {
     pub heads: Option<PathBuf>,
     /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
     /// model:DIR (a smaller model with the same tokens), oracle:R1,R2,…; without heads: ngram:N (prompt lookup),
-    /// jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE.
+    /// jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, recycle[:K].
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
