@@ -54,7 +54,7 @@ const VERBS: [(&str, &str); 36] = [
     ("dev-synth", "--out JOB/synth"),
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
-    ("dev-replay", "--model MODEL --drafter ngram:2 --quotes PROMPTS"),
+    ("dev-replay", "--model MODEL --drafter ngram:2 --edits PROMPTS"),
     ("dev-skip", "--model MODEL --prompts PROMPTS --out JOB/sublayers.json --evaluations 3"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
     ("dev-plot", "HEADS"),
