@@ -7,6 +7,7 @@ pub mod lossless;
 pub mod measure;
 pub mod probe;
 pub mod record;
+pub mod replay;
 pub mod rows;
 pub mod skip_search;
 pub mod step_times;

@@ -18,6 +18,7 @@ use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::recycle::RecycleDrafter;
 use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
@@ -85,7 +86,7 @@ fn a_drafted_step_allocates_nothing() {
     for vocab_size in VOCABULARIES {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
-        for (name, mut drafter) in drafters(dir.path(), &decoder) {
+        for (name, mut drafter) in drafters(dir.path(), &decoder).into_iter().chain(training_free()) {
             let mut target = DecoderTarget::new(decoder.clone(), 256, drafter.needs().hooks);
             for (i, rule) in rules().iter().enumerate() {
                 for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
@@ -120,7 +121,17 @@ fn drafted(
         .unwrap();
 }
 
-/// One drafter of each kind.
+/// Drafters that need no weights of their own.
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 3] {
+    let suffix = SuffixDrafter::new(Suffix { store: None, least: 1 });
+    [
+        ("ngram", Box::new(NgramDrafter::new(3))),
+        ("suffix", Box::new(suffix)),
+        ("recycle", Box::new(RecycleDrafter::new(8))),
+    ]
+}
+
+/// One drafter of each kind that has weights.
 fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Drafter>)> {
     let (config, layer) = (decoder.config(), LayerShape::of(decoder.config()));
     let medusa = dir.join("medusa");
@@ -154,8 +165,6 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("mtp", Box::new(MtpDrafter::new(mtp))),
         ("block", Box::new(block_drafter(dir, decoder))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
-        ("ngram", Box::new(NgramDrafter::new(3))),
-        ("suffix", Box::new(SuffixDrafter::new(Suffix { store: None, least: 1 }))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]

@@ -261,3 +261,48 @@ fn bench_and_verify_take_all_turns() {
     let few = gorgon(&[&["verify"], &base[..], &rest, &["--temperature", "1", "--samples", "1"]].concat());
     assert_eq!(few.status.code(), Some(2), "{}", stderr(&few));
 }
+
+#[test]
+fn recorded_answers_are_replayed_without_a_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    // The tokenizer alone: no weights are there to be read.
+    let tiny = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../checkpoints/tiny"));
+    std::fs::create_dir(path("model")).unwrap();
+    for file in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(tiny.join(file), dir.path().join("model").join(file)).unwrap();
+    }
+    let repeated = "the cat sat on the mat and the dog sat on the mat and ".repeat(8);
+    let lines = [
+        json!({"question": "What is 3 + 4?", "answer": repeated}).to_string(),
+        json!({"question": "Hello there, how are you doing this morning?", "category": "talk"}).to_string(),
+    ];
+    std::fs::write(path("given.jsonl"), lines.join("\n")).unwrap();
+    let source: String = (0..90).map(|line| format!("set item_{line} to the sum of {line} and x\n")).collect();
+    std::fs::write(path("source.txt"), source).unwrap();
+    let (model, given, source, out) = (path("model"), path("given.jsonl"), path("source.txt"), path("rows.json"));
+    let base = ["dev", "replay", "--model", &model];
+    let files = ["--answers", &given, "--quotes", &given, "--edits", &source];
+    let drafters = ["--drafter", "none", "--drafter", "ngram:3"];
+    let run = |more: &[&str]| json(&gorgon(&[&base[..], &files, &drafters, &["--json"], more].concat()));
+    let found = run(&["--out", &out]);
+    let rows = found["rows"].as_array().unwrap();
+    let categories: Vec<&str> = rows.iter().map(|row| row["category"].as_str().unwrap()).collect();
+    assert_eq!(categories, ["edits", "given", "quotes", "all"].repeat(2), "{found}");
+    let steps = |row: &Value| (row["answers"].clone(), row["tokens_per_step"].as_f64().unwrap());
+    assert_eq!(steps(&rows[3]), (json!(3), 1.0), "without drafts a step emits a token");
+    assert!([4, 5, 7].iter().all(|&row: &usize| steps(&rows[row]).1 > 1.5), "{found}");
+    let stored: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(stored["answers"].as_array().unwrap().len(), 6);
+    let deterministic = |row: &Value| (row["tokens"].clone(), row["steps"].clone(), row["nodes_per_step"].clone());
+    let all = |document: &Value| document["rows"].as_array().unwrap().iter().map(deterministic).collect::<Vec<_>>();
+    assert_eq!(all(&run(&[])), all(&found));
+    assert_ne!(all(&run(&["--seed", "9"])), all(&found), "a seed makes other quotations and edits");
+    for drafter in ["recycle", "jacobi:3", "early-exit:1", "medusa"] {
+        refused(&[&base[..], &files, &["--drafter", drafter]].concat(), &[drafter, "no model runs here"]);
+    }
+    refused(&[&base[..], &["--drafter", "ngram:2"]].concat(), &["no recorded answer"]);
+    refused(&[&base[..], &["--drafter", "ngram:2", "--edits", &path("missing.txt")]].concat(), &["missing.txt"]);
+    std::fs::write(path("bytes.txt"), [0xff, 0xfe, 0x00]).unwrap();
+    refused(&[&base[..], &["--drafter", "ngram:2", "--edits", &path("bytes.txt")]].concat(), &["bytes.txt", "UTF-8"]);
+}

@@ -123,7 +123,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     let sublayers = bench.job.path("sublayers.json");
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
-    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip] {
+    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip, "recycle"] {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);

@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 38] = [
+const VERBS: [(&str, &str); 39] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -57,6 +57,7 @@ const VERBS: [(&str, &str); 38] = [
     ("dev-synth", "--out JOB/synth"),
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
+    ("dev-replay", "--model MODEL --drafter ngram:2 --edits PROMPTS"),
     ("dev-skip", "--model MODEL --prompts PROMPTS --out JOB/sublayers.json --evaluations 3"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
     ("dev-plot", "HEADS"),
@@ -64,11 +65,11 @@ const VERBS: [(&str, &str); 38] = [
 ];
 
 /// Verbs that a seed has an effect on.
-const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretrain dev-skip dev-sweep dev-synth distill \
-                      doctor generate train tree-calibrate verify";
+const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretrain dev-replay dev-skip dev-sweep dev-synth \
+                      distill doctor generate train tree-calibrate verify";
 
 /// Verbs that render the model's chat template.
-const RENDERING: &str = "bench chat compare dev-skip distill doctor generate quantize serve store-build \
+const RENDERING: &str = "bench chat compare dev-replay dev-skip distill doctor generate quantize serve store-build \
                          tree-calibrate verify";
 
 /// The arguments of each verb for a job that was trained.

@@ -36,6 +36,7 @@ pub mod parameter;
 pub mod pipelined;
 pub mod published;
 pub mod pytorch;
+pub mod recycle;
 mod refill;
 mod residual;
 pub mod rest;

@@ -116,4 +116,5 @@ methods! {
     "early-exit" => EarlyExit(crate::early_exit::EarlyExit),
     "pipelined" => Pipelined(crate::pipelined::Pipelined),
     "skip" => Skip(crate::skip::Skip),
+    "recycle" => Recycle(crate::recycle::Recycle),
 }

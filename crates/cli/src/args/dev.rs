@@ -1,6 +1,7 @@
 //! Tools for engineers.
 
 use super::fit::Fit;
+use super::replay::Replay;
 use super::runs::OneRun;
 use super::skip::SkipSearch;
 use super::sweep::Sweep;
@@ -21,6 +22,8 @@ pub enum DevCommand {
     Suite(Suite),
     /// Measure lossy acceptance rules over a range of α: right answers, rejections, speed.
     Sweep(Sweep),
+    /// Measure drafters that read tokens alone on recorded answers: tokens per step by category, without a model.
+    Replay(Replay),
     /// Search the attentions and feed-forward networks that a model drafts fastest without, for --drafter skip:FILE.
     Skip(SkipSearch),
     /// Draw the plots of a run again, from its metrics.jsonl.

@@ -18,7 +18,8 @@ pub struct Draft {
     /// model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several, one merged
     /// tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts), oracle:R1,R2,…; without heads:
     /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
-    /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE.
+    /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE,
+    /// recycle[:K].
     /// suffix[:STORE][,below=N],else=D: another drafter where the match is short.
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,

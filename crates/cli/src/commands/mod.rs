@@ -17,6 +17,7 @@ pub mod pages;
 pub mod plan;
 pub mod pretrain;
 pub mod quantize;
+pub mod replay;
 mod resume;
 pub mod runs;
 pub mod serve;

@@ -31,6 +31,7 @@ const METHODS: &[&str] = &[
     "early-exit:1",
     "early-exit:2",
     "pipelined:1,3",
+    "recycle:3",
 ];
 
 /// All methods, and one that reads a file of sub-layers to leave out, which is in the folder.

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod prediction;
+pub mod replaying;
 pub mod side_by_side;
 pub mod skipping;
 pub mod sweep;

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 38] = [
+const VERBS: [(&str, &str); 39] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -45,6 +45,7 @@ const VERBS: [(&str, &str); 38] = [
     ("dev pretrain", "-c c"),
     ("dev suite", "cpu"),
     ("dev sweep", "alpha=0 --model m"),
+    ("dev replay", "--model m --drafter none"),
     ("dev skip", "--model m --prompts p --out o"),
     ("dev man", "d"),
     ("dev plot", "r"),

@@ -1,0 +1,178 @@
+//! Drafts against recorded answers: the tokens that a step emits where a target would write, greedily, what is recorded.
+//!
+//! No target runs. At every node the recorded text says which token follows, as far as the node's path is that text;
+//! what a target would say elsewhere is unknown, so only drafters that read tokens alone can be replayed.
+
+use crate::BenchError;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::tree::{TokenTree, TreeBuilder};
+use gorgon_core::{PooledVec, Token};
+use gorgon_draft::coupled::CoupledTree;
+use gorgon_draft::drafter::{DraftContext, Drafter, Feedback, VerifiedPass, VerifiedTree};
+use gorgon_infer::DecodeError;
+use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::{HookedStates, PassOutput};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// An answer that was written elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedAnswer {
+    /// Its name.
+    pub id: String,
+    /// Its category.
+    pub category: String,
+    /// The tokens before it.
+    pub prompt: Vec<Token>,
+    /// Its tokens, the end token included where it was recorded.
+    pub answer: Vec<Token>,
+}
+
+/// A replayed answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Replay {
+    /// The answer's name.
+    pub id: String,
+    /// The answer's category.
+    pub category: String,
+    /// Tokens of the answer after the first, which comes from prefill.
+    pub tokens: usize,
+    /// Steps that emit them.
+    pub steps: usize,
+    /// Nodes of all trees, roots included.
+    pub nodes: usize,
+    /// Steps by number of accepted drafts.
+    pub accepted: Vec<usize>,
+    /// Seconds of drafting.
+    pub draft_seconds: f64,
+}
+
+/// Whether a drafter reads tokens alone, so that it can be replayed.
+pub fn reads_tokens_alone(drafter: &dyn Drafter) -> bool {
+    let needs = drafter.needs();
+    needs.feedback == Feedback::None && !needs.lends_target && needs.hooks.layers().is_empty()
+}
+
+/// Decodes an answer that is known: a step emits the drafts on the answer's path and the token after them, and nothing
+/// beyond the answer's end. Whatever the drafter keeps across [`reset`](Drafter::reset) stays.
+///
+/// # Errors
+/// When the drafter fails.
+pub fn replay(
+    drafter: &mut dyn Drafter,
+    builder: &dyn TreeBuilder,
+    recorded: &RecordedAnswer,
+) -> Result<Replay, BenchError> {
+    let RecordedAnswer { id, category, prompt, answer } = recorded;
+    let tokens = answer.len().saturating_sub(1);
+    let mut replay = Replay {
+        id: id.clone(),
+        category: category.clone(),
+        tokens,
+        steps: 0,
+        nodes: 0,
+        accepted: vec![],
+        draft_seconds: 0.0,
+    };
+    let output = nothing();
+    drafter.reset();
+    if !prompt.is_empty() {
+        let rows: Vec<usize> = (0..prompt.len()).collect();
+        drafter.observe(VerifiedPass::prompt(prompt, &output, &rows)).map_err(DecodeError::from)?;
+    }
+    let (mut random, mut drafting, mut root) = (SeededRandom::new(0), Duration::ZERO, 0);
+    while root < tokens {
+        let since = Instant::now();
+        let mut context = DraftContext { tree: CoupledTree::plain(builder), random: &mut random, target: None };
+        let proposal = drafter.draft(answer[root], &mut context).map_err(DecodeError::from)?;
+        drafting += since.elapsed();
+        let tree = proposal.draft.tree();
+        let path = accepted_path(tree, &answer[root + 1..]);
+        replay.step(tree.len(), path.len() - 1);
+        // As many tokens are read as are emitted: the root instead of the last one.
+        let path = &path[..path.len().min(tokens - root)];
+        let read: PooledVec<Token> = path.iter().map(|&node| tree.token(node)).collect();
+        root += path.len();
+        let verified = Some(VerifiedTree { tree, path, next: answer[root], target: None });
+        let since = Instant::now();
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: path, verified };
+        drafter.observe(pass).map_err(DecodeError::from)?;
+        drafting += since.elapsed();
+    }
+    Ok(Replay { draft_seconds: drafting.as_secs_f64(), ..replay })
+}
+
+impl Replay {
+    fn step(&mut self, nodes: usize, accepted: usize) {
+        self.steps += 1;
+        self.nodes += nodes;
+        if self.accepted.len() <= accepted {
+            self.accepted.resize(accepted + 1, 0);
+        }
+        self.accepted[accepted] += 1;
+    }
+}
+
+/// The nodes of a tree whose tokens are the first of `text`, the root before them.
+fn accepted_path(tree: &TokenTree, text: &[Token]) -> PooledVec<usize> {
+    let mut path = PooledVec::of(0, 1);
+    for &token in text {
+        let last = path[path.len() - 1];
+        let Some(child) = tree.children(last).find(|&child| tree.token(child) == token) else { break };
+        path.push(child);
+    }
+    path
+}
+
+/// The output of a pass that nobody reads.
+fn nothing() -> PassOutput {
+    let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
+    PassOutput { hidden, hooks: HookedStates::new(), stream: None }
+}
+
+/// Totals of some replays.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplaySummary {
+    /// Answers.
+    pub answers: usize,
+    /// Their tokens after the first of each.
+    pub tokens: usize,
+    /// Steps.
+    pub steps: usize,
+    /// Tokens per step.
+    pub tokens_per_step: f64,
+    /// Mean nodes per step.
+    pub nodes_per_step: f64,
+    /// Share of steps in which at least `d` drafts were accepted, for `d = 1, 2, …`.
+    pub acceptance_by_depth: Vec<f64>,
+    /// Mean seconds of drafting per step.
+    pub draft_seconds_per_step: f64,
+}
+
+/// Sums up replays; `None` where none took a step.
+pub fn summarise<'a>(replays: impl IntoIterator<Item = &'a Replay>) -> Option<ReplaySummary> {
+    let (mut answers, mut tokens, mut steps, mut nodes, mut seconds) = (0, 0, 0, 0, 0.0);
+    let mut accepted: Vec<usize> = vec![];
+    for replay in replays {
+        answers += 1;
+        tokens += replay.tokens;
+        steps += replay.steps;
+        nodes += replay.nodes;
+        seconds += replay.draft_seconds;
+        accepted.resize(accepted.len().max(replay.accepted.len()), 0);
+        accepted.iter_mut().zip(&replay.accepted).for_each(|(all, one)| *all += one);
+    }
+    let share = |count: usize| count as f64 / steps as f64;
+    (steps > 0).then(|| ReplaySummary {
+        answers,
+        tokens,
+        steps,
+        tokens_per_step: share(tokens),
+        nodes_per_step: share(nodes),
+        acceptance_by_depth: (1..accepted.len()).map(|depth| share(accepted[depth..].iter().sum())).collect(),
+        draft_seconds_per_step: seconds / steps as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests;

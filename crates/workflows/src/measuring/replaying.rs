@@ -1,0 +1,220 @@
+//! Drafters that read tokens alone, measured on recorded answers: no model runs.
+
+mod made;
+
+use crate::console::BarStyle;
+use crate::drafting::{DrafterChoice, Drafters, Drafting};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::{absent, load, prompts};
+use gorgon_bench::replay::{self, RecordedAnswer, Replay, ReplaySummary, reads_tokens_alone};
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::tree::TreeChoice;
+use gorgon_data::render::{RenderError, Renderer};
+use gorgon_data::source::Conversation;
+use gorgon_runs::file;
+use made::{edited, quotation};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The largest file of a prompt that is edited.
+const MOST_BYTES: u64 = 1 << 20;
+/// Categories of answers that are made from prompts.
+const QUOTES: &str = "quotes";
+const EDITS: &str = "edits";
+
+/// Settings of a replay.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A model folder, a GGUF file or a repo id: of its tokenizer and chat template.
+    pub model: String,
+    /// The drafters.
+    pub drafters: Vec<DrafterChoice>,
+    /// The tree of all of them, if it is named.
+    pub tree: Option<TreeChoice>,
+    /// Files of conversations with answers.
+    pub answers: Vec<PathBuf>,
+    /// Files of prompts, whose answers are quotations from them.
+    pub quotes: Vec<PathBuf>,
+    /// Texts, whose answers are the same texts with small edits.
+    pub edits: Vec<PathBuf>,
+    /// Conversations of a file at most.
+    pub limit: usize,
+    /// Tokens of an answer at most.
+    pub max_new_tokens: usize,
+}
+
+/// A drafter's totals on a category.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The drafter.
+    pub drafter: String,
+    /// Its tree.
+    pub tree: String,
+    /// The category; `all` for all of them.
+    pub category: String,
+    /// The totals.
+    #[serde(flatten)]
+    pub summary: ReplaySummary,
+}
+
+/// Results of a replay.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replayed {
+    /// Totals by drafter and category.
+    pub rows: Vec<Row>,
+    /// Every answer with every drafter, the drafters in their order.
+    pub answers: Vec<(String, Replay)>,
+}
+
+/// Replays every answer with every drafter. A drafter keeps from one answer to the next what it keeps across texts.
+///
+/// # Errors
+/// When a file or the tokenizer cannot be read, no file is named, or a drafter reads more than tokens.
+pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> {
+    let drafters = options.drafters.iter().map(|choice| drafter(choice, options, settings));
+    let drafters: Vec<Drafting> = drafters.collect::<Result<_, Failure>>()?;
+    let recorded = recorded(options, settings)?;
+    let bar = settings.console.bar(BarStyle::Count, "answers", (drafters.len() * recorded.len()) as u64);
+    let (mut rows, mut answers) = (vec![], vec![]);
+    for (choice, drafting) in options.drafters.iter().zip(&drafters) {
+        let mut drafter = drafting.drafter(&token_drafters(choice));
+        let mut replays = vec![];
+        for answer in &recorded {
+            replays.push(replay::replay(drafter.as_mut(), drafting.builder.as_ref(), answer)?);
+            bar.inc(1);
+        }
+        let mut by: BTreeMap<&str, Vec<&Replay>> = BTreeMap::new();
+        replays.iter().for_each(|replay| by.entry(&replay.category).or_default().push(replay));
+        let totals = by.into_iter().map(|(category, replays)| (category, replay::summarise(replays)));
+        for (category, summary) in totals.chain([("all", replay::summarise(&replays))]) {
+            let (drafter, tree) = (drafting.name(), drafting.tree_name.clone());
+            rows.extend(summary.map(|summary| Row { drafter, tree, category: category.into(), summary }));
+        }
+        answers.extend(replays.into_iter().map(|replay| (drafting.name(), replay)));
+    }
+    bar.finish();
+    if rows.is_empty() {
+        return Err(Failure::run("no answer took a step: each has one token at most"));
+    }
+    Ok(Replayed { rows, answers })
+}
+
+/// Drafters by token, which need no model.
+fn token_drafters(choice: &DrafterChoice) -> Drafters {
+    match choice {
+        DrafterChoice::TrainingFree(method) => Drafters::TrainingFree(method.clone()),
+        _ => Drafters::None,
+    }
+}
+
+/// A drafter and its tree, if it can be replayed.
+fn drafter(choice: &DrafterChoice, options: &Options, settings: &Settings) -> Result<Drafting, Failure> {
+    let plain = matches!(choice, DrafterChoice::None);
+    let alone = reads_tokens_alone(token_drafters(choice).drafter().as_ref());
+    if !plain && !(alone && matches!(choice, DrafterChoice::TrainingFree(_))) {
+        let message = format!("--drafter {choice}: it reads more of a model than tokens, and no model runs here");
+        return Err(Failure::input(message).hint("gorgon bench measures it; ngram:N is one that reads tokens alone"));
+    }
+    let tree = if plain { None } else { options.tree.as_ref() };
+    Drafting::resolve(None, choice, tree, &settings.console)
+}
+
+/// The answers of all files.
+fn recorded(options: &Options, settings: &Settings) -> Result<Vec<RecordedAnswer>, Failure> {
+    let texts: Vec<(String, String)> = options.edits.iter().map(|path| text(path)).collect::<Result<_, Failure>>()?;
+    let renderer = prompts::renderer(&load::folder(&options.model, settings)?, None, settings)?;
+    let (mut all, mut refused) = (vec![], 0);
+    let mut keep = |answers: Result<Vec<RecordedAnswer>, RenderError>| match answers {
+        Ok(answers) => all.extend(answers),
+        Err(_) => refused += 1,
+    };
+    let mut random = SeededRandom::new(settings.seed);
+    for path in &options.answers {
+        for conversation in prompts::read(std::slice::from_ref(path), options.limit, settings)? {
+            keep(given(&renderer, &conversation, &stem(path)));
+        }
+    }
+    for path in &options.quotes {
+        for conversation in prompts::read(std::slice::from_ref(path), options.limit, settings)? {
+            let prompt = conversation.turns.first().map_or("", |turn| turn.user.as_str());
+            let quote = quotation(prompt, &mut random);
+            let answer = quote.map(|quote| made_answer(&renderer, (&conversation.id, QUOTES), prompt, quote));
+            keep(answer.transpose().map(|answer| answer.into_iter().collect()));
+        }
+    }
+    for (name, text) in &texts {
+        let answer = made_answer(&renderer, (name, EDITS), text, &edited(text, &mut random));
+        keep(answer.map(|answer| vec![answer]));
+    }
+    if refused > 0 {
+        settings.console.say(format!("{refused} texts that the chat template or the tokenizer refuses: skipped"));
+    }
+    all.iter_mut().for_each(|one: &mut RecordedAnswer| one.answer.truncate(options.max_new_tokens));
+    match all.is_empty() {
+        true => Err(Failure::input("no recorded answer").hint("name files with --answers, --quotes or --edits")),
+        false => Ok(all),
+    }
+}
+
+/// The answers that a conversation has, up to the first turn without one; of a model without a chat template, the
+/// first.
+fn given(renderer: &Renderer, conversation: &Conversation, file: &str) -> Result<Vec<RecordedAnswer>, RenderError> {
+    let system = conversation.system.as_deref().filter(|_| renderer.has_template());
+    let turns = if renderer.has_template() { conversation.turns.len() } else { 1 };
+    let mut transcript = renderer.transcript(system)?;
+    let mut answers = vec![];
+    for (number, turn) in conversation.turns.iter().take(turns).enumerate() {
+        let Some(assistant) = &turn.assistant else { break };
+        transcript.ask_with(&turn.user, &turn.calls)?;
+        let prompt = transcript.example().ids.clone();
+        transcript.answer(assistant)?;
+        let example = transcript.example();
+        let labels = example.assistant[prompt.len()..].iter().take_while(|&&own| own).count();
+        let answer = example.ids[prompt.len()..prompt.len() + labels].to_vec();
+        let id = format!("{}.{}", conversation.id, number + 1);
+        let category = conversation.category.clone().unwrap_or_else(|| file.to_owned());
+        answers.push(RecordedAnswer { id, category, prompt, answer });
+    }
+    Ok(answers)
+}
+
+/// One exchange.
+fn made_answer(
+    renderer: &Renderer,
+    (id, category): (&str, &str),
+    user: &str,
+    assistant: &str,
+) -> Result<RecordedAnswer, RenderError> {
+    let mut transcript = renderer.transcript(None)?;
+    transcript.ask(user)?;
+    let prompt = transcript.example().ids.clone();
+    transcript.answer(assistant)?;
+    let example = transcript.into_example();
+    let own = example.assistant[prompt.len()..].iter().take_while(|&&own| own).count();
+    let answer = example.ids[prompt.len()..prompt.len() + own].to_vec();
+    Ok(RecordedAnswer { id: id.into(), category: category.into(), prompt, answer })
+}
+
+/// A file's name and text.
+fn text(path: &Path) -> Result<(String, String), Failure> {
+    absent::check(path, "file")?;
+    let bytes = file::read(path, MOST_BYTES).map_err(|error| Failure::io(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::input(format!("{}: this is no UTF-8 text: wrong byte at {at}", path.display()))
+    })?;
+    match text.trim().is_empty() {
+        true => Err(Failure::input(format!("{}: the file is empty", path.display()))),
+        false => Ok((path.display().to_string(), text)),
+    }
+}
+
+/// A file's name without folder and ending: the category of records that name none.
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests;
