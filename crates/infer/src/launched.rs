@@ -2,7 +2,7 @@
 
 use crate::error::DecodeError;
 use crate::executor::{Executor, Progress};
-use crate::pace::Pace;
+use crate::pace::{Choice, Pace};
 use crate::request::Request;
 use crate::session::{Method, Session};
 use crate::step::step;
@@ -71,6 +71,9 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
         let sequences = turns.len();
         let choice = pace.choose(sequences);
         let tree = pace.tree(choice).unwrap_or(self.method.tree);
+        if choice == Choice::Plain {
+            turns.iter_mut().for_each(|turn| turn.drafts = false);
+        }
         let outcomes = step(self.sessions, turns, Method { tree, ..self.method }, times)?;
         let tokens = outcomes.iter().map(|outcome| outcome.tokens.len()).sum();
         pace.record(sequences, choice, times.total(), tokens);

@@ -76,10 +76,8 @@ fn draft<T: Target, D: Drafter>(
         let rule = turn.rule.unwrap_or(method.rule);
         CoupledTree { tree: method.tree, coupling: Coupling::of(rule, &*turn.random) }
     };
-    // Nothing is drafted where the tree is a lone root.
-    let drafts = |turn: &Turn<'_>| turn.drafts && method.tree.max_nodes() > 1;
     if let [(session, turn)] = parts.as_mut_slice() {
-        if !drafts(turn) {
+        if !turn.drafts {
             return Ok(SmallVec::from_buf([Proposal::root(turn.root)]));
         }
         let lends = session.needs().lends_target;
@@ -96,7 +94,7 @@ fn draft<T: Target, D: Drafter>(
     // One drafter's matmuls are shared among threads; several drafters are.
     let least = if work.iter().all(|(session, ..)| session.target().is_host()) { team::WORTHWHILE } else { 0 };
     team::each(&mut work, least, |(session, turn, proposal)| {
-        if !drafts(turn) {
+        if !turn.drafts {
             *proposal = Some(Ok(Proposal::root(turn.root)));
             return;
         }

@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// Tokens of context, unless `--context` asks for another number.
 const CONTEXT: usize = 8192;
+/// Tokens of the smallest context that a prompt and an answer have room in.
+const LEAST_CONTEXT: usize = 16;
 /// Sequences whose whole context a cache has room for, where the memory is not known.
 const UNMEASURED: usize = 8;
 /// Bytes of a file with an API key at most.
@@ -79,6 +81,10 @@ impl ServeJob {
         let renderer = prompts::renderer(&dir, self.heads.as_deref(), settings)?;
         let whole = load::context(&config, settings)?;
         let context = if settings.context.is_some() { whole } else { whole.min(CONTEXT) };
+        if context < LEAST_CONTEXT {
+            let message = format!("a context of {context} tokens: a server needs {LEAST_CONTEXT} at least");
+            return Err(Failure::input(message).hint("--context asks for another number"));
+        }
         let decoder = load::decoder(&dir, context, settings)?;
         let drafters = drafting.drafters(&decoder)?;
         let drafter = || drafting.drafter(&drafters);

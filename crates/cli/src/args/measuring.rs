@@ -110,7 +110,7 @@ pub struct Verify {
 #[derive(Debug, Subcommand)]
 pub enum TreeCommand {
     /// Measure accuracies and step times on this machine, and store the tree that should decode fastest with the heads.
-    Calibrate(Calibrate),
+    Calibrate(Box<Calibrate>),
     /// Take the optimal tree under the positional acceptance that a calibration measured, and store it with the heads.
     Sequoia(Sequoia),
     /// Draw a tree.

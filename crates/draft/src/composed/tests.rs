@@ -53,7 +53,7 @@ fn trees_are_those_that_can_be_drafted() {
 
 #[test]
 fn wrong_names_are_refused_in_one_line() {
-    let many = vec!["m"; 9].join("+");
+    let many = ["m"; 9].join("+");
     let deep = vec!["1"; 129].join(",");
     for (text, word) in [
         ("specinfer", "folders"),

@@ -56,7 +56,8 @@ impl<D: Drafter> Drafter for SpecInferDrafter<D> {
     }
 
     fn truncate(&mut self, length: usize) -> bool {
-        let kept = self.sources.iter_mut().fold(true, |kept, source| source.truncate(length) && kept);
+        let mut kept = true;
+        self.sources.iter_mut().for_each(|source| kept &= source.truncate(length));
         if !kept {
             self.reset();
         }

@@ -41,7 +41,7 @@ fn the_fastest_way_is_taken_and_the_others_stay_known() {
 fn a_way_that_becomes_faster_is_found() {
     let mut pace = Pace::new(None);
     taken(&mut pace, 2, 300, |choice| if choice == Choice::Tree { (40, 4) } else { (10, 2) });
-    let later = taken(&mut pace, 2, 3000, |choice| if choice == Choice::Tree { (10, 4) } else { (10, 2) });
+    let later = taken(&mut pace, 2, 4000, |choice| if choice == Choice::Tree { (10, 4) } else { (10, 2) });
     assert!(later[0] > 2000 && later[1] == 0, "{later:?}");
 }
 

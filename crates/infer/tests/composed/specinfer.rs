@@ -48,7 +48,7 @@ fn one_model_drafts_as_alone() {
                 let random = &mut SeededRandom::new(4);
                 generate(&target, drafter, (tree, rule.as_ref()), (&[256, 72, 105], 40), random)
             };
-            let found = run(&mut specinfer(&[model.clone()], &target, sampling, &[2, 1, 2]), &budget());
+            let found = run(&mut specinfer(std::slice::from_ref(&model), &target, sampling, &[2, 1, 2]), &budget());
             let mut alone = DraftModelDrafter::new(draft_model(&model, &target), sampling);
             let alone = run(&mut alone, &FixedTree::new(shape.clone()));
             assert_eq!((found.ids, found.accepted), (alone.ids, alone.accepted), "{name} at {temperature}");

@@ -113,7 +113,7 @@ fn token_drafters(choice: &DrafterChoice) -> Drafters {
 fn drafter(choice: &DrafterChoice, options: &Options, settings: &Settings) -> Result<Drafting, Failure> {
     let plain = matches!(choice, DrafterChoice::None);
     let alone = reads_tokens_alone(token_drafters(choice).drafter().as_ref());
-    if !plain && !(alone && matches!(choice, DrafterChoice::TrainingFree(_))) {
+    if !(plain || alone && matches!(choice, DrafterChoice::TrainingFree(_))) {
         let message = format!("--drafter {choice}: it reads more of a model than tokens, and no model runs here");
         return Err(Failure::input(message).hint("gorgon bench measures it; ngram:N is one that reads tokens alone"));
     }
