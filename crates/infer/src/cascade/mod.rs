@@ -127,7 +127,8 @@ impl CascadeDrafter {
             let (short, named) = (self.short_tree(left)?, self.inner.tree.clone());
             let tree: &dyn TreeBuilder = short.as_ref().map_or(&*named, |short| short);
             let (root, random) = (chain.last(), &mut *random);
-            let turn = Turn { slot: 0, root, left, end_tokens: &[], random, rule: None, drafts: true };
+            let drafts = tree.max_depth() > 0;
+            let turn = Turn { slot: 0, root, left, end_tokens: &[], random, rule: None, drafts };
             let turns = &mut [turn];
             let sessions = std::slice::from_mut(&mut self.session);
             let outcomes = step(sessions, turns, Method { tree, rule }, &mut StepTimes::default());
