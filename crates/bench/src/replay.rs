@@ -47,7 +47,7 @@ pub struct Replay {
     pub draft_seconds: f64,
 }
 
-/// Whether a drafter reads tokens alone, so that it can be replayed.
+/// Whether a drafter reads nothing of the target but tokens. Only such drafters can be replayed.
 pub fn reads_tokens_alone(drafter: &dyn Drafter) -> bool {
     let needs = drafter.needs();
     needs.feedback == Feedback::None && !needs.lends_target && needs.hooks.layers().is_empty()

@@ -39,7 +39,7 @@ fn stores_are_built_and_described() {
     assert_eq!(document["bytes"], bytes);
     assert_eq!(bytes, 160 + 11 * (all.0 + all.1 + 1));
     assert!(stdout(&finished(&["store", "inspect", &out], &[])).contains(&format!("{} tokens of 63 documents", all.1)));
-    // What it holds is drafted: a step emits the bonus and some drafts.
+    // The store has the answer, so steps emit more than their bonus.
     let generate = |drafter: &str| {
         let args = ["generate", "--model", model, "--prompt", "Count from 1 to 9.", "--max-new-tokens", "12", "--json"];
         json(&finished(&[&args[..], &["--ignore-eos", "--drafter", drafter]].concat(), &[]))

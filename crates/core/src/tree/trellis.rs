@@ -65,7 +65,7 @@ impl TrellisTree {
     /// Copy whose number of nodes follows from step times: `cost(n)` is how many plain steps a step of `n` nodes lasts.
     pub fn with_costs(self, cost: impl Fn(usize) -> f64) -> Self {
         let costs: Vec<f64> = (1..=self.nodes).map(cost).collect();
-        // What a draft costs at least: the first one, or each of those beyond it.
+        // The cheapest draft: the first one, or the mean of the drafts after it.
         let beyond = costs.iter().enumerate().skip(2).map(|(drafts, cost)| (cost - costs[1]) / (drafts - 1) as f64);
         let cheapest = beyond.fold(costs[1] - costs[0], f64::min);
         let floor = cheapest.max(0.0).ln();
