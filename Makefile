@@ -7,7 +7,7 @@ MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source serve-clients serve-load lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ serve-clients: build ## The official openai clients of Python and Node against g
 
 serve-load: build ## Good and bad clients against gorgon serve (SECONDS=600): texts, memory, exit code
 	python3 scripts/bench/serve_load.py --gorgon $(GORGON) --seconds $(or $(SECONDS),600) $(if $(OUT),--out $(OUT)) -- --drafter ngram:3
+
+serve-page: build ## The server's page in headless Chromium, by keyboard, in light and dark (the network, once)
+	scripts/serve_page/run.sh $(GORGON)
+
+serve-speed: build ## gorgon serve beside generate, distill and, with PYTHON=..., transformers serve
+	python3 scripts/bench/serve_speed.py --gorgon $(GORGON) $(if $(PYTHON),--python $(PYTHON)) $(if $(OUT),--out $(OUT))
 
 test-push: ## Uploads to a hub on the loopback interface (builds hf-hub, some minutes)
 	$(CARGO) test --release --workspace --features gorgon-cli/push --test push

@@ -4,9 +4,9 @@
     scripts/bench/serve_load.py --gorgon target/release/gorgon --seconds 120 --out benchmarks/serve_load.json
 
 It starts a server, asks every question alone and without drafts, and then sends for so many seconds: clients that ask
-and compare, clients that leave in mid-stream, half-open sockets that send a part of a request, clients that read one
-byte a second, bodies that are too large, and mutated requests. At the end the server is asked to stop while clients
-still ask. Failures are texts that differ, error bodies in another shape, memory that grows, and an exit code that is
+and compare, clients that leave or are killed in mid-stream, half-open sockets that send a part of a request, clients
+that read one byte a second, bodies that are too large, and mutated requests. At the end the server is asked to stop
+while clients still ask. Failures are texts that differ, error bodies in another shape, memory that grows, and an exit code that is
 not 0. Only the standard library is needed.
 """
 
@@ -18,6 +18,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -38,6 +39,18 @@ SETTINGS = [
     {"temperature": 1.3, "top_k": 30},
     {"temperature": 0, "stop": ["the", "and"]},
 ]
+
+# Sends a request and passes on the bytes of its answer.
+READER = """
+import socket, sys
+data = sys.argv[2].encode()
+head = b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as stream:
+    stream.sendall(head + b"Content-Length: %d\\r\\n\\r\\n" % len(data) + data)
+    while part := stream.recv(4096):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+"""
 
 
 class Server:
@@ -137,6 +150,15 @@ class Load:
         self.note("left in mid-stream")
         time.sleep(0.05)
 
+    def killed(self, chance):
+        """A client process that reads a stream is killed with -9."""
+        request = {**chance.choice(self.alone)[0], "stream": True, "max_tokens": 400, "ignore_eos": True}
+        command = [sys.executable, "-S", "-c", READER, str(self.server.port), json.dumps(request)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            client.stdout.read(chance.randrange(1, 1500))
+            client.kill()
+        self.note("killed with -9 in mid-stream")
+
     def half_open(self, chance):
         with socket.create_connection(("127.0.0.1", self.server.port)) as half:
             half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n"
@@ -189,7 +211,8 @@ def run(args):
             assert status == 200, status
             alone.append((request, text))
     load = Load(server, alone, args.seconds, args.seed)
-    kinds = [load.leaves, load.leaves, load.half_open, load.half_open, load.slow, load.slow, load.large, load.mutated]
+    kinds = [load.killed, load.killed, load.leaves, load.half_open, load.half_open, load.slow, load.slow]
+    kinds += [load.large, load.mutated]
     work = [load.good] * (args.clients - len(kinds)) + kinds
     threads = [threading.Thread(target=load.run, args=(one, number)) for number, one in enumerate(work)]
     for thread in threads:

@@ -4,7 +4,7 @@ import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "clients-key", maxRetries: 0 });
 const model = (await client.models.list()).data[0].id;
-const messages = [{ role: "user", content: "What is 12 plus 30?" }];
+const messages = [{ role: "user", content: "Who are you?" }];
 const request = { model, messages, temperature: 0, max_tokens: 40 };
 const whole = await client.chat.completions.create(request);
 const text = whole.choices[0].message.content;

@@ -7,7 +7,7 @@ import openai
 client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="clients-key", max_retries=0)
 model = client.models.list().data[0].id
 assert client.models.retrieve(model).id == model
-asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 12 plus 30?"}]
+asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who are you?"}]
 
 whole = client.chat.completions.create(model=model, messages=asked, temperature=0, seed=1, max_tokens=40, user="a user")
 text = whole.choices[0].message.content

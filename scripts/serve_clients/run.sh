@@ -16,6 +16,7 @@ if [ ! -x "$(command -v "$python")" ]; then
     "$python" -m pip install --quiet openai
 fi
 log=$work/serve.log
+: > "$log"
 GORGON_API_KEY=clients-key "$gorgon" serve --model checkpoints/tiny --drafter ngram:2 --port 0 2> "$log" &
 server=$!
 trap 'kill "$server" 2> /dev/null || true' EXIT

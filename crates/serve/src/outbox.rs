@@ -87,6 +87,8 @@ struct State {
     events: VecDeque<Event>,
     bytes: usize,
     waker: Option<Waker>,
+    /// Whether the client takes the answer in one piece.
+    whole: bool,
     closed: bool,
 }
 
@@ -124,7 +126,9 @@ impl Sender {
             state.bytes += bytes;
             state.events.push_back(event);
         }
-        let (open, waker) = (!state.closed, state.waker.take());
+        // A wake costs the engine a system call, and a decoding core for as long as the task runs.
+        let waits = state.whole && state.bytes < MOST_BYTES / 2 && matches!(state.events.back(), Some(Event::Piece(_)));
+        let (open, waker) = (!state.closed, if waits { None } else { state.waker.take() });
         drop(state);
         waker.into_iter().for_each(Waker::wake);
         open
@@ -137,6 +141,12 @@ impl Sender {
 }
 
 impl Receiver {
+    /// Is woken only when an answer ends or much waits, for a client that takes the answer in one piece.
+    pub fn whole(self) -> Self {
+        lock(&self.0).whole = true;
+        self
+    }
+
     /// The next event, once there is one.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let mut state = lock(&self.0);

@@ -168,7 +168,7 @@ async fn asked(shared: App, request: Request, parse: Parse) -> Result<Response, 
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         return Ok(response);
     }
-    let whole = timeout(patience, whole(answer, receiver)).await;
+    let whole = timeout(patience, whole(answer, receiver.whole())).await;
     whole.map_err(|_| ApiError::late(seconds))?.map(|whole| document(StatusCode::OK, &whole))
 }
 

@@ -1,6 +1,8 @@
 //! Tests of `outbox`.
 
 use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
 
 fn piece(bytes: usize) -> Event {
     Event::Piece(Piece { text: "x".repeat(bytes), ..Piece::default() })
@@ -32,4 +34,31 @@ fn what_is_taken_makes_room() {
         assert!(sender.send(piece(1 << 20)));
         assert!(receiver.poll(&mut context).is_ready());
     }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_client_that_takes_the_whole_answer_is_woken_at_its_end_and_when_much_waits() {
+    let (sender, receiver) = outbox();
+    let mut receiver = receiver.whole();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut wakes = |event| {
+        assert!(sender.send(event));
+        let count = woken.0.swap(0, Ordering::Relaxed);
+        while receiver.poll(&mut Context::from_waker(&waker)).is_ready() {}
+        count
+    };
+    let end = Event::End(End { index: 0, reason: Reason::Stop, stats: Stats::default() });
+    assert_eq!(wakes(piece(1)), 0);
+    assert_eq!([wakes(piece(10)), wakes(end), wakes(piece(10)), wakes(piece(5 << 20))], [0, 1, 0, 1]);
 }
