@@ -29,6 +29,7 @@ pub mod projected;
 pub mod quantised_matmul;
 pub mod rope;
 pub mod segment_attention;
+pub mod skinny_matmul;
 pub mod softmax;
 pub mod squares;
 mod table;
