@@ -33,7 +33,7 @@ fn multiply(a: &[[u16; LANE]], b: &[[u16; 4]], out: &mut [[u64; 8]; 16]) {
     }
 }
 
-/// What the kernel does, in whole numbers: eight rows against all outputs.
+/// The kernel's product of eight rows with all outputs, in whole numbers.
 fn product_of_fragments(d_in: usize, d_out: usize, x: &[u16], packed: &[u16]) -> Vec<u64> {
     let mut y = vec![0; 8 * d_out];
     for group in 0..d_out.div_ceil(OUTPUTS) {
