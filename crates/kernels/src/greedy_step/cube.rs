@@ -1,45 +1,12 @@
 //! A greedy step's decisions on a GPU.
 
-use super::greatest::{UNITS, new_greatest, next_greatest};
+use super::segments::select_greatest;
 use super::{Guide, Outcome, Trail, TreeTable};
-use crate::collective::{LEAST, window_start};
+use crate::collective::window_start;
 use crate::device;
 use crate::tree_attention::PassTable;
-use burn::tensor::{DType, Int, Tensor as Burn};
+use burn::tensor::{Int, Tensor as Burn};
 use cubecl::prelude::*;
-
-/// One row's greatest entries, one after the other: each round finds the greatest of those that come after the last one
-/// in the order of value and index, so nothing has to be marked.
-#[cube(launch_unchecked, address_type = "dynamic")]
-fn greatest<F: Float>(
-    logits: &Tensor<F>,
-    out: &mut Tensor<i32>,
-    vocab: usize,
-    width: usize,
-    #[comptime] checked: bool,
-    #[define(F)] _dtype: ElemType,
-) {
-    let mut memory = new_greatest();
-    let row = CUBE_POS as usize;
-    let none = vocab as u32;
-    let mut last_value = f32::new(0.0);
-    let mut last_place = none;
-    for round in 0..width {
-        let base = row * vocab;
-        next_greatest::<F>(logits, base, 0usize, vocab, none, last_value, last_place, &mut memory);
-        last_value = memory.values[0];
-        last_place = memory.places[0];
-        if UNIT_POS == 0 {
-            let mut found = i32::cast_from(last_place);
-            if comptime!(checked) {
-                if memory.damaged[0] == 1u32 || last_value <= f32::new(LEAST) {
-                    found = -1i32;
-                }
-            }
-            out[row * width + round] = found;
-        }
-    }
-}
 
 /// One unit per node.
 #[cube(launch_unchecked)]
@@ -133,28 +100,6 @@ fn copy_entries(from: &Tensor<i32>, to: &mut Tensor<i32>, size: usize) {
     if ABSOLUTE_POS < size {
         to[ABSOLUTE_POS] = from[ABSOLUTE_POS];
     }
-}
-
-fn select_greatest(logits: &Burn<3>, width: usize, checked: bool) -> burn_cubecl::tensor::CubeTensor {
-    let [batch, rows, vocab] = logits.dims();
-    let logits = device::floats(logits);
-    let out = device::empty(&logits, [batch * rows, width], DType::I32);
-    // SAFETY: a cube stays within its row of the logits and of the result.
-    unsafe {
-        greatest::launch_unchecked(
-            &logits.client,
-            CubeCount::Static((batch * rows) as u32, 1, 1),
-            CubeDim::new_1d(UNITS as u32),
-            device::address([&logits]),
-            device::arg(&logits),
-            device::arg(&out),
-            vocab,
-            width,
-            checked,
-            device::elem(&logits),
-        );
-    }
-    out
 }
 
 /// See [`super::argmax_rows`].

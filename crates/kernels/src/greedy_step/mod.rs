@@ -11,6 +11,8 @@ mod launch;
 #[cfg(feature = "gpu")]
 mod path;
 pub mod reference;
+#[cfg(feature = "gpu")]
+pub(crate) mod segments;
 mod trail;
 
 pub use launch::{accept, argmax_rows, fill, follow, guide, overwrite, top_rows};
