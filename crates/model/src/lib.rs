@@ -9,6 +9,7 @@ pub mod decoder;
 pub mod device;
 pub mod error;
 mod feed_forward;
+mod fragments;
 pub mod hidden_states;
 pub mod hooks;
 pub mod layer;

@@ -1,17 +1,19 @@
 //! Frozen linear layers and where their weights come from.
 
 use crate::device::{Compute, IntegerWeights, Weights};
+use crate::fragments;
 use crate::hidden_states::{HiddenStates, select_rows};
 use crate::pass::Input;
 use crate::weight_rows::{WeightRows, stored_as};
 use crate::weights::{Checkpoint, WeightsError};
-use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
 use gorgon_kernels::quantised_matmul::{
     self, Activations, CodeBits, QuantisedMatrix, Rounding, ScaleFormat, ScaleSearch,
 };
+use gorgon_kernels::skinny_matmul::Fragments;
 use std::sync::Arc;
 
 /// A scale for each output: sums of all inputs are exact, and nothing slows a product down.
@@ -31,7 +33,9 @@ pub enum Weight {
     Packed(Arc<Packed>),
     /// CPU: panels of integer codes, and how inputs are multiplied with them.
     Quantised(Arc<QuantisedMatrix>, Activations),
-    /// Other devices: `[out, in]`, multiplied through its transposed view.
+    /// GPUs with tensor cores, 16-bit weights of a matmul: in the order of their fragments.
+    Fragments(Fragments),
+    /// Other devices, and tables: `[out, in]`, multiplied through its transposed view.
     Dense(Tensor<2>),
 }
 
@@ -60,13 +64,15 @@ impl Linear {
             Weight::Quantised(weight, activations) => {
                 quantised_matmul::matmul(x, weight, *activations, self.bias.as_ref().map(|bias| &bias.tensor))
             }
-            Weight::Dense(weight) => {
-                let y = x.clone().matmul(weight.clone().transpose().unsqueeze());
-                match &self.bias {
-                    Some(bias) => y + bias.tensor.clone().unsqueeze(),
-                    None => y,
-                }
-            }
+            Weight::Fragments(weight) => self.biased(weight.matmul(x)),
+            Weight::Dense(weight) => self.biased(x.clone().matmul(weight.clone().transpose().unsqueeze())),
+        }
+    }
+
+    fn biased(&self, y: Tensor<3>) -> Tensor<3> {
+        match &self.bias {
+            Some(bias) => y + bias.tensor.clone().unsqueeze(),
+            None => y,
         }
     }
 
@@ -99,7 +105,7 @@ impl Linear {
             Weight::Quantised(weight, activations) => {
                 quantised_matmul::quantised_matmul(Isa::detect(), x, weight, *activations, bias, y);
             }
-            Weight::Dense(_) => unreachable!("rows on the CPU go with weights there"),
+            Weight::Fragments(_) | Weight::Dense(_) => unreachable!("rows on the CPU go with weights there"),
         }
     }
 
@@ -116,6 +122,7 @@ impl Linear {
         match &self.weight {
             Weight::Packed(weight) => weight.d_out(),
             Weight::Quantised(weight, _) => weight.d_out(),
+            Weight::Fragments(weight) => weight.shape()[1],
             Weight::Dense(weight) => weight.dims()[0],
         }
     }
@@ -137,6 +144,7 @@ impl Linear {
         bias + match &self.weight {
             Weight::Packed(weight) => weight.bytes(),
             Weight::Quantised(weight, _) => weight.bytes(),
+            Weight::Fragments(weight) => weight.bytes(),
             Weight::Dense(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
         }
     }
@@ -208,7 +216,7 @@ impl Embedding {
         match &self.weight {
             Weight::Packed(table) => self.on_host(tokens, table.d_in()),
             Weight::Quantised(table, _) => self.on_host(tokens, table.d_in()),
-            Weight::Dense(_) => {
+            Weight::Fragments(_) | Weight::Dense(_) => {
                 let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
                 HiddenStates::on_device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
             }
@@ -272,7 +280,7 @@ impl Embedding {
             match &self.weight {
                 Weight::Packed(table) => table.copy_row(token as usize, row),
                 Weight::Quantised(table, _) => table.copy_row(token as usize, row),
-                Weight::Dense(_) => unreachable!("rows on the CPU go with a table there"),
+                Weight::Fragments(_) | Weight::Dense(_) => unreachable!("rows on the CPU go with a table there"),
             }
         }
         if self.scale != 1.0 {
@@ -289,8 +297,8 @@ impl Embedding {
     /// If the table is on the CPU.
     pub fn select(&self, ids: Tensor<1, Int>) -> Tensor<3> {
         match &self.weight {
-            Weight::Packed(_) | Weight::Quantised(..) => unreachable!("tokens on a device go with a table there"),
             Weight::Dense(table) => self.scaled(table.clone().select(0, ids).unsqueeze()),
+            _ => unreachable!("tokens on a device go with a table there"),
         }
     }
 
@@ -314,7 +322,8 @@ impl Loader<'_> {
     /// When a tensor is missing, of a wrong shape, or cannot be read.
     pub fn linear(&self, names: &[String], bias: bool) -> Result<Linear, WeightsError> {
         let weights: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
-        let weight = self.weight(&weights)?;
+        let fragments = fragments::load(self.checkpoint, self.compute, &weights)?;
+        let weight = fragments.map_or_else(|| self.weight(&weights), |found| Ok(Weight::Fragments(found)))?;
         let bias = if bias {
             let mut values = vec![];
             for name in names {
@@ -347,10 +356,8 @@ impl Loader<'_> {
         }
         let format = self.compute.format();
         if self.checkpoint.is_drawn() {
-            // A variance of one over the width keeps activations as large as they are.
-            let bound = (3.0 / d_in as f64).sqrt();
             let place = (self.compute.device(), format.tensor());
-            return Ok(Weight::Dense(Tensor::random([d_out, d_in], Distribution::Uniform(-bound, bound), place)));
+            return Ok(Weight::Dense(Tensor::random([d_out, d_in], fragments::drawn(d_in), place)));
         }
         let bytes = rows.dense(format).map_err(|reason| rows.error(PackError::Source(reason)))?;
         let data = TensorData::from_bytes_vec(bytes, [d_out, d_in], format.tensor());
