@@ -101,6 +101,8 @@ test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 d
 test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; NVRTC from PyPI; some minutes)
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=75 scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-kernels -p gorgon-model --features cuda,wgpu --lib --target-dir $(GPU_TARGET) device_tests -- --test-threads 1
+	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=80 scripts/software_cuda.sh $(CARGO) test \
+		-p gorgon-kernels -p gorgon-model --features cuda,wgpu --lib --target-dir $(GPU_TARGET) skinny_matmul -- --test-threads 1
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-model --features cuda,wgpu --test recorded --target-dir $(GPU_TARGET)
 
