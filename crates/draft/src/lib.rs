@@ -34,6 +34,7 @@ pub mod oracle;
 mod own_layers;
 pub mod parameter;
 pub mod pipelined;
+pub mod probes;
 pub mod published;
 pub mod pytorch;
 pub mod recycle;

@@ -14,9 +14,9 @@ pub struct Draft {
     /// interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
-    /// model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several, one merged
-    /// tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts), oracle:R1,R2,…; without heads:
+    /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block, ppd,
+    /// pass, space, model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several,
+    /// one merged tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts), oracle:R1,R2,…; without heads:
     /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
     /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE,
     /// recycle[:K].
@@ -25,7 +25,8 @@ pub struct Draft {
     pub drafter: DrafterChoice,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
     /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the fastest tree of the heads' calibration,
-    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for suffix own:60,59, for ngram
+    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for ppd own:24,N, for pass
+    /// and space chain:N, for suffix own:60,59, for ngram
     /// and cascade chain:8, for model chain:4, for specinfer its own].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
