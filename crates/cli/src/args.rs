@@ -18,7 +18,7 @@ mod sweep;
 
 pub use applies::check;
 pub use configs::{ConfigCommand, Init};
-pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth};
+pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth, Trajectories};
 pub use draft::Draft;
 pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
@@ -293,7 +293,7 @@ pub struct Export {
     /// The run folder of a training, a folder of heads, or a PyTorch file of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash, or safetensors
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash, probes, or safetensors
     /// (a PyTorch file as it is; nothing in it is executed).
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,

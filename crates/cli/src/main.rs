@@ -106,6 +106,7 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Dev(DevCommand::Sweep(args)) => commands::sweep::run(&args, settings),
         Command::Dev(DevCommand::Replay(args)) => commands::replay::run(&args, settings),
         Command::Dev(DevCommand::Skip(args)) => commands::skip::run(&args, settings),
+        Command::Dev(DevCommand::Trajectories(args)) => commands::trajectories::run(&args, settings),
         Command::Dev(DevCommand::Plot(args)) => commands::runs::plot(&args, settings),
         Command::Dev(DevCommand::Man(args)) => commands::pages::man(&args, settings),
     }

@@ -22,6 +22,10 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ),
     ("mtp", &["method=\"mtp\""], false),
     ("block", &["method=\"block\"", "block.layers=2", "block.block_size=4", "block.mask_token=5"], false),
+    ("ppd", &["method=\"ppd\"", "ppd.ensemble=2"], false),
+    ("pass", &["method=\"pass\"", "pass.look_ahead=2"], false),
+    ("pass-2", &["method=\"pass\"", "pass.look_ahead=2", "pass.two_pass=true"], false),
+    ("space", &["method=\"space\"", "space.masks=2"], false),
     (
         "block-2",
         &["method=\"block\"", "block.layers=1", "block.block_size=4", "block.conv=true", "block.selector.k=4"],
@@ -117,6 +121,10 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
             bench.check(model, &["dynamic:12,2,4"], &pair);
         }
     }
+    // A fitted model, with the drafter that it was fitted for.
+    finished(&["dev", "trajectories", &bench.job.text("data"), "--model", model, "--block", "4"], &[]);
+    let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
+    bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);

@@ -36,7 +36,7 @@ fn trained(job: &Job, method: &str, more: &[&str]) -> String {
     let rates = ["training.learning_rate=3e-3", "training.save_every=4"];
     let train = [&["train", "-c", &config, &method][..], &rates, more].concat();
     let plan = finished(&[&train[..], &["--dry-run"]].concat(), &[]);
-    assert!(stderr(&plan).contains("heads, ") && !job.path("runs").exists(), "{}", stderr(&plan));
+    assert!(stderr(&plan).contains(" parameters; ") && !job.path("runs").exists(), "{}", stderr(&plan));
     let document = json(&finished(&[&train[..], &["--json"]].concat(), &[]));
     let evaluation = &document["evaluation"];
     for key in ["head_loss", "top1", "top5"] {
@@ -118,6 +118,65 @@ fn a_block_drafter_is_trained_and_decoded_with() {
     refused(&["export", run, "--to", "mtp", &job.text("other")], &["block heads, not multi-token-prediction modules"]);
 }
 
+/// Probes of every kind: trained, published, decoded with, exported, resumed from.
+#[test]
+fn probes_are_trained_and_decoded_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    for (method, own, tree) in [
+        ("ppd", "ppd.ensemble=2", "own:24,3"),
+        ("pass", "pass.two_pass=true", "chain:4"),
+        ("space", "space.masks=2", "chain:2"),
+    ] {
+        let run = trained(&job, method, &[own]);
+        decodes(&format!("{run}/heads"), method, method, tree);
+        let out = job.text(&format!("exported-{method}"));
+        finished(&["export", &run, "--to", "probes", &out], &[]);
+        decodes(&out, method, method, tree);
+        refused(&["export", &run, "--to", "hydra", &job.text("other")], &["not Hydra heads"]);
+        let model = backbone().to_str().unwrap();
+        let other = if method == "ppd" { "pass" } else { "ppd" };
+        let named = ["generate", "--model", model, "--heads", &out, "--drafter", other, "--prompt", "x"];
+        refused(&named, &[method, other]);
+    }
+}
+
+/// CLLM: trajectories beside shards, a fitted model, and its text by Jacobi decoding.
+#[test]
+fn a_backbone_is_fitted_for_jacobi_decoding() {
+    let job = Job::new();
+    job.distill(&[]);
+    let (train, data, model) = (job.text("train.toml"), job.text("data"), backbone().to_str().unwrap());
+    let on = ["train", "-c", &train, "method=\"cllm\"", "training.learning_rate=1e-3", "cllm.lora.rank=4"];
+    refused(&on, &["no trajectories are here"]);
+    let make = ["dev", "trajectories", &data, "--model", model, "--block", "4", "--json"];
+    let made = json(&finished(&make, &[]));
+    assert!(made["blocks"].as_u64().unwrap() > 10 && made["kept"] == 0, "{made}");
+    let again = json(&finished(&make, &[]));
+    assert_eq!((&again["kept"], &again["iterations"]), (&made["shards"], &made["iterations"]));
+    for weights in ["lora", "full"] {
+        let weights = format!("cllm.weights={weights:?}");
+        let document = json(&finished(&[&on[..], &[&weights, "--json"]].concat(), &[]));
+        let evaluation = &document["evaluation"];
+        assert!(evaluation["kl"].is_number() && evaluation["tau"].as_f64().unwrap() >= 1.0, "{evaluation}");
+        let run = job.run().unwrap();
+        let first = std::fs::read(run.join("merged/model.safetensors")).unwrap();
+        finished(&["train", "-c", run.join("config.toml").to_str().unwrap()], &[]);
+        assert_eq!(std::fs::read(job.run().unwrap().join("merged/model.safetensors")).unwrap(), first);
+        let out = job.text(&format!("exported-{}", weights.len()));
+        finished(&["export", run.to_str().unwrap(), "--to", "merged", &out], &[]);
+        let decode = |drafter: &str| {
+            let base = ["generate", "--model", &out, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];
+            json(&finished(&[&base[..], &["--drafter", drafter]].concat(), &[]))
+        };
+        assert_eq!(decode("none")["ids"], decode("jacobi:4")["ids"]);
+    }
+    let file = job.path("data/trajectories-00000.parquet");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&on, &["trajectories-00000.parquet"]);
+}
+
 #[test]
 fn wrong_settings_are_refused_in_a_line() {
     let job = Job::new();
@@ -129,10 +188,14 @@ fn wrong_settings_are_refused_in_a_line() {
         ("hydra", "hydra.typo=1", "typo"),
         ("mtp", "mtp.depths=9", "mtp.depths"),
         ("block", "block.block_size=1", "block.block_size"),
+        ("ppd", "ppd.ensemble=0", "ppd.ensemble"),
+        ("pass", "pass.look_ahead=17", "pass.look_ahead"),
+        ("space", "space.mask_token=100000", "space.mask_token"),
+        ("cllm", "cllm.label_smoothing=2", "cllm.label_smoothing"),
     ] {
         refused(&["train", "-c", &train, &format!("method={method:?}"), given], &[word]);
     }
-    for drafter in ["hydra", "mtp", "block"] {
+    for drafter in ["hydra", "mtp", "block", "ppd"] {
         let model = backbone().to_str().unwrap();
         refused(&["generate", "--model", model, "--drafter", drafter, "--prompt", "x"], &["heads"]);
     }

@@ -7,12 +7,13 @@ use crate::drafter::{Drafter, NoDrafter};
 use crate::eagle::three::Eagle3Model;
 use crate::eagle::{EagleDrafter, EagleModel};
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{HeadsFormat, HeadsMethod};
+use crate::format::{HeadsFormat, HeadsMethod, ProbeKind};
 use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
 use crate::measured::{self, MeasuredDrafter};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
+use crate::probes::{ProbeDrafter, ProbeModel};
 use crate::training_free::TrainingFree;
 use gorgon_core::suggest::did_you_mean;
 use gorgon_core::tree::OwnTree;
@@ -194,6 +195,8 @@ pub enum Drafters {
     Mtp(Arc<MtpModel>),
     /// A block drafter.
     Block(Arc<BlockModel>),
+    /// Probes.
+    Probes(Arc<ProbeModel>),
     /// An EAGLE-1 draft layer.
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
@@ -216,6 +219,7 @@ impl Drafters {
             HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
             HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
             HeadsMethod::Block => Self::Block(Arc::new(BlockModel::load(folder, decoder)?)),
+            HeadsMethod::Probes(kind) => Self::Probes(Arc::new(probes_of(kind, folder, decoder)?)),
             HeadsMethod::Eagle => match folder.detected.format {
                 HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
                     Self::Eagle3(Arc::new(Eagle3Model::load(folder, decoder)?))
@@ -230,7 +234,8 @@ impl Drafters {
                 | HeadsFormat::Hydra
                 | HeadsFormat::HydraPlusPlus
                 | HeadsFormat::Mtp
-                | HeadsFormat::DFlash => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+                | HeadsFormat::DFlash
+                | HeadsFormat::Probes(_) => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
     }
@@ -248,6 +253,7 @@ impl Drafters {
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
             Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
+            Self::Probes(model) => Box::new(ProbeDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Handover(first, tree, other) => {
@@ -255,4 +261,14 @@ impl Drafters {
             }
         }
     }
+}
+
+/// Probes of a kind; others are refused.
+fn probes_of(kind: ProbeKind, folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<ProbeModel, HeadsError> {
+    let model = ProbeModel::load(folder, decoder)?;
+    if model.kind() == kind {
+        return Ok(model);
+    }
+    let reason = format!("{} heads, not {}", model.kind().name(), kind.name());
+    Err(HeadsError::Format { path: folder.path.clone(), reason })
 }

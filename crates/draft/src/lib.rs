@@ -37,6 +37,7 @@ mod own_layers;
 pub mod parameter;
 pub mod partial;
 pub mod pipelined;
+pub mod probes;
 pub mod published;
 pub mod pytorch;
 pub mod recycle;

@@ -1,5 +1,6 @@
 //! The config files of training.
 
+mod cllm;
 mod distill_spec;
 mod fixed;
 mod medusa_two;
@@ -9,6 +10,7 @@ mod renamed;
 mod schema;
 mod training;
 
+pub use cllm::{CllmConfig, Consistency, FittedWeights};
 pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use fixed::{changes_evaluation, fixed};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};

@@ -24,6 +24,8 @@ pub enum Metrics {
     Eagle3(Eagle3Metrics),
     /// A block drafter.
     Block(BlockMetrics),
+    /// CLLM.
+    Cllm(CllmMetrics),
     /// DistillSpec.
     DistillSpec(DistillSpecMetrics),
     /// Pretraining.
@@ -65,6 +67,7 @@ impl Metrics {
             Self::Eagle(metrics) => metrics.loss,
             Self::Eagle3(metrics) => metrics.loss,
             Self::Block(metrics) => metrics.loss,
+            Self::Cllm(metrics) => metrics.loss,
             Self::DistillSpec(metrics) => metrics.loss,
             Self::Pretrain(metrics) => metrics.answer_loss,
         }
@@ -79,6 +82,7 @@ impl Metrics {
             Self::Eagle(metrics) => of(&metrics.decoded),
             Self::Eagle3(metrics) => of(&metrics.decoded),
             Self::Block(metrics) => of(&metrics.decoded),
+            Self::Cllm(metrics) => of(&metrics.decoded),
             Self::DistillSpec(metrics) => of(&metrics.decoded),
             Self::Pretrain(_) => None,
         }
@@ -226,6 +230,37 @@ pub struct BlockMetrics {
     #[serde(deserialize_with = "nullable::number")]
     pub top1: f64,
     /// `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of a backbone that is fitted for Jacobi decoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CllmMetrics {
+    /// `consistency + ω · text_loss`.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Mean over states of `Σ_i KL`.
+    #[serde(deserialize_with = "nullable::number")]
+    pub consistency: f64,
+    /// Mean cross-entropy of the text.
+    #[serde(deserialize_with = "nullable::number")]
+    pub text_loss: f64,
+    /// `KL(original || fitted)` in nats per token.
+    #[serde(deserialize_with = "nullable::number")]
+    pub kl: f64,
+    /// Share of tokens at which the fitted and the original backbone have the same first guess.
+    #[serde(deserialize_with = "nullable::number")]
+    pub agreement: f64,
+    /// Perplexity of the fitted backbone.
+    #[serde(deserialize_with = "nullable::number")]
+    pub perplexity: f64,
+    /// Perplexity of the original.
+    #[serde(deserialize_with = "nullable::number")]
+    pub perplexity_before: f64,
+    /// True if `kl` is above `cllm.kl_bound`.
+    pub degraded: bool,
+    /// Jacobi decoding of held-out prompts; `None` if no prompt is decoded.
     #[serde(flatten)]
     pub decoded: Option<Decoded>,
 }

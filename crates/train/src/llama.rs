@@ -95,6 +95,15 @@ impl Llama {
         Ok(parameters)
     }
 
+    /// The weights of the layers and the final norm of a checkpoint, flat and in the order of [`Self::parameters`].
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn load_layers(&self, checkpoint: &Checkpoint) -> Result<Vec<Tensor<1>>, TrainError> {
+        let layers = 1..=self.final_norm();
+        Ok(self.load(checkpoint)?.drain(layers).map(|p| p.value).collect())
+    }
+
     /// The sizes.
     pub fn shape(&self) -> &LlamaShape {
         &self.shape

@@ -8,10 +8,13 @@
 //! | EAGLE-1, EAGLE-2 | [`eagle`] | [`EagleFitting`] |
 //! | EAGLE-3 | [`eagle3`] | [`Eagle3Fitting`] |
 //! | block drafter | [`block`] | [`BlockFitting`] |
+//! | PPD, PaSS, SPACE | [`probes`] | [`ProbeFitting`] |
 //! | Medusa-2 | [`medusa_two`] | [`MedusaTwoFitting`] |
+//! | CLLM | [`cllm`] | [`CllmFitting`] |
 //! | DistillSpec | [`distill_spec`] | [`DistillSpecFitting`] |
 
 pub mod block;
+pub mod cllm;
 pub mod distill_spec;
 pub mod eagle;
 pub mod eagle3;
@@ -19,10 +22,12 @@ pub mod hydra;
 pub mod medusa;
 pub mod medusa_two;
 pub mod mtp;
+pub mod probes;
 
 pub mod at_work;
 mod conversations;
 mod decoding;
+mod drawn;
 mod feature_cache;
 pub(crate) mod feature_format;
 mod features;
@@ -31,11 +36,13 @@ mod head_stack;
 mod hidden_states;
 mod init_from;
 mod initial;
+mod language;
 mod lm_head;
 mod replay;
 mod shuffle_buffer;
 
 pub use block::BlockFitting;
+pub use cllm::CllmFitting;
 pub use conversations::{Conversations, OnBackbone};
 pub use decoding::Load;
 pub use distill_spec::{DistillSpecFitting, Distilled, Earlier};
@@ -49,5 +56,6 @@ pub use head_stack::HeadStack;
 pub use init_from::InitialValues;
 pub use lm_head::lm_head;
 pub use medusa_two::{MedusaTwoFitting, Merged};
+pub use probes::ProbeFitting;
 pub use replay::{Lengths, Measured, replay};
 pub use shuffle_buffer::{DrawnRows, ShuffleBuffer};

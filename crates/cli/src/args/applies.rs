@@ -29,6 +29,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Generate(_) | Command::Chat(_) | Command::Bench(_) | Command::Verify(_) => SELECTIVE.to_vec(),
         Command::Tree(TreeCommand::Calibrate(_)) => SELECTIVE.to_vec(),
         Command::Serve(_) => compute(&["context", "template_var"]),
+        Command::Dev(DevCommand::Trajectories(_)) => compute(&["seed"]),
         Command::Dev(DevCommand::Logits(_)) => compute(&["seed", "context"]),
         Command::Doctor(doctor) if doctor.model.is_some() => SELECTIVE.to_vec(),
         Command::Dev(DevCommand::Suite(suite)) if suite.measured == SuiteDevice::Cpu => vec![],

@@ -26,10 +26,26 @@ pub enum DevCommand {
     Replay(Replay),
     /// Search the attentions and feed-forward networks that a model drafts fastest without, for --drafter skip:FILE.
     Skip(SkipSearch),
+    /// Compute the Jacobi trajectories of the answers in shards, which method = "cllm" is fitted to.
+    Trajectories(Trajectories),
     /// Draw the plots of a run again, from its metrics.jsonl.
     Plot(OneRun),
     /// Write man pages of all verbs into a folder.
     Man(Man),
+}
+
+/// Options of `gorgon dev trajectories`.
+#[derive(Debug, Args)]
+pub struct Trajectories {
+    /// The folder of shards; trajectories are written beside them.
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+    /// The model whose answers they are: a folder, a GGUF file or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    /// Tokens of a block.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
+    pub block: u32,
 }
 
 #[derive(Debug, Args)]

@@ -27,5 +27,6 @@ pub mod suite;
 pub mod sweep;
 pub mod synth;
 pub mod train;
+pub mod trajectories;
 pub mod tree;
 pub mod verify;

@@ -8,6 +8,7 @@ mod garbage;
 mod hydra;
 mod medusa;
 mod mtp;
+mod probes;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
 mod synthetic;

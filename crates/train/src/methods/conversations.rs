@@ -154,6 +154,11 @@ pub trait OnBackbone: Objective {
         Ok(None)
     }
 
+    /// The drafter that decodes a finished run which has no heads.
+    fn drafts_without_heads(&self) -> Option<String> {
+        None
+    }
+
     /// A short description of the fitted parameters.
     fn title(&self) -> String;
 

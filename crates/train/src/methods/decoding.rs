@@ -7,9 +7,10 @@ use crate::evaluation::Decoded;
 use crate::parameters::Parameter;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
-use gorgon_core::tree::{DynamicTree, TreeBuilder, TrellisTree};
+use gorgon_core::tree::{ChainTree, DynamicTree, TreeBuilder, TreeChoice, TrellisTree};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
+use gorgon_draft::probes::{ProbeShape, default_tree};
 use gorgon_infer::{Limits, Method, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::DecoderTarget;
@@ -39,6 +40,15 @@ const BLOCK_TREE: usize = 60;
 /// As of [`layer_tree`].
 pub(super) fn block_tree() -> Result<TrellisTree, TrainError> {
     TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(|error| TrainError::Data(error.to_string()))
+}
+
+/// The tree that probes are measured with: the default of decoding.
+pub(super) fn probe_tree(shape: &ProbeShape) -> Box<dyn TreeBuilder> {
+    match default_tree(shape.kind, shape.places) {
+        TreeChoice::Own(own) => Box::new(own),
+        TreeChoice::Chain(chain) => Box::new(chain),
+        _ => Box::new(ChainTree::ROOT),
+    }
 }
 
 /// The record of steps with these numbers of accepted drafts; `None` without steps.

@@ -184,7 +184,11 @@ pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<Pat
         Some(name) if name.contains("{run}") => {
             (name.replace("{run}", &run.to_string_lossy()).parse().map_err(wrong)?, None)
         }
-        Some(name) if method.config.is_some() => (name.parse().map_err(wrong)?, Some(run.into())),
+        Some(name) if method.config.is_some() => {
+            let choice: DrafterChoice = name.parse().map_err(wrong)?;
+            let heads = choice.needs_heads().then(|| run.into());
+            (choice, heads)
+        }
         Some(name) => (name.parse().map_err(wrong)?, None),
     })
 }

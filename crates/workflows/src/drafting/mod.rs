@@ -29,10 +29,12 @@ use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::{HeadSpec, HeadsMethod, ProbeKind};
 use gorgon_draft::handover;
 use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::probes;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -135,7 +137,16 @@ impl Drafting {
         let nodes = self.builder.max_nodes();
         match (&self.choice, self.builder.kind()) {
             (_, TreeKind::Own(_)) => nodes,
+            (DrafterChoice::Heads(HeadsMethod::Probes(kind)), _) => self.probed(*kind, nodes),
             (DrafterChoice::Composed(composed), _) => 1 + composed.trees() * (nodes - 1),
+            _ => nodes,
+        }
+    }
+
+    /// Rows of a tree with probes at most.
+    fn probed(&self, kind: ProbeKind, nodes: usize) -> usize {
+        match self.heads.as_ref().map(|folder| &folder.detected.spec) {
+            Some(HeadSpec::Probes(spec)) => probes::most_rows(kind, spec.places * spec.members, nodes),
             _ => nodes,
         }
     }

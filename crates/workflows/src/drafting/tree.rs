@@ -9,8 +9,8 @@ use gorgon_core::tree::{
 };
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::HeadsMethod;
-use gorgon_draft::measured;
+use gorgon_draft::format::{HeadSpec, HeadsMethod};
+use gorgon_draft::{measured, probes};
 use std::path::PathBuf;
 
 /// The name of the tree that a calibration stored with the heads.
@@ -100,6 +100,10 @@ fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(Stri
             let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
             Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
         }
+        None if let Some(HeadSpec::Probes(spec)) = heads.map(|folder| &folder.detected.spec) => {
+            let tree = probes::default_tree(spec.kind, spec.places);
+            builder(Some(&tree), &DrafterChoice::Auto, heads, None)
+        }
         None => {
             let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
             Ok(fixed(published.name().into(), published.shape().clone()))
@@ -138,7 +142,7 @@ fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Fail
 fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
-        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block => false,
+        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Probes(_) => false,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::fitting::evaluation;
 use crate::inspect::words;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::{HeadSpec, HeadsMethod, LmHeads};
+use gorgon_draft::probes::default_tree;
 use gorgon_runs::provenance::Build;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::table::{Column, Table};
@@ -64,7 +65,7 @@ impl Card<'_> {
         let of = |heads: &HeadSpec| match heads {
             HeadSpec::Medusa(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
-            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) => None,
+            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) | HeadSpec::Probes(_) => None,
         };
         let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
@@ -101,10 +102,15 @@ impl Card<'_> {
     /// Accuracies that the training measured on held-out text.
     fn held_out(&self) -> String {
         let Some(evaluation) = best_evaluation(self.run) else { return String::new() };
+        let tree = match &self.written.detected.spec {
+            HeadSpec::Probes(spec) => default_tree(spec.kind, spec.places).to_string(),
+            _ => String::new(),
+        };
         let (by, tree) = match self.written.detected.format.method() {
             HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
             HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
             HeadsMethod::Block => ("", "trellis:60"),
+            HeadsMethod::Probes(_) => (" by place", tree.as_str()),
             HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
@@ -159,6 +165,7 @@ impl Card<'_> {
             HeadSpec::Hydra(spec) => spec.heads,
             HeadSpec::Mtp(spec) => spec.modules,
             HeadSpec::Block(spec) => spec.slots.saturating_sub(1),
+            HeadSpec::Probes(spec) => spec.places,
             HeadSpec::Eagle(_) => 3,
         };
         let legend = match self.base {

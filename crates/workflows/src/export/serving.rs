@@ -41,6 +41,10 @@ impl ExportFormat {
                 "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
                 shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
             ),
+            Self::Probes => format!(
+                "The names are gorgon's, and no other engine reads probes:\n\n{}",
+                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+            ),
             Self::Safetensors => String::new(),
         }
     }

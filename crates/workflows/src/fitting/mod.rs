@@ -4,6 +4,8 @@
 pub const HEADS: &str = "heads";
 /// Where a training leaves a draft model in the run folder.
 pub const FITTED_MODEL: &str = "model";
+/// The folder of a fitted backbone in a run folder.
+pub const MERGED: &str = "merged";
 
 mod plots;
 mod progress;

@@ -169,6 +169,7 @@ impl Losses {
             Metrics::Eagle(eagle) => (&[], from_ref(&eagle.top1), from_ref(&eagle.top5)),
             Metrics::Eagle3(eagle) => (&eagle.step_loss, &eagle.step_top1, from_ref(&eagle.top5)),
             Metrics::Block(block) => (&block.slot_loss, &block.slot_top1, &[]),
+            Metrics::Cllm(model) => (&[], from_ref(&model.agreement), &[]),
             Metrics::DistillSpec(model) => (&[], from_ref(&model.top1), &[]),
             Metrics::Pretrain(model) => (&[], from_ref(&model.answer_top1), &[]),
         };
@@ -188,6 +189,7 @@ impl TokensPerStep {
             Metrics::Eagle(_)
             | Metrics::Eagle3(_)
             | Metrics::Block(_)
+            | Metrics::Cllm(_)
             | Metrics::DistillSpec(_)
             | Metrics::Pretrain(_) => Self { decoded, ..Self::default() },
         }

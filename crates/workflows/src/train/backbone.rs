@@ -1,5 +1,10 @@
 //! A frozen backbone and the conversations that heads are fitted to.
 
+mod own_layers;
+
+pub use self::own_layers::probes;
+
+use super::backbone_hash::backbone_hash;
 use super::job::Job;
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -12,21 +17,18 @@ use gorgon_draft::block::BlockConfig;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
-use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::hash_folder_weights;
-use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
+use gorgon_train::config::{DistillSpecConfig, TrainConfig};
 use gorgon_train::llama::Llama;
-use gorgon_train::lora::Lora;
 use gorgon_train::methods::{
     self, BlockFitting, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Earlier, Features,
-    HeadFitting, HeadStack, MedusaTwoFitting,
+    HeadFitting, HeadStack,
 };
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
@@ -122,39 +124,6 @@ impl Backbone {
             buffer => fitting.shuffled(buffer, config.training.gradient_accumulation, config.seed),
         };
         Job::new(fitting, config)
-    }
-
-    /// Medusa heads on it, and an adapter for itself.
-    ///
-    /// # Errors
-    /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
-    pub fn medusa_two(
-        self,
-        config: &TrainConfig,
-        medusa: MedusaConfig,
-        medusa2: &MedusaTwoConfig,
-    ) -> Result<Job<MedusaTwoFitting>, Failure> {
-        refuse_quantised(self.checkpoint.dir(), &self.model)?;
-        let lm_head = self.lm_head(Some(held(config, true)))?;
-        let Self { checkpoint, model, data, longest, .. } = self;
-        let dir = checkpoint.dir().display().to_string();
-        let device = data.features.decoder.compute().device().clone();
-        let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
-        let lora = Lora::new(medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
-        let heads = Heads {
-            config: medusa,
-            hidden_size: model.hidden_size,
-            vocab_size: model.vocab_size,
-            chunk_rows: config.chunk_rows,
-        };
-        let steps = config
-            .training
-            .settings(data.packing.steps_per_epoch(), config.seed)
-            .map_err(|errors| Failure::settings(&errors))?;
-        let (config_two, steps) = (medusa2.clone(), steps.schedule.steps);
-        let objective =
-            MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
-        Job::new(objective, config)
     }
 
     /// An EAGLE draft layer on it.
@@ -342,16 +311,6 @@ fn read_folder(
         settings.console.say(format!("note: {folder} was made with other weights than this backbone's"));
     }
     Ok(rows)
-}
-
-/// Hash of the backbone's files.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
-    let checkpoint = Checkpoint::open(dir)?;
-    let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
-    Ok(hash_folder_weights(&files)?)
 }
 
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.

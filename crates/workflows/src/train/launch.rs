@@ -1,6 +1,7 @@
 //! A training from its plan to its published heads.
 
-use super::backbone::{Backbone, backbone_hash};
+use super::backbone::Backbone;
+use super::backbone_hash::backbone_hash;
 use super::features::StatesPlan;
 use super::job::Job;
 use super::parity;
@@ -8,7 +9,7 @@ use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
-use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, Plot, Progress, Results};
+use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, MERGED, Plot, Progress, Results};
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
@@ -254,8 +255,12 @@ pub fn best(run: &RunDir) -> Result<u64, Failure> {
     Ok(run.best()?.unwrap_or(last))
 }
 
-/// The folder of what was fitted: draft heads, or a draft model.
+/// The folder of what was fitted: draft heads, a draft model, or the backbone where there are no heads.
 pub fn fitted(run: &RunDir) -> PathBuf {
-    let model = run.path().join(FITTED_MODEL);
-    if model.is_dir() { model } else { run.path().join(HEADS) }
+    let [model, heads, merged] = [FITTED_MODEL, HEADS, MERGED].map(|name| run.path().join(name));
+    match model.is_dir() {
+        true => model,
+        false if !heads.is_dir() && merged.is_dir() => merged,
+        false => heads,
+    }
 }

@@ -1,16 +1,19 @@
 //! Training draft heads on a frozen backbone, or a draft model beside one.
 
 mod backbone;
+mod backbone_hash;
 mod features;
 mod job;
 mod launch;
 mod parity;
 mod shape;
 mod together;
+mod trajectories;
 
 pub(crate) use self::launch::PLOTS;
 pub use self::launch::{Done, best, fitted};
 pub use self::shape::{Assumed, plan as plan_by_formula};
+pub use self::trajectories::{TrajectoryCounts, TrajectoryOptions, write as write_trajectories};
 
 use self::backbone::Backbone;
 use self::launch::Launch;
@@ -137,7 +140,11 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
+        MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
+            launch.fit(backbone, |backbone| backbone.probes(config))
+        }
         MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
+        MethodConfig::Cllm { cllm } => launch.fit(backbone, |backbone| backbone.cllm(config, cllm)),
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))
         }

@@ -1,5 +1,6 @@
 //! The plan of a training from the model's `config.json` alone: before there are weights, or before there is data.
 
+use super::backbone::probes;
 use crate::estimate::{Disk, Plan};
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -13,6 +14,7 @@ use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_draft::parameter::ParameterSpec;
+use gorgon_draft::probes::ProbeTraining;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
@@ -134,8 +136,11 @@ impl Cost {
                 let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
                 Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
             }
+            MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
+                Self::of_probes(&probes(config, model)?, model, chunk, tokens)
+            }
             MethodConfig::Block { block } => Self::of_block(&block.shape(model)?, chunk, tokens),
-            MethodConfig::MedusaTwo { .. } | MethodConfig::DistillSpec { .. } => {
+            MethodConfig::MedusaTwo { .. } | MethodConfig::Cllm { .. } | MethodConfig::DistillSpec { .. } => {
                 let message = format!("{} is planned with weights and data only", config.method.name());
                 return Err(Failure::input(message).hint("fetch the model and distil first"));
             }
@@ -147,6 +152,14 @@ impl Cost {
         let at_work = at_work::of_block(shape, chunk, tokens, tokens);
         let slots = shape.slots;
         Self { specs: shape.parameters(), at_work, applications: slots, lm_head_products: 2 * slots }
+    }
+
+    /// Probes behind every token.
+    fn of_probes(training: &ProbeTraining, model: &ModelConfig, chunk: usize, tokens: usize) -> Self {
+        let (shape, layer) = (&training.shape, LayerShape::of(model));
+        let at_work = at_work::of_probes(shape, (&layer, model.layers), chunk, tokens, tokens);
+        let rows = shape.places * shape.members;
+        Self { specs: shape.parameters(), at_work, applications: rows, lm_head_products: 2 * shape.places }
     }
 
     fn of_heads(heads: &impl HeadStack, config: &TrainConfig, model: &ModelConfig) -> Self {

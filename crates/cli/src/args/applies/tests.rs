@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 39] = [
+const VERBS: [(&str, &str); 40] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -47,6 +47,7 @@ const VERBS: [(&str, &str); 39] = [
     ("dev sweep", "alpha=0 --model m"),
     ("dev replay", "--model m --drafter none"),
     ("dev skip", "--model m --prompts p --out o"),
+    ("dev trajectories", "d --model m"),
     ("dev man", "d"),
     ("dev plot", "r"),
 ];

@@ -10,5 +10,8 @@ mod merged;
 mod objective;
 mod publish;
 
+pub(super) use evaluate::served;
 pub use fitting::{Balanced, MedusaTwoFitting};
-pub use merged::Merged;
+pub(super) use merged::bytes as merged_bytes;
+pub use merged::{Merged, MergedHeads};
+pub(super) use publish::write_part;
