@@ -161,7 +161,9 @@ fn exam(
         let mut transcript = renderer.transcript(dialogue.system.as_deref().filter(|_| renderer.has_template()))?;
         transcript.ask(user)?;
         let ids = transcript.into_example().ids;
-        if !ids.is_empty() && ids.len() <= room {
+        let is_empty = ids.is_empty();
+        let ids = renderer.prompt(ids);
+        if !is_empty && ids.len() <= room {
             let (id, category) = (format!("held-out-{index}"), Some(dialogue.kind.to_owned()));
             exam.push((BenchPrompt { id, category, ids }, check));
         }

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 39] = [
+const VERBS: [(&str, &str); 40] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -42,6 +42,7 @@ const VERBS: [(&str, &str); 39] = [
     ("dev logits", "--model m --ids 1 --out o"),
     ("dev features", "-c c"),
     ("dev synth", ""),
+    ("dev t5", "o"),
     ("dev pretrain", "-c c"),
     ("dev suite", "cpu"),
     ("dev sweep", "alpha=0 --model m"),
