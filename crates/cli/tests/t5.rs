@@ -154,10 +154,21 @@ fn commands_that_take_a_source() {
     let law = ["--drafter", &own, "--tree", "chain:2", "--temperature", "0.8", "--samples", "30", "--limit", "1"];
     let found = done(&[&["verify"][..], &common, &law].concat());
     assert_eq!((&found["passes"], &found["lossless"]), (&true.into(), &true.into()), "{found}");
-    let sweep = ["dev", "sweep", "alpha=0,0.5", "--model", name(&target), "--drafter", &drafter, "--json"];
+    let sweep = ["dev", "sweep", "alpha=0,0.5", "--model", name(&target), "--drafter", &drafter];
     let few = ["--tree", "chain:3", "--limit", "2", "--max-new-tokens", "8", "--rounds", "1"];
-    let found = done(&[&sweep[..], &few].concat());
+    let found = done(&[&sweep[..], &few, &["--json"]].concat());
     assert!(found["points"].as_array().is_some_and(|points| points.len() > 4), "{found}");
+    let answers = folder.path().join("answers.jsonl");
+    let answered = |lines: &str| {
+        std::fs::write(&answers, lines).unwrap();
+        [&sweep[..], &few, &["--prompts", answers.to_str().unwrap()]].concat()
+    };
+    let two = "{\"prompt\": \"ab\", \"answer\": \"bc\"}\n\n{\"prompt\": \"c\", \"answer\": \"d\"}\n";
+    let found = done(&[&answered(two)[..], &["--json"]].concat());
+    assert_eq!(found["prompts"], 2, "{found}");
+    refused(&answered("{\"prompt\": \"ab\"}\n"), &["answers.jsonl:1", "answer"]);
+    refused(&answered("{\"prompt\": \"ab\", \"answer\": \"bc\"}\nno"), &["answers.jsonl:2"]);
+    refused(&answered(""), &["answers.jsonl"]);
 }
 
 #[test]

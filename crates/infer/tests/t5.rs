@@ -176,6 +176,7 @@ fn rules_that_mix_both_models_run_on_it() {
         "token-v3:0.3",
         "bild:0.3,2",
         "typical",
+        "top-beta:3,2",
         "block",
         "traversal",
     ];
