@@ -6,6 +6,7 @@ mod gorgon;
 
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
+use gorgon_model::random::T5Shape;
 use std::path::PathBuf;
 
 /// Trainings: a name, the keys that make it, and whether the run's own model is decoded.
@@ -146,6 +147,48 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(model, &["own:24,23"], &["--drafter", "auto"]);
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);
+    }
+}
+
+/// Encoder-decoder models of both versions, with draft models of several shapes and drafters that look tokens up.
+#[test]
+fn drafted_text_of_an_encoder_decoder_model_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (job, prompts) = (Job::new(), folder.path().join("prompts.jsonl"));
+    let lines = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
+    std::fs::write(&prompts, lines.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat()).unwrap();
+    let bench = Bench { job, prompts: prompts.to_str().unwrap().to_owned() };
+    let small = T5Shape {
+        hidden_size: 16,
+        intermediate_size: 24,
+        encoder_layers: 1,
+        layers: 1,
+        heads: 2,
+        head_dim: 8,
+        vocab_size: 300,
+        gated: false,
+    };
+    let targets = [
+        T5Shape { hidden_size: 32, encoder_layers: 2, layers: 3, heads: 4, head_dim: 12, gated: true, ..small },
+        T5Shape { hidden_size: 24, encoder_layers: 3, layers: 2, heads: 3, ..small },
+    ];
+    let write = |name: &str, shape: T5Shape| {
+        let dir = folder.path().join(name);
+        shape.write(&dir, 5).unwrap();
+        dir.to_str().unwrap().to_owned()
+    };
+    let draft = write("draft", small);
+    for (number, shape) in targets.into_iter().enumerate() {
+        let model = write(&format!("target-{number}"), shape);
+        for drafter in [format!("model:{model}"), format!("model:{draft}")] {
+            bench.check(&model, TREES, &["--drafter", &drafter]);
+        }
+        for drafter in ["suffix", "ngram:2", "jacobi:5", "early-exit:1", "recycle"] {
+            bench.check(&model, &TREES[..3], &["--drafter", drafter]);
+        }
+        bench.check(&model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
+        bench.check(&model, &["own:23,5"], &["--drafter", &format!("specinfer:{model}+{draft}")]);
+        bench.check(&model, &["chain:4"], &["--drafter", &format!("cascade:{model},then=model:{draft}")]);
     }
 }
 

@@ -6,12 +6,14 @@ use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
+use crate::position_bias;
 use crate::rope::RopeTable;
+use crate::source::EncodedSource;
 use crate::weights::WeightsError;
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable, PositionBias};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
 
@@ -21,8 +23,8 @@ const SLOT_BUCKET: usize = 256;
 /// One sequence's rows in a forward pass, as all layers read them.
 #[expect(clippy::large_enum_variant, reason = "one per sequence and pass")]
 pub(crate) enum Pass<'a> {
-    /// On the CPU.
-    Host { rows: PassRows<'a>, rope: &'a RopeTable },
+    /// On the CPU. Layers with cross-attention read the encoded source.
+    Host { rows: PassRows<'a>, rope: &'a RopeTable, source: Option<&'a EncodedSource> },
     /// Elsewhere: rows are padded, and the mask is in a table on the device.
     Device { pass_table: PassTable, angles: Tensor<3> },
 }
@@ -31,7 +33,9 @@ impl<'a> Pass<'a> {
     /// The pass over uncommitted rows of a cache. `tokens` are the rows' tokens, or none where nothing reads them.
     pub fn new(config: &ModelConfig, view: &CacheView<'a>, mask: &'a AttentionMask, tokens: &[u32]) -> Self {
         let rows = PassRows { prefix: view.prefix, mask, positions: view.positions };
-        let Some(angles) = view.angles else { return Self::Host { rows, rope: view.rope.table() } };
+        let Some(angles) = view.angles else {
+            return Self::Host { rows, rope: view.rope.table(), source: view.source };
+        };
         let device = angles.device();
         let positions = 1 + (0..mask.rows()).map(|row| rows.position(row)).max().unwrap_or(0);
         let angles =
@@ -126,6 +130,8 @@ pub(crate) struct Attention {
     head_norms: Option<(Norm, Norm)>,
     o: Linear,
     spec: AttentionSpec,
+    /// Terms of the scores by distance.
+    bias: Option<PositionBias>,
     norm_eps: f32,
 }
 
@@ -146,13 +152,21 @@ impl Attention {
             head_dim: config.head_dim,
             scale: config.attention_scale,
             soft_cap: config.attention_soft_cap,
-            window: config.windows[layer],
+            window: config.windows.get(layer).copied().flatten(),
+        };
+        let bias = match (&names.position_bias, &config.encoder) {
+            (Some(name), Some(encoder)) => {
+                let is_causal = names.cross.is_some();
+                Some(position_bias::load(loader, name, encoder.buckets, config.heads, is_causal)?)
+            }
+            _ => None,
         };
         Ok(Self {
             qkv: loader.linear(&names.qkv, config.qkv_bias)?,
             head_norms,
             o: loader.linear(std::slice::from_ref(&names.o), config.o_bias)?,
             spec,
+            bias,
             norm_eps: config.norm_eps,
         })
     }
@@ -235,11 +249,12 @@ impl Attention {
 
     fn mix_sequence(&self, sequence: Sequence<'_>) {
         let Sequence { pass, kv, qkv, rotated, out } = sequence;
-        let (Pass::Host { rows, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
+        let (Pass::Host { rows, rope: table, .. }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         self.place_rows(rows, table, qkv, rotated, kv);
-        tree_attention::attend_rows(Isa::detect(), &self.spec, &rotated[..out.len()], kv, rows, out);
+        let biased = (&self.spec, self.bias.as_ref());
+        tree_attention::attend_biased(Isa::detect(), biased, &rotated[..out.len()], kv, rows, out);
     }
 
     /// Writes the rows' keys and values to a cache. `rotated` takes the rotated queries and has room for a row of keys.
@@ -247,7 +262,7 @@ impl Attention {
         let (isa, d) = (Isa::detect(), self.spec.head_dim);
         let (q_width, kv_width) = (self.spec.heads * d, self.spec.kv_heads * d);
         let (queries, keys) = rotated.split_at_mut(rotated.len() - kv_width);
-        let first = rows.prefix + rows.mask.first();
+        let first = rows.first_slot();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -276,7 +291,7 @@ impl Attention {
     /// `x [rows, width]` with the rows of the pass.
     pub fn place(&self, x: &HiddenStates, pass: &Pass<'_>, kv: &mut LayerKv) {
         match (self.qkv.forward(x), pass, kv) {
-            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope }, LayerKv::Host(kv)) => {
+            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope, .. }, LayerKv::Host(kv)) => {
                 let kv_width = self.spec.kv_heads * self.spec.head_dim;
                 let wide = self.spec.heads * self.spec.head_dim * rows.mask.rows();
                 self.place_rows(rows, rope, &values, &mut PooledVec::unset(wide + kv_width), kv);

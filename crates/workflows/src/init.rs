@@ -58,7 +58,7 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
     if !named.starts_with("hf://") {
         absent::check(prompts, "file")?;
     }
-    let folder = load::folder(model, settings)?;
+    let folder = load::decoder_only(model, "init", settings)?;
     let texts = texts(options, &folder, &paths)?;
     // What is written is what gorgon reads.
     config::embedded::<DistillConfig>(&texts[0])?;

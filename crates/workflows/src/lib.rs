@@ -36,5 +36,6 @@ pub mod serve;
 pub mod settings;
 pub mod store;
 pub mod synth;
+pub mod t5;
 pub mod train;
 pub mod units;

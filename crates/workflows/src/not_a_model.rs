@@ -75,7 +75,7 @@ fn heads(path: &Path) -> Option<(&'static str, Option<String>)> {
             Checkpoint::open_files(path, &[named]).ok()?
         }
     };
-    if checkpoint.entries().contains_key(layout::FINAL_NORM) {
+    if layout::is_model(checkpoint.entries().keys()) {
         return None;
     }
     let config = folder::config(path).ok().flatten();

@@ -74,7 +74,7 @@ impl ServeJob {
     ) -> Result<(), Failure> {
         let stop = settings.console.stop_flag();
         let api_key = self.key()?;
-        let dir = load::folder(&self.model, settings)?;
+        let dir = load::decoder_only(&self.model, "serve", settings)?;
         // Greedy and coupled texts are decoded alike; both take the most likely drafts.
         let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, Transform::IDENTITY)?;
         let config = ModelConfig::read(&dir)?;

@@ -66,6 +66,17 @@ impl DraftModelDrafter {
         Ok(last)
     }
 
+    /// Reads the source of a target that is an encoder-decoder model, as the model is: each has an encoder of its own. A
+    /// decoder-only model reads a source as text.
+    fn read_source(&mut self, tokens: &[Token]) -> Result<(), DraftError> {
+        let decoder = self.model.decoder();
+        self.lost |= decoder.check_tokens(tokens).is_err() || tokens.len() > decoder.config().max_positions;
+        if !self.lost {
+            decoder.read_source(tokens, &mut self.cache)?;
+        }
+        Ok(())
+    }
+
     /// Takes back the root of the last proposal, if another token was emitted.
     fn forget_root(&mut self) {
         if self.rooted.take().is_some() {
@@ -127,6 +138,9 @@ impl Drafter for DraftModelDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.is_source && self.model.decoder().has_encoder() {
+            return self.read_source(pass.tokens);
+        }
         let mut tokens = pass.tokens;
         match (self.rooted.take(), tokens.first()) {
             (Some((root, _)), Some(first)) if root == *first => tokens = &tokens[1..],

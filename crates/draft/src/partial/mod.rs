@@ -74,12 +74,15 @@ impl TrainingFreeMethod for Partial {
     }
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        let name = self.name();
+        if model.encoder.is_some() {
+            return Err(format!("{name}: it takes decoder-only models"));
+        }
         match model.windows.iter().flatten().min() {
             None => Ok(()),
-            Some(window) => Err(format!(
-                "{}: the model has layers that see {window} tokens only, of which no part is retrieved",
-                self.name()
-            )),
+            Some(window) => {
+                Err(format!("{name}: the model has layers that see {window} tokens only, of which no part is retrieved"))
+            }
         }
     }
 

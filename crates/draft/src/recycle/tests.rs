@@ -19,7 +19,7 @@ fn observe(drafter: &mut RecycleDrafter, tree: &TokenTree, path: &[usize], logit
     let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
     let target = Some(TargetRows::Logits { data: logits, vocab: logits.len() / tree.len() });
     let verified = Some(VerifiedTree { tree, path, next: 0, target });
-    drafter.observe(VerifiedPass { tokens: &tokens, output: &output, rows: path, verified }).unwrap();
+    drafter.observe(VerifiedPass { tokens: &tokens, output: &output, rows: path, verified, is_source: false }).unwrap();
 }
 
 fn successors(drafter: &RecycleDrafter, token: Token) -> Vec<Candidate> {

@@ -70,6 +70,8 @@ pub struct CascadeDrafter<D = Box<dyn Drafter>> {
     sampling: DraftSampling,
     /// The committed tokens.
     text: Vec<Token>,
+    /// How many of them are a source that the draft model's encoder reads.
+    source: usize,
 }
 
 impl<D: Drafter> CascadeDrafter<D> {
@@ -77,7 +79,7 @@ impl<D: Drafter> CascadeDrafter<D> {
     pub fn new(name: String, model: &DraftModel, (drafter, inner): (D, Inner), sampling: DraftSampling) -> Self {
         let recording = Recording::new(drafter, sampling.rows || sampling.stop.is_some());
         let target = DraftTarget::new(model, recording.needs().hooks);
-        Self { name, session: Session::new(target, recording), inner, sampling, text: vec![] }
+        Self { name, session: Session::new(target, recording), inner, sampling, text: vec![], source: 0 }
     }
 
     /// Tokens that the draft model has read.
@@ -98,6 +100,13 @@ impl<D: Drafter> CascadeDrafter<D> {
     /// Reads the text in front of the root. Returns how many of `count` drafts the draft model can make after it.
     fn follow(&mut self, root: Token, count: usize) -> Result<usize, DraftError> {
         self.session.rewind(&self.text);
+        if self.session.len() < self.source {
+            let source = &self.text[..self.source];
+            if self.session.target().check(source).is_err() {
+                return Ok(0);
+            }
+            self.session.read_source(source).map_err(draft_error)?;
+        }
         let unread = &self.text[self.session.len()..];
         let target = self.session.target();
         // The last draft is never read.
@@ -211,6 +220,7 @@ impl<D: Drafter> Drafter for CascadeDrafter<D> {
     fn reset(&mut self) {
         self.session.reset();
         self.text.clear();
+        self.source = 0;
     }
 
     fn truncate(&mut self, length: usize) -> bool {
@@ -221,6 +231,9 @@ impl<D: Drafter> Drafter for CascadeDrafter<D> {
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.text.extend_from_slice(pass.tokens);
+        if pass.is_source && self.session.target().has_encoder() {
+            self.source = pass.tokens.len();
+        }
         Ok(())
     }
 

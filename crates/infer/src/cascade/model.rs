@@ -72,6 +72,14 @@ impl Target for DraftTarget {
         self.model.extend(tokens)
     }
 
+    fn has_encoder(&self) -> bool {
+        self.model.has_encoder()
+    }
+
+    fn read_source(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        self.model.read_source(tokens)
+    }
+
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
         self.model.verify(plan)
     }

@@ -85,7 +85,7 @@ impl<'a, D: Drafter> ByHand<'a, D> {
         self.target.commit(&path).unwrap();
         let read: Vec<Token> = path.iter().map(|&node| nodes.token(node)).collect();
         let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: Some(TargetRows::Argmax(&argmax)) });
-        let pass = VerifiedPass { tokens: &read, output: &output, rows: &path, verified };
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: &path, verified, is_source: false };
         self.drafter.observe(pass).unwrap();
         self.root = next;
         let emitted = read[1..].iter().copied().chain([next]).collect();

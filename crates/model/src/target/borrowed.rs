@@ -40,6 +40,14 @@ impl<T: Target> Target for &mut T {
         (**self).extend(tokens)
     }
 
+    fn has_encoder(&self) -> bool {
+        (**self).has_encoder()
+    }
+
+    fn read_source(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        (**self).read_source(tokens)
+    }
+
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
         (**self).verify(plan)
     }

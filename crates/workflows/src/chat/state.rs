@@ -60,7 +60,7 @@ impl<'a> Chat<'a> {
         settings: &'a Settings,
     ) -> Result<Self, Failure> {
         options.transform()?;
-        let dir = load::folder(model, settings)?;
+        let dir = load::decoder_only(model, "chat", settings)?;
         let drafting = Engine::drafting(&options, &dir, settings)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = prompts::renderer(&dir, options.heads.as_deref(), settings)?;

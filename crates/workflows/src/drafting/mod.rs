@@ -108,8 +108,11 @@ impl Drafting {
     /// drafts must be as the rule expects.
     ///
     /// # Errors
-    /// When the draft model has other tokens.
+    /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
     pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+        if self.heads.is_some() {
+            load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
+        }
         self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
         let inner = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.store() } else { None };
         let stores = self.choice.methods().filter_map(TrainingFree::store).chain(inner);

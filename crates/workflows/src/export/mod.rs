@@ -88,7 +88,7 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
     let named = args.model.clone().or_else(|| base_model(&config));
     let named = named
         .ok_or_else(|| Failure::input("the heads do not say which model they are for").hint("name it with --model"))?;
-    let dir = load::folder(&named, settings)?;
+    let dir = load::decoder_only(&named, "export", settings)?;
     let model = ModelConfig::read(&dir)?;
     let id = hub_id(&named, &dir);
     files::check_empty(&args.out)?;

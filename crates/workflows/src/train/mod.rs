@@ -55,7 +55,7 @@ pub fn plan(
     settings: &Settings,
 ) -> Result<Value, Failure> {
     check_feature_format(config)?;
-    let dir = load::folder(&config.model, settings)?;
+    let dir = load::decoder_only(&config.model, "train", settings)?;
     if resume.is_none() && shape::is_needed(config, &dir) {
         return shape::plan(&config.clone().resolved(), &dir, assumed, settings);
     }
@@ -91,7 +91,7 @@ fn launch(
     }
     let replicas = &settings.divided();
     let settings = &replicas[0];
-    let dir = load::folder(&config.model, settings)?;
+    let dir = load::decoder_only(&config.model, "train", settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let (before, watch, pool) = (backbone.hash.clone(), Watch::start(), Pool::of(&settings.compute()?));
     let resume = resume.map(|resume| (resume, changes.as_slice()));

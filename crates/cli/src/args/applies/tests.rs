@@ -42,6 +42,7 @@ const VERBS: [(&str, &str); 40] = [
     ("dev logits", "--model m --ids 1 --out o"),
     ("dev features", "-c c"),
     ("dev synth", ""),
+    ("dev t5", "o"),
     ("dev pretrain", "-c c"),
     ("dev suite", "cpu"),
     ("dev sweep", "alpha=0 --model m"),
