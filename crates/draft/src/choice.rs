@@ -10,6 +10,7 @@ use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadsFormat, HeadsMethod};
 use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
+use crate::kangaroo::{KangarooDrafter, KangarooModel};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
 use crate::training_free::TrainingFree;
@@ -190,6 +191,8 @@ pub enum Drafters {
     Mtp(Arc<MtpModel>),
     /// A block drafter.
     Block(Arc<BlockModel>),
+    /// An adapter on an early exit.
+    Kangaroo(Arc<KangarooModel>),
     /// An EAGLE-1 draft layer.
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
@@ -209,6 +212,7 @@ impl Drafters {
             HeadsMethod::Medusa => Self::Medusa(Arc::new(MedusaModel::load(folder, decoder)?)),
             HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
             HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
+            HeadsMethod::Kangaroo => Self::Kangaroo(Arc::new(KangarooModel::load(folder, decoder)?)),
             HeadsMethod::Block => Self::Block(Arc::new(BlockModel::load(folder, decoder)?)),
             HeadsMethod::Eagle => match folder.detected.format {
                 HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
@@ -224,7 +228,8 @@ impl Drafters {
                 | HeadsFormat::Hydra
                 | HeadsFormat::HydraPlusPlus
                 | HeadsFormat::Mtp
-                | HeadsFormat::DFlash => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+                | HeadsFormat::DFlash
+                | HeadsFormat::Kangaroo => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
     }
@@ -240,6 +245,7 @@ impl Drafters {
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
             Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
+            Self::Kangaroo(model) => Box::new(KangarooDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Handover(first, tree, other) => {

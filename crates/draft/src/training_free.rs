@@ -116,5 +116,6 @@ methods! {
     "early-exit" => EarlyExit(crate::early_exit::EarlyExit),
     "pipelined" => Pipelined(crate::pipelined::Pipelined),
     "skip" => Skip(crate::skip::Skip),
+    "swift" => Swift(crate::swift::Swift),
     "recycle" => Recycle(crate::recycle::Recycle),
 }

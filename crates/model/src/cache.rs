@@ -319,6 +319,29 @@ impl KvCache {
         self.restore(None);
     }
 
+    /// A cache of its own with a copy of the first `length` committed rows.
+    #[must_use]
+    pub fn copied(&self, length: usize) -> Self {
+        let on_device = self.on_device.as_ref().map(|held| {
+            // Rows are written in place, so the copy needs memory of its own.
+            OnDevice { rows: held.rows.clone().mul_scalar(1.0), angles: held.angles.clone() }
+        });
+        let layers = match &on_device {
+            None => self.layers.clone(),
+            Some(own) => (0..self.shape[0]).map(|layer| LayerKv::Device { cache: own.rows.clone(), layer }).collect(),
+        };
+        Self {
+            layers,
+            on_device,
+            rope: self.rope.clone(),
+            committed: self.committed.min(length),
+            reserved: None,
+            uncommitted: Uncommitted::default(),
+            compute: self.compute.clone(),
+            ..*self
+        }
+    }
+
     /// Drops committed rows from `length` on, and the uncommitted rows.
     pub fn truncate(&mut self, length: usize) {
         self.roll_back();

@@ -1,5 +1,7 @@
 //! The target: a decoder with one sequence's cache, seen by the decode loop.
 
+mod by_reference;
+
 use crate::cache::{CacheError, KvCache};
 use crate::decoder::{Decoder, Rows};
 use crate::error::ModelError;
@@ -95,6 +97,9 @@ pub trait Target: Send {
     /// Drops committed tokens from `length` on.
     fn truncate(&mut self, length: usize);
 
+    /// A target of its own that holds a copy of the first `length` committed tokens, without hooks.
+    fn fork(&self, length: usize) -> Box<dyn Target>;
+
     /// Logits of hidden states, on the host: a step's one read from a device.
     ///
     /// # Shapes
@@ -107,70 +112,6 @@ pub trait Target: Send {
     /// # Shapes
     /// `counts [rows]`.
     fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>>;
-}
-
-impl<T: Target> Target for &mut T {
-    fn reserve(&mut self, rows: usize) {
-        (**self).reserve(rows);
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn context(&self) -> usize {
-        (**self).context()
-    }
-
-    fn layers(&self) -> usize {
-        (**self).layers()
-    }
-
-    fn vocab_size(&self) -> usize {
-        (**self).vocab_size()
-    }
-
-    fn is_host(&self) -> bool {
-        (**self).is_host()
-    }
-
-    fn check(&self, tokens: &[Token]) -> Result<(), ModelError> {
-        (**self).check(tokens)
-    }
-
-    fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
-        (**self).extend(tokens)
-    }
-
-    fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
-        (**self).verify(plan)
-    }
-
-    fn verify_together(group: &mut [(&mut Self, PassPlan<'_>)]) -> Result<PassOutput, ModelError> {
-        let mut targets: Vec<(&mut T, PassPlan<'_>)> =
-            group.iter_mut().map(|(target, plan)| (&mut ***target, plan.clone())).collect();
-        T::verify_together(&mut targets)
-    }
-
-    fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
-        (**self).commit(path)
-    }
-
-    fn roll_back(&mut self) {
-        (**self).roll_back();
-    }
-
-    fn truncate(&mut self, length: usize) {
-        (**self).truncate(length);
-    }
-
-    fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        (**self).logits(hidden)
-    }
-
-    fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        (**self).top_tokens(hidden, counts)
-    }
 }
 
 /// A decoder-only target: a decoder and the cache of one sequence.
@@ -197,6 +138,12 @@ impl DecoderTarget {
     /// Rows that there is memory for; more is allocated when it is needed.
     pub fn capacity(&self) -> usize {
         self.cache.capacity()
+    }
+
+    /// As [`Target::fork`], of this type.
+    #[must_use]
+    pub fn copied(&self, length: usize) -> Self {
+        Self { decoder: self.decoder.clone(), cache: self.cache.copied(length), hooks: Hooks::none() }
     }
 
     /// Forgets the sequence.
@@ -363,6 +310,10 @@ impl Target for DecoderTarget {
 
     fn truncate(&mut self, length: usize) {
         self.cache.truncate(length);
+    }
+
+    fn fork(&self, length: usize) -> Box<dyn Target> {
+        Box::new(self.copied(length))
     }
 
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {

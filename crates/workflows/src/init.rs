@@ -122,7 +122,7 @@ fn training(
 ) -> Result<Table, Failure> {
     let rate = match method {
         "eagle" => 3e-5,
-        "eagle3" => 5e-5,
+        "eagle3" | "kangaroo" => 5e-5,
         "block" => 6e-4,
         _ => 1e-3,
     };
@@ -132,11 +132,14 @@ fn training(
         "eagle" => ("eagle", json!({"noise": 0.1, "cross_entropy": 0.1})),
         "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
         "mtp" => ("mtp", json!({"depths": 1})),
+        "kangaroo" => ("kangaroo", json!({"exit_layer": 2.min(shape.layers.saturating_sub(1)).max(1), "stop": 0.6})),
         "block" => ("block", json!({"layers": 5, "block_size": 8, "anchors": 512})),
         _ => {
-            let near = did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "block"]);
-            let message =
-                format!("--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3, mtp or block");
+            let near =
+                did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "block"]);
+            let message = format!(
+                "--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3, mtp, kangaroo or block"
+            );
             return Err(Failure::input(message));
         }
     };

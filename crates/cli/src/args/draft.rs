@@ -15,17 +15,17 @@ pub struct Draft {
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
     /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
-    /// model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several, one merged
+    /// kangaroo, model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several, one merged
     /// tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts), oracle:R1,R2,…; without heads:
     /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
     /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE,
-    /// recycle[:K].
+    /// swift[:PERCENT], recycle[:K].
     /// suffix[:STORE][,below=N],else=D: another drafter where the match is short.
     #[arg(long, default_value = "auto", value_name = "D")]
     pub drafter: DrafterChoice,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
     /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the fastest tree of the heads' calibration,
-    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for suffix own:60,59, for ngram
+    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for kangaroo chain:6, for suffix own:60,59, for ngram
     /// and cascade chain:8, for model chain:4, for specinfer its own].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,

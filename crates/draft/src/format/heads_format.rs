@@ -29,11 +29,13 @@ pub enum HeadsFormat {
     Mtp,
     /// A block drafter as z-lab publishes DFlash.
     DFlash,
+    /// Kangaroo's adapter on an early exit.
+    Kangaroo,
 }
 
 impl HeadsFormat {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::MedusaV1,
         Self::MedusaV2,
         Self::MedusaVllm,
@@ -47,6 +49,7 @@ impl HeadsFormat {
         Self::HydraPlusPlus,
         Self::Mtp,
         Self::DFlash,
+        Self::Kangaroo,
     ];
 
     /// Its name; where heads can be exported to it, the name the export takes.
@@ -65,6 +68,7 @@ impl HeadsFormat {
             Self::HydraPlusPlus => "hydra++",
             Self::Mtp => "mtp",
             Self::DFlash => "dflash",
+            Self::Kangaroo => "kangaroo",
         }
     }
 
@@ -84,6 +88,7 @@ impl HeadsFormat {
             Self::HydraPlusPlus => "Hydra++ heads with a prefix-attention layer",
             Self::Mtp => "multi-token-prediction modules after the backbone's last layer",
             Self::DFlash => "block drafter under DFlash's names (z-lab)",
+            Self::Kangaroo => "Kangaroo's adapter on an early exit",
         }
     }
 
@@ -97,6 +102,7 @@ impl HeadsFormat {
             Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
             Self::Mtp => HeadsMethod::Mtp,
             Self::DFlash => HeadsMethod::Block,
+            Self::Kangaroo => HeadsMethod::Kangaroo,
         }
     }
 }
@@ -114,11 +120,13 @@ pub enum HeadsMethod {
     Mtp,
     /// A parallel pass over a block of mask tokens.
     Block,
+    /// The target's first layers and an adapter.
+    Kangaroo,
 }
 
 impl HeadsMethod {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block];
+    pub const ALL: [Self; 6] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block, Self::Kangaroo];
 
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
@@ -128,6 +136,7 @@ impl HeadsMethod {
             Self::Eagle => "eagle",
             Self::Mtp => "mtp",
             Self::Block => "block",
+            Self::Kangaroo => "kangaroo",
         }
     }
 }

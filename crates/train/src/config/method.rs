@@ -1,11 +1,12 @@
 //! The method of a training, with the tables that belong to it.
 
 use super::training::RATES;
-use super::{DistillSpecConfig, MedusaTwoConfig};
+use super::{DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
+use gorgon_draft::kangaroo::KangarooConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
@@ -65,6 +66,18 @@ pub enum MethodConfig {
         #[serde(default)]
         block: BlockConfig,
     },
+    /// Kangaroo: an adapter on an early exit of a frozen backbone.
+    Kangaroo {
+        /// An adapter on an early exit (Kangaroo).
+        #[serde(default)]
+        kangaroo: KangarooConfig,
+    },
+    /// LayerSkip: the model itself, fitted so that its early layers draft.
+    LayerSkip {
+        /// LayerSkip: layer dropout and losses at early exits.
+        #[serde(default)]
+        layerskip: LayerSkipConfig,
+    },
     /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
     #[serde(rename = "distill-spec")]
     DistillSpec {
@@ -85,17 +98,20 @@ impl MethodConfig {
             Self::Hydra { .. } => "hydra",
             Self::Mtp { .. } => "mtp",
             Self::Block { .. } => "block",
+            Self::Kangaroo { .. } => "kangaroo",
+            Self::LayerSkip { .. } => "layerskip",
             Self::DistillSpec { .. } => "distill-spec",
         }
     }
 
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash and DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, LayerSkip and DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
             Self::Eagle { .. } => (3e-5, 0.5),
-            Self::Eagle3 { .. } => (5e-5, 0.5),
+            Self::Eagle3 { .. } | Self::Kangaroo { .. } => (5e-5, 0.5),
             Self::Block { .. } => (6e-4, 1.0),
+            Self::LayerSkip { .. } => (2e-5, 1.0),
             Self::DistillSpec { .. } => (3e-4, 1.0),
         }
     }
@@ -111,7 +127,7 @@ impl MethodConfig {
 
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
-        !matches!(self, Self::MedusaTwo { .. } | Self::DistillSpec { .. })
+        !matches!(self, Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::DistillSpec { .. })
     }
 
     /// True where every head has an LM head of its own, so the backbone's is not needed in training.
@@ -124,6 +140,8 @@ impl MethodConfig {
             | Self::Eagle3 { .. }
             | Self::Mtp { .. }
             | Self::Block { .. }
+            | Self::Kangaroo { .. }
+            | Self::LayerSkip { .. }
             | Self::DistillSpec { .. } => false,
         }
     }
@@ -148,6 +166,8 @@ impl MethodConfig {
             Self::Hydra { hydra } => hydra.check(),
             Self::Mtp { mtp } => mtp.check(),
             Self::Block { block } => block.check(),
+            Self::Kangaroo { kangaroo } => kangaroo.check(),
+            Self::LayerSkip { layerskip } => layerskip.check(),
             Self::DistillSpec { distill_spec } => distill_spec.check(),
         }
     }

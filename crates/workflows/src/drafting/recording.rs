@@ -91,7 +91,8 @@ fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn D
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
-        | HeadsFormat::DFlash => Box::new(EagleModel::load(folder, decoder.clone())?),
+        | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo => Box::new(EagleModel::load(folder, decoder.clone())?),
     })
 }
 
@@ -103,7 +104,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
-        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block)
+        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block | HeadsMethod::Kangaroo)
         | DrafterChoice::Auto
         | DrafterChoice::None
         | DrafterChoice::TrainingFree(_)

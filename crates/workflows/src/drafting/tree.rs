@@ -28,6 +28,9 @@ const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 /// Nodes of the trellis tree of block drafters unless told otherwise.
 const BLOCK_TREE: usize = 60;
 
+/// Drafts of Kangaroo unless told otherwise, as in the paper.
+const KANGAROO_CHAIN: usize = 6;
+
 /// The largest trellis tree whose size follows from step times.
 const MOST_MEASURED: usize = 64;
 
@@ -98,6 +101,10 @@ fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(Stri
             let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
             Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
         }
+        None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Kangaroo) => {
+            let chain = ChainTree::new(KANGAROO_CHAIN).map_err(Failure::input)?;
+            Ok((TreeChoice::Chain(chain).to_string(), Box::new(chain)))
+        }
         None => {
             let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
             Ok(fixed(published.name().into(), published.shape().clone()))
@@ -136,7 +143,7 @@ fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Fail
 fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
-        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block => false,
+        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Kangaroo => false,
     }
 }
 

@@ -20,7 +20,7 @@ use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{self, Backbone};
 use gorgon_draft::published::Destination;
-use gorgon_draft::{block, hydra, mtp};
+use gorgon_draft::{block, hydra, kangaroo, mtp};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::FloatFormat;
 use gorgon_model::layout;
@@ -117,6 +117,7 @@ fn write(
     let written = match args.to {
         ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Kangaroo => kangaroo::export(folder, base, to).map_err(Failure::from),
         ExportFormat::DFlash => block::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Eagle3(layout) => eagle3(folder, layout, (dir, model), base, to),
         ExportFormat::Merged | ExportFormat::Safetensors => merged(&args.run, to.out),

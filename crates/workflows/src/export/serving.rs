@@ -41,6 +41,11 @@ impl ExportFormat {
                 "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
                 shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
             ),
+            Self::Kangaroo => format!(
+                "The names are Kangaroo's; its own code takes the exit layer on the command line. vLLM and SGLang do not read \
+                 adapters; gorgon runs:\n\n{}",
+                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+            ),
             Self::Safetensors => String::new(),
         }
     }

@@ -4,6 +4,7 @@ mod backbone;
 mod features;
 mod job;
 mod launch;
+mod models;
 mod parity;
 mod shape;
 mod together;
@@ -137,7 +138,11 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
+        MethodConfig::Kangaroo { kangaroo } => launch.fit(backbone, |backbone| backbone.kangaroo(config, *kangaroo)),
         MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
+        MethodConfig::LayerSkip { layerskip } => {
+            launch.fit(backbone, |backbone| backbone.layerskip(config, *layerskip, dir))
+        }
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))
         }

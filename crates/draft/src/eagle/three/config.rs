@@ -173,6 +173,7 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
-        | HeadsFormat::DFlash => None,
+        | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo => None,
     }
 }
