@@ -135,11 +135,11 @@ impl KangarooModel {
 fn attention_config(spec: &KangarooSpec, backbone: &ModelConfig) -> Result<ModelConfig, String> {
     let base = LayerShape::of(backbone);
     let heads = spec.heads.unwrap_or(base.heads);
-    if spec.query_size % heads != 0 {
+    if !spec.query_size.is_multiple_of(heads) {
         return Err(format!("queries of width {} cannot be {heads} heads", spec.query_size));
     }
     let head_dim = spec.query_size / heads;
-    if spec.key_value_size % head_dim != 0 {
+    if !spec.key_value_size.is_multiple_of(head_dim) {
         return Err(format!("keys of width {} cannot be heads of size {head_dim}", spec.key_value_size));
     }
     let kv_heads = spec.key_value_size / head_dim;

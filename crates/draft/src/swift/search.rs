@@ -159,7 +159,7 @@ impl Search {
     }
 
     fn candidate(&mut self) -> SkippedSublayers {
-        if (self.tries + 1) % MODELLED != 0 {
+        if !(self.tries + 1).is_multiple_of(MODELLED) {
             return self.random_set();
         }
         let sets: Vec<SkippedSublayers> = (0..CANDIDATES).map(|_| self.random_set()).collect();

@@ -4,11 +4,13 @@ use crate::by_hand::{ByHand, decoder};
 use crate::shared;
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::kangaroo::{KangarooDrafter, KangarooModel};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::FloatFormat;
 use gorgon_model::random::LlamaShape;
+use gorgon_model::target::Target;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
@@ -65,6 +67,8 @@ fn it_keeps_what_reading_the_text_gives() {
         let mut drafter = KangarooDrafter::sharing(model.clone());
         let mut by_hand = ByHand::new(&decoder, &prompt, &mut drafter);
         let mut text = prompt.clone();
+        let first = by_hand.step(tree.as_ref());
+        text.extend(&first.emitted);
         for _ in 0..8 {
             let step = by_hand.step(tree.as_ref());
             let mut fresh = KangarooDrafter::sharing(model.clone());
@@ -73,6 +77,13 @@ fn it_keeps_what_reading_the_text_gives() {
             text.extend(&step.emitted);
             assert_eq!(by_hand.drafter.cached(), text.len() - 1);
         }
+        // Back in the text, it drafts what it drafted there.
+        let (&root, before) = prompt.split_last().unwrap();
+        by_hand.target.truncate(before.len());
+        assert!(by_hand.drafter.truncate(before.len()));
+        by_hand.root = root;
+        let again = by_hand.step(tree.as_ref());
+        assert_eq!((again.draft.tree().tokens(), again.accepted), (first.draft.tree().tokens(), first.accepted));
     }
 }
 

@@ -6,6 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::LN_2;
 
+/// The greatest weight of early exits: beyond it the last layer has none to speak of.
+const MOST_SCALE: f64 = 1000.0;
+
 /// LayerSkip: a whole model fitted so that its early layers draft.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -59,7 +62,9 @@ impl LayerSkipConfig {
     pub fn check(&self) -> Result<(), SettingsErrors> {
         let mut check = SettingsCheck::table("layerskip");
         check.share("dropout", self.dropout);
-        check.not_negative("exit_scale", self.exit_scale);
+        let scale = (0.0..=MOST_SCALE).contains(&self.exit_scale);
+        let reason = format_args!("it has to be from 0 to {MOST_SCALE}");
+        check.require(scale, "exit_scale", self.exit_scale, reason);
         check.at_least("every", self.every, 1);
         check.at_least("exit_layer", self.exit_layer.unwrap_or(1), 1);
         check.finish()
