@@ -293,7 +293,8 @@ pub struct Export {
     /// The run folder of a training, a folder of heads, or a PyTorch file of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash, probes, or safetensors
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash,
+    /// kangaroo, probes, or safetensors
     /// (a PyTorch file as it is; nothing in it is executed).
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,

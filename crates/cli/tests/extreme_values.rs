@@ -88,6 +88,7 @@ fn every_value_of_a_training_is_refused_or_planned() {
     let config = job.path("train.toml");
     let methods =
         ["medusa2", "eagle", "eagle3", "hydra", "mtp", "block", "ppd", "pass", "space", "cllm", "distill_spec"];
+    let methods = ["medusa2", "eagle", "eagle3", "hydra", "mtp", "kangaroo", "layerskip", "block", "distill_spec"];
     let of_other = |key: &str| methods.iter().any(|table| key.starts_with(&format!("{table}.")));
     let mut tried = walk("train", &config, |key| !of_other(key), Some(&["train"]));
     for (method, table) in [
@@ -96,6 +97,8 @@ fn every_value_of_a_training_is_refused_or_planned() {
         ("eagle3", "eagle3"),
         ("hydra", "hydra"),
         ("mtp", "mtp"),
+        ("kangaroo", "kangaroo"),
+        ("layerskip", "layerskip"),
         ("block", "block"),
         ("ppd", "ppd"),
         ("pass", "pass"),

@@ -7,7 +7,7 @@ mod gorgon;
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
 use gorgon_model::random::T5Shape;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Trainings: a name, the keys that make it, and whether the run's own model is decoded.
 const METHODS: &[(&str, &[&str], bool)] = &[
@@ -22,6 +22,7 @@ const METHODS: &[(&str, &[&str], bool)] = &[
         false,
     ),
     ("mtp", &["method=\"mtp\""], false),
+    ("kangaroo", &["method=\"kangaroo\"", "kangaroo.exit_layer=1", "kangaroo.stop=0.1"], false),
     ("block", &["method=\"block\"", "block.layers=2", "block.block_size=4", "block.mask_token=5"], false),
     ("ppd", &["method=\"ppd\"", "ppd.ensemble=2"], false),
     ("pass", &["method=\"pass\"", "pass.look_ahead=2"], false),
@@ -126,6 +127,10 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     finished(&["dev", "trajectories", &bench.job.text("data"), "--model", model, "--block", "4"], &[]);
     let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
     bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
+    // The fitted model drafts with its own layers.
+    let run = bench.train("layerskip", &["method=\"layerskip\"", "layerskip.exit_layer=1"]);
+    let fitted = run.join("model");
+    bench.check(fitted.to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
@@ -138,6 +143,9 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
+    // Of a model with two layers no sub-layer may be left out by a search.
+    let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
+    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", "swift:50"]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {

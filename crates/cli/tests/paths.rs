@@ -102,6 +102,50 @@ fn modules_are_trained_and_decoded_with() {
 }
 
 #[test]
+fn an_adapter_is_trained_and_decoded_with() {
+    let job = Job::new();
+    job.distill(&[]);
+    let own = ["method=\"kangaroo\"", "kangaroo.exit_layer=1", "kangaroo.stop=0.2"];
+    finished(&[&["train", "-c", &job.text("train.toml")][..], &own].concat(), &[]);
+    let (run, first) = (job.run().unwrap(), job.weights());
+    finished(&["train", "-c", run.join("config.toml").to_str().unwrap(), "cache_features=true"], &[]);
+    assert_eq!(job.weights(), first);
+    let run = run.to_str().unwrap().to_owned();
+    decodes(&format!("{run}/heads"), "kangaroo", "kangaroo", "chain:6");
+    let out = job.text("exported");
+    finished(&["export", &run, "--to", "kangaroo", &out], &[]);
+    decodes(&out, "kangaroo", "kangaroo", "chain:6");
+    refused(
+        &["export", &run, "--to", "mtp", &job.text("other")],
+        &["kangaroo heads, not multi-token-prediction modules"],
+    );
+    let deep = ["method=\"kangaroo\"", "kangaroo.exit_layer=99"];
+    refused(&[&["train", "-c", &job.text("train.toml")][..], &deep].concat(), &["kangaroo.exit_layer = 99"]);
+}
+
+#[test]
+fn a_model_is_trained_to_draft_for_itself() {
+    let job = Job::new();
+    job.distill(&[]);
+    let own = ["method=\"layerskip\"", "layerskip.exit_layer=1", "training.save_every=4"];
+    let document = json(&finished(&[&["train", "-c", &job.text("train.toml"), "--json"][..], &own].concat(), &[]));
+    assert_eq!(document["evaluation"]["exit_loss"].as_array().map(Vec::len), Some(2), "{document}");
+    let run = job.run().unwrap();
+    let first = std::fs::read(run.join("model/model.safetensors")).unwrap();
+    finished(&["train", "-c", run.join("config.toml").to_str().unwrap()], &[]);
+    assert_eq!(std::fs::read(job.run().unwrap().join("model/model.safetensors")).unwrap(), first);
+    let model = run.join("model");
+    let base = ["generate", "--model", model.to_str().unwrap(), "--prompt", "What is 3 + 4?", "--max-new-tokens", "24"];
+    let decode = |more: &[&str]| json(&finished(&[&base[..], more, &["--json"]].concat(), &[]));
+    let drafted = decode(&["--drafter", "early-exit:1"]);
+    assert_eq!((&drafted["ids"], &drafted["tree"]), (&decode(&[])["ids"], &"chain:6".into()));
+    let run = run.to_str().unwrap();
+    refused(&["generate", "--model", run, "--prompt", "x"], &["the run folder of a training (layerskip), not a model"]);
+    let wrong = ["method=\"layerskip\"", "cache_features=true"];
+    refused(&[&["train", "-c", &job.text("train.toml")][..], &wrong].concat(), &["cache_features"]);
+}
+
+#[test]
 fn a_block_drafter_is_trained_and_decoded_with() {
     let job = Job::new();
     job.distill(&[]);
@@ -188,6 +232,7 @@ fn wrong_settings_are_refused_in_a_line() {
         ("hydra", "hydra.typo=1", "typo"),
         ("mtp", "mtp.depths=9", "mtp.depths"),
         ("block", "block.block_size=1", "block.block_size"),
+        ("kangaroo", "kangaroo.stop=2", "kangaroo.stop"),
         ("ppd", "ppd.ensemble=0", "ppd.ensemble"),
         ("pass", "pass.look_ahead=17", "pass.look_ahead"),
         ("space", "space.mask_token=100000", "space.mask_token"),
@@ -195,7 +240,7 @@ fn wrong_settings_are_refused_in_a_line() {
     ] {
         refused(&["train", "-c", &train, &format!("method={method:?}"), given], &[word]);
     }
-    for drafter in ["hydra", "mtp", "block", "ppd"] {
+    for drafter in ["hydra", "mtp", "block", "kangaroo", "ppd"] {
         let model = backbone().to_str().unwrap();
         refused(&["generate", "--model", model, "--drafter", drafter, "--prompt", "x"], &["heads"]);
     }

@@ -10,6 +10,7 @@ use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadsFormat, HeadsMethod, ProbeKind};
 use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
+use crate::kangaroo::{KangarooDrafter, KangarooModel};
 use crate::measured::{self, MeasuredDrafter};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
@@ -197,6 +198,8 @@ pub enum Drafters {
     Block(Arc<BlockModel>),
     /// Probes.
     Probes(Arc<ProbeModel>),
+    /// An adapter on an early exit.
+    Kangaroo(Arc<KangarooModel>),
     /// An EAGLE-1 draft layer.
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
@@ -218,6 +221,7 @@ impl Drafters {
             HeadsMethod::Medusa => Self::Medusa(Arc::new(MedusaModel::load(folder, decoder)?)),
             HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
             HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
+            HeadsMethod::Kangaroo => Self::Kangaroo(Arc::new(KangarooModel::load(folder, decoder)?)),
             HeadsMethod::Block => Self::Block(Arc::new(BlockModel::load(folder, decoder)?)),
             HeadsMethod::Probes(kind) => Self::Probes(Arc::new(probes_of(kind, folder, decoder)?)),
             HeadsMethod::Eagle => match folder.detected.format {
@@ -235,6 +239,7 @@ impl Drafters {
                 | HeadsFormat::HydraPlusPlus
                 | HeadsFormat::Mtp
                 | HeadsFormat::DFlash
+                | HeadsFormat::Kangaroo
                 | HeadsFormat::Probes(_) => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
@@ -254,6 +259,7 @@ impl Drafters {
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
             Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
             Self::Probes(model) => Box::new(ProbeDrafter::sharing(model.clone())),
+            Self::Kangaroo(model) => Box::new(KangarooDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Handover(first, tree, other) => {

@@ -78,6 +78,7 @@ impl HeadsFolder {
             | HeadSpec::Hydra(_)
             | HeadSpec::Mtp(_)
             | HeadSpec::Block(_)
+            | HeadSpec::Kangaroo(_)
             | HeadSpec::Probes(_) => return None,
         };
         match self.checkpoint.entries().get(name)?.shape.as_slice() {

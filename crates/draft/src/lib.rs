@@ -22,6 +22,7 @@ mod growth;
 pub mod handover;
 pub mod hydra;
 pub mod jacobi;
+pub mod kangaroo;
 pub mod layer;
 mod ledger;
 mod levels;
@@ -47,8 +48,10 @@ pub mod rest;
 pub mod settings;
 pub mod skip;
 pub mod specinfer;
+mod stop_after;
 pub mod store;
 pub mod suffix;
+pub mod swift;
 #[cfg(test)]
 mod toy;
 pub mod trace;

@@ -133,5 +133,6 @@ methods! {
     "pipelined" => Pipelined(crate::pipelined::Pipelined),
     "skip" => Skip(crate::skip::Skip),
     "partial" => Partial(crate::partial::Partial),
+    "swift" => Swift(crate::swift::Swift),
     "recycle" => Recycle(crate::recycle::Recycle),
 }

@@ -345,6 +345,31 @@ impl KvCache {
         self.restore(None);
     }
 
+    /// A cache of its own with a copy of the first `length` committed tokens.
+    #[must_use]
+    pub fn copied(&self, length: usize) -> Self {
+        let on_device = self.on_device.as_ref().map(|held| {
+            // Rows are written in place, so the copy needs memory of its own.
+            OnDevice { rows: held.rows.clone().mul_scalar(1.0), angles: held.angles.clone() }
+        });
+        let layers = match &on_device {
+            None => self.layers.clone(),
+            Some(own) => (0..self.shape[0]).map(|layer| LayerKv::Device { cache: own.rows.clone(), layer }).collect(),
+        };
+        let mut copy = Self {
+            layers,
+            on_device,
+            rope: self.rope.clone(),
+            source: self.source.clone(),
+            reserved: None,
+            uncommitted: Uncommitted::default(),
+            compute: self.compute.clone(),
+            ..*self
+        };
+        copy.truncate(length);
+        copy
+    }
+
     /// Drops committed tokens from `length` on, and the uncommitted rows. A source is dropped as a whole.
     pub fn truncate(&mut self, length: usize) {
         self.roll_back();

@@ -170,7 +170,7 @@ impl Layer {
 }
 
 /// Fails unless the rows of a pass are the last reserved ones.
-fn check_rows(rows: usize, mask: &AttentionMask, cache: &KvCache) -> Result<(), CacheError> {
+pub(crate) fn check_rows(rows: usize, mask: &AttentionMask, cache: &KvCache) -> Result<(), CacheError> {
     let uncommitted = mask.uncommitted();
     match cache.reserved() {
         Some(reserved) if uncommitted == reserved && mask.rows() == rows => Ok(()),

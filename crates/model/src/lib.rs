@@ -2,6 +2,7 @@
 //! verifies token trees against a cache.
 
 mod attention;
+pub mod attention_layer;
 pub mod cache;
 pub mod config;
 mod convolution;

@@ -128,6 +128,9 @@ pub trait Target: Send {
     /// Drops committed tokens from `length` on.
     fn truncate(&mut self, length: usize);
 
+    /// A target of its own that holds a copy of the first `length` committed tokens, without hooks.
+    fn fork(&self, length: usize) -> Box<dyn Target>;
+
     /// Logits of hidden states, on the host: a step's one read from a device.
     ///
     /// # Shapes

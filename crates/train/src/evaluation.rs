@@ -26,6 +26,11 @@ pub enum Metrics {
     Block(BlockMetrics),
     /// CLLM.
     Cllm(CllmMetrics),
+    /// Kangaroo.
+    Kangaroo(KangarooMetrics),
+    /// LayerSkip.
+    #[serde(rename = "layerskip")]
+    LayerSkip(LayerSkipMetrics),
     /// DistillSpec.
     DistillSpec(DistillSpecMetrics),
     /// Pretraining.
@@ -68,6 +73,8 @@ impl Metrics {
             Self::Eagle3(metrics) => metrics.loss,
             Self::Block(metrics) => metrics.loss,
             Self::Cllm(metrics) => metrics.loss,
+            Self::Kangaroo(metrics) => metrics.loss,
+            Self::LayerSkip(metrics) => metrics.loss,
             Self::DistillSpec(metrics) => metrics.loss,
             Self::Pretrain(metrics) => metrics.answer_loss,
         }
@@ -83,6 +90,8 @@ impl Metrics {
             Self::Eagle3(metrics) => of(&metrics.decoded),
             Self::Block(metrics) => of(&metrics.decoded),
             Self::Cllm(metrics) => of(&metrics.decoded),
+            Self::Kangaroo(metrics) => of(&metrics.decoded),
+            Self::LayerSkip(metrics) => of(&metrics.decoded),
             Self::DistillSpec(metrics) => of(&metrics.decoded),
             Self::Pretrain(_) => None,
         }
@@ -261,6 +270,43 @@ pub struct CllmMetrics {
     /// True if `kl` is above `cllm.kl_bound`.
     pub degraded: bool,
     /// Jacobi decoding of held-out prompts; `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of an adapter on an early exit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KangarooMetrics {
+    /// Mean cross-entropy with the backbone's distribution.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Share of tokens whose first guess is the backbone's.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top1: f64,
+    /// Share of tokens with the backbone's first guess among five.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top5: f64,
+    /// `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of a model whose early layers draft; lists have an entry per layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerSkipMetrics {
+    /// Weighted mean of the exits' losses, as at the end of a curriculum.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Mean cross-entropy of answers at the exit behind each layer, the last one being the model's own.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub exit_loss: Vec<f64>,
+    /// Share of answers' tokens that are the exit's first guess.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub exit_top1: Vec<f64>,
+    /// That of the whole model.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top1: f64,
+    /// `None` if no prompt is decoded.
     #[serde(flatten)]
     pub decoded: Option<Decoded>,
 }

@@ -8,8 +8,10 @@
 //! | EAGLE-1, EAGLE-2 | [`eagle`] | [`EagleFitting`] |
 //! | EAGLE-3 | [`eagle3`] | [`Eagle3Fitting`] |
 //! | block drafter | [`block`] | [`BlockFitting`] |
+//! | Kangaroo | [`kangaroo`] | [`KangarooFitting`] |
 //! | PPD, PaSS, SPACE | [`probes`] | [`ProbeFitting`] |
 //! | Medusa-2 | [`medusa_two`] | [`MedusaTwoFitting`] |
+//! | LayerSkip | [`layerskip`] | [`LayerSkipFitting`] |
 //! | CLLM | [`cllm`] | [`CllmFitting`] |
 //! | DistillSpec | [`distill_spec`] | [`DistillSpecFitting`] |
 
@@ -19,6 +21,8 @@ pub mod distill_spec;
 pub mod eagle;
 pub mod eagle3;
 pub mod hydra;
+pub mod kangaroo;
+pub mod layerskip;
 pub mod medusa;
 pub mod medusa_two;
 pub mod mtp;
@@ -54,6 +58,8 @@ pub use features::Features;
 pub use head_fitting::{HeadFitting, HeadRows, positions};
 pub use head_stack::HeadStack;
 pub use init_from::InitialValues;
+pub use kangaroo::KangarooFitting;
+pub use layerskip::{LayerSkipFitting, Skipping};
 pub use lm_head::lm_head;
 pub use medusa_two::{MedusaTwoFitting, Merged};
 pub use probes::ProbeFitting;

@@ -18,7 +18,8 @@ use toml::Table;
 const CONVERSATION: usize = 2048;
 
 /// The methods that a config can be written for.
-const METHODS: [&str; 10] = ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "block", "ppd", "pass", "space"];
+const METHODS: [&str; 11] =
+    ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "block", "ppd", "pass", "space"];
 
 /// The wish of a user who begins.
 #[derive(Clone, Debug)]
@@ -125,7 +126,7 @@ fn training(
 ) -> Result<Table, Failure> {
     let rate = match method {
         "eagle" => 3e-5,
-        "eagle3" => 5e-5,
+        "eagle3" | "kangaroo" => 5e-5,
         "block" => 6e-4,
         "ppd" | "pass" | "space" => 1e-2,
         _ => 1e-3,
@@ -136,6 +137,7 @@ fn training(
         "eagle" => ("eagle", json!({"noise": 0.1, "cross_entropy": 0.1})),
         "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
         "mtp" => ("mtp", json!({"depths": 1})),
+        "kangaroo" => ("kangaroo", json!({"exit_layer": 2.min(shape.layers.saturating_sub(1)).max(1), "stop": 0.6})),
         "ppd" => ("ppd", json!({"prompt_tokens": 3, "ensemble": 1})),
         "pass" => ("pass", json!({"look_ahead": 4})),
         "space" => ("space", json!({"masks": 5})),

@@ -5,7 +5,7 @@ use super::head_spec::HeadSpec;
 use super::heads_format::{HeadsFormat, HeadsMethod};
 use super::recognise::{DetectError, recognise};
 use super::tensor_index::{Report, TensorIndex, TensorInfo};
-use super::{block, eagle, hydra, medusa, mtp, probes};
+use super::{block, eagle, hydra, kangaroo, medusa, mtp, probes};
 
 /// Recognised draft heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Res
         HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&index, &hints, &mut report)),
         HeadsMethod::Block => HeadSpec::Block(block::check(&index, &hints, &mut report)),
         HeadsMethod::Probes(kind) => HeadSpec::Probes(probes::check(kind, &index, &hints, &mut report)),
+        HeadsMethod::Kangaroo => HeadSpec::Kangaroo(kangaroo::check(&index, &hints, &mut report)),
     };
     Ok(Detected { format, spec, problems: report.problems, notes: report.notes })
 }

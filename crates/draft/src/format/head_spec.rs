@@ -23,6 +23,8 @@ pub enum HeadSpec {
     Block(BlockSpec),
     /// Probes.
     Probes(ProbeSpec),
+    /// Kangaroo's adapter.
+    Kangaroo(KangarooSpec),
 }
 
 /// Where the projection to the vocabulary comes from.
@@ -178,6 +180,23 @@ pub struct BlockSpec {
     pub layer: LayerSpec,
 }
 
+/// Spec of Kangaroo's adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KangarooSpec {
+    /// Layers of the target below the exit. Nothing but a config tells it.
+    pub exit_layer: usize,
+    /// Width of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// Query heads, where the config tells.
+    pub heads: Option<usize>,
+    /// Query heads times their size.
+    pub query_size: usize,
+    /// Key/value heads times their size.
+    pub key_value_size: usize,
+    /// Biases on the query, key and value projections.
+    pub qkv_bias: bool,
+}
+
 /// Spec of probes. What only a config tells is 0 where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSpec {
@@ -207,6 +226,7 @@ impl HeadSpec {
             Self::Mtp(spec) => spec.list(&mut list),
             Self::Block(spec) => spec.list(&mut list),
             Self::Probes(spec) => spec.list(&mut list),
+            Self::Kangaroo(spec) => spec.list(&mut list),
         }
         list.0
     }
@@ -335,6 +355,17 @@ impl BlockSpec {
         list.optional("selector rank", self.selector.map(|(_, rank)| rank));
         list.optional("sliding window", self.windows.iter().copied().flatten().next());
         self.layer.list(list);
+    }
+}
+
+impl KangarooSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("exit layer", self.exit_layer);
+        list.size("hidden size", self.hidden_size);
+        list.optional("query heads", self.heads);
+        list.size("query size", self.query_size);
+        list.size("key/value size", self.key_value_size);
+        list.flag("query/key/value biases", self.qkv_bias);
     }
 }
 

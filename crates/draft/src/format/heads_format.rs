@@ -33,11 +33,13 @@ pub enum HeadsFormat {
     DFlash,
     /// Probes: a table of embeddings.
     Probes(ProbeKind),
+    /// Kangaroo's adapter on an early exit.
+    Kangaroo,
 }
 
 impl HeadsFormat {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::MedusaV1,
         Self::MedusaV2,
         Self::MedusaVllm,
@@ -54,6 +56,7 @@ impl HeadsFormat {
         Self::Probes(ProbeKind::Ppd),
         Self::Probes(ProbeKind::Pass),
         Self::Probes(ProbeKind::Space),
+        Self::Kangaroo,
     ];
 
     /// Its name; where heads can be exported to it, the name the export takes.
@@ -73,6 +76,7 @@ impl HeadsFormat {
             Self::Mtp => "mtp",
             Self::DFlash => "dflash",
             Self::Probes(kind) => kind.name(),
+            Self::Kangaroo => "kangaroo",
         }
     }
 
@@ -95,6 +99,7 @@ impl HeadsFormat {
             Self::Probes(ProbeKind::Ppd) => "prompt tokens of parallel prompt decoding",
             Self::Probes(ProbeKind::Pass) => "look-ahead embeddings of PaSS",
             Self::Probes(ProbeKind::Space) => "mask token of SPACE",
+            Self::Kangaroo => "Kangaroo's adapter on an early exit",
         }
     }
 
@@ -109,6 +114,7 @@ impl HeadsFormat {
             Self::Mtp => HeadsMethod::Mtp,
             Self::DFlash => HeadsMethod::Block,
             Self::Probes(kind) => HeadsMethod::Probes(kind),
+            Self::Kangaroo => HeadsMethod::Kangaroo,
         }
     }
 }
@@ -128,6 +134,8 @@ pub enum HeadsMethod {
     Block,
     /// Embeddings behind every candidate.
     Probes(ProbeKind),
+    /// The target's first layers and an adapter.
+    Kangaroo,
 }
 
 impl HeadsMethod {
@@ -142,6 +150,7 @@ impl HeadsMethod {
         Self::Probes(ProbeKind::Pass),
         Self::Probes(ProbeKind::Space),
     ];
+    pub const ALL: [Self; 6] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block, Self::Kangaroo];
 
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
@@ -152,6 +161,7 @@ impl HeadsMethod {
             Self::Mtp => "mtp",
             Self::Block => "block",
             Self::Probes(kind) => kind.name(),
+            Self::Kangaroo => "kangaroo",
         }
     }
 }

@@ -15,6 +15,7 @@ mod eagle;
 mod head_spec;
 mod heads_format;
 mod hydra;
+mod kangaroo;
 mod layer;
 mod medusa;
 mod mtp;
@@ -25,7 +26,9 @@ mod specs;
 mod tensor_index;
 
 pub use detection::{Detected, detect};
-pub use head_spec::{BlockSpec, EagleSpec, HeadSpec, HydraSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec, ProbeSpec};
+pub use head_spec::{
+    BlockSpec, EagleSpec, HeadSpec, HydraSpec, KangarooSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec, ProbeSpec,
+};
 pub use heads_format::{HeadsFormat, HeadsMethod};
 pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;

@@ -5,7 +5,7 @@ use super::heads_format::HeadsFormat;
 use super::medusa::{self, MedusaNaming};
 use super::probe_kind::ProbeKind;
 use super::tensor_index::{TensorIndex, numbered, shown};
-use super::{block, eagle, hydra, mtp, probes};
+use super::{block, eagle, hydra, kangaroo, mtp, probes};
 
 /// Why tensors are not recognised as draft heads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ enum Family {
     MedusaVllm,
     /// EAGLE-3 under its original names.
     Midlayer,
-    /// EAGLE-1, the other namings of EAGLE-3, and block drafters.
+    /// EAGLE-1, the other namings of EAGLE-3, block drafters and Kangaroo.
     LayerZero,
     Hydra,
     Mtp,
@@ -118,6 +118,7 @@ fn format(family: Family, index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> H
         Family::MedusaModelOpt => HeadsFormat::MedusaModelOpt,
         Family::MedusaVllm => HeadsFormat::MedusaVllm,
         Family::Midlayer => HeadsFormat::Eagle3,
+        Family::LayerZero if kangaroo::is_adapter(index, hints) => HeadsFormat::Kangaroo,
         Family::LayerZero if block::is_block(index, hints) => HeadsFormat::DFlash,
         Family::LayerZero => eagle::layer_zero_format(index, hints),
         Family::Hydra => hydra::format(index),

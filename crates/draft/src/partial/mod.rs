@@ -80,9 +80,9 @@ impl TrainingFreeMethod for Partial {
         }
         match model.windows.iter().flatten().min() {
             None => Ok(()),
-            Some(window) => {
-                Err(format!("{name}: the model has layers that see {window} tokens only, of which no part is retrieved"))
-            }
+            Some(window) => Err(format!(
+                "{name}: the model has layers that see {window} tokens only, of which no part is retrieved"
+            )),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every single damage to every format is noticed, and no amount of damage makes detection panic.
 
 use crate::synthetic::{H, I, Tensors, V, medusa};
-use crate::{block, eagle, hydra, mtp, probes, vllm};
+use crate::{block, eagle, hydra, kangaroo, mtp, probes, vllm};
 use gorgon_draft::format::{HeadsFormat, TensorInfo, detect};
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ fn sample(format: HeadsFormat) -> (Tensors, Value) {
             (heads, json!({"hydra_head_arch": "prefix-mlp"}))
         }
         HeadsFormat::Mtp => (mtp::module(2).and(mtp::module(3)), backbone),
+        HeadsFormat::Kangaroo => (kangaroo::adapter(), kangaroo::config()),
         HeadsFormat::DFlash => (block::second(2), block::second_config()),
         HeadsFormat::Probes(kind) => (probes::probes(kind), probes::config(kind)),
     }

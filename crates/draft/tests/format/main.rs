@@ -6,6 +6,7 @@ mod eagle;
 mod fixtures;
 mod garbage;
 mod hydra;
+mod kangaroo;
 mod medusa;
 mod mtp;
 mod probes;

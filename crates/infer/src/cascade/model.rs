@@ -109,6 +109,10 @@ impl Target for DraftTarget {
         self.model.truncate(length);
     }
 
+    fn fork(&self, length: usize) -> Box<dyn Target> {
+        Box::new(Self { model: self.model.copied(length), vocab: self.vocab })
+    }
+
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
         self.narrow(self.model.logits(hidden))
     }

@@ -34,6 +34,7 @@ const METHODS: &[&str] = &[
     "recycle:3",
     "partial:16,3",
     "partial:6,1,random",
+    "swift:50",
 ];
 
 /// All methods, and one that reads a file of sub-layers to leave out, which is in the folder.

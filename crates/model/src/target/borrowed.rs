@@ -78,6 +78,10 @@ impl<T: Target> Target for &mut T {
         (**self).truncate(length);
     }
 
+    fn fork(&self, length: usize) -> Box<dyn Target> {
+        (**self).fork(length)
+    }
+
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
         (**self).logits(hidden)
     }

@@ -40,6 +40,12 @@ impl DecoderTarget {
         self.cache.capacity()
     }
 
+    /// As [`Target::fork`], of this type.
+    #[must_use]
+    pub fn copied(&self, length: usize) -> Self {
+        Self { decoder: self.decoder.clone(), cache: self.cache.copied(length), hooks: Hooks::none() }
+    }
+
     /// Forgets the sequence.
     pub fn reset(&mut self) {
         self.cache.truncate(0);
@@ -261,6 +267,10 @@ impl Target for DecoderTarget {
 
     fn truncate(&mut self, length: usize) {
         self.cache.truncate(length);
+    }
+
+    fn fork(&self, length: usize) -> Box<dyn Target> {
+        Box::new(self.copied(length))
     }
 
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {

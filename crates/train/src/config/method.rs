@@ -1,11 +1,12 @@
 //! The method of a training, with the tables that belong to it.
 
 use super::training::RATES;
-use super::{CllmConfig, DistillSpecConfig, MedusaTwoConfig};
+use super::{CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
+use gorgon_draft::kangaroo::KangarooConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
 use gorgon_draft::probes::{PassConfig, PpdConfig, ProbeTraining, SpaceConfig};
@@ -66,6 +67,18 @@ pub enum MethodConfig {
         #[serde(default)]
         block: BlockConfig,
     },
+    /// Kangaroo: an adapter on an early exit of a frozen backbone.
+    Kangaroo {
+        /// An adapter on an early exit (Kangaroo).
+        #[serde(default)]
+        kangaroo: KangarooConfig,
+    },
+    /// LayerSkip: the model itself, fitted so that its early layers draft.
+    LayerSkip {
+        /// LayerSkip: layer dropout and losses at early exits.
+        #[serde(default)]
+        layerskip: LayerSkipConfig,
+    },
     /// PPD: prompt tokens behind every candidate, in a frozen backbone.
     Ppd {
         /// Parallel prompt decoding: prompt tokens behind every candidate.
@@ -114,19 +127,23 @@ impl MethodConfig {
             Self::Pass { .. } => "pass",
             Self::Space { .. } => "space",
             Self::Cllm { .. } => "cllm",
+            Self::Kangaroo { .. } => "kangaroo",
+            Self::LayerSkip { .. } => "layerskip",
             Self::DistillSpec { .. } => "distill-spec",
         }
     }
 
     /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, PPD, CLLM and DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, LayerSkip and DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
             Self::Eagle { .. } => (3e-5, 0.5),
-            Self::Eagle3 { .. } => (5e-5, 0.5),
+            Self::Eagle3 { .. } | Self::Kangaroo { .. } => (5e-5, 0.5),
             Self::Block { .. } => (6e-4, 1.0),
             Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => (1e-2, 1.0),
             Self::Cllm { .. } => (2e-5, 1.0),
+            Self::LayerSkip { .. } => (2e-5, 1.0),
             Self::DistillSpec { .. } => (3e-4, 1.0),
         }
     }
@@ -142,7 +159,10 @@ impl MethodConfig {
 
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
-        !matches!(self, Self::MedusaTwo { .. } | Self::Cllm { .. } | Self::DistillSpec { .. })
+        !matches!(
+            self,
+            Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. }
+        )
     }
 
     /// True where every head has an LM head of its own, so the backbone's is not needed in training.
@@ -155,6 +175,8 @@ impl MethodConfig {
             | Self::Eagle3 { .. }
             | Self::Mtp { .. }
             | Self::Block { .. }
+            | Self::Kangaroo { .. }
+            | Self::LayerSkip { .. }
             | Self::Ppd { .. }
             | Self::Pass { .. }
             | Self::Space { .. }
@@ -170,8 +192,8 @@ impl MethodConfig {
             Self::Pass { pass } => Some(ProbeTraining::pass(pass, hidden_size, vocab_size)),
             Self::Space { space } => Some(ProbeTraining::space(space, hidden_size, vocab_size)),
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => None,
-            Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Block { .. } => None,
-            Self::Cllm { .. } | Self::DistillSpec { .. } => None,
+            Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Block { .. } | Self::Kangaroo { .. } => None,
+            Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. } => None,
         }
     }
 
@@ -199,6 +221,8 @@ impl MethodConfig {
             Self::Pass { pass } => pass.check(),
             Self::Space { space } => space.check(),
             Self::Cllm { cllm } => cllm.check(),
+            Self::Kangaroo { kangaroo } => kangaroo.check(),
+            Self::LayerSkip { layerskip } => layerskip.check(),
             Self::DistillSpec { distill_spec } => distill_spec.check(),
         }
     }

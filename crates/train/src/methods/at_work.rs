@@ -18,6 +18,13 @@ pub fn of_eagle(layer: &LayerShape, at_once: usize, tokens: usize) -> usize {
     4 * (2 * tokens * values + 3 * at_once.min(tokens) * layer.vocab_size)
 }
 
+/// Bytes for an adapter on an early exit over so many `tokens`: values and their gradients; logits of adapter and
+/// backbone, and a product on the way.
+pub fn of_adapter(layer: &LayerShape, at_once: usize, tokens: usize) -> usize {
+    let values = 8 * layer.hidden_size + 2 * (layer.heads + layer.kv_heads) * layer.head_dim;
+    4 * (2 * tokens * values + 3 * at_once.min(tokens) * layer.vocab_size)
+}
+
 /// Bytes for an EAGLE-3 layer that is applied `steps` times over so many `tokens`: values and their gradients of every
 /// application; logits of drafter and backbone, and a product on the way.
 pub fn of_eagle3(layer: &LayerShape, draft_vocab: usize, steps: usize, at_once: usize, tokens: usize) -> usize {

@@ -11,6 +11,7 @@ use gorgon_core::tree::NgramTable;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::ngram_table;
 use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
@@ -154,8 +155,8 @@ pub trait OnBackbone: Objective {
         Ok(None)
     }
 
-    /// The drafter that decodes a finished run which has no heads.
-    fn drafts_without_heads(&self) -> Option<String> {
+    /// The drafter that decodes the finished run, where none is among what was fitted.
+    fn drafter(&self) -> Option<DrafterChoice> {
         None
     }
 

@@ -184,12 +184,12 @@ pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<Pat
         Some(name) if name.contains("{run}") => {
             (name.replace("{run}", &run.to_string_lossy()).parse().map_err(wrong)?, None)
         }
-        Some(name) if method.config.is_some() => {
+        Some(name) => {
             let choice: DrafterChoice = name.parse().map_err(wrong)?;
-            let heads = choice.needs_heads().then(|| run.into());
-            (choice, heads)
+            // A training may fit the model that drafts for itself.
+            let heads = method.config.is_some() && (choice.needs_heads() || choice == DrafterChoice::Auto);
+            (choice, heads.then(|| run.into()))
         }
-        Some(name) => (name.parse().map_err(wrong)?, None),
     })
 }
 

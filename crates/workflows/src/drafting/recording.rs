@@ -92,6 +92,7 @@ fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn D
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
         | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo
         | HeadsFormat::Probes(_) => Box::new(EagleModel::load(folder, decoder.clone())?),
     })
 }
@@ -104,7 +105,13 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
-        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block | HeadsMethod::Probes(_))
+        DrafterChoice::Heads(
+            HeadsMethod::Hydra
+            | HeadsMethod::Mtp
+            | HeadsMethod::Block
+            | HeadsMethod::Kangaroo
+            | HeadsMethod::Probes(_),
+        )
         | DrafterChoice::Auto
         | DrafterChoice::Measured
         | DrafterChoice::None

@@ -29,6 +29,9 @@ const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 /// Nodes of the trellis tree of block drafters unless told otherwise.
 const BLOCK_TREE: usize = 60;
 
+/// Drafts of Kangaroo unless told otherwise, as in the paper.
+const KANGAROO_CHAIN: usize = 6;
+
 /// The largest trellis tree whose size follows from step times.
 const MOST_MEASURED: usize = 64;
 
@@ -103,6 +106,9 @@ fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(Stri
         None if let Some(HeadSpec::Probes(spec)) = heads.map(|folder| &folder.detected.spec) => {
             let tree = probes::default_tree(spec.kind, spec.places);
             builder(Some(&tree), &DrafterChoice::Auto, heads, None)
+        None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Kangaroo) => {
+            let chain = ChainTree::new(KANGAROO_CHAIN).map_err(Failure::input)?;
+            Ok((TreeChoice::Chain(chain).to_string(), Box::new(chain)))
         }
         None => {
             let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
@@ -143,6 +149,7 @@ fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
         HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Probes(_) => false,
+        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Kangaroo => false,
     }
 }
 

@@ -66,6 +66,7 @@ impl Card<'_> {
             HeadSpec::Medusa(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) | HeadSpec::Probes(_) => None,
+            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) | HeadSpec::Kangaroo(_) => None,
         };
         let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
@@ -111,6 +112,7 @@ impl Card<'_> {
             HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
             HeadsMethod::Block => ("", "trellis:60"),
             HeadsMethod::Probes(_) => (" by place", tree.as_str()),
+            HeadsMethod::Kangaroo => ("", "chain:6"),
             HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
@@ -167,6 +169,7 @@ impl Card<'_> {
             HeadSpec::Block(spec) => spec.slots.saturating_sub(1),
             HeadSpec::Probes(spec) => spec.places,
             HeadSpec::Eagle(_) => 3,
+            HeadSpec::Eagle(_) | HeadSpec::Kangaroo(_) => 3,
         };
         let legend = match self.base {
             Some(_) => "`THIS_FOLDER` is this folder, or its id once it is on the hub.",

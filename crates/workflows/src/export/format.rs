@@ -25,6 +25,8 @@ pub enum ExportFormat {
     DFlash,
     /// Probes under their own names.
     Probes,
+    /// Kangaroo's adapter.
+    Kangaroo,
     /// The weights as they are, in a safetensors file: what PyTorch files become.
     Safetensors,
 }
@@ -43,6 +45,7 @@ const NAMES: [&str; 13] = [
     "mtp",
     "dflash",
     "probes",
+    "kangaroo",
     "safetensors",
 ];
 
@@ -59,11 +62,14 @@ impl FromStr for ExportFormat {
             "mtp" => Ok(Self::Mtp),
             "dflash" => Ok(Self::DFlash),
             "probes" => Ok(Self::Probes),
+            "kangaroo" => Ok(Self::Kangaroo),
             "safetensors" => Ok(Self::Safetensors),
             other => {
                 let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
                             MTP modules to mtp, a block drafter to dflash, PPD, PaSS and SPACE to probes, a Medusa-2 run to merged, any PyTorch file to safetensors";
+                            MTP modules to mtp, a block drafter to dflash, a Kangaroo adapter to kangaroo, \
+                            a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
         }
@@ -82,6 +88,7 @@ impl ExportFormat {
             Self::Mtp => "mtp",
             Self::DFlash => "dflash",
             Self::Probes => "probes",
+            Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
         }
     }
@@ -96,6 +103,7 @@ impl ExportFormat {
             Self::Mtp => "mtp",
             Self::DFlash => "block",
             Self::Probes => "probes",
+            Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
         }
     }
@@ -109,6 +117,7 @@ impl ExportFormat {
             HeadsMethod::Mtp => "mtp",
             HeadsMethod::Block => "dflash",
             HeadsMethod::Probes(_) => "probes",
+            HeadsMethod::Kangaroo => "kangaroo",
         }
     }
 
@@ -123,6 +132,7 @@ impl ExportFormat {
             Self::Mtp => "MTP modules",
             Self::DFlash => "block drafter (DFlash)",
             Self::Probes => "probes",
+            Self::Kangaroo => "Kangaroo adapter",
             Self::Safetensors => "weights",
         }
     }

@@ -21,7 +21,7 @@ use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{self, Backbone};
 use gorgon_draft::published::Destination;
-use gorgon_draft::{block, hydra, mtp, probes};
+use gorgon_draft::{block, hydra, kangaroo, mtp, probes};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::FloatFormat;
 use gorgon_model::layout;
@@ -121,6 +121,7 @@ fn write(
     let written = match args.to {
         ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Kangaroo => kangaroo::export(folder, base, to).map_err(Failure::from),
         ExportFormat::DFlash => block::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Probes => probes::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Eagle3(layout) => eagle3(folder, layout, (dir, model), base, to),

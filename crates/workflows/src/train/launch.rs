@@ -154,8 +154,12 @@ impl Launch<'_> {
         }
         let best = best(&run)?;
         job.objective.publish(&run.step(best), run.path()).map_err(Failure::training)?;
-        if let MethodConfig::DistillSpec { distill_spec } = &config.method {
-            files::copy_tokenizer(&distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+        match &config.method {
+            MethodConfig::DistillSpec { distill_spec } => {
+                files::copy_tokenizer(&distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+            }
+            MethodConfig::LayerSkip { .. } => files::copy_tokenizer(dir, &run.path().join(FITTED_MODEL))?,
+            _ => {}
         }
         parity::check(&job.objective, &run, best, &fitted(&run), settings)?;
         let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);

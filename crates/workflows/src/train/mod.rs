@@ -5,6 +5,7 @@ mod backbone_hash;
 mod features;
 mod job;
 mod launch;
+mod models;
 mod parity;
 mod shape;
 mod together;
@@ -140,10 +141,14 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
+        MethodConfig::Kangaroo { kangaroo } => launch.fit(backbone, |backbone| backbone.kangaroo(config, *kangaroo)),
         MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
             launch.fit(backbone, |backbone| backbone.probes(config))
         }
         MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
+        MethodConfig::LayerSkip { layerskip } => {
+            launch.fit(backbone, |backbone| backbone.layerskip(config, *layerskip, dir))
+        }
         MethodConfig::Cllm { cllm } => launch.fit(backbone, |backbone| backbone.cllm(config, cllm)),
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))

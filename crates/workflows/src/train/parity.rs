@@ -31,11 +31,8 @@ pub fn check<F: OnBackbone>(
     heads: &Path,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let drafting = match objective.drafts_without_heads() {
-        Some(name) => {
-            let choice = name.parse().map_err(Failure::run)?;
-            Drafting::resolve(None, &choice, None, &Console::silent())?
-        }
+    let drafting = match objective.drafter() {
+        Some(choice) => Drafting::resolve(None, &choice, None, &Console::silent())?,
         None => Drafting::unmeasured(heads)?,
     };
     let served = objective.served(run.path()).map_err(Failure::training)?;

@@ -10,6 +10,7 @@ use gorgon_draft::block::BlockShape;
 use gorgon_draft::eagle::EagleShape;
 use gorgon_draft::eagle::three::Eagle3Shape;
 use gorgon_draft::hydra::{HydraHeads, HydraShape};
+use gorgon_draft::kangaroo::KangarooShape;
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
@@ -136,11 +137,20 @@ impl Cost {
                 let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
                 Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
             }
+            MethodConfig::Kangaroo { kangaroo } => {
+                kangaroo.check_layers(model.layers).map_err(Failure::input)?;
+                let shape = KangarooShape { config: *kangaroo, layer: layer.clone() };
+                let at_work = at_work::of_adapter(&layer, chunk, tokens);
+                Self { specs: shape.parameters(), at_work, applications: 1, lm_head_products: 3 }
+            }
             MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
                 Self::of_probes(&probes(config, model)?, model, chunk, tokens)
             }
             MethodConfig::Block { block } => Self::of_block(&block.shape(model)?, chunk, tokens),
-            MethodConfig::MedusaTwo { .. } | MethodConfig::Cllm { .. } | MethodConfig::DistillSpec { .. } => {
+            MethodConfig::MedusaTwo { .. }
+            | MethodConfig::LayerSkip { .. }
+            | MethodConfig::Cllm { .. }
+            | MethodConfig::DistillSpec { .. } => {
                 let message = format!("{} is planned with weights and data only", config.method.name());
                 return Err(Failure::input(message).hint("fetch the model and distil first"));
             }

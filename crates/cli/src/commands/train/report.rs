@@ -5,7 +5,8 @@ use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::evaluation::{
-    BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, Metrics,
+    BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, KangarooMetrics,
+    LayerSkipMetrics, Metrics,
 };
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::fitting::{FITTED_MODEL, MERGED, evaluation, measured};
@@ -35,6 +36,8 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         }
         Some(Metrics::Eagle(metrics)) => print_layer(&metrics),
         Some(Metrics::Eagle3(metrics)) => print_steps(&metrics),
+        Some(Metrics::Kangaroo(metrics)) => print_adapter(&metrics),
+        Some(Metrics::LayerSkip(metrics)) => print_exits(&metrics),
         Some(Metrics::Block(metrics)) => print_slots(&metrics),
         Some(Metrics::Cllm(metrics)) => {
             print_language(
@@ -51,6 +54,7 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         () if heads.ends_with(MERGED) => "model",
         () => "heads",
     };
+    let what = if heads.ends_with(FITTED_MODEL) { "model" } else { "heads" };
     settings.console.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
@@ -103,6 +107,23 @@ fn print_layer(metrics: &EagleMetrics) {
     table.row([metrics.regression, metrics.cross_entropy, metrics.top1, metrics.top5].map(number));
     printer::table(&table);
     print_lengths(metrics.decoded.as_ref(), "dynamic:60,5,10");
+}
+
+/// LayerSkip: the exit behind every layer.
+fn print_exits(metrics: &LayerSkipMetrics) {
+    let mut table = Table::new(["layers", "cross-entropy", "top-1"].map(Column::number));
+    for (i, (&loss, &top1)) in metrics.exit_loss.iter().zip(&metrics.exit_top1).enumerate() {
+        table.row([(i + 1).to_string(), number(loss), number(top1)]);
+    }
+    printer::table(&table);
+    print_lengths(metrics.decoded.as_ref(), "chain:6");
+}
+
+fn print_adapter(metrics: &KangarooMetrics) {
+    let mut table = Table::new(["cross-entropy", "top-1", "top-5"].map(Column::number));
+    table.row([metrics.loss, metrics.top1, metrics.top5].map(number));
+    printer::table(&table);
+    print_lengths(metrics.decoded.as_ref(), "chain:6");
 }
 
 /// EAGLE-3: every step of the unrolled layer.

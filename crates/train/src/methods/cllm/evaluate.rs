@@ -7,7 +7,7 @@ use crate::evaluation::{CllmMetrics, Decoded, Metrics};
 use crate::llama::Packed;
 use crate::methods::conversations::OnBackbone;
 use crate::methods::language::Language;
-use crate::methods::medusa_two::{Merged, served, write_part};
+use crate::methods::medusa_two::{Merged, write_part};
 use crate::parameters::Parameter;
 use crate::trainer::Evaluation;
 use burn::tensor::Tensor;
@@ -89,7 +89,7 @@ fn decode(fitting: &CllmFitting, parameters: &[Parameter]) -> Result<Option<Deco
     let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
     write_merged(fitting, parameters, folder.path())?;
     let chain = ChainTree::new(fitting.block).map_err(|error| wrong(&error))?;
-    served(&fitting.data, folder.path())?.decode_with(&mut JacobiDrafter::new(fitting.block), &chain)
+    fitting.data.on_model(folder.path())?.decode_with(&mut JacobiDrafter::new(fitting.block), &chain)
 }
 
 /// Writes the fitted model.

@@ -6,11 +6,14 @@ use super::loss::{ConsistencyLoss, Sample};
 use crate::checkpoint::{self, MODEL_FILE};
 use crate::error::TrainError;
 use crate::methods::conversations::{Conversations, OnBackbone};
-use crate::methods::medusa_two::{merged_bytes, served};
+use crate::methods::medusa_two::merged_bytes;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
 use gorgon_data::render::Example;
+use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::jacobi::Jacobi;
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_kernels::Table;
 use std::path::Path;
 
@@ -149,10 +152,10 @@ impl OnBackbone for CllmFitting {
     }
 
     fn served(&self, run: &Path) -> Result<Option<Conversations>, TrainError> {
-        served(&self.data, &run.join(MERGED)).map(Some)
+        self.data.on_model(&run.join(MERGED)).map(Some)
     }
 
-    fn drafts_without_heads(&self) -> Option<String> {
-        Some(format!("jacobi:{}", self.block))
+    fn drafter(&self) -> Option<DrafterChoice> {
+        Some(DrafterChoice::TrainingFree(TrainingFree::Jacobi(Jacobi { m: self.block })))
     }
 }

@@ -4,23 +4,17 @@ use super::fitting::{Gathered, MedusaTwoFitting};
 use super::publish;
 use crate::error::TrainError;
 use crate::evaluation::{Decoded, MedusaTwoMetrics, Metrics};
-use crate::methods::conversations::Conversations;
-use crate::methods::features::Features;
 use crate::methods::language::Language;
 use crate::methods::replay::{Measured, head_ranks};
 use crate::parameters::Parameter;
 use crate::trainer::Evaluation;
 use burn::tensor::Tensor;
 use gorgon_core::tree::{FixedTree, PublishedTree};
-use gorgon_data::pack::Packing;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_kernels::projected::Projected;
 use gorgon_kernels::team;
-use gorgon_model::decoder::Decoder;
 use rayon::prelude::*;
-use std::path::Path;
-use std::sync::Arc;
 
 pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
     let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
@@ -67,22 +61,6 @@ fn language(fitting: &MedusaTwoFitting, states: &Tensor<2>, gathered: &Gathered)
     Language::of(of(&own), of(&original), &gathered.language.tokens, fitting.heads.chunk_rows)
 }
 
-/// The held-out conversations with a merged model.
-pub(in crate::methods) fn served(data: &Conversations, folder: &Path) -> Result<Conversations, TrainError> {
-    let compute = data.features.decoder.compute();
-    let decoder = Decoder::load(folder, compute).map_err(|error| TrainError::Data(error.to_string()))?;
-    Ok(Conversations {
-        features: Features { decoder: Arc::new(decoder), cache: None },
-        rows: vec![],
-        held_out: data.held_out.iter().take(data.decoded_prompts).cloned().collect(),
-        packing: Packing::new(vec![], 1, 1, 0),
-        base: folder.display().to_string(),
-        decoded_prompts: data.decoded_prompts,
-        decoded_tokens: data.decoded_tokens,
-        init_from: None,
-    })
-}
-
 /// Greedy decoding of held-out prompts with the merged model, written and loaded as users load it, and `mc_sim_7b_63`.
 fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option<Decoded>, TrainError> {
     let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
@@ -92,7 +70,7 @@ fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option
     }
     let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
     publish::write_merged(fitting, parameters, folder.path())?;
-    let merged = served(data, folder.path())?;
+    let merged = data.on_model(folder.path())?;
     let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
     let tree = FixedTree::new(published.shape().clone());
     let load =

@@ -10,7 +10,6 @@ mod merged;
 mod objective;
 mod publish;
 
-pub(super) use evaluate::served;
 pub use fitting::{Balanced, MedusaTwoFitting};
 pub(super) use merged::bytes as merged_bytes;
 pub use merged::{Merged, MergedHeads};
