@@ -159,10 +159,7 @@ impl MethodConfig {
 
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
-        !matches!(
-            self,
-            Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. }
-        )
+        !matches!(self, Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. })
     }
 
     /// True where every head has an LM head of its own, so the backbone's is not needed in training.

@@ -52,6 +52,8 @@ pub(super) fn probe_tree(shape: &ProbeShape) -> Box<dyn TreeBuilder> {
         TreeChoice::Chain(chain) => Box::new(chain),
         _ => Box::new(ChainTree::ROOT),
     }
+}
+
 /// Drafts of the chain that adapters on an early exit are measured with: the default of decoding.
 const ADAPTER_CHAIN: usize = 6;
 

@@ -106,11 +106,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
         DrafterChoice::Heads(
-            HeadsMethod::Hydra
-            | HeadsMethod::Mtp
-            | HeadsMethod::Block
-            | HeadsMethod::Kangaroo
-            | HeadsMethod::Probes(_),
+            HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block | HeadsMethod::Kangaroo | HeadsMethod::Probes(_),
         )
         | DrafterChoice::Auto
         | DrafterChoice::Measured

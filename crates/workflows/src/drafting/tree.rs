@@ -106,6 +106,7 @@ fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(Stri
         None if let Some(HeadSpec::Probes(spec)) = heads.map(|folder| &folder.detected.spec) => {
             let tree = probes::default_tree(spec.kind, spec.places);
             builder(Some(&tree), &DrafterChoice::Auto, heads, None)
+        }
         None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Kangaroo) => {
             let chain = ChainTree::new(KANGAROO_CHAIN).map_err(Failure::input)?;
             Ok((TreeChoice::Chain(chain).to_string(), Box::new(chain)))

@@ -65,8 +65,8 @@ impl Card<'_> {
         let of = |heads: &HeadSpec| match heads {
             HeadSpec::Medusa(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
-            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) | HeadSpec::Probes(_) => None,
-            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) | HeadSpec::Kangaroo(_) => None,
+            HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) => None,
+            HeadSpec::Kangaroo(_) | HeadSpec::Probes(_) => None,
         };
         let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
@@ -168,7 +168,6 @@ impl Card<'_> {
             HeadSpec::Mtp(spec) => spec.modules,
             HeadSpec::Block(spec) => spec.slots.saturating_sub(1),
             HeadSpec::Probes(spec) => spec.places,
-            HeadSpec::Eagle(_) => 3,
             HeadSpec::Eagle(_) | HeadSpec::Kangaroo(_) => 3,
         };
         let legend = match self.base {

@@ -67,9 +67,8 @@ impl FromStr for ExportFormat {
             other => {
                 let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
-                            MTP modules to mtp, a block drafter to dflash, PPD, PaSS and SPACE to probes, a Medusa-2 run to merged, any PyTorch file to safetensors";
-                            MTP modules to mtp, a block drafter to dflash, a Kangaroo adapter to kangaroo, \
-                            a Medusa-2 run to merged, any PyTorch file to safetensors";
+                            MTP modules to mtp, a block drafter to dflash, PPD, PaSS and SPACE to probes, \
+                            a Kangaroo adapter to kangaroo, a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
         }

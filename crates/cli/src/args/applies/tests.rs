@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 40] = [
+const VERBS: [(&str, &str); 41] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
