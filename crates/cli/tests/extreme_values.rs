@@ -86,9 +86,21 @@ fn every_value_of_a_training_is_refused_or_planned() {
     let job = Job::new();
     job.distill(&[]);
     let config = job.path("train.toml");
-    let methods =
-        ["medusa2", "eagle", "eagle3", "hydra", "mtp", "block", "ppd", "pass", "space", "cllm", "distill_spec"];
-    let methods = ["medusa2", "eagle", "eagle3", "hydra", "mtp", "kangaroo", "layerskip", "block", "distill_spec"];
+    let methods = [
+        "medusa2",
+        "eagle",
+        "eagle3",
+        "hydra",
+        "mtp",
+        "kangaroo",
+        "layerskip",
+        "block",
+        "ppd",
+        "pass",
+        "space",
+        "cllm",
+        "distill_spec",
+    ];
     let of_other = |key: &str| methods.iter().any(|table| key.starts_with(&format!("{table}.")));
     let mut tried = walk("train", &config, |key| !of_other(key), Some(&["train"]));
     for (method, table) in [

@@ -140,17 +140,17 @@ pub enum HeadsMethod {
 
 impl HeadsMethod {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Medusa,
         Self::Hydra,
         Self::Eagle,
         Self::Mtp,
         Self::Block,
+        Self::Kangaroo,
         Self::Probes(ProbeKind::Ppd),
         Self::Probes(ProbeKind::Pass),
         Self::Probes(ProbeKind::Space),
     ];
-    pub const ALL: [Self; 6] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block, Self::Kangaroo];
 
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {

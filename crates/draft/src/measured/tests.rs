@@ -104,7 +104,9 @@ fn run(ways: &[Made], cost: fn(usize) -> f64, logits: f64, tokens: usize) -> Run
         let path: Vec<usize> = (0..=accepted).collect();
         let verified = Some(VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: None });
         let read = vec![1; accepted + 1];
-        drafter.observe(VerifiedPass { tokens: &read, output: &output, rows: &path, verified }).unwrap();
+        drafter
+            .observe(VerifiedPass { tokens: &read, output: &output, rows: &path, verified, is_source: false })
+            .unwrap();
         emitted += accepted + 1;
         found.by_rows[rows - 1] += 1;
         found.logits.push(reads);

@@ -155,7 +155,8 @@ fn a_text_of_one_token_is_accepted_whole() {
     let output = output.unwrap();
     target.commit(&[0]).unwrap();
     let verified = VerifiedTree { tree: first.draft.tree(), path: &[0], next: last, target: None };
-    let pass = VerifiedPass { tokens: &[last], output: &output, rows: &[0], verified: Some(verified) };
+    let pass =
+        VerifiedPass { tokens: &[last], output: &output, rows: &[0], verified: Some(verified), is_source: false };
     drafter.observe(pass).unwrap();
     let mut random = SeededRandom::new(0);
     let mut context = DraftContext { tree: CoupledTree::plain(&tree), random: &mut random, target: None };

@@ -149,8 +149,8 @@ fn record(heads: Option<&HeadsFolder>) -> Result<Option<CalibrationRecord>, Fail
 fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
-        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Probes(_) => false,
-        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block | HeadsMethod::Kangaroo => false,
+        HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block => false,
+        HeadsMethod::Kangaroo | HeadsMethod::Probes(_) => false,
     }
 }
 

@@ -32,7 +32,7 @@ pub enum ExportFormat {
 }
 
 /// The names of all formats.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "medusa-v1",
     "medusa-v2",
     "tgi",

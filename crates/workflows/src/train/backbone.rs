@@ -22,7 +22,6 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
 use gorgon_train::config::TrainConfig;
-use gorgon_train::llama::Llama;
 use gorgon_train::methods::{
     self, BlockFitting, Conversations, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack, KangarooFitting,
 };

@@ -49,12 +49,8 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         Some(Metrics::DistillSpec(metrics)) => print_model(&metrics),
         Some(Metrics::Pretrain(_)) | None => {}
     }
-    let what = match () {
-        () if heads.ends_with(FITTED_MODEL) => "draft model",
-        () if heads.ends_with(MERGED) => "model",
-        () => "heads",
-    };
-    let what = if heads.ends_with(FITTED_MODEL) { "model" } else { "heads" };
+    let is_model = heads.ends_with(FITTED_MODEL) || heads.ends_with(MERGED);
+    let what = if is_model { "model" } else { "heads" };
     settings.console.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
