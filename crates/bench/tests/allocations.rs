@@ -15,9 +15,11 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::method::TrainingFreeMethod;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::partial::Partial;
 use gorgon_draft::recycle::RecycleDrafter;
 use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
@@ -122,12 +124,13 @@ fn drafted(
 }
 
 /// Drafters that need no weights of their own.
-fn training_free() -> [(&'static str, Box<dyn Drafter>); 3] {
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 4] {
     let suffix = SuffixDrafter::new(Suffix { store: None, least: 1 });
     [
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("suffix", Box::new(suffix)),
         ("recycle", Box::new(RecycleDrafter::new(8))),
+        ("partial", Partial::parse("16,4").unwrap().drafter()),
     ]
 }
 

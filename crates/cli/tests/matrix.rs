@@ -123,7 +123,9 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     let sublayers = bench.job.path("sublayers.json");
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
-    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip, "recycle"] {
+    for drafter in
+        ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip, "recycle", "partial:16,4"]
+    {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
@@ -132,7 +134,8 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
         bench.check(model, TREES, &["--drafter", &drafter]);
     }
-    // Lookahead makes its own trees.
+    // These make their own trees.
+    bench.check(model, &["own:24,23"], &["--drafter", "auto"]);
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);
     }
@@ -144,7 +147,8 @@ fn text_of_composed_drafters_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
     let several = format!("specinfer:{model}+{model}");
     bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
-    for then in ["ngram:2,tail=1", "early-exit:1", "none"] {
+    for then in ["ngram:2,tail=1", "early-exit:1", "partial:16,4", "none"] {
         bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
     }
+    bench.check(model, &["own:15,8"], &["--drafter", &format!("ouroboros:{model},gamma=4,w=3,n=4,g=3")]);
 }

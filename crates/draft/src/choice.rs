@@ -10,6 +10,7 @@ use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadsFormat, HeadsMethod};
 use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
+use crate::measured::{self, MeasuredDrafter};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
 use crate::training_free::TrainingFree;
@@ -24,8 +25,10 @@ use std::sync::Arc;
 /// Drafter named by `--drafter`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DrafterChoice {
-    /// The method of `--heads`, or none.
+    /// The method of `--heads`; without heads, drafters without weights where they pay.
     Auto,
+    /// Drafters without weights, each where its drafts pay.
+    Measured,
     /// Plain decoding.
     None,
     /// Heads of a method.
@@ -117,7 +120,7 @@ fn unknown(text: &str) -> String {
 impl fmt::Display for DrafterChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Auto => f.write_str("auto"),
+            Self::Auto | Self::Measured => f.write_str(measured::NAME),
             Self::None => f.write_str("none"),
             Self::Heads(method) => f.write_str(method.name()),
             Self::TrainingFree(method) => method.fmt(f),
@@ -139,7 +142,8 @@ impl DrafterChoice {
         match self {
             Self::Heads(_) | Self::Oracle(_) => true,
             Self::Handover { other, .. } => other.needs_heads(),
-            Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
+            Self::Auto | Self::Measured | Self::None => false,
+            Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
         }
     }
 
@@ -147,7 +151,7 @@ impl DrafterChoice {
     pub fn training_free(&self) -> Option<&TrainingFree> {
         match self {
             Self::TrainingFree(method) | Self::Handover { first: method, .. } => Some(method),
-            Self::Auto | Self::None | Self::Heads(_) => None,
+            Self::Auto | Self::Measured | Self::None | Self::Heads(_) => None,
             Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
         }
     }
@@ -156,7 +160,7 @@ impl DrafterChoice {
     fn other(&self) -> Option<&Self> {
         match self {
             Self::Handover { other, .. } => Some(other),
-            Self::Auto | Self::None | Self::TrainingFree(_) => None,
+            Self::Auto | Self::Measured | Self::None | Self::TrainingFree(_) => None,
             Self::Heads(_) | Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
         }
     }
@@ -176,8 +180,8 @@ impl DrafterChoice {
 pub enum Drafters {
     /// Plain decoding.
     None,
-    /// One without weights of its own.
-    TrainingFree(TrainingFree),
+    /// One without weights of its own, and how it drafts if it draws.
+    TrainingFree(TrainingFree, DraftSampling),
     /// A draft model and how it drafts.
     DraftModel(DraftModel, DraftSampling),
     /// Made of other drafters, by a function that shares their weights.
@@ -194,6 +198,8 @@ pub enum Drafters {
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
     Eagle3(Arc<Eagle3Model>),
+    /// Drafters without weights, each where its drafts pay.
+    Measured,
     /// One without weights, its tree, and the others for what it declines.
     Handover(TrainingFree, OwnTree, Box<Drafters>),
 }
@@ -233,7 +239,9 @@ impl Drafters {
     pub fn drafter(&self) -> Box<dyn Drafter> {
         match self {
             Self::None => Box::new(NoDrafter),
-            Self::TrainingFree(method) => method.drafter(),
+            // Trees of fixed sizes have no error.
+            Self::Measured => Box::new(MeasuredDrafter::new(measured::ways().unwrap_or_default())),
+            Self::TrainingFree(method, sampling) => method.drafter_for(*sampling),
             Self::DraftModel(model, sampling) => Box::new(DraftModelDrafter::new(model.clone(), *sampling)),
             Self::Composed(drafter) => drafter(),
             Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),

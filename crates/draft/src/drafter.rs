@@ -225,6 +225,11 @@ pub trait Drafter: Send {
         Needs::default()
     }
 
+    /// Output of the target that it reads at the rows of the tree that it drafted last: at most what it needs.
+    fn reads(&self, needed: Feedback) -> Feedback {
+        needed
+    }
+
     /// Forgets the sequence.
     fn reset(&mut self);
 
@@ -301,6 +306,10 @@ macro_rules! behind_pointer {
 
             fn needs(&self) -> Needs {
                 (**self).needs()
+            }
+
+            fn reads(&self, needed: Feedback) -> Feedback {
+                (**self).reads(needed)
             }
 
             fn reset(&mut self) {

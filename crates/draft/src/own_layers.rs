@@ -5,21 +5,23 @@ use crate::levels::LevelNetwork;
 use gorgon_core::tree::{DraftTree, SourceError, TokenTree};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::cache::RetrievedCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{PassPlan, SkippedSublayers};
 use gorgon_model::target::Target;
 
-/// The layers that draft.
-#[derive(Clone, Copy)]
+/// The layers that draft, and the cache that they read.
 enum Part<'a> {
     /// So many first ones.
     First(usize),
     /// All but some sub-layers.
     Without(&'a SkippedSublayers),
+    /// All of them, over a part of the cache.
+    Retrieved(&'a mut RetrievedCache),
 }
 
-/// Some layers over one tree. Its nodes are uncommitted rows of the target's cache, in their order.
+/// Some layers over one tree. Its nodes are uncommitted rows of the target's cache, or of a part of it, in their order.
 pub(crate) struct OwnLayers<'a> {
     target: &'a mut dyn Target,
     part: Part<'a>,
@@ -40,15 +42,21 @@ impl<'a> OwnLayers<'a> {
         Self { target, part: Part::Without(skipped), streams: vec![], read: 0 }
     }
 
+    /// All layers over a part of the cache.
+    pub fn retrieved(target: &'a mut dyn Target, part: &'a mut RetrievedCache) -> Self {
+        Self { target, part: Part::Retrieved(part), streams: vec![], read: 0 }
+    }
+
     /// Reads all nodes that the tree has beyond those read so far; their states as the LM head reads them.
     fn read_on(&mut self, tree: &TokenTree) -> Result<HiddenStates, ModelError> {
         let (first, tokens) = (self.read, &tree.tokens()[self.read..]);
         let mask = AttentionMask::after(first, (first..tree.len()).map(|node| tree.path(node)));
         let plan = PassPlan::of_tokens(tokens, &mask);
-        let output = self.target.verify(&match self.part {
-            Part::First(layers) => PassPlan { layers: Some(0..layers), ..plan },
-            Part::Without(skipped) => PassPlan { skipped: Some(skipped), ..plan },
-        })?;
+        let output = match &mut self.part {
+            Part::First(layers) => self.target.verify(&PassPlan { layers: Some(0..*layers), ..plan }),
+            Part::Without(skipped) => self.target.verify(&PassPlan { skipped: Some(skipped), ..plan }),
+            Part::Retrieved(part) => self.target.verify_retrieved(part, &plan),
+        }?;
         self.streams.extend(output.stream);
         self.read = tree.len();
         Ok(output.hidden)

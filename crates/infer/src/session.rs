@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_core::{PooledVec, Token};
-use gorgon_draft::drafter::{DraftError, Drafter, Needs, NoDrafter, VerifiedPass};
+use gorgon_draft::drafter::{DraftError, Drafter, Feedback, Needs, NoDrafter, VerifiedPass};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
@@ -89,6 +89,11 @@ impl<T: Target, D: Drafter> Session<T, D> {
     /// Requirements of the drafter.
     pub(crate) fn needs(&self) -> &Needs {
         &self.needs
+    }
+
+    /// Output of the target that the drafter reads of the tree that it drafted last.
+    pub(crate) fn feedback(&self) -> Feedback {
+        self.drafter.reads(self.needs.feedback)
     }
 
     pub(crate) fn parts(&mut self) -> (&mut T, &mut D) {

@@ -267,6 +267,7 @@ impl Attention {
             rope::rotate_heads(isa, keys, d, cos, sin);
             kv.write(first + row, keys, v);
         }
+        kv.keep_query(&queries[(rows.mask.rows() - 1) * q_width..rows.mask.rows() * q_width]);
     }
 
     /// Keys and values of rows that nothing attends from yet, written to a cache.

@@ -5,6 +5,7 @@
 //! none. A pass without a reservation, or a second reservation, is an error.
 
 mod error;
+mod retrieved;
 mod uncommitted;
 
 use crate::config::ModelConfig;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use uncommitted::Uncommitted;
 
 pub use error::CacheError;
+pub use retrieved::{Picked, Retrieval, RetrievedCache};
 
 /// Rows that memory is allocated in multiples of.
 const STEP: usize = 16;

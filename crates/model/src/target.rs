@@ -1,6 +1,8 @@
 //! The target: a decoder with one sequence's cache, seen by the decode loop.
 
-use crate::cache::{CacheError, KvCache};
+mod borrowed;
+
+use crate::cache::{CacheError, KvCache, RetrievedCache};
 use crate::decoder::{Decoder, Rows};
 use crate::error::ModelError;
 use crate::hidden_states::HiddenStates;
@@ -89,6 +91,23 @@ pub trait Target: Send {
     /// When nothing is uncommitted, or the path is no increasing list of uncommitted rows.
     fn commit(&mut self, path: &[usize]) -> Result<(), ModelError>;
 
+    /// Brings a part of the cache up to date with the committed tokens: all of it where nothing was retrieved yet, else
+    /// the rows that were committed since.
+    ///
+    /// # Errors
+    /// When the cache is not on the CPU.
+    fn retrieve(&mut self, part: &mut RetrievedCache) -> Result<(), ModelError>;
+
+    /// Runs a pass over a part of the cache instead of all of it. Its rows stay uncommitted there; the whole cache does
+    /// not change.
+    ///
+    /// # Shapes
+    /// The output has one row per row of the plan.
+    ///
+    /// # Errors
+    /// As of [`verify`](Self::verify), or when nothing was retrieved.
+    fn verify_retrieved(&mut self, part: &mut RetrievedCache, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError>;
+
     /// Drops the uncommitted rows.
     fn roll_back(&mut self);
 
@@ -107,70 +126,6 @@ pub trait Target: Send {
     /// # Shapes
     /// `counts [rows]`.
     fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>>;
-}
-
-impl<T: Target> Target for &mut T {
-    fn reserve(&mut self, rows: usize) {
-        (**self).reserve(rows);
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn context(&self) -> usize {
-        (**self).context()
-    }
-
-    fn layers(&self) -> usize {
-        (**self).layers()
-    }
-
-    fn vocab_size(&self) -> usize {
-        (**self).vocab_size()
-    }
-
-    fn is_host(&self) -> bool {
-        (**self).is_host()
-    }
-
-    fn check(&self, tokens: &[Token]) -> Result<(), ModelError> {
-        (**self).check(tokens)
-    }
-
-    fn extend(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
-        (**self).extend(tokens)
-    }
-
-    fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
-        (**self).verify(plan)
-    }
-
-    fn verify_together(group: &mut [(&mut Self, PassPlan<'_>)]) -> Result<PassOutput, ModelError> {
-        let mut targets: Vec<(&mut T, PassPlan<'_>)> =
-            group.iter_mut().map(|(target, plan)| (&mut ***target, plan.clone())).collect();
-        T::verify_together(&mut targets)
-    }
-
-    fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
-        (**self).commit(path)
-    }
-
-    fn roll_back(&mut self) {
-        (**self).roll_back();
-    }
-
-    fn truncate(&mut self, length: usize) {
-        (**self).truncate(length);
-    }
-
-    fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        (**self).logits(hidden)
-    }
-
-    fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        (**self).top_tokens(hidden, counts)
-    }
 }
 
 /// A decoder-only target: a decoder and the cache of one sequence.
@@ -355,6 +310,25 @@ impl Target for DecoderTarget {
 
     fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
         Ok(self.cache.commit(path)?)
+    }
+
+    fn retrieve(&mut self, part: &mut RetrievedCache) -> Result<(), ModelError> {
+        Ok(part.update(&self.cache, |rows| self.decoder.new_cache(rows))?)
+    }
+
+    fn verify_retrieved(&mut self, part: &mut RetrievedCache, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
+        let (behind, limit) = (part.behind(&self.cache), self.decoder.config().max_positions);
+        let depth = |row: usize| plan.positions.map_or_else(|| plan.mask.count(row) - 1, |positions| positions[row]);
+        // Rows beyond the last position are never committed.
+        let positions: PooledVec<usize> = (0..plan.mask.rows()).map(|row| (behind + depth(row)).min(limit)).collect();
+        let cache = part.cache()?;
+        let before = cache.reserved();
+        let plan = PassPlan { positions: Some(&positions), ..plan.clone() };
+        let output = open(cache, &plan).and_then(|()| self.decoder.forward(&plan, cache, &Hooks::none()));
+        if output.is_err() {
+            cache.restore(before);
+        }
+        output
     }
 
     fn roll_back(&mut self) {

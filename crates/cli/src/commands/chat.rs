@@ -31,7 +31,7 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     let model = args.model.as_deref().unwrap_or_default();
     let options = Options {
         heads: args.draft.heads.clone(),
-        drafter: args.draft.drafter.clone(),
+        drafter: args.draft.choice(),
         tree: args.draft.tree.clone(),
         accept: args.accept,
         temperature: args.temperature,

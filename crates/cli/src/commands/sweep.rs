@@ -39,7 +39,7 @@ fn options(args: &args::Sweep) -> Result<Options, Failure> {
     Ok(Options {
         alphas: args.range.alphas.clone(),
         model: args.model.clone(),
-        drafter: args.draft.drafter.clone(),
+        drafter: args.draft.choice(),
         tree: args.draft.tree.clone(),
         limit: args.limit as usize,
         max_new_tokens: args.max_new_tokens as usize,

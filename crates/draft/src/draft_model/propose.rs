@@ -3,9 +3,8 @@
 use super::model::DraftModel;
 use super::sampling::DraftSampling;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::levels::{Children, LevelNetwork, Levels, tokens_of};
+use crate::levels::{LevelNetwork, Levels, tokens_of};
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::accept::SamplingScheme;
 use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
@@ -149,12 +148,7 @@ impl Drafter for DraftModelDrafter {
         }
         let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let sampling = self.sampling;
-        // A tree that keeps the best of its candidates keeps no draws.
-        let scheme = if tree.takes_in_order() { sampling.children } else { SamplingScheme::Deterministic };
-        let children = match scheme {
-            SamplingScheme::Deterministic => Children::MostLikely { stop: sampling.stop },
-            scheme => Children::Drawn { scheme, transform: sampling.transform, random: &mut **random },
-        };
+        let (scheme, children) = sampling.children_of(&*tree, &mut **random);
         let mut levels = Levels::new(self.network(state), &*tree, children, sampling.rows);
         let draft = tree.build(root, &mut levels).map(|draft| (levels.distributions(&draft), draft));
         self.cache.roll_back();

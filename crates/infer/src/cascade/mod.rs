@@ -63,23 +63,18 @@ fn draws(sampling: &DraftSampling) -> bool {
 }
 
 /// Drafts chains with a draft model that is decoded with drafts.
-pub struct CascadeDrafter {
+pub struct CascadeDrafter<D = Box<dyn Drafter>> {
     name: String,
-    session: Session<DraftTarget, Recording>,
+    session: Session<DraftTarget, Recording<D>>,
     inner: Inner,
     sampling: DraftSampling,
     /// The committed tokens.
     text: Vec<Token>,
 }
 
-impl CascadeDrafter {
+impl<D: Drafter> CascadeDrafter<D> {
     /// A draft model that drafts by `sampling`, and the drafter that drafts for it by [`inner_sampling`].
-    pub fn new(
-        name: String,
-        model: &DraftModel,
-        (drafter, inner): (Box<dyn Drafter>, Inner),
-        sampling: DraftSampling,
-    ) -> Self {
+    pub fn new(name: String, model: &DraftModel, (drafter, inner): (D, Inner), sampling: DraftSampling) -> Self {
         let recording = Recording::new(drafter, sampling.rows || sampling.stop.is_some());
         let target = DraftTarget::new(model, recording.needs().hooks);
         Self { name, session: Session::new(target, recording), inner, sampling, text: vec![] }
@@ -88,6 +83,16 @@ impl CascadeDrafter {
     /// Tokens that the draft model has read.
     pub fn read(&self) -> usize {
         self.session.len()
+    }
+
+    /// The drafter that drafts for the draft model.
+    pub fn inner(&mut self) -> &mut D {
+        self.session.drafter().inner()
+    }
+
+    /// Tokens that the draft model can emit.
+    pub fn vocab_size(&self) -> usize {
+        self.session.target().vocab_size()
     }
 
     /// Reads the text in front of the root. Returns how many of `count` drafts the draft model can make after it.
@@ -198,7 +203,7 @@ fn draft_error(error: DecodeError) -> DraftError {
     }
 }
 
-impl Drafter for CascadeDrafter {
+impl<D: Drafter> Drafter for CascadeDrafter<D> {
     fn name(&self) -> &str {
         &self.name
     }

@@ -3,6 +3,7 @@
 use gorgon_core::dist::Row;
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::draft_model::DraftModel;
+use gorgon_model::cache::RetrievedCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
@@ -82,6 +83,14 @@ impl Target for DraftTarget {
 
     fn commit(&mut self, path: &[usize]) -> Result<(), ModelError> {
         self.model.commit(path)
+    }
+
+    fn retrieve(&mut self, part: &mut RetrievedCache) -> Result<(), ModelError> {
+        self.model.retrieve(part)
+    }
+
+    fn verify_retrieved(&mut self, part: &mut RetrievedCache, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
+        self.model.verify_retrieved(part, plan)
     }
 
     fn roll_back(&mut self) {

@@ -30,6 +30,7 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::handover;
+use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::training_free::TrainingFree;
@@ -81,6 +82,9 @@ impl Drafting {
         if let DrafterChoice::TrainingFree(method) = choice.last() {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
+        if choice == DrafterChoice::Measured {
+            measured::check_tree(&builder.kind()).map_err(Failure::input)?;
+        }
         if let DrafterChoice::Composed(composed) = &choice
             && builder.max_depth() > 0
         {
@@ -117,6 +121,7 @@ impl Drafting {
             DrafterChoice::Model(dir) => vec![dir],
             DrafterChoice::Composed(composed) => composed.models(),
             DrafterChoice::Auto
+            | DrafterChoice::Measured
             | DrafterChoice::None
             | DrafterChoice::Heads(_)
             | DrafterChoice::TrainingFree(_)
@@ -206,7 +211,7 @@ impl Drafting {
     /// Whether the drafter takes a chain of drafts, whatever its own tree is.
     pub fn takes_chains(&self) -> bool {
         match self.choice.last() {
-            DrafterChoice::None | DrafterChoice::Auto => false,
+            DrafterChoice::None | DrafterChoice::Auto | DrafterChoice::Measured => false,
             DrafterChoice::TrainingFree(method) => method.check_tree(&TreeKind::Chain(1)).is_ok(),
             DrafterChoice::Composed(composed) => composed.check_tree(&TreeKind::Chain(1)).is_ok(),
             DrafterChoice::Handover { .. } => true,
@@ -262,9 +267,10 @@ impl Drafting {
                 Drafters::Handover(first.clone(), handover::tree().map_err(Failure::input)?, Box::new(other))
             }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
+            (DrafterChoice::Measured, _) => Drafters::Measured,
             (DrafterChoice::TrainingFree(method), _) => {
                 method.check(decoder.config()).map_err(Failure::input)?;
-                Drafters::TrainingFree(method.clone())
+                Drafters::TrainingFree(method.clone(), self.sampling)
             }
             (DrafterChoice::Model(_), _) => {
                 self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.sampling))
@@ -278,21 +284,28 @@ impl Drafting {
         })
     }
 
-    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads
-    /// at most a layer of the model's own for each layer of theirs.
+    /// Bytes of the weights that draft for a model, and of what is kept of a sequence of so many tokens: for heads at
+    /// most a layer of the model's own for each layer of theirs, without heads a table or a part of the model's cache.
     ///
     /// # Errors
     /// When a draft model cannot be read.
     pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
         let mut models = (0, 0);
+        let mut then = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.then() } else { None };
         for dir in self.models() {
+            let config = ModelConfig::read(dir)?;
             models.0 += Checkpoint::open(dir)?.loaded_bytes(compute) as u128;
-            models.1 += KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens);
+            models.1 += KvCache::bytes(&config, compute, tokens);
+            models.1 += then.take().map_or(0, |method| method.bytes(&config, compute, tokens));
+        }
+        models.1 += self.choice.methods().map(|method| method.bytes(model, compute, tokens)).sum::<u128>();
+        if self.choice == DrafterChoice::Measured {
+            models.1 += measured::bytes(model, compute, tokens);
         }
         let Some(folder) = self.heads.as_ref().filter(|_| self.models().is_empty()) else { return Ok(models) };
         let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
         let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
-        Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
+        Ok((folder.checkpoint.loaded_bytes(compute) as u128, models.1 + layer * layers as u128))
     }
 
     /// Bytes of copies in 8 bits that find top tokens: of the model's LM head, where the text is greedy or heads

@@ -105,6 +105,7 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
         DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block)
         | DrafterChoice::Auto
+        | DrafterChoice::Measured
         | DrafterChoice::None
         | DrafterChoice::TrainingFree(_)
         | DrafterChoice::Model(_)

@@ -10,6 +10,7 @@ use gorgon_core::tree::{
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
+use gorgon_draft::measured;
 use std::path::PathBuf;
 
 /// The name of the tree that a calibration stored with the heads.
@@ -37,6 +38,7 @@ fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
         DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
         DrafterChoice::Composed(composed) => Some(composed.default_tree()),
         DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
+        DrafterChoice::Measured => measured::largest_tree().ok().map(TreeChoice::Own),
         DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
         // The last one is none.
         DrafterChoice::Handover { .. } => None,
