@@ -331,7 +331,7 @@ fn without_heads_auto_measures_drafters_without_weights() {
     assert_eq!(json(&gorgon(&[&verify, &auto[..]].concat()))["diverged"], 0);
     let told = gorgon(&[&generate[..6], &["-v"], &auto[..]].concat());
     assert!(stderr(&told).contains("drafter=auto"), "{}", stderr(&told));
-    refused(&[&generate[..], &auto, &["--tree", "chain:4"]].concat(), &["auto", "own:24,23"]);
+    refused(&[&generate[..6], &auto, &["--tree", "chain:4"]].concat(), &["auto", "own:24,23"]);
     refused(
         &["generate", "--model", model.name(), "--prompt", "x", "--drafter", "suffix,else=auto"],
         &["no other drafter"],

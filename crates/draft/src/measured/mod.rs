@@ -337,7 +337,7 @@ impl Drafter for MeasuredDrafter {
         let since = (self.clock)();
         self.steps += 1;
         self.under_way = Some(Step { way: None, since, rows: 1, cut: false });
-        if self.costs.plain_steps() < PLAIN || self.steps % REVISIT == 0 {
+        if self.costs.plain_steps() < PLAIN || self.steps.is_multiple_of(REVISIT) {
             return Ok(Proposal::root(root));
         }
         let Some((index, proposal, cut)) = self.drafted(root, context)? else { return Ok(Proposal::root(root)) };

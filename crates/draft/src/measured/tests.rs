@@ -38,7 +38,7 @@ impl Drafter for Chains {
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         self.asked += 1;
         let mut draft = DraftTree::root(root);
-        if self.asked % self.every == 0 {
+        if self.asked.is_multiple_of(self.every) {
             for node in 0..self.drafts.min(context.tree.max_depth()) {
                 draft.push(node, Candidate { token: 1, probability: 1.0 });
             }

@@ -7,15 +7,16 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, FixedTree, TreeBuilder, TreeShape};
-use gorgon_draft::coupled::CoupledTree;
 use gorgon_draft::draft_model::DraftSampling;
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_draft::partial::PartialDrafter;
 use gorgon_infer::{Limits, Method, Request, Session};
+use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::cache::{Picked, Retrieval, RetrievedCache};
 use gorgon_model::hidden_states::read;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassPlan;
+use gorgon_model::random::LlamaShape;
 use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 
@@ -49,7 +50,7 @@ fn a_part_that_is_the_whole_is_always_right() {
                 let at = path[..path.len() - 1].iter().fold(0, |at, &rank| drafts.children(at).nth(rank).unwrap());
                 drafts.push(at, (path.len() * 7 + path[path.len() - 1]) as Token);
             }
-            let mask = gorgon_kernels::tree_attention::AttentionMask::in_tree(drafts.parents());
+            let mask = AttentionMask::in_tree(drafts.parents());
             let plan = PassPlan::of_tokens(drafts.tokens(), &mask);
             let all = read(whole.verify(&plan).unwrap().hidden.into_tensor());
             whole.roll_back();
@@ -184,25 +185,32 @@ fn a_conversation_goes_on_over_its_parts() {
     }
 }
 
-/// A drafted row over the part is a pass over the rows that were retrieved, at their own positions.
+/// A row over a part is bit for bit a row of one pass over the whole text that sees the retrieved rows alone, at their
+/// own positions.
 #[test]
 fn rows_over_a_part_see_the_part_alone() {
-    let target = decoder(DRAFT, 3);
-    let text: Vec<Token> = (0..40).map(|i| (i * 37 + 11) % 300).collect();
+    let target = decoder(LlamaShape { kv_heads: 1, ..DRAFT }, 3);
+    let text: Vec<Token> = (0..90).map(|i| (i * 37 + 11) % 300).collect();
     let mut whole = DecoderTarget::new(target.clone(), 160, Hooks::none());
-    let output = whole.prefill(&text).unwrap();
-    let sampling = DraftSampling { rows: true, ..DraftSampling::GREEDY };
-    let mut draft = |rows| {
-        let mut drafter = PartialDrafter::new(retrieval(rows, 2), sampling);
-        let all: Vec<usize> = (0..text.len()).collect();
-        drafter.observe(VerifiedPass::prompt(&text, &output, &all)).unwrap();
-        let (tree, random) = (chain(1), &mut SeededRandom::new(0));
-        let mut context = DraftContext { tree: CoupledTree::plain(&tree), random, target: Some(&mut whole) };
-        let proposal = drafter.draft(5, &mut context).unwrap();
-        proposal.sources[0].rows.as_ref().unwrap()[..300].to_vec()
-    };
-    let (all, most, few) = (draft(64), draft(40), draft(4));
-    assert_eq!(all, most, "40 rows are all of them");
-    assert_ne!(all, few);
-    assert!(few.iter().all(|logit| logit.is_finite()));
+    whole.prefill(&text).unwrap();
+    let mut all = RetrievedCache::new(retrieval(160, 1));
+    whole.retrieve(&mut all).unwrap();
+    for (rows, chunk) in [(64, 8), (20, 4), (7, 1), (90, 8), (40, 16)] {
+        let mut part = RetrievedCache::new(retrieval(rows, chunk));
+        whole.retrieve(&mut part).unwrap();
+        let position = |slot| (0..text.len()).find(|&at| all.row(0, 0, at) == part.row(0, 0, slot)).unwrap();
+        let mut seen: Vec<usize> = (0..part.len()).map(position).collect();
+        assert!(seen.is_sorted() && seen.len() <= rows && seen.len() + chunk > rows.min(text.len()));
+        let mask = AttentionMask::in_tree(&[0]);
+        let found = whole.verify_retrieved(&mut part, &PassPlan::of_tokens(&[5], &mask)).unwrap();
+        // All of the text as one pass, of which the last row sees what was retrieved, and itself.
+        seen.push(text.len());
+        let paths = (0..text.len()).map(|row| (0..=row).collect()).chain([seen]);
+        let mask = AttentionMask::from_paths(paths.collect::<Vec<Vec<usize>>>());
+        let (tokens, positions) = ([&text[..], &[5]].concat(), (0..=text.len()).collect::<Vec<_>>());
+        let plan = PassPlan { positions: Some(&positions), ..PassPlan::of_tokens(&tokens, &mask) };
+        let want = DecoderTarget::new(target.clone(), 160, Hooks::none()).verify(&plan).unwrap();
+        let last = want.hidden.narrow(text.len(), 1);
+        assert_eq!(read(found.hidden.into_tensor()), read(last.into_tensor()), "{rows} rows, chunks of {chunk}");
+    }
 }
