@@ -154,6 +154,13 @@ fn commands_that_take_a_source() {
     let law = ["--drafter", &own, "--tree", "chain:2", "--temperature", "0.8", "--samples", "30", "--limit", "1"];
     let found = done(&[&["verify"][..], &common, &law].concat());
     assert_eq!((&found["passes"], &found["lossless"]), (&true.into(), &true.into()), "{found}");
+}
+
+/// A sweep over lossy rules, on the questions of the synthetic corpus and on prompts with right answers.
+#[test]
+fn a_sweep_of_lossy_rules() {
+    let (target, draft, folder) = (t5(3, true, 3), t5(1, false, 5), tempfile::tempdir().unwrap());
+    let drafter = format!("model:{}", name(&draft));
     let sweep = ["dev", "sweep", "alpha=0,0.5", "--model", name(&target), "--drafter", &drafter];
     let few = ["--tree", "chain:3", "--limit", "2", "--max-new-tokens", "8", "--rounds", "1"];
     let found = done(&[&sweep[..], &few, &["--json"]].concat());

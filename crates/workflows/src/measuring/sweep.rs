@@ -54,7 +54,7 @@ pub struct Options {
 
 /// When an answer is right.
 enum Right {
-    /// What the synthetic corpus says.
+    /// A check of the synthetic corpus.
     Check(Check),
     /// The one text.
     Text(String),
