@@ -97,14 +97,14 @@ impl Fixture {
         let mut originals: Vec<Vec<Tensor<2>>> = vec![vec![]; places];
         for (row, &t) in at.iter().enumerate() {
             let t = t as usize;
-            for place in 0..places {
-                labels[place].rows.push(row as u32);
-                labels[place].tokens.push(ids.get(t + place + 2).copied().unwrap_or(0));
+            for (place, (labels, originals)) in labels.iter_mut().zip(&mut originals).enumerate() {
+                labels.rows.push(row as u32);
+                labels.tokens.push(ids.get(t + place + 2).copied().unwrap_or(0));
                 if training.soft {
                     let own = &continuation[row * places..][..=place];
                     let (_, hidden) = self.states(&[&ids[..=t], own].concat());
                     let last = hidden.dims()[0] - 1;
-                    originals[place].push(hidden.narrow(0, last, 1));
+                    originals.push(hidden.narrow(0, last, 1));
                 }
             }
         }

@@ -26,9 +26,9 @@ pub struct Arrangement<'a> {
 pub fn gains(grown: &DraftTree, places: usize) -> PooledVec<f64> {
     let (tree, values) = (grown.tree(), values(grown));
     let mut gains = PooledVec::of(0.0, places);
-    for node in 1..tree.len() {
+    for (node, value) in values.iter().enumerate().skip(1) {
         if let Some(gain) = gains.get_mut(tree.depths()[node] - 1) {
-            *gain += values[node];
+            *gain += value;
         }
     }
     let depth = if tree.len() > 1 { tree.max_depth() } else { 0 };

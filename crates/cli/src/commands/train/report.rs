@@ -46,11 +46,8 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         Some(Metrics::DistillSpec(metrics)) => print_model(&metrics),
         Some(Metrics::Pretrain(_)) | None => {}
     }
-    let what = match () {
-        () if heads.ends_with(FITTED_MODEL) => "draft model",
-        () if heads.ends_with(MERGED) => "model",
-        () => "heads",
-    };
+    let names = [(FITTED_MODEL, "draft model"), (MERGED, "model")];
+    let what = names.into_iter().find(|(name, _)| heads.ends_with(name)).map_or("heads", |(_, what)| what);
     settings.console.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
