@@ -26,7 +26,7 @@ fn decodes(dir: &str, drafter: &str, format: &str, tree: &str) {
     }
     let oracle = decode(&["--heads", dir, "--drafter", "oracle:1,1"]);
     assert_eq!(oracle["ids"], plain["ids"]);
-    assert!(oracle["tokens_per_step"].as_f64().unwrap() > 1.5, "{}", oracle["tokens_per_step"]);
+    assert!(oracle["tokens_per_step"].as_f64().unwrap() >= 1.5, "{}", oracle["tokens_per_step"]);
 }
 
 /// Trains with these settings and returns the run folder.
@@ -198,8 +198,8 @@ fn a_backbone_is_fitted_for_jacobi_decoding() {
     assert!(made["blocks"].as_u64().unwrap() > 10 && made["kept"] == 0, "{made}");
     let again = json(&finished(&make, &[]));
     assert_eq!((&again["kept"], &again["iterations"]), (&made["shards"], &made["iterations"]));
-    for weights in ["lora", "full"] {
-        let weights = format!("cllm.weights={weights:?}");
+    for name in ["lora", "full"] {
+        let weights = format!("cllm.weights={name:?}");
         let document = json(&finished(&[&on[..], &[&weights, "--json"]].concat(), &[]));
         let evaluation = &document["evaluation"];
         assert!(evaluation["kl"].is_number() && evaluation["tau"].as_f64().unwrap() >= 1.0, "{evaluation}");
@@ -207,7 +207,7 @@ fn a_backbone_is_fitted_for_jacobi_decoding() {
         let first = std::fs::read(run.join("merged/model.safetensors")).unwrap();
         finished(&["train", "-c", run.join("config.toml").to_str().unwrap()], &[]);
         assert_eq!(std::fs::read(job.run().unwrap().join("merged/model.safetensors")).unwrap(), first);
-        let out = job.text(&format!("exported-{}", weights.len()));
+        let out = job.text(&format!("exported-{name}"));
         finished(&["export", run.to_str().unwrap(), "--to", "merged", &out], &[]);
         let decode = |drafter: &str| {
             let base = ["generate", "--model", &out, "--prompt", "What is 3 + 4?", "--max-new-tokens", "24", "--json"];

@@ -13,6 +13,7 @@ use gorgon_draft::medusa::HeadOutput;
 use gorgon_draft::probes::{
     PassConfig, PpdConfig, ProbeBatch, ProbeCriterion, ProbeNetwork, ProbeTraining, SpaceConfig, losses,
 };
+use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
@@ -96,14 +97,14 @@ impl Fixture {
         let mut originals: Vec<Vec<Tensor<2>>> = vec![vec![]; places];
         for (row, &t) in at.iter().enumerate() {
             let t = t as usize;
-            for place in 0..places {
-                labels[place].rows.push(row as u32);
-                labels[place].tokens.push(ids.get(t + place + 2).copied().unwrap_or(0));
+            for (place, (labels, originals)) in labels.iter_mut().zip(&mut originals).enumerate() {
+                labels.rows.push(row as u32);
+                labels.tokens.push(ids.get(t + place + 2).copied().unwrap_or(0));
                 if training.soft {
                     let own = &continuation[row * places..][..=place];
                     let (_, hidden) = self.states(&[&ids[..=t], own].concat());
                     let last = hidden.dims()[0] - 1;
-                    originals[place].push(hidden.narrow(0, last, 1));
+                    originals.push(hidden.narrow(0, last, 1));
                 }
             }
         }
@@ -210,6 +211,43 @@ fn packed_positions_are_separate_passes() {
         }
         close(&sum, &gradient, (1e-4, 1e-6), case);
     }
+}
+
+/// Masks behind a cut text: loss and gradient of the mask's embedding. Rows of the text see no mask.
+#[test]
+fn masks_behind_a_cut_text_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/probes", "probes") else { return };
+    let fixture = Fixture::open(&root);
+    let (ids, labels) = (fixture.tokens("space_train.input_ids"), fixture.tokens("space_train.labels"));
+    let masks = fixture.json["space_train"]["k"].as_u64().unwrap() as usize + 1;
+    let (text, mask) = (ids.len() - masks, ids[ids.len() - 1]);
+    let (d, vocab) = (fixture.decoder.config().hidden_size, fixture.decoder.config().vocab_size);
+    let training = ProbeTraining::space(&SpaceConfig { masks, ..SpaceConfig::default() }, d, vocab);
+    let (hooks, hidden) = fixture.states(&ids[..text]);
+    let counted: Vec<usize> = (0..ids.len()).filter(|&row| labels[row] as usize <= vocab).collect();
+    let total = counted.len() as f32;
+    let label = |place: usize| HeadLabels { rows: vec![0], tokens: vec![labels[text + place]] };
+    let batch = ProbeBatch {
+        hooks,
+        context: std::iter::once(0..text).collect(),
+        positions: vec![vec![text - 1]],
+        labels: (0..masks).map(label).collect(),
+        originals: vec![],
+    };
+    let criterion = ProbeCriterion { lm_head: &fixture.lm_head, chunk_rows: 4, soft: false };
+    let embedding = flat(fixture.decoder.embed(&[mask]).unwrap().into_values().into_vec());
+    let scales = vec![1.0 / total; masks];
+    let (outputs, gradients) = losses(&fixture.network(&training), &criterion, &[embedding], &batch, Some(&scales));
+    close(&read(gradients[0].clone()), &fixture.floats("space_train.grad_mask_embedding"), (1e-3, 1e-5), "mask");
+    let rows: Vec<usize> = counted.into_iter().filter(|&row| row < text).collect();
+    let tokens: Vec<Token> = rows.iter().map(|&row| labels[row]).collect();
+    let own = hidden.narrow(0, rows[0], rows.len());
+    let zeros = vec![0.0; tokens.len()];
+    let of_text = linear_cross_entropy(&own, &fixture.lm_head, Labels { tokens: &tokens, scales: &zeros }, 4, false);
+    let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
+    let loss = sum(&of_text.losses) + outputs.iter().map(|output| sum(&output.losses)).sum::<f64>();
+    let want = fixture.json["space_train"]["loss"].as_f64().unwrap();
+    assert!((loss / f64::from(total) - want).abs() < 1e-5 * want, "{} {want}", loss / f64::from(total));
 }
 
 fn of_space(masks: usize) -> ProbeTraining {

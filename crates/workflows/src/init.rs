@@ -144,7 +144,7 @@ fn training(
         "block" => ("block", json!({"layers": 5, "block_size": 8, "anchors": 512})),
         _ => {
             let near = did_you_mean(method, METHODS);
-            let message = format!("--method {method}: {near}expected one of {}", METHODS.join(", "));
+            let message = format!("--method {method}: {near}expected {}", METHODS.join(", "));
             return Err(Failure::input(message));
         }
     };

@@ -21,6 +21,29 @@ pub struct Arrangement<'a> {
     pub drops: bool,
 }
 
+/// The worth of each of `places` places: the expected number of accepted drafts at its depth, as the grown tree has it.
+/// Deeper than the tree, values fall on as they did last. All are 1 where nothing is drafted.
+pub fn gains(grown: &DraftTree, places: usize) -> PooledVec<f64> {
+    let (tree, values) = (grown.tree(), values(grown));
+    let mut gains = PooledVec::of(0.0, places);
+    for (node, value) in values.iter().enumerate().skip(1) {
+        if let Some(gain) = gains.get_mut(tree.depths()[node] - 1) {
+            *gain += value;
+        }
+    }
+    let depth = if tree.len() > 1 { tree.max_depth() } else { 0 };
+    let before = |gains: &[f64], place: usize| place.checked_sub(1).map_or(1.0, |above| gains[above]);
+    let mut fall = 1.0;
+    for place in 0..places {
+        let above = before(&gains, place);
+        if place < depth {
+            fall = if above > 0.0 { (gains[place] / above).min(1.0) } else { 0.0 };
+        }
+        gains[place] = above * fall;
+    }
+    gains
+}
+
 /// The grown tree with probes: behind each node that stays, member by member, one chain for each of its members.
 /// `input` names the embedding of a place's member, both from 0.
 pub fn arranged(grown: &DraftTree, how: &Arrangement<'_>, input: impl Fn(usize, usize) -> NodeInput) -> DraftTree {
@@ -80,7 +103,7 @@ fn items(grown: &DraftTree, how: &Arrangement<'_>) -> PooledVec<usize> {
         (node, place) => last[node].max(0.0) * how.gains[place - 1],
     };
     let mut items: PooledVec<usize> = (each..tree.len() * each).collect();
-    let order = |item: &usize| (item % each > 0, *item);
+    let order = |item: &usize| (!item.is_multiple_of(each), *item);
     items.sort_unstable_by(|a, b| value(*b).total_cmp(&value(*a)).then_with(|| order(a).cmp(&order(b))));
     items
 }

@@ -24,7 +24,7 @@ mod network;
 mod propose;
 
 pub use crate::format::ProbeKind;
-pub use arrange::{Arrangement, arranged};
+pub use arrange::{Arrangement, arranged, gains};
 pub use config::{PassConfig, PpdConfig, ProbeShape, ProbeTraining, SpaceConfig, default_tree, most_rows};
 pub use export::export;
 pub use loss::{ProbeBatch, ProbeCriterion, losses};

@@ -1,15 +1,13 @@
 //! Probes as a drafter.
 
-use super::arrange::{Arrangement, arranged};
+use super::arrange::{Arrangement, arranged, gains};
 use super::config::ProbeShape;
 use super::model::ProbeModel;
 use crate::by_depth::LogitsByDepth;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass, VerifiedTree};
 use crate::format::ProbeKind;
+use gorgon_core::Token;
 use gorgon_core::tree::{DraftTree, NodeInput, TokenTree, TreeBuilder};
-use gorgon_core::{PooledVec, Token};
-use gorgon_kernels::Isa;
-use gorgon_kernels::top_rows::top_row;
 use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
@@ -38,39 +36,25 @@ impl ProbeDrafter {
         let (&last, &row) = (verified.path.last()?, pass.rows.last()?);
         let probes = behind(verified.tree, last);
         // Trees of other drafters may hold anything.
-        if probes == 0 || probes % self.model.shape().members > 0 {
+        if probes == 0 || !probes.is_multiple_of(self.model.shape().members) {
             return None;
         }
         Some(self.model.mean(pass.output.hidden.narrow(row + 1, probes)))
     }
 
     /// The tree with probes, within the budget of its builder.
-    fn probing(&self, grown: &DraftTree, gains: &[f64], tree: &dyn TreeBuilder) -> DraftTree {
+    fn probing(&self, grown: &DraftTree, tree: &dyn TreeBuilder) -> DraftTree {
         let ProbeShape { kind, places, members, two_pass, .. } = *self.model.shape();
         let drops = tree.bounds_probes();
-        let gains = if two_pass && grown.tree().len() > 1 { &[] } else { &gains[..places] };
+        let looks_ahead = !two_pass || grown.tree().len() == 1;
+        let gains = gains(grown, if looks_ahead { places } else { 0 });
         let rows = match kind {
             _ if drops => tree.max_nodes(),
             ProbeKind::Ppd => tree.max_nodes().max(places * members),
             ProbeKind::Pass | ProbeKind::Space => usize::MAX,
         };
-        let how = Arrangement { gains, members, rows, drops };
+        let how = Arrangement { gains: &gains, members, rows, drops };
         arranged(grown, &how, |place, member| NodeInput::Embedding(self.model.shape().row(place, member)))
-    }
-
-    /// The share of next steps that each place is worth: the product of the first guesses' probabilities so far.
-    fn gains(&self, logits: &[f32]) -> PooledVec<f64> {
-        let (mut gains, mut gain, mut p) = (PooledVec::new(), 1.0, 1.0);
-        let (mut rows, mut top) = (logits.chunks_exact(self.model.vocab_size()), PooledVec::new());
-        for _ in 0..self.model.shape().places {
-            if let Some(row) = rows.next() {
-                top_row(Isa::detect(), row, 1, &mut top);
-                p = top.first().map_or(0.0, |&(_, p)| if p > 0.0 { f64::from(p).min(1.0) } else { 0.0 });
-            }
-            gain *= p;
-            gains.push(gain);
-        }
-        gains
     }
 }
 
@@ -112,7 +96,7 @@ impl Drafter for ProbeDrafter {
             true => DraftTree::root(root),
             false => tree.build(root, &mut LogitsByDepth { logits, vocab: self.model.vocab_size() })?,
         };
-        let draft = self.probing(&grown, &self.gains(logits), tree);
+        let draft = self.probing(&grown, tree);
         Ok(Proposal { probes: Some(self.model.table().clone()), ..Proposal::list(draft) })
     }
 }

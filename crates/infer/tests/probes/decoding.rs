@@ -1,6 +1,6 @@
 //! Text and steps of decoding with probes.
 
-use crate::{load, probes};
+use crate::{Kind, load, probes};
 use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::SeededRandom;
@@ -78,7 +78,7 @@ fn builders() -> Vec<Box<dyn TreeBuilder>> {
 }
 
 /// Kinds, places, members and values of a probe's embedding.
-fn kinds(value: impl Fn(usize) -> f32) -> Vec<((ProbeKind, usize, usize, bool), Vec<f32>)> {
+fn kinds(value: impl Fn(usize) -> f32) -> Vec<(Kind, Vec<f32>)> {
     let d = SHAPE.hidden_size;
     let of = |rows: usize| (0..rows * d).map(&value).collect::<Vec<f32>>();
     vec![

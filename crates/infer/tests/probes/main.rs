@@ -17,12 +17,11 @@ pub fn load(dir: &Path) -> Arc<Decoder> {
     Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap())
 }
 
+/// A kind of probes, its places and members, and whether it looks ahead in passes of its own.
+pub type Kind = (ProbeKind, usize, usize, bool);
+
 /// Probes with these values.
-pub fn probes(
-    decoder: &Arc<Decoder>,
-    (kind, places, members, two_pass): (ProbeKind, usize, usize, bool),
-    values: Vec<f32>,
-) -> ProbeModel {
+pub fn probes(decoder: &Arc<Decoder>, (kind, places, members, two_pass): Kind, values: Vec<f32>) -> ProbeModel {
     let (hidden_size, vocab_size) = (decoder.config().hidden_size, decoder.config().vocab_size);
     let shape = ProbeShape { kind, places, members, hidden_size, vocab_size, two_pass };
     assert_eq!(values.len(), shape.rows() * hidden_size);

@@ -9,7 +9,7 @@ use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
-use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, MERGED, Plot, Progress, Results};
+use crate::fitting::{self, FITTED_MODEL, Fitted, Plot, Progress, Results};
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
@@ -261,10 +261,5 @@ pub fn best(run: &RunDir) -> Result<u64, Failure> {
 
 /// The folder of what was fitted: draft heads, a draft model, or the backbone where there are no heads.
 pub fn fitted(run: &RunDir) -> PathBuf {
-    let [model, heads, merged] = [FITTED_MODEL, HEADS, MERGED].map(|name| run.path().join(name));
-    match model.is_dir() {
-        true => model,
-        false if !heads.is_dir() && merged.is_dir() => merged,
-        false => heads,
-    }
+    fitting::fitted_folder(run.path())
 }

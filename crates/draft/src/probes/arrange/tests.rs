@@ -72,6 +72,19 @@ fn the_choice_is_the_best_of_all() {
 }
 
 #[test]
+fn places_are_worth_what_their_depth_is() {
+    let close = |found: &[f64], want: &[f64]| {
+        assert_eq!(found.len(), want.len());
+        found.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{found:?}"));
+    };
+    // Depth 1 has 0.6 and 0.3, depth 2 has 0.6 · 0.5; deeper values fall by a third each.
+    close(&gains(&grown(), 4), &[0.9, 0.3, 0.1, 0.1 / 3.0]);
+    close(&gains(&grown(), 1), &[0.9]);
+    close(&gains(&DraftTree::root(1), 2), &[1.0, 1.0]);
+    assert!(gains(&grown(), 0).is_empty());
+}
+
+#[test]
 fn members_are_chains_of_their_own() {
     let gains = [0.8, 0.4];
     let tree = arrange(Arrangement { gains: &gains, members: 2, rows: 5, drops: true });
