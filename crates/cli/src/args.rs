@@ -330,6 +330,10 @@ pub struct Chat {
     /// A system message.
     #[arg(long, value_name = "S")]
     pub system: Option<String>,
+    /// Log which tokens the draft model of --drafter model:DIR got wrong to this folder, as training data. It holds the
+    /// token ids of prompts and answers.
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub learn: Option<PathBuf>,
     /// New tokens in an answer at most.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,

@@ -8,6 +8,7 @@ mod by_depth;
 pub mod calibrated;
 pub mod choice;
 pub mod composed;
+pub mod corrections;
 pub mod coupled;
 pub mod draft_model;
 pub mod drafter;

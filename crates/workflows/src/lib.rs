@@ -22,6 +22,7 @@ pub mod fitting;
 pub mod hub_id;
 pub mod init;
 pub mod inspect;
+pub mod learn;
 pub mod load;
 pub mod measuring;
 pub mod not_a_model;

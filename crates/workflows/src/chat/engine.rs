@@ -9,6 +9,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::tree::ChainTree;
 use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, RecordedPair, Request, Session};
 use gorgon_model::decoder::Decoder;
@@ -42,6 +43,10 @@ impl Steps {
         let Loaded::Other(drafter) = drafting.load_for_use(decoder, settings.seed)? else {
             return Err(Failure::input("drafter oracle: it is for measurements, and cannot draft in a chat"));
         };
+        let drafter: Box<dyn Drafter> = match &model.log {
+            Some(log) if drafting.is_draft_model() => Box::new(CorrectedDrafter::new(drafter, log.clone())),
+            _ => drafter,
+        };
         // Caches grow with the conversation, so the one that is not in use takes nothing.
         let target = |hooks| DecoderTarget::new(decoder.clone(), context, hooks);
         let drafted = Session::new(target(drafter.needs().hooks), drafter);
@@ -54,6 +59,8 @@ impl Steps {
 pub(super) struct Model {
     pub decoder: Arc<Decoder>,
     pub context: usize,
+    /// Where corrections of a draft model are logged, if they are.
+    pub log: Option<Arc<dyn Corrections>>,
 }
 
 /// Decodes answers.

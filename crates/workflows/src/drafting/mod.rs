@@ -217,6 +217,11 @@ impl Drafting {
         }
     }
 
+    /// Whether a draft model drafts, and nothing else.
+    pub fn is_draft_model(&self) -> bool {
+        matches!(self.choice, DrafterChoice::Model(_))
+    }
+
     /// The heads that draft, and as what.
     pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
         self.heads.as_ref().map(|folder| (&self.choice, folder))
