@@ -129,8 +129,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
     // The fitted model drafts with its own layers.
     let run = bench.train("layerskip", &["method=\"layerskip\"", "layerskip.exit_layer=1"]);
-    let fitted = run.join("model");
-    bench.check(fitted.to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
+    bench.check(run.join("model").to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);

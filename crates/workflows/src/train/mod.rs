@@ -113,8 +113,7 @@ fn check_feature_format(config: &TrainConfig) -> Result<(), Failure> {
 
 /// Makes what the config's method fits, and fits it.
 fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
-    let Launch { config, dir, .. } = *launch;
-    let chunk_rows = config.chunk_rows;
+    let (&Launch { config, dir, .. }, chunk_rows) = (launch, launch.config.chunk_rows);
     match &config.method {
         MethodConfig::Medusa { medusa } => launch.fit(backbone, |backbone| {
             backbone.heads(config, |model, _| Heads {

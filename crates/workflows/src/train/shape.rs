@@ -111,13 +111,11 @@ fn report(document: &Value, (dir, parameters, backbone): (&Path, usize, usize), 
 impl Cost {
     fn of(config: &TrainConfig, model: &ModelConfig) -> Result<Self, Failure> {
         let (tokens, chunk) = (config.training.micro_batch_tokens, config.chunk_rows);
-        let longest = config.training.max_seq_len.min(model.max_positions);
-        let layer = LayerShape::of(model);
+        let (longest, layer) = (config.training.max_seq_len.min(model.max_positions), LayerShape::of(model));
         Ok(match &config.method {
             MethodConfig::Medusa { medusa } => {
                 let (hidden_size, vocab_size) = (model.hidden_size, model.vocab_size);
-                let heads = Heads { config: *medusa, hidden_size, vocab_size, chunk_rows: chunk };
-                Self::of_heads(&heads, config, model)
+                Self::of_heads(&Heads { config: *medusa, hidden_size, vocab_size, chunk_rows: chunk }, config, model)
             }
             MethodConfig::Hydra { hydra } => {
                 Self::of_heads(&HydraHeads::new(HydraShape { config: *hydra, layer }, longest, chunk), config, model)
@@ -127,9 +125,8 @@ impl Cost {
                 Self::of_heads(&MtpHeads::new(shape, longest, chunk), config, model)
             }
             MethodConfig::Eagle { eagle } => {
-                let (specs, at_work) =
-                    (EagleShape::of(model, eagle.fc_bias).parameters(), at_work::of_eagle(&layer, chunk, tokens));
-                Self { specs, at_work, applications: 1, lm_head_products: 3 }
+                let specs = EagleShape::of(model, eagle.fc_bias).parameters();
+                Self::of_layer(specs, at_work::of_eagle(&layer, chunk, tokens))
             }
             MethodConfig::Eagle3 { eagle3 } => {
                 let vocabulary = eagle3.draft_vocab.min(model.vocab_size);
@@ -139,9 +136,7 @@ impl Cost {
             }
             MethodConfig::Kangaroo { kangaroo } => {
                 kangaroo.check_layers(model.layers).map_err(Failure::input)?;
-                let shape = KangarooShape { config: *kangaroo, layer: layer.clone() };
-                let at_work = at_work::of_adapter(&layer, chunk, tokens);
-                Self { specs: shape.parameters(), at_work, applications: 1, lm_head_products: 3 }
+                Self::of_adapter(&KangarooShape { config: *kangaroo, layer }, chunk, tokens)
             }
             MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
                 Self::of_probes(&probes(config, model)?, model, chunk, tokens)
@@ -155,6 +150,16 @@ impl Cost {
                 return Err(Failure::input(message).hint("fetch the model and distil first"));
             }
         })
+    }
+
+    /// An adapter on an early exit.
+    fn of_adapter(shape: &KangarooShape, chunk: usize, tokens: usize) -> Self {
+        Self::of_layer(shape.parameters(), at_work::of_adapter(&shape.layer, chunk, tokens))
+    }
+
+    /// A layer that is applied once, with the LM head forward, and forward and backward for the loss.
+    fn of_layer(specs: Vec<ParameterSpec>, at_work: usize) -> Self {
+        Self { specs, at_work, applications: 1, lm_head_products: 3 }
     }
 
     /// A block drafter with a block at every token.
