@@ -165,16 +165,17 @@ fn a_block_drafter_is_trained_and_decoded_with() {
 /// Probes of every kind: trained, published, decoded with, exported, resumed from.
 #[test]
 fn probes_are_trained_and_decoded_with() {
-    let job = Job::new();
-    job.distill(&[]);
+    let distilled = Job::new();
+    distilled.distill(&[]);
     for (method, own, tree) in [
         ("ppd", "ppd.ensemble=2", "own:24,3"),
         ("pass", "pass.two_pass=true", "chain:4"),
         ("space", "space.masks=2", "chain:2"),
     ] {
+        let job = Job::like(&distilled);
         let run = trained(&job, method, &[own]);
         decodes(&format!("{run}/heads"), method, method, tree);
-        let out = job.text(&format!("exported-{method}"));
+        let out = job.text("exported");
         finished(&["export", &run, "--to", "probes", &out], &[]);
         decodes(&out, method, method, tree);
         refused(&["export", &run, "--to", "hydra", &job.text("other")], &["not Hydra heads"]);
