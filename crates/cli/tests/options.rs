@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 39] = [
+const VERBS: [(&str, &str); 40] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -55,6 +55,7 @@ const VERBS: [(&str, &str); 39] = [
     ("dev-logits", "--model MODEL --ids 1,2,3 --out JOB/logits"),
     ("dev-features", "-c JOB/train.toml"),
     ("dev-synth", "--out JOB/synth"),
+    ("dev-t5", "JOB/t5 --steps 2"),
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
     ("dev-replay", "--model MODEL --drafter ngram:2 --edits PROMPTS"),
@@ -66,7 +67,7 @@ const VERBS: [(&str, &str); 39] = [
 
 /// Verbs that a seed has an effect on.
 const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretrain dev-replay dev-skip dev-sweep dev-synth \
-                      distill doctor generate train tree-calibrate verify";
+                      dev-t5 distill doctor generate train tree-calibrate verify";
 
 /// Verbs that render the model's chat template.
 const RENDERING: &str = "bench chat compare dev-replay dev-skip distill doctor generate quantize serve store-build \
