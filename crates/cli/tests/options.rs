@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 40] = [
+const VERBS: [(&str, &str); 41] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -60,6 +60,7 @@ const VERBS: [(&str, &str); 40] = [
     ("dev-suite", "cpu"),
     ("dev-replay", "--model MODEL --drafter ngram:2 --edits PROMPTS"),
     ("dev-skip", "--model MODEL --prompts PROMPTS --out JOB/sublayers.json --evaluations 3"),
+    ("dev-trajectories", "JOB/data --model MODEL --block 4"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
     ("dev-plot", "HEADS"),
     ("dev-man", "JOB/man"),
