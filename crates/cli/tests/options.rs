@@ -68,7 +68,7 @@ const VERBS: [(&str, &str); 41] = [
 
 /// Verbs that a seed has an effect on.
 const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretrain dev-replay dev-skip dev-sweep dev-synth \
-                      dev-t5 distill doctor generate train tree-calibrate verify";
+                      dev-t5 dev-trajectories distill doctor generate train tree-calibrate verify";
 
 /// Verbs that render the model's chat template.
 const RENDERING: &str = "bench chat compare dev-replay dev-skip distill doctor generate quantize serve store-build \
