@@ -157,6 +157,12 @@ impl<T: Target, D: Drafter> Session<T, D> {
             return Ok(ReadChunk { states: None, read: most });
         }
         self.truncate(self.known(text).min(most));
+        if self.target.has_encoder() && self.source != most {
+            // A drafter that could not go back forgot the source too.
+            self.target.check(text)?;
+            self.read_source(&text[..most])?;
+            return Ok(ReadChunk { states: None, read: most });
+        }
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
         self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));

@@ -6,7 +6,6 @@ use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
-use crate::position_bias;
 use crate::rope::RopeTable;
 use crate::source::EncodedSource;
 use crate::weights::WeightsError;
@@ -16,6 +15,7 @@ use gorgon_kernels::cache_rows::{self, Placing};
 use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable, PositionBias};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
@@ -131,7 +131,7 @@ pub(crate) struct Attention {
     o: Linear,
     spec: AttentionSpec,
     /// Terms of the scores by distance.
-    bias: Option<PositionBias>,
+    bias: Option<Arc<PositionBias>>,
     norm_eps: f32,
 }
 
@@ -154,21 +154,19 @@ impl Attention {
             soft_cap: config.attention_soft_cap,
             window: config.windows.get(layer).copied().flatten(),
         };
-        let bias = match (&names.position_bias, &config.encoder) {
-            (Some(name), Some(encoder)) => {
-                let is_causal = names.cross.is_some();
-                Some(position_bias::load(loader, name, encoder.buckets, config.heads, is_causal)?)
-            }
-            _ => None,
-        };
         Ok(Self {
             qkv: loader.linear(&names.qkv, config.qkv_bias)?,
             head_norms,
             o: loader.linear(std::slice::from_ref(&names.o), config.o_bias)?,
             spec,
-            bias,
+            bias: None,
             norm_eps: config.norm_eps,
         })
+    }
+
+    /// With terms of the scores by distance, which all layers of a stack share.
+    pub fn biased(self, bias: Option<Arc<PositionBias>>) -> Self {
+        Self { bias, ..self }
     }
 
     /// Bytes of the weights.
@@ -253,7 +251,7 @@ impl Attention {
             unreachable!("a pass is made for the device its cache lives on")
         };
         self.place_rows(rows, table, qkv, rotated, kv);
-        let biased = (&self.spec, self.bias.as_ref());
+        let biased = (&self.spec, self.bias.as_deref());
         tree_attention::attend_biased(Isa::detect(), biased, &rotated[..out.len()], kv, rows, out);
     }
 

@@ -15,9 +15,10 @@ use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, SkippedSublayers};
+use crate::position_bias;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
-use crate::weights::Checkpoint;
+use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::PassTable;
@@ -84,9 +85,10 @@ impl Decoder {
             false => loader.linear(&["lm_head".to_owned()], false)?,
         };
         let encoder = Encoder::load(&loader, &config)?;
-        let layers = (0..config.layers)
-            .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
-            .collect::<Result<_, _>>()?;
+        let bias = position_bias::load(&loader, &config, &LayerNames::new(&config, 0))?;
+        let layer = |i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i);
+        let layers =
+            (0..config.layers).map(|i| Ok(layer(i)?.biased(bias.clone()))).collect::<Result<_, WeightsError>>()?;
         // A soft cap makes ties of logits that a prefilter tells apart.
         let lm_head = if config.final_soft_cap.is_some() {
             LmHead::unfiltered(lm_head, compute)

@@ -10,6 +10,7 @@ use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
 use crate::linear::Loader;
 use crate::norm::Norm;
+use crate::position_bias;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
 use gorgon_core::Token;
@@ -32,7 +33,9 @@ impl Encoder {
         if !loader.compute.is_host() {
             return Err(ModelError::EncoderDevice(loader.compute.choice().to_string()));
         }
-        let layers = (0..encoder.layers).map(|i| Layer::load(loader, config, &LayerNames::of_encoder(config, i), i));
+        let bias = position_bias::load(loader, config, &LayerNames::of_encoder(config, 0))?;
+        let layer = |i| Layer::load(loader, config, &LayerNames::of_encoder(config, i), i);
+        let layers = (0..encoder.layers).map(|i| Ok::<_, ModelError>(layer(i)?.biased(bias.clone())));
         let final_norm = Norm::load(loader, layout::ENCODER_NORM, config.norm_plus_one)?;
         Ok(Some(Self { layers: layers.collect::<Result<_, _>>()?, final_norm }))
     }

@@ -15,6 +15,7 @@ use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
+use gorgon_kernels::tree_attention::PositionBias;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -44,6 +45,11 @@ impl Layer {
     ) -> Result<Self, WeightsError> {
         let input_norm = norm_of(loader, config, &names.input_norm)?;
         Self::without_input_norm(loader, config, names, layer).map(|rest| Self { input_norm: Some(input_norm), ..rest })
+    }
+
+    /// With terms of the scores by distance, which all layers of a stack share.
+    pub fn biased(self, bias: Option<Arc<PositionBias>>) -> Self {
+        Self { attention: self.attention.biased(bias), ..self }
     }
 
     /// Loads a layer without a norm in front of the attention.

@@ -1,9 +1,11 @@
 //! Terms of attention scores by distance, as T5 has them: distances share terms in buckets.
 
-use crate::config::PositionBuckets;
+use crate::config::{ModelConfig, PositionBuckets};
+use crate::layout::LayerNames;
 use crate::linear::Loader;
 use crate::weights::WeightsError;
 use gorgon_kernels::tree_attention::PositionBias;
+use std::sync::Arc;
 
 impl PositionBuckets {
     /// The row of the table of terms that holds a distance, a query's position less its key's. A causal stack has all
@@ -21,21 +23,22 @@ impl PositionBuckets {
     }
 }
 
-/// The terms of a stack's layers.
+/// The terms of a stack's layers, by the names in one of them; `None` of a model without.
 ///
 /// # Shapes
 /// The tensor is `[buckets, heads]`.
 pub(crate) fn load(
     loader: &Loader<'_>,
-    name: &str,
-    buckets: PositionBuckets,
-    heads: usize,
-    is_causal: bool,
-) -> Result<PositionBias, WeightsError> {
+    config: &ModelConfig,
+    names: &LayerNames,
+) -> Result<Option<Arc<PositionBias>>, WeightsError> {
+    let (Some(name), Some(encoder)) = (&names.position_bias, &config.encoder) else { return Ok(None) };
+    let (buckets, is_causal) = (encoder.buckets, names.cross.is_some());
     let terms = loader.checkpoint.read_all(name)?;
     let far = farthest(buckets.of_side(is_causal));
     let distances = (far + 1, if is_causal { 0 } else { far });
-    Ok(PositionBias::new(terms, heads, distances, |distance| buckets.index(distance, is_causal)))
+    let bias = PositionBias::new(terms, config.heads, distances, |distance| buckets.index(distance, is_causal));
+    Ok(Some(Arc::new(bias)))
 }
 
 /// The bucket of a distance in one direction: the first half of the buckets are one distance each, the others grow

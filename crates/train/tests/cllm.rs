@@ -105,12 +105,14 @@ fn losses_and_gradients_are_the_fixtures() {
         let states: Vec<Vec<Token>> = block["states"].as_array().unwrap().iter().map(tokens).collect();
         let (prefix, at) = (tokens(&block["prefix"]), one["losses_for"]["state"].as_u64().unwrap() as usize);
         let fixed = &states[states.len() - 1];
-        let global = Sample { prefix: &prefix, target: fixed, state: &states[at] };
+        let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: &states[at] };
         let local = Sample { target: &states[at + 1], ..global };
         for (name, sample, parts) in [
             ("global", global, [1.0, 0.0, 0.0]),
             ("local", local, [1.0, 0.0, 0.0]),
             ("ar_all", global, [0.0, 1.0, 0.0]),
+            // The text is `x` with `y*`, whatever the state is compared with.
+            ("ar_all", local, [0.0, 1.0, 0.0]),
             ("ar_all_smoothed_0.1", global, [0.0, 1.0, 0.1]),
             ("total", global, [1.0, omega, 0.0]),
         ] {
@@ -156,7 +158,7 @@ fn a_wrong_last_token_has_no_gradient() {
     let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
     let fixture = Fixture::open(&root);
     let (prefix, target, state) = ([5, 6, 7], [8, 9, 10], [8, 9, 11]);
-    let sample = Sample { prefix: &prefix, target: &target, state: &state };
+    let sample = Sample { prefix: &prefix, text: &target, target: &target, state: &state };
     let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
     assert_eq!(loss, 0.0);
     assert!(gradients.iter().flatten().all(|&value| value == 0.0));

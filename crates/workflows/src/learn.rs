@@ -46,6 +46,12 @@ impl CorrectionLog {
             let message = format!("--learn {shown}: drafter {name}: corrections are logged of a draft model only");
             return Err(Failure::input(message).hint("name one with --drafter model:DIR"));
         }
+        if drafting.is_plain() {
+            let tree = &drafting.tree_name;
+            return Err(Failure::input(format!(
+                "--learn {shown}: tree {tree}: nothing is drafted that could be wrong"
+            )));
+        }
         if let Some(file) = [MANIFEST, IDENTITY].iter().find(|file| dir.join(file).exists()) {
             let message = format!("--learn {shown}: {file} is there, so this is a distilled data set");
             return Err(Failure::input(message).hint("name another folder"));
@@ -82,11 +88,11 @@ impl CorrectionLog {
 
 /// The number after the last file of a folder.
 fn next_file(dir: &Path) -> Result<usize, Failure> {
-    let number = |name: &str| name.strip_prefix("shard-")?.strip_suffix(".parquet")?.parse::<usize>().ok();
+    let number = |name: &str| name.strip_prefix("shard-")?.strip_suffix(".parquet")?.parse::<u32>().ok();
     let mut next = 0;
     for entry in dir.read_dir().map_err(|error| Failure::io(dir, &error))? {
         let name = entry.map_err(|error| Failure::io(dir, &error))?.file_name();
-        next = next.max(number(&name.to_string_lossy()).map_or(0, |number| number + 1));
+        next = next.max(number(&name.to_string_lossy()).map_or(0, |number| number as usize + 1));
     }
     Ok(next)
 }

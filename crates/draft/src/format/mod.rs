@@ -33,6 +33,6 @@ pub use heads_format::{HeadsFormat, HeadsMethod};
 pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;
 pub use mtp::mtp_prefix;
-pub use probe_kind::ProbeKind;
+pub use probe_kind::{MAX_MEMBERS, MAX_PLACES, ProbeKind};
 pub use recognise::DetectError;
 pub use tensor_index::TensorInfo;

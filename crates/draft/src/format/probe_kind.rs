@@ -1,5 +1,10 @@
 //! The methods that probe.
 
+/// Places behind a candidate at most.
+pub const MAX_PLACES: usize = 16;
+/// Members of an ensemble at most.
+pub const MAX_MEMBERS: usize = 16;
+
 /// A method that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbeKind {

@@ -2,7 +2,7 @@
 
 use super::config_hints::ConfigHints;
 use super::head_spec::ProbeSpec;
-use super::probe_kind::ProbeKind;
+use super::probe_kind::{MAX_MEMBERS, MAX_PLACES, ProbeKind};
 use super::specs::{Size, Specs};
 use super::tensor_index::{Report, TensorIndex, shown};
 
@@ -37,6 +37,12 @@ pub(super) fn check(
     let members = hints.heads("ensemble", report).unwrap_or(1);
     if members > 1 && kind != ProbeKind::Ppd {
         report.problem(format!("config.json: ensemble is {members}, but {} has none", kind.name()));
+    }
+    let bounds = [("num_probes", places, MAX_PLACES), ("ensemble", Some(members), MAX_MEMBERS)];
+    for (key, value, most) in bounds.map(|(key, value, most)| (key, value.unwrap_or(0), most)) {
+        if value > most {
+            report.problem(format!("config.json: {key} is {value}, at most {most}"));
+        }
     }
     check_rows(kind, places.map(|places| places * members), sizes.get(Size::Probes), report);
     ProbeSpec {

@@ -1,6 +1,6 @@
 //! The tables `[ppd]`, `[pass]` and `[space]`, and the sizes of probes.
 
-use crate::format::ProbeKind;
+use crate::format::{MAX_MEMBERS, MAX_PLACES, ProbeKind};
 use crate::parameter::{Init, ParameterSpec};
 use crate::settings::{SettingsCheck, SettingsErrors};
 use gorgon_core::Token;
@@ -9,10 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Most places that can be probed.
-const MAX_PLACES: usize = 16;
-/// Most members of an ensemble.
-const MAX_MEMBERS: usize = 16;
 /// Positions of a conversation that a step probes by default.
 const POSITIONS: usize = 128;
 /// Rows of a step's tree unless another is named, the root and probes included.

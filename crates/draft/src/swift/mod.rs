@@ -21,7 +21,9 @@ use crate::method::TrainingFreeMethod;
 use crate::own_layers::ReducedLayers;
 use gorgon_core::Token;
 use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice};
+use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use gorgon_model::target::Target;
 use search::{Answer, left_out};
 use spine::Spine;
@@ -75,6 +77,11 @@ impl TrainingFreeMethod for Swift {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// The copy that the search reads answers with.
+    fn bytes(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> u128 {
+        KvCache::bytes(model, compute, tokens)
     }
 
     fn drafter(&self) -> Box<dyn Drafter> {

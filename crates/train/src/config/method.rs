@@ -133,8 +133,8 @@ impl MethodConfig {
         }
     }
 
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, PPD, CLLM and DistillSpec.
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, LayerSkip and DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, PPD, LayerSkip, CLLM and
+    /// DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,

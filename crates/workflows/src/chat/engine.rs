@@ -11,6 +11,7 @@ use gorgon_core::tree::ChainTree;
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, RecordedPair, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
@@ -90,13 +91,18 @@ impl Engine {
         drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
     }
 
-    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or a draft model samples
+    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or the drafter samples
     /// as the rule expects, everything is loaded anew.
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
         let last = options.drafter.last();
-        let samples = matches!(last, DrafterChoice::Model(_) | DrafterChoice::Composed(_));
+        let samples = matches!(
+            last,
+            DrafterChoice::Model(_)
+                | DrafterChoice::Composed(_)
+                | DrafterChoice::TrainingFree(TrainingFree::Partial(_))
+        );
         if samples || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }

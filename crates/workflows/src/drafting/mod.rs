@@ -81,7 +81,7 @@ impl Drafting {
         if let DrafterChoice::TrainingFree(method) = choice.last() {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
-        if choice == DrafterChoice::Measured {
+        if choice == DrafterChoice::Measured && builder.max_depth() > 0 {
             measured::check_tree(&builder.kind()).map_err(Failure::input)?;
         }
         if let DrafterChoice::Composed(composed) = &choice

@@ -54,7 +54,7 @@ pub struct TrajectoryCounts {
 /// # Errors
 /// When shards or model are wrong, or a file cannot be written.
 pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<TrajectoryCounts>, Failure> {
-    let dir = load::folder(&options.model, settings)?;
+    let dir = load::decoder_only(&options.model, "dev trajectories", settings)?;
     let hash = backbone_hash(&dir)?;
     manifest::verify(&options.data)?;
     let paths = shard::files(&options.data)?;

@@ -96,7 +96,8 @@ impl CllmFitting {
             Consistency::Global => one.states.len() - 1,
             Consistency::Local => (state + 1).min(one.states.len() - 1),
         };
-        Some(Sample { prefix: &ids[..one.prefix], target: &one.states[target], state: &one.states[state] })
+        let (target, state) = (&one.states[target], &one.states[state]);
+        Some(Sample { prefix: &ids[..one.prefix], text: one.fixed_point(), target, state })
     }
 
     /// The LM head of the network with these parameters.

@@ -15,7 +15,9 @@ use gorgon_kernels::projected::Projected;
 pub struct Sample<'a> {
     /// `x`.
     pub prefix: &'a [Token],
-    /// `y*`, or the next state; the text whose cross-entropy counts is `x` with this.
+    /// `y*`: the text whose cross-entropy counts is `x` with this.
+    pub text: &'a [Token],
+    /// What the state is compared with: `y*`, or the next state.
     pub target: &'a [Token],
     /// `y`, as long as the target.
     pub state: &'a [Token],
@@ -73,7 +75,7 @@ struct Rows {
     student: Vec<i32>,
     teacher: Vec<i32>,
     compared: Vec<usize>,
-    /// In the sequence of the target, with the token after it.
+    /// In the sequence of the text, with the token after it.
     text: Vec<i32>,
     labels: Vec<Token>,
     read: Vec<usize>,
@@ -83,17 +85,18 @@ impl Rows {
     fn of(samples: &[Sample<'_>]) -> Self {
         let mut rows = Self::default();
         for (number, sample) in samples.iter().enumerate() {
-            let start = rows.push(sample.prefix, sample.target);
-            let tokens = sample.prefix.len() + sample.target.len();
+            let start = rows.push(sample.prefix, sample.text);
+            let tokens = sample.prefix.len() + sample.text.len();
             rows.text.extend((start..start + tokens - 1).map(|row| row as i32));
             rows.labels.extend_from_slice(&rows.packed.tokens[start + 1..start + tokens]);
             rows.read.extend(std::iter::repeat_n(number, tokens - 1));
             if sample.differing().is_empty() {
                 continue;
             }
+            let teacher = if sample.target == sample.text { start } else { rows.push(sample.prefix, sample.target) };
             let other = rows.push(sample.prefix, sample.state);
             for place in sample.differing() {
-                rows.teacher.push((start + sample.prefix.len() + place - 1) as i32);
+                rows.teacher.push((teacher + sample.prefix.len() + place - 1) as i32);
                 rows.student.push((other + sample.prefix.len() + place - 1) as i32);
                 rows.compared.push(number);
             }
@@ -147,7 +150,7 @@ impl ConsistencyLoss<'_> {
     }
 
     fn add_text(&self, hidden: &Tensor<2>, rows: &Rows, samples: &[Sample<'_>], found: &mut ConsistencyFound) {
-        let count = |sample: usize| (samples[sample].prefix.len() + samples[sample].target.len() - 1) as f64;
+        let count = |sample: usize| (samples[sample].prefix.len() + samples[sample].text.len() - 1) as f64;
         let scales: Vec<f32> = rows.read.iter().map(|&sample| (self.text / count(sample)) as f32).collect();
         let text = select(hidden, &rows.text);
         let own = text.clone().inner();
