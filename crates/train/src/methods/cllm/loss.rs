@@ -17,7 +17,7 @@ pub struct Sample<'a> {
     pub prefix: &'a [Token],
     /// `y*`: the text whose cross-entropy counts is `x` with this.
     pub text: &'a [Token],
-    /// What the state is compared with: `y*`, or the next state.
+    /// `y*`, or the next state: the state is compared with it.
     pub target: &'a [Token],
     /// `y`, as long as the target.
     pub state: &'a [Token],
