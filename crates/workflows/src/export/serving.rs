@@ -41,10 +41,7 @@ impl ExportFormat {
                 "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
                 chat(base)
             ),
-            Self::Probes => format!(
-                "The names are gorgon's, and no other engine reads probes:\n\n{}",
-                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
-            ),
+            Self::Probes => "The names are gorgon's, and no other engine reads probes:\n\n".to_owned() + &chat(base),
             Self::Kangaroo => KANGAROO.to_owned() + &chat(base),
             Self::Safetensors => String::new(),
         }
