@@ -55,6 +55,8 @@ METHODS = {
                          'language = "cross-entropy"\n[medusa2.lora]\nrank = 4\ntargets = ["q_proj", "v_proj"]'),
     "eagle3": ("eagle3", "[eagle3]\nsteps = 2"),
     "mtp": ("mtp", "[mtp]\ndepths = 2"),
+    "kangaroo": ("kangaroo", "[kangaroo]\nexit_layer = 1"),
+    "ppd": ("ppd", "[ppd]\nensemble = 2"),
     # The model is its own draft model: what is fitted is a whole model.
     "distill-spec": ("distill-spec", '[distill_spec]\ndraft = "{model}"\nanswers = "data"'),
     "medusa2": ("medusa-2", "[medusa]\nheads = 2\n[medusa2.lora]\nrank = 8"),

@@ -288,6 +288,8 @@ def all_stages(inputs, engine, hub):
         Train("train-hydra", inputs, "hydra", 36),
         Train("train-eagle3", inputs, "eagle3", 18),
         Train("train-mtp", inputs, "mtp", 18),
+        Train("train-kangaroo", inputs, "kangaroo", 18),
+        Train("train-ppd", inputs, "ppd", 18),
         Train("train-distill-spec", inputs, "distill-spec", 12),
         Train("train-lora", inputs, "lora", 12),
         Train("train-medusa-2", inputs, "medusa2", 12, "f32"),

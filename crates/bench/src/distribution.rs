@@ -101,8 +101,8 @@ fn distributions(
 ) -> Result<Vec<Vec<f64>>, BenchError> {
     target.reset();
     let context = [prompt, &answer[..answer.len() - 1]].concat();
-    let output = target.prefill(&context)?;
-    let logits = target.logits(&output.hidden.narrow(prompt.len() - 1, answer.len()));
+    let output = target.prefill_behind(prompt.len() - 1, &context)?;
+    let logits = target.logits(&output.hidden.narrow(output.hidden.rows() - answer.len(), answer.len()));
     Ok(logits
         .chunks_exact(logits.len() / answer.len())
         .map(|row| transform.apply(Row::Logits(row)).into_vec())

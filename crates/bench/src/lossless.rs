@@ -75,8 +75,8 @@ fn divergence(
 ) -> Result<Divergence, BenchError> {
     target.reset();
     let context = [prompt, &plain[..at]].concat();
-    let output = target.prefill(&context)?;
-    let logits = target.logits(&output.hidden.narrow(context.len() - 1, 1));
+    let output = target.prefill_behind(prompt.len() - 1, &context)?;
+    let logits = target.logits(&output.hidden.narrow(output.hidden.rows() - 1, 1));
     let value = |&index: &usize| logits.get(index).copied().unwrap_or(f32::NAN);
     let top: Vec<f32> = top_indices(&logits, 2).iter().map(value).collect();
     let (first, second) = (top.first().copied().unwrap_or(f32::NAN), top.get(1).copied().unwrap_or(f32::NAN));

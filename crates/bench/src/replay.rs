@@ -95,7 +95,7 @@ pub fn replay(
         root += path.len();
         let verified = Some(VerifiedTree { tree, path, next: answer[root], target: None });
         let since = Instant::now();
-        let pass = VerifiedPass { tokens: &read, output: &output, rows: path, verified };
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: path, verified, is_source: false };
         drafter.observe(pass).map_err(DecodeError::from)?;
         drafting += since.elapsed();
     }

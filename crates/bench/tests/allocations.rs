@@ -15,9 +15,12 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
+use gorgon_draft::method::TrainingFreeMethod;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
+use gorgon_draft::partial::Partial;
+use gorgon_draft::probes::{PpdConfig, ProbeDrafter, ProbeModel, ProbeTraining};
 use gorgon_draft::recycle::RecycleDrafter;
 use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
@@ -122,12 +125,13 @@ fn drafted(
 }
 
 /// Drafters that need no weights of their own.
-fn training_free() -> [(&'static str, Box<dyn Drafter>); 3] {
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 4] {
     let suffix = SuffixDrafter::new(Suffix { store: None, least: 1 });
     [
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("suffix", Box::new(suffix)),
         ("recycle", Box::new(RecycleDrafter::new(8))),
+        ("partial", Partial::parse("16,4").unwrap().drafter()),
     ]
 }
 
@@ -153,6 +157,9 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
     let plus = HydraConfig { prefix_attention: true, soft_targets: true, blocks: 4, tied_blocks: true, ..grounded };
     let mtp = MtpShape { config: MtpConfig { depths: 2 }, layer: layer.clone(), first_layer: config.layers };
     let mtp = MtpModel::load(&heads(dir, "mtp", &mtp.parameters(), &mtp.document("")), decoder.clone()).unwrap();
+    let ppd = PpdConfig { ensemble: 2, ..PpdConfig::default() };
+    let ppd = ProbeTraining::ppd(&ppd, config.hidden_size, config.vocab_size).shape;
+    let ppd = ProbeModel::load(&heads(dir, "ppd", &ppd.parameters(), &ppd.document("")), decoder.clone()).unwrap();
     let small = draft_model(dir, decoder);
     let transform = Transform::new(0.8, None, None).unwrap();
     let drawn = DraftSampling { transform, children: SamplingScheme::WithoutReplacement, rows: true, stop: None };
@@ -164,6 +171,7 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
         ("block", Box::new(block_drafter(dir, decoder))),
+        ("ppd", Box::new(ProbeDrafter::new(ppd))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),

@@ -18,7 +18,7 @@ mod sweep;
 
 pub use applies::check;
 pub use configs::{ConfigCommand, Init};
-pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth};
+pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth, T5, Trajectories};
 pub use draft::Draft;
 pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
@@ -293,7 +293,8 @@ pub struct Export {
     /// The run folder of a training, a folder of heads, or a PyTorch file of heads.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash, or safetensors
+    /// The format: medusa-v1, medusa-v2, tgi, vllm-medusa, merged, eagle, eagle3, speculators, hydra, mtp, dflash,
+    /// kangaroo, probes, or safetensors
     /// (a PyTorch file as it is; nothing in it is executed).
     #[arg(long, value_name = "FORMAT")]
     pub to: ExportFormat,
@@ -329,6 +330,10 @@ pub struct Chat {
     /// A system message.
     #[arg(long, value_name = "S")]
     pub system: Option<String>,
+    /// Log which tokens the draft model of --drafter model:DIR got wrong to this folder, as training data. It holds the
+    /// token ids of prompts and answers.
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub learn: Option<PathBuf>,
     /// New tokens in an answer at most.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,

@@ -101,11 +101,13 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Dev(DevCommand::Logits(args)) => commands::logits::run(&args, settings),
         Command::Dev(DevCommand::Features(args)) => commands::train::features(&args, settings),
         Command::Dev(DevCommand::Synth(args)) => commands::synth::run(&args, settings),
+        Command::Dev(DevCommand::T5(args)) => commands::t5::run(&args, settings),
         Command::Dev(DevCommand::Pretrain(args)) => commands::pretrain::run(&args, settings),
         Command::Dev(DevCommand::Suite(args)) => commands::suite::run(&args, settings),
         Command::Dev(DevCommand::Sweep(args)) => commands::sweep::run(&args, settings),
         Command::Dev(DevCommand::Replay(args)) => commands::replay::run(&args, settings),
         Command::Dev(DevCommand::Skip(args)) => commands::skip::run(&args, settings),
+        Command::Dev(DevCommand::Trajectories(args)) => commands::trajectories::run(&args, settings),
         Command::Dev(DevCommand::Plot(args)) => commands::runs::plot(&args, settings),
         Command::Dev(DevCommand::Man(args)) => commands::pages::man(&args, settings),
     }

@@ -107,16 +107,16 @@ fn build() -> Build {
 ///
 /// # Errors
 /// When the list is empty or an entry is no token id.
-pub fn token_ids(text: &str) -> Result<Vec<u32>, Failure> {
+pub fn token_ids(option: &str, text: &str) -> Result<Vec<u32>, Failure> {
     if text.trim().is_empty() {
-        return Err(Failure::input("--ids is empty: at least one token id is needed"));
+        return Err(Failure::input(format!("{option} is empty: at least one token id is needed")));
     }
     let one = |part: &str| {
         // `parse` would take a plus sign.
         let digits = Some(part.trim()).filter(|part| part.bytes().all(|b| b.is_ascii_digit()));
         digits
             .and_then(|digits| digits.parse::<u32>().ok())
-            .ok_or_else(|| Failure::input(format!("--ids: \"{part}\" is no token id")))
+            .ok_or_else(|| Failure::input(format!("{option}: \"{part}\" is no token id")))
     };
     text.split(',').map(one).collect()
 }

@@ -55,6 +55,9 @@ impl Drafts {
             (format!("cascade:{model},then=ngram:2,ahead=3,tail=2"), "chain:10"),
             (format!("cascade:{model},then=early-exit:1"), "chain:8"),
             (format!("cascade:{model},then=lookahead:3,3,3"), "chain:8"),
+            (format!("ouroboros:{model},gamma=4,w=3,n=4,g=3"), "own:14,7"),
+            (format!("ouroboros:{model},gamma=2,k=1,w=3,n=3,g=3"), "own:5,4"),
+            ("partial:16,4".to_owned(), "chain:6"),
         ]
     }
 }
@@ -89,6 +92,14 @@ fn every_command_drafts_with_them() {
     }
 }
 
+/// Drafters without weights are measured while a chat goes on.
+#[test]
+fn a_chat_measures_drafters() {
+    let model = backbone().to_str().unwrap();
+    let chat = ["chat", "-p", "hello", "--model", model, "--max-new-tokens", "60", "-v", "--drafter", "auto"];
+    assert!(stderr(&finished(&chat, &[])).contains("auto"));
+}
+
 /// Self-distillation answers several prompts at a time with them, and they take part in comparisons.
 #[test]
 fn they_distil_and_are_compared() {
@@ -96,8 +107,10 @@ fn they_distil_and_are_compared() {
     let job = &drafts.job;
     job.distill(&[]);
     let plain = job.shards();
-    let methods: String = drafts.drafters()[..3]
+    let all = drafts.drafters();
+    let methods: String = all[..3]
         .iter()
+        .chain(&all[7..8])
         .enumerate()
         .map(|(i, (drafter, _))| format!("[[methods]]\nname = \"m{i}\"\ndrafter = {drafter:?}\n"))
         .collect();
@@ -114,7 +127,8 @@ fn they_distil_and_are_compared() {
     for result in document["results"].as_array().unwrap() {
         assert_eq!(result["summary"]["same_text"], result["summary"]["pairs"], "{result}");
     }
-    for (drafter, _) in &drafts.drafters()[..5] {
+    let all = drafts.drafters();
+    for (drafter, _) in all[..5].iter().chain(&all[7..8]) {
         let other = Job::like(job);
         other.distill(&[&format!("drafter={drafter:?}")]);
         assert_eq!(other.shards().len(), plain.len(), "{drafter}");
@@ -139,6 +153,9 @@ fn those_that_cannot_be_are_refused_in_a_line() {
     generate(&format!("cascade:{one},then=medusa"), &[], &["then=medusa", "model:DIR"]);
     generate(&format!("cascade:{one},then=early-exit:9"), &[], &["then=early-exit:9"]);
     generate(&format!("cascade:{one},then=none"), &["--tree", "mc_sim_7b_63"], &["chain:1"]);
+    generate("ouroboros:/nowhere/at/all", &[], &["/nowhere/at/all", "no such folder"]);
+    generate(&format!("ouroboros:{one},n=1"), &[], &["n=1"]);
+    generate(&format!("ouroboros:{one}"), &["--tree", "chain:4"], &["own:31,18"]);
     generate(&format!("cascade:{one},then=ngram:2,tail=4"), &["--tree", "chain:4"], &["chain:5"]);
     // Other tokens, in either place.
     let bytes = drafts.job.path("bytes");

@@ -306,3 +306,34 @@ fn recorded_answers_are_replayed_without_a_model() {
     std::fs::write(path("bytes.txt"), [0xff, 0xfe, 0x00]).unwrap();
     refused(&[&base[..], &["--drafter", "ngram:2", "--edits", &path("bytes.txt")]].concat(), &["bytes.txt", "UTF-8"]);
 }
+
+/// Without heads, `auto` tries drafters without weights; the text is plain decoding's whatever pays.
+#[test]
+fn without_heads_auto_measures_drafters_without_weights() {
+    let model = Model::new();
+    let prompts = model.file("prompts.txt");
+    std::fs::write(&prompts, "a a a a a a a a a a a a\nabc abc abc abc abc\n").unwrap();
+    let prompts = prompts.to_str().unwrap();
+    let auto = ["--model", model.name(), "--drafter", "auto"];
+    let generate = ["generate", "--raw", "--prompt", "abcabcabcabcabcabc", "--max-new-tokens", "40", "--json"];
+    for more in [&[][..], &["--temperature", "0.8"], &["--tree", "own:40,30"]] {
+        let plain: Vec<&str> = more.iter().copied().filter(|word| !matches!(*word, "--tree" | "own:40,30")).collect();
+        let plain = json(&gorgon(&[&generate, &["--model", model.name()][..], &plain].concat()));
+        let found = json(&gorgon(&[&generate, &auto[..], more].concat()));
+        assert_eq!(ids(&found), ids(&plain), "{more:?}");
+        assert_eq!((&found["drafter"], &plain["drafter"]), (&json!("auto"), &json!("none")));
+        assert_eq!(found["lossless"], true);
+    }
+    let bench = ["bench", "--prompts", prompts, "--rounds", "1", "--max-new-tokens", "30", "--json"];
+    let found = json(&gorgon(&[&bench, &auto[..]].concat()));
+    assert_eq!(found["summary"]["same_text"], found["summary"]["pairs"], "{found}");
+    let verify = ["verify", "--prompts", prompts, "--max-new-tokens", "30", "--json"];
+    assert_eq!(json(&gorgon(&[&verify, &auto[..]].concat()))["diverged"], 0);
+    let told = gorgon(&[&generate[..6], &["-v"], &auto[..]].concat());
+    assert!(stderr(&told).contains("drafter=auto"), "{}", stderr(&told));
+    refused(&[&generate[..6], &auto, &["--tree", "chain:4"]].concat(), &["auto", "own:24,23"]);
+    refused(
+        &["generate", "--model", model.name(), "--prompt", "x", "--drafter", "suffix,else=auto"],
+        &["no other drafter"],
+    );
+}

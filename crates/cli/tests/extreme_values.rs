@@ -81,23 +81,36 @@ fn walk(kind: &str, config: &Path, of: impl Fn(&str) -> bool, verb: Option<&[&st
     tried
 }
 
+/// The tables of methods other than the default one.
+const TABLES: [&str; 13] = [
+    "medusa2",
+    "eagle",
+    "eagle3",
+    "hydra",
+    "mtp",
+    "kangaroo",
+    "layerskip",
+    "block",
+    "ppd",
+    "pass",
+    "space",
+    "cllm",
+    "distill_spec",
+];
+
 #[test]
 fn every_value_of_a_training_is_refused_or_planned() {
     let job = Job::new();
     job.distill(&[]);
     let config = job.path("train.toml");
-    let methods = ["medusa2", "eagle", "eagle3", "hydra", "mtp", "block", "distill_spec"];
-    let of_other = |key: &str| methods.iter().any(|table| key.starts_with(&format!("{table}.")));
+    let of_other = |key: &str| TABLES.iter().any(|table| key.starts_with(&format!("{table}.")));
     let mut tried = walk("train", &config, |key| !of_other(key), Some(&["train"]));
-    for (method, table) in [
-        ("medusa-2", "medusa2"),
-        ("eagle", "eagle"),
-        ("eagle3", "eagle3"),
-        ("hydra", "hydra"),
-        ("mtp", "mtp"),
-        ("block", "block"),
-        ("distill-spec", "distill_spec"),
-    ] {
+    for table in TABLES.into_iter().filter(|&table| table != "cllm") {
+        let method = match table {
+            "medusa2" => "medusa-2",
+            "distill_spec" => "distill-spec",
+            table => table,
+        };
         let draft = format!("[distill_spec]\ndraft = {:?}\n", backbone());
         let draft = if method == "distill-spec" { draft } else { String::new() };
         let text = format!("method = {method:?}\nmodel = {:?}\ndata = {:?}\n{draft}", backbone(), job.path("data"));

@@ -33,7 +33,7 @@ fn written_configs_are_explained_and_run() {
         let more: &[&str] = if verb == "train" { &["training.steps=2"] } else { &["sampling.max_new_tokens=8"] };
         finished(&[&[verb, "-c", file.to_str().unwrap()][..], more].concat(), &[]);
     }
-    for method in ["hydra", "eagle", "eagle3", "mtp", "block", "medusa-2"] {
+    for method in ["hydra", "eagle", "eagle3", "mtp", "kangaroo", "block", "medusa-2", "ppd", "pass", "space"] {
         let dir = job.text(method);
         let document = json(&finished(&["init", model, &prompts, "--dir", &dir, "--method", method, "--json"], &[]));
         assert_eq!(document["files"].as_array().unwrap().len(), 2);

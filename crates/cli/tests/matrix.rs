@@ -6,7 +6,8 @@ mod gorgon;
 
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
-use std::path::PathBuf;
+use gorgon_model::random::T5Shape;
+use std::path::{Path, PathBuf};
 
 /// Trainings: a name, the keys that make it, and whether the run's own model is decoded.
 const METHODS: &[(&str, &[&str], bool)] = &[
@@ -21,7 +22,12 @@ const METHODS: &[(&str, &[&str], bool)] = &[
         false,
     ),
     ("mtp", &["method=\"mtp\""], false),
+    ("kangaroo", &["method=\"kangaroo\"", "kangaroo.exit_layer=1", "kangaroo.stop=0.1"], false),
     ("block", &["method=\"block\"", "block.layers=2", "block.block_size=4", "block.mask_token=5"], false),
+    ("ppd", &["method=\"ppd\"", "ppd.ensemble=2"], false),
+    ("pass", &["method=\"pass\"", "pass.look_ahead=2"], false),
+    ("pass-2", &["method=\"pass\"", "pass.look_ahead=2", "pass.two_pass=true"], false),
+    ("space", &["method=\"space\"", "space.masks=2"], false),
     (
         "block-2",
         &["method=\"block\"", "block.layers=1", "block.block_size=4", "block.conv=true", "block.selector.k=4"],
@@ -117,24 +123,79 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
             bench.check(model, &["dynamic:12,2,4"], &pair);
         }
     }
+    // A fitted model, with the drafter that it was fitted for.
+    finished(&["dev", "trajectories", &bench.job.text("data"), "--model", model, "--block", "4"], &[]);
+    let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
+    bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
+    // The fitted model drafts with its own layers.
+    let run = bench.train("layerskip", &["method=\"layerskip\"", "layerskip.exit_layer=1"]);
+    bench.check(run.join("model").to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
     let sublayers = bench.job.path("sublayers.json");
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
-    for drafter in ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip, "recycle"] {
+    for drafter in
+        ["suffix", "suffix,else=jacobi:3", "ngram:2", "jacobi:5", "early-exit:1", &skip, "recycle", "partial:16,4"]
+    {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
+    // Of a model with two layers no sub-layer may be left out by a search.
+    let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
+    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", "swift:50"]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
         bench.check(model, TREES, &["--drafter", &drafter]);
     }
-    // Lookahead makes its own trees.
+    // These make their own trees.
+    bench.check(model, &["own:24,23"], &["--drafter", "auto"]);
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);
+    }
+}
+
+/// Encoder-decoder models of both versions, with draft models of several shapes and drafters that look tokens up.
+#[test]
+fn drafted_text_of_an_encoder_decoder_model_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (job, prompts) = (Job::new(), folder.path().join("prompts.jsonl"));
+    let lines = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
+    std::fs::write(&prompts, lines.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat()).unwrap();
+    let bench = Bench { job, prompts: prompts.to_str().unwrap().to_owned() };
+    let small = T5Shape {
+        hidden_size: 16,
+        intermediate_size: 24,
+        encoder_layers: 1,
+        layers: 1,
+        heads: 2,
+        head_dim: 8,
+        vocab_size: 300,
+        gated: false,
+    };
+    let targets = [
+        T5Shape { hidden_size: 32, encoder_layers: 2, layers: 3, heads: 4, head_dim: 12, gated: true, ..small },
+        T5Shape { hidden_size: 24, encoder_layers: 3, layers: 2, heads: 3, ..small },
+    ];
+    let write = |name: &str, shape: T5Shape| {
+        let dir = folder.path().join(name);
+        shape.write(&dir, 5).unwrap();
+        dir.to_str().unwrap().to_owned()
+    };
+    let draft = write("draft", small);
+    for (number, shape) in targets.into_iter().enumerate() {
+        let model = write(&format!("target-{number}"), shape);
+        for drafter in [format!("model:{model}"), format!("model:{draft}")] {
+            bench.check(&model, TREES, &["--drafter", &drafter]);
+        }
+        for drafter in ["suffix", "ngram:2", "jacobi:5", "early-exit:1", "recycle"] {
+            bench.check(&model, &TREES[..3], &["--drafter", drafter]);
+        }
+        bench.check(&model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
+        bench.check(&model, &["own:23,5"], &["--drafter", &format!("specinfer:{model}+{draft}")]);
+        bench.check(&model, &["chain:4"], &["--drafter", &format!("cascade:{model},then=model:{draft}")]);
     }
 }
 
@@ -144,7 +205,8 @@ fn text_of_composed_drafters_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
     let several = format!("specinfer:{model}+{model}");
     bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
-    for then in ["ngram:2,tail=1", "early-exit:1", "none"] {
+    for then in ["ngram:2,tail=1", "early-exit:1", "partial:16,4", "none"] {
         bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
     }
+    bench.check(model, &["own:15,8"], &["--drafter", &format!("ouroboros:{model},gamma=4,w=3,n=4,g=3")]);
 }

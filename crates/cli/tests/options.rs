@@ -22,7 +22,7 @@ const TELLING: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Arguments of each verb that it can work with; words in capitals stand for files of a job.
-const VERBS: [(&str, &str); 39] = [
+const VERBS: [(&str, &str); 41] = [
     ("doctor", "--model MODEL --heads HEADS"),
     ("fetch", "owner/name"),
     ("inspect", "MODEL"),
@@ -55,10 +55,12 @@ const VERBS: [(&str, &str); 39] = [
     ("dev-logits", "--model MODEL --ids 1,2,3 --out JOB/logits"),
     ("dev-features", "-c JOB/train.toml"),
     ("dev-synth", "--out JOB/synth"),
+    ("dev-t5", "JOB/t5 --steps 2"),
     ("dev-pretrain", "-c PRETRAIN"),
     ("dev-suite", "cpu"),
     ("dev-replay", "--model MODEL --drafter ngram:2 --edits PROMPTS"),
     ("dev-skip", "--model MODEL --prompts PROMPTS --out JOB/sublayers.json --evaluations 3"),
+    ("dev-trajectories", "JOB/data --model MODEL --block 4"),
     ("dev-sweep", "alpha=0,0.5 --model MODEL --drafter model:MODEL"),
     ("dev-plot", "HEADS"),
     ("dev-man", "JOB/man"),
@@ -66,7 +68,7 @@ const VERBS: [(&str, &str); 39] = [
 
 /// Verbs that a seed has an effect on.
 const SEEDED: &str = "bench chat compare demo dev-features dev-logits dev-pretrain dev-replay dev-skip dev-sweep dev-synth \
-                      distill doctor generate train tree-calibrate verify";
+                      dev-t5 dev-trajectories distill doctor generate train tree-calibrate verify";
 
 /// Verbs that render the model's chat template.
 const RENDERING: &str = "bench chat compare dev-replay dev-skip distill doctor generate quantize serve store-build \

@@ -11,6 +11,7 @@
 
 pub mod accept;
 pub mod dist;
+pub mod mean_speed;
 pub mod pooled_vec;
 pub mod stats;
 pub mod suggest;

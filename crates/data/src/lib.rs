@@ -10,4 +10,5 @@ pub mod render;
 pub mod shard;
 pub mod shuffle;
 pub mod source;
+pub mod trajectory;
 pub mod vocabulary;

@@ -74,6 +74,8 @@ pub struct Renderer {
     variables: Variables,
     has_tools: bool,
     end_tokens: Vec<Token>,
+    /// The token that the decoder of an encoder-decoder model begins with.
+    start: Option<Token>,
 }
 
 impl Renderer {
@@ -90,8 +92,9 @@ impl Renderer {
             Err(TemplateError::Missing { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let end_tokens = config.eos_tokens;
-        Self { tokenizer, template, variables: Variables::new(), has_tools: false, end_tokens }.with(Variables::new())
+        let (end_tokens, start) = (config.eos_tokens, config.encoder.map(|encoder| encoder.start_token));
+        let variables = Variables::new();
+        Self { tokenizer, template, variables, has_tools: false, end_tokens, start }.with(Variables::new())
     }
 
     /// With variables for the chat template.
@@ -133,6 +136,18 @@ impl Renderer {
     /// Whether the model has a chat template: without one, a conversation is one prompt and its continuation.
     pub fn has_template(&self) -> bool {
         self.template.is_some()
+    }
+
+    /// The text to be continued after a prompt: the prompt, and of a model with an encoder, whose source it is, the token
+    /// that its decoder begins with.
+    pub fn prompt(&self, mut ids: Vec<Token>) -> Vec<Token> {
+        ids.extend(self.start);
+        ids
+    }
+
+    /// Whether an answer can be followed by another question. What an encoder reads is one text.
+    pub fn has_turns(&self) -> bool {
+        self.template.is_some() && self.start.is_none()
     }
 
     /// Tokens that end an answer.

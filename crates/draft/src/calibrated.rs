@@ -142,6 +142,10 @@ impl TreeBuilder for Corrected<'_> {
         self.tree.kind()
     }
 
+    fn bounds_probes(&self) -> bool {
+        self.tree.bounds_probes()
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let mut shown = Shown::default();
         let (calibration, counts) = (self.calibration, self.counts);

@@ -7,11 +7,14 @@ use crate::drafter::{Drafter, NoDrafter};
 use crate::eagle::three::Eagle3Model;
 use crate::eagle::{EagleDrafter, EagleModel};
 use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::{HeadsFormat, HeadsMethod};
+use crate::format::{HeadsFormat, HeadsMethod, ProbeKind};
 use crate::handover::{HandoverDrafter, THRESHOLD};
 use crate::hydra::{HydraDrafter, HydraModel};
+use crate::kangaroo::{KangarooDrafter, KangarooModel};
+use crate::measured::{self, MeasuredDrafter};
 use crate::medusa::{MedusaDrafter, MedusaModel};
 use crate::mtp::{MtpDrafter, MtpModel};
+use crate::probes::{ProbeDrafter, ProbeModel};
 use crate::training_free::TrainingFree;
 use gorgon_core::suggest::did_you_mean;
 use gorgon_core::tree::OwnTree;
@@ -24,8 +27,10 @@ use std::sync::Arc;
 /// Drafter named by `--drafter`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DrafterChoice {
-    /// The method of `--heads`, or none.
+    /// The method of `--heads`; without heads, drafters without weights where they pay.
     Auto,
+    /// Drafters without weights, each where its drafts pay.
+    Measured,
     /// Plain decoding.
     None,
     /// Heads of a method.
@@ -117,7 +122,7 @@ fn unknown(text: &str) -> String {
 impl fmt::Display for DrafterChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Auto => f.write_str("auto"),
+            Self::Auto | Self::Measured => f.write_str(measured::NAME),
             Self::None => f.write_str("none"),
             Self::Heads(method) => f.write_str(method.name()),
             Self::TrainingFree(method) => method.fmt(f),
@@ -139,7 +144,8 @@ impl DrafterChoice {
         match self {
             Self::Heads(_) | Self::Oracle(_) => true,
             Self::Handover { other, .. } => other.needs_heads(),
-            Self::Auto | Self::None | Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
+            Self::Auto | Self::Measured | Self::None => false,
+            Self::TrainingFree(_) | Self::Model(_) | Self::Composed(_) => false,
         }
     }
 
@@ -147,7 +153,7 @@ impl DrafterChoice {
     pub fn training_free(&self) -> Option<&TrainingFree> {
         match self {
             Self::TrainingFree(method) | Self::Handover { first: method, .. } => Some(method),
-            Self::Auto | Self::None | Self::Heads(_) => None,
+            Self::Auto | Self::Measured | Self::None | Self::Heads(_) => None,
             Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
         }
     }
@@ -156,7 +162,7 @@ impl DrafterChoice {
     fn other(&self) -> Option<&Self> {
         match self {
             Self::Handover { other, .. } => Some(other),
-            Self::Auto | Self::None | Self::TrainingFree(_) => None,
+            Self::Auto | Self::Measured | Self::None | Self::TrainingFree(_) => None,
             Self::Heads(_) | Self::Model(_) | Self::Composed(_) | Self::Oracle(_) => None,
         }
     }
@@ -176,8 +182,8 @@ impl DrafterChoice {
 pub enum Drafters {
     /// Plain decoding.
     None,
-    /// One without weights of its own.
-    TrainingFree(TrainingFree),
+    /// One without weights of its own, and how it drafts if it draws.
+    TrainingFree(TrainingFree, DraftSampling),
     /// A draft model and how it drafts.
     DraftModel(DraftModel, DraftSampling),
     /// Made of other drafters, by a function that shares their weights.
@@ -190,10 +196,16 @@ pub enum Drafters {
     Mtp(Arc<MtpModel>),
     /// A block drafter.
     Block(Arc<BlockModel>),
+    /// Probes.
+    Probes(Arc<ProbeModel>),
+    /// An adapter on an early exit.
+    Kangaroo(Arc<KangarooModel>),
     /// An EAGLE-1 draft layer.
     Eagle(Arc<EagleModel>),
     /// An EAGLE-3 draft layer.
     Eagle3(Arc<Eagle3Model>),
+    /// Drafters without weights, each where its drafts pay.
+    Measured,
     /// One without weights, its tree, and the others for what it declines.
     Handover(TrainingFree, OwnTree, Box<Drafters>),
 }
@@ -209,7 +221,9 @@ impl Drafters {
             HeadsMethod::Medusa => Self::Medusa(Arc::new(MedusaModel::load(folder, decoder)?)),
             HeadsMethod::Hydra => Self::Hydra(Arc::new(HydraModel::load(folder, decoder)?)),
             HeadsMethod::Mtp => Self::Mtp(Arc::new(MtpModel::load(folder, decoder)?)),
+            HeadsMethod::Kangaroo => Self::Kangaroo(Arc::new(KangarooModel::load(folder, decoder)?)),
             HeadsMethod::Block => Self::Block(Arc::new(BlockModel::load(folder, decoder)?)),
+            HeadsMethod::Probes(kind) => Self::Probes(Arc::new(probes_of(kind, folder, decoder)?)),
             HeadsMethod::Eagle => match folder.detected.format {
                 HeadsFormat::Eagle3 | HeadsFormat::Eagle3Speculators | HeadsFormat::Eagle3ModelOpt => {
                     Self::Eagle3(Arc::new(Eagle3Model::load(folder, decoder)?))
@@ -224,7 +238,9 @@ impl Drafters {
                 | HeadsFormat::Hydra
                 | HeadsFormat::HydraPlusPlus
                 | HeadsFormat::Mtp
-                | HeadsFormat::DFlash => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
+                | HeadsFormat::DFlash
+                | HeadsFormat::Kangaroo
+                | HeadsFormat::Probes(_) => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },
         })
     }
@@ -233,13 +249,17 @@ impl Drafters {
     pub fn drafter(&self) -> Box<dyn Drafter> {
         match self {
             Self::None => Box::new(NoDrafter),
-            Self::TrainingFree(method) => method.drafter(),
+            // Trees of fixed sizes have no error.
+            Self::Measured => Box::new(MeasuredDrafter::new(measured::ways().unwrap_or_default())),
+            Self::TrainingFree(method, sampling) => method.drafter_for(*sampling),
             Self::DraftModel(model, sampling) => Box::new(DraftModelDrafter::new(model.clone(), *sampling)),
             Self::Composed(drafter) => drafter(),
             Self::Medusa(model) => Box::new(MedusaDrafter::sharing(model.clone())),
             Self::Hydra(model) => Box::new(HydraDrafter::sharing(model.clone())),
             Self::Mtp(model) => Box::new(MtpDrafter::sharing(model.clone())),
             Self::Block(model) => Box::new(BlockDrafter::sharing(model.clone())),
+            Self::Probes(model) => Box::new(ProbeDrafter::sharing(model.clone())),
+            Self::Kangaroo(model) => Box::new(KangarooDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Handover(first, tree, other) => {
@@ -247,4 +267,14 @@ impl Drafters {
             }
         }
     }
+}
+
+/// Probes of a kind; others are refused.
+fn probes_of(kind: ProbeKind, folder: &HeadsFolder, decoder: Arc<Decoder>) -> Result<ProbeModel, HeadsError> {
+    let model = ProbeModel::load(folder, decoder)?;
+    if model.kind() == kind {
+        return Ok(model);
+    }
+    let reason = format!("{} heads, not {}", model.kind().name(), kind.name());
+    Err(HeadsError::Format { path: folder.path.clone(), reason })
 }

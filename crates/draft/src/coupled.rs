@@ -107,6 +107,10 @@ impl TreeBuilder for CoupledTree<'_> {
         self.tree.kind()
     }
 
+    fn bounds_probes(&self) -> bool {
+        self.tree.bounds_probes()
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         match self.coupling {
             Some(coupling) => self.tree.build(root, &mut CoupledSource { source, coupling }),

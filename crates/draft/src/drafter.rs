@@ -84,6 +84,8 @@ pub struct VerifiedPass<'a> {
     pub rows: &'a [usize],
     /// The tree that was verified; `None` for a chunk of a prompt.
     pub verified: Option<VerifiedTree<'a>>,
+    /// Whether the tokens are the source of an encoder-decoder model, all of it. The text begins with them then.
+    pub is_source: bool,
 }
 
 /// A verified tree. Rejected nodes count among its nodes: a drafter may learn from them, but keeps none of them as
@@ -110,7 +112,12 @@ impl VerifiedTree<'_> {
 impl<'a> VerifiedPass<'a> {
     /// A chunk of a prompt.
     pub fn prompt(tokens: &'a [Token], output: &'a PassOutput, rows: &'a [usize]) -> Self {
-        Self { tokens, output, rows, verified: None }
+        Self { tokens, output, rows, verified: None, is_source: false }
+    }
+
+    /// The source of an encoder-decoder model.
+    pub fn source(tokens: &'a [Token], output: &'a PassOutput, rows: &'a [usize]) -> Self {
+        Self { is_source: true, ..Self::prompt(tokens, output, rows) }
     }
 
     /// The state after the final norm at the last committed token.
@@ -225,6 +232,11 @@ pub trait Drafter: Send {
         Needs::default()
     }
 
+    /// Output of the target that it reads at the rows of the tree that it drafted last: at most what it needs.
+    fn reads(&self, needed: Feedback) -> Feedback {
+        needed
+    }
+
     /// Forgets the sequence.
     fn reset(&mut self);
 
@@ -301,6 +313,10 @@ macro_rules! behind_pointer {
 
             fn needs(&self) -> Needs {
                 (**self).needs()
+            }
+
+            fn reads(&self, needed: Feedback) -> Feedback {
+                (**self).reads(needed)
             }
 
             fn reset(&mut self) {

@@ -1,6 +1,7 @@
 //! Drafting only as long as it pays.
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::ledger::Ledger;
 use crate::trace::Trace;
 use gorgon_core::Token;
 
@@ -10,8 +11,6 @@ const ALLOWANCE: (f64, f64) = (1.0, 1.5);
 const LOSS: f64 = 0.005;
 /// Fruitless drafts that there must be room for before a paused drafter is tried again.
 const TRIAL: f64 = 2.0;
-/// Plain steps of gain that are remembered: good text long ago does not pay for bad text now.
-const MEMORY: f64 = 8.0;
 
 /// Lets another drafter propose while its drafts pay for their steps, and proposes nothing otherwise.
 ///
@@ -23,19 +22,18 @@ const MEMORY: f64 = 8.0;
 pub struct FallbackDrafter {
     inner: Box<dyn Drafter>,
     cost: f64,
-    gain: f64,
-    tokens: usize,
+    ledger: Ledger,
     paused: bool,
 }
 
 impl FallbackDrafter {
     /// Over a drafter whose steps last as long as `cost` plain ones.
     pub fn new(inner: Box<dyn Drafter>, cost: f64) -> Self {
-        Self { inner, cost, gain: 0.0, tokens: 0, paused: false }
+        Self { inner, cost, ledger: Ledger::default(), paused: false }
     }
 
     fn allowed_loss(&self) -> f64 {
-        ALLOWANCE.0 + ALLOWANCE.1 * self.fruitless() + LOSS * self.tokens as f64
+        ALLOWANCE.0 + ALLOWANCE.1 * self.fruitless() + LOSS * self.ledger.tokens() as f64
     }
 
     /// Loss of a step of which no draft is accepted.
@@ -45,9 +43,8 @@ impl FallbackDrafter {
 
     /// Decides whether the next step is a plain one.
     fn pauses(&mut self) -> bool {
-        let loss = -self.gain;
         let bearable = self.allowed_loss() - if self.paused { TRIAL * self.fruitless() } else { 0.0 };
-        self.paused = loss > bearable;
+        self.paused = self.ledger.loss() > bearable;
         self.paused
     }
 }
@@ -63,7 +60,7 @@ impl Drafter for FallbackDrafter {
 
     fn reset(&mut self) {
         self.inner.reset();
-        (self.gain, self.tokens, self.paused) = (0.0, 0, false);
+        (self.ledger, self.paused) = (Ledger::default(), false);
     }
 
     fn truncate(&mut self, length: usize) -> bool {
@@ -73,11 +70,7 @@ impl Drafter for FallbackDrafter {
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
         if pass.verified.is_some() {
             // As many tokens are committed as are emitted: the root instead of the bonus.
-            let emitted = pass.tokens.len();
-            self.tokens += emitted;
-            if !self.paused {
-                self.gain = (self.gain + emitted as f64 - self.cost).min(MEMORY);
-            }
+            self.ledger.add(pass.tokens.len(), (!self.paused).then_some(self.cost));
         }
         self.inner.observe(pass)
     }

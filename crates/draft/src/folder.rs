@@ -77,7 +77,9 @@ impl HeadsFolder {
             | HeadSpec::Eagle(EagleSpec { draft_vocab_size: None, .. })
             | HeadSpec::Hydra(_)
             | HeadSpec::Mtp(_)
-            | HeadSpec::Block(_) => return None,
+            | HeadSpec::Block(_)
+            | HeadSpec::Kangaroo(_)
+            | HeadSpec::Probes(_) => return None,
         };
         match self.checkpoint.entries().get(name)?.shape.as_slice() {
             [outputs, inputs] => Some((*inputs, *outputs)),

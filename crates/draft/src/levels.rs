@@ -70,6 +70,11 @@ impl<'a, N: LevelNetwork> Levels<'a, N> {
         Self::new(network, tree, Children::MostLikely { stop: None }, false)
     }
 
+    /// Most likely tokens as children, each with its probability, whatever the tree looks at.
+    pub fn with_probabilities(network: N) -> Self {
+        Self { network, children: Children::MostLikely { stop: None }, ranked: false, distributions: None }
+    }
+
     /// Children taken in some way. With `keep`, the distributions are kept ([`Self::distributions`]).
     pub fn new(network: N, tree: &dyn TreeBuilder, children: Children<'a>, keep: bool) -> Self {
         let by_rank = (0..tree.max_depth()).all(|depth| tree.ranks_at(depth).is_some());

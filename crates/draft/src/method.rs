@@ -1,9 +1,11 @@
 //! Interface of a drafter without weights of its own.
 
+use crate::draft_model::DraftSampling;
 use crate::drafter::Drafter;
 use crate::store::StoreFile;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 
 /// A drafting method that needs no weights of its own.
 pub trait TrainingFreeMethod: Sized {
@@ -59,6 +61,16 @@ pub trait TrainingFreeMethod: Sized {
         Err(format!("{} drafts in any case, and hands over to no other drafter", self.name()))
     }
 
+    /// Bytes that a drafter keeps for one sequence of at most so many tokens, as far as they are worth counting.
+    fn bytes(&self, _model: &ModelConfig, _compute: &Compute, _tokens: usize) -> u128 {
+        0
+    }
+
     /// A drafter for one sequence.
     fn drafter(&self) -> Box<dyn Drafter>;
+
+    /// A drafter for one sequence whose drafts serve a rule: it draws them if it can.
+    fn drafter_for(&self, _sampling: DraftSampling) -> Box<dyn Drafter> {
+        self.drafter()
+    }
 }

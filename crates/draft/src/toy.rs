@@ -69,7 +69,7 @@ impl<D: Drafter> Toy<D> {
         let next = argmax[path[path.len() - 1]];
         let read: Vec<Token> = path.iter().map(|&node| nodes.token(node)).collect();
         let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: Some(TargetRows::Argmax(&argmax)) });
-        let pass = VerifiedPass { tokens: &read, output: &nothing(), rows: &path, verified };
+        let pass = VerifiedPass { tokens: &read, output: &nothing(), rows: &path, verified, is_source: false };
         self.drafter.observe(pass).unwrap();
         let emitted: Vec<Token> = read[1..].iter().copied().chain([next]).collect();
         self.text.extend(&emitted);

@@ -1,9 +1,11 @@
 //! Drafters that need no weights of their own, by name. Adding one takes its folder and a line here.
 
+use crate::draft_model::DraftSampling;
 use crate::drafter::Drafter;
 use crate::store::StoreFile;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use std::fmt;
 
 pub use crate::method::TrainingFreeMethod;
@@ -89,10 +91,24 @@ macro_rules! methods {
                 }
             }
 
+            /// Bytes that a drafter keeps for one sequence of at most so many tokens, as far as they are worth counting.
+            pub fn bytes(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> u128 {
+                match self {
+                    $(Self::$arm(method) => method.bytes(model, compute, tokens),)+
+                }
+            }
+
             /// A drafter for one sequence.
             pub fn drafter(&self) -> Box<dyn Drafter> {
                 match self {
                     $(Self::$arm(method) => method.drafter(),)+
+                }
+            }
+
+            /// A drafter for one sequence whose drafts serve a rule: it draws them if it can.
+            pub fn drafter_for(&self, sampling: DraftSampling) -> Box<dyn Drafter> {
+                match self {
+                    $(Self::$arm(method) => method.drafter_for(sampling),)+
                 }
             }
         }
@@ -116,5 +132,7 @@ methods! {
     "early-exit" => EarlyExit(crate::early_exit::EarlyExit),
     "pipelined" => Pipelined(crate::pipelined::Pipelined),
     "skip" => Skip(crate::skip::Skip),
+    "partial" => Partial(crate::partial::Partial),
+    "swift" => Swift(crate::swift::Swift),
     "recycle" => Recycle(crate::recycle::Recycle),
 }

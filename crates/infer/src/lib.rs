@@ -2,7 +2,7 @@
 //!
 //! * [`session`]: a sequence with its target and its drafter, which lives across turns.
 //! * [`step`](mod@step): one step on a page: draft, verify, accept, commit. `verdict.rs` has the accepting.
-//! * [`cascade`]: a drafter that takes such steps with a draft model.
+//! * [`cascade`]: a drafter that takes such steps with a draft model; [`ouroboros`] does with phrases behind its drafts.
 //! * [`generate`]: the one loop, for one sequence and for several ([`batch`]), plain and drafted, launched and
 //!   [`recorded`].
 
@@ -12,6 +12,7 @@ pub mod error;
 mod executor;
 pub mod generate;
 mod launched;
+pub mod ouroboros;
 pub mod pace;
 mod plain_step;
 pub mod recorded;

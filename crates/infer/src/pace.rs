@@ -1,5 +1,6 @@
 //! Which tree pays for a number of sequences, by what steps took so far.
 
+use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::{ChainTree, TreeBuilder};
 use std::time::Duration;
 
@@ -7,8 +8,6 @@ use std::time::Duration;
 const TRIALS: u32 = 4;
 /// A step in so many is taken another way, so that its speed stays known.
 const REVISIT: u32 = 64;
-/// Weight of a new measurement in the moving means.
-const WEIGHT: f64 = 0.1;
 
 /// A way to draft a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,33 +24,10 @@ impl Choice {
     const ALL: [Self; 3] = [Self::Tree, Self::Chain, Self::Plain];
 }
 
-/// Moving means of one kind of step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Arm {
-    steps: u32,
-    seconds: f64,
-    /// Emitted by all sequences together.
-    tokens: f64,
-}
-
-impl Arm {
-    fn add(&mut self, seconds: f64, tokens: f64) {
-        let weight = WEIGHT.max(1.0 / f64::from(self.steps + 1));
-        self.seconds += weight * (seconds - self.seconds);
-        self.tokens += weight * (tokens - self.tokens);
-        self.steps = self.steps.saturating_add(1);
-    }
-
-    /// Tokens per second, once enough steps were taken.
-    fn rate(&self) -> Option<f64> {
-        (self.steps >= TRIALS && self.seconds > 0.0).then(|| self.tokens / self.seconds)
-    }
-}
-
 /// Steps of about as many sequences: a power of two at most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
-    arms: [Arm; 3],
+    ways: [MeanSpeed; 3],
     steps: u32,
 }
 
@@ -80,12 +56,12 @@ impl Pace {
         let (chain, size) = (self.chain.is_some(), &mut self.sizes[size]);
         size.steps = size.steps.wrapping_add(1);
         let ways = Choice::ALL.into_iter().filter(|&way| way != Choice::Chain || chain);
-        let untried = ways.clone().find(|&way| size.arms[way as usize].steps < TRIALS);
+        let untried = ways.clone().find(|&way| size.ways[way as usize].steps() < TRIALS);
         let revisited = (size.steps % REVISIT == 0).then(|| (size.steps / REVISIT) as usize % ways.clone().count());
         if let Some(way) = untried.or_else(|| ways.clone().nth(revisited?)) {
             return way;
         }
-        let rate = |way: &Choice| size.arms[*way as usize].rate().unwrap_or(0.0);
+        let rate = |way: &Choice| size.ways[*way as usize].rate(TRIALS).unwrap_or(0.0);
         ways.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(Choice::Tree)
     }
 
@@ -102,7 +78,7 @@ impl Pace {
     pub fn record(&mut self, sequences: usize, choice: Choice, time: Duration, tokens: usize) {
         if let Some(size) = self.sizes.get_mut(size(sequences)) {
             // Steps of fewer sequences count for as many tokens as they had.
-            size.arms[choice as usize].add(time.as_secs_f64(), tokens as f64);
+            size.ways[choice as usize].add(time.as_secs_f64(), tokens as f64);
         }
     }
 
@@ -110,8 +86,8 @@ impl Pace {
     /// fastest way, over those of plain steps.
     pub fn speedups(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.sizes.iter().enumerate().filter_map(|(power, size)| {
-            let plain = size.arms[Choice::Plain as usize].rate()?;
-            let best = size.arms.iter().filter_map(Arm::rate).fold(plain, f64::max);
+            let plain = size.ways[Choice::Plain as usize].rate(TRIALS)?;
+            let best = size.ways.iter().filter_map(|way| way.rate(TRIALS)).fold(plain, f64::max);
             Some((1 << power, best / plain))
         })
     }

@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_core::{PooledVec, Token};
-use gorgon_draft::drafter::{DraftError, Drafter, Needs, NoDrafter, VerifiedPass};
+use gorgon_draft::drafter::{DraftError, Drafter, Feedback, Needs, NoDrafter, VerifiedPass};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
@@ -42,8 +42,10 @@ pub struct Session<T = DecoderTarget, D = Box<dyn Drafter>> {
     target: T,
     drafter: D,
     needs: Needs,
-    /// The committed tokens.
+    /// The committed tokens, those of a source included.
     text: Vec<Token>,
+    /// How many of them are the source of a target with an encoder.
+    source: usize,
 }
 
 impl<T: Target> Session<T, NoDrafter> {
@@ -58,7 +60,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
     pub fn new(mut target: T, mut drafter: D) -> Self {
         target.truncate(0);
         drafter.reset();
-        Self { needs: drafter.needs(), target, drafter, text: vec![] }
+        Self { needs: drafter.needs(), target, drafter, text: vec![], source: 0 }
     }
 
     /// Tokens that were read and are kept.
@@ -91,6 +93,11 @@ impl<T: Target, D: Drafter> Session<T, D> {
         &self.needs
     }
 
+    /// Output of the target that the drafter reads of the tree that it drafted last.
+    pub(crate) fn feedback(&self) -> Feedback {
+        self.drafter.reads(self.needs.feedback)
+    }
+
     pub(crate) fn parts(&mut self) -> (&mut T, &mut D) {
         (&mut self.target, &mut self.drafter)
     }
@@ -100,15 +107,16 @@ impl<T: Target, D: Drafter> Session<T, D> {
         self.target.truncate(0);
         self.drafter.reset();
         self.text.clear();
+        self.source = 0;
     }
 
-    /// Forgets tokens from `length` on. Where the drafter cannot go back, everything is forgotten: [`Self::len`] says
-    /// how much is left.
+    /// Forgets tokens from `length` on. Within a source, and where the drafter cannot go back, everything is forgotten:
+    /// [`Self::len`] says how much is left.
     pub fn truncate(&mut self, length: usize) {
         if length >= self.len() {
             return;
         }
-        match self.drafter.truncate(length) {
+        match length >= self.source && self.drafter.truncate(length) {
             true => {
                 self.target.truncate(length);
                 self.text.truncate(length);
@@ -133,7 +141,8 @@ impl<T: Target, D: Drafter> Session<T, D> {
     }
 
     /// Reads the next chunk of a text, behind what is known of it. The cache gets room for the whole text and `ahead`
-    /// more rows at once: a cache that grows while it is read copies its rows.
+    /// more rows at once: a cache that grows while it is read copies its rows. A source is a chunk by itself: of a target
+    /// with an encoder all of a text but its last token ([`Target::has_encoder`]).
     ///
     /// # Errors
     /// When the text is empty, does not fit or holds a token outside the vocabulary, or the drafter fails. What was
@@ -141,7 +150,19 @@ impl<T: Target, D: Drafter> Session<T, D> {
     pub fn read_on(&mut self, text: &[Token], ahead: usize) -> Result<ReadChunk, DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
+        if self.target.has_encoder() && (self.source != most || self.known(text) < most) {
+            self.reset();
+            self.target.check(text)?;
+            self.read_source(&text[..most])?;
+            return Ok(ReadChunk { states: None, read: most });
+        }
         self.truncate(self.known(text).min(most));
+        if self.target.has_encoder() && self.source != most {
+            // A drafter that could not go back forgot the source too.
+            self.target.check(text)?;
+            self.read_source(&text[..most])?;
+            return Ok(ReadChunk { states: None, read: most });
+        }
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
         self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));
@@ -158,6 +179,16 @@ impl<T: Target, D: Drafter> Session<T, D> {
     /// How many tokens a text has in common with the one that was read.
     fn known(&self, text: &[Token]) -> usize {
         self.text.iter().zip(text).take_while(|(known, token)| known == token).count()
+    }
+
+    /// Begins anew with the source of a target with an encoder.
+    pub(crate) fn read_source(&mut self, source: &[Token]) -> Result<(), DecodeError> {
+        self.reset();
+        let output = self.target.read_source(source)?;
+        self.source = source.len();
+        let rows: PooledVec<usize> = (0..source.len()).collect();
+        let observed = self.drafter.observe(VerifiedPass::source(source, &output, &rows));
+        self.keep(source, observed)
     }
 
     /// Reads tokens after those that were read, in chunks. Returns the state after the final norm at the last one.

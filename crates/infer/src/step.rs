@@ -171,7 +171,7 @@ fn commit<T: Target, D: Drafter>(
         let rows: PooledVec<usize> = path.iter().map(|&node| first_row + node).collect();
         let next = tokens[tokens.len() - 1];
         let verified = Some(VerifiedTree { tree, path, next, target: judged.target() });
-        let observed = drafter.observe(VerifiedPass { tokens: &read, output, rows: &rows, verified });
+        let observed = drafter.observe(VerifiedPass { tokens: &read, output, rows: &rows, verified, is_source: false });
         session.keep(&read, observed)?;
         outcomes.push(StepOutcome { tokens, accepted: verdict.path.len() - 1, nodes: tree.len() });
         first_row += tree.len();

@@ -88,7 +88,7 @@ pub(crate) fn judge<T: Target, D: Drafter>(
     rule: &dyn AcceptanceRule,
     times: &mut StepTimes,
 ) -> Result<SmallVec<[Judged; 1]>, DecodeError> {
-    let feedback = parts.iter().map(|(session, _)| session.needs().feedback).max().unwrap_or_default();
+    let feedback = parts.iter().map(|(session, _)| session.feedback()).max().unwrap_or_default();
     let vocab = parts[0].0.target().vocab_size();
     let argmax = |(_, turn): &Part<'_, '_, T, D>| turn.rule.unwrap_or(rule).needs() == TargetOutput::Argmax;
     let needs = if parts.iter().all(argmax) { TargetOutput::Argmax } else { TargetOutput::Logits };
@@ -146,7 +146,7 @@ fn accept<T: Target, D: Drafter>(
     team::each(&mut work, weight, |(session, turn, proposal, first, found)| {
         let nodes = proposal.draft.tree().len();
         let verdict = verdict(proposal, known, *first, turn.rule.unwrap_or(rule), turn.random);
-        *found = verdict.map(|verdict| Judged { verdict, target: known.part(*first, nodes, session.needs().feedback) });
+        *found = verdict.map(|verdict| Judged { verdict, target: known.part(*first, nodes, session.feedback()) });
     });
     for (session, turn, _, _, found) in work {
         let wrong = || DecodeError::NonFinite { slot: turn.slot, position: session.len() + 1 };

@@ -9,6 +9,7 @@ use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, PublishedTree, TreeBu
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
+use gorgon_draft::kangaroo::{KangarooConfig, KangarooDrafter, KangarooModel, KangarooShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
 use gorgon_draft::oracle::OracleDrafter;
@@ -48,6 +49,7 @@ fn decoder() -> Arc<Decoder> {
 enum Kind {
     Hydra(HydraConfig),
     Mtp(MtpConfig),
+    Kangaroo(KangarooConfig),
 }
 
 fn kinds() -> Vec<Kind> {
@@ -58,6 +60,7 @@ fn kinds() -> Vec<Kind> {
         Kind::Hydra(HydraConfig { prefix_attention: true, blocks: 4, ..plain }),
         Kind::Mtp(MtpConfig { depths: 1 }),
         Kind::Mtp(MtpConfig { depths: 3 }),
+        Kind::Kangaroo(KangarooConfig { exit_layer: 1, stop: 0.02 }),
     ]
 }
 
@@ -71,6 +74,10 @@ fn drafter(decoder: &Arc<Decoder>, kind: Kind, place: &str, damage: Option<f32>)
         }
         Kind::Mtp(config) => {
             let shape = MtpShape { config, layer, first_layer: SHAPE.layers };
+            (shape.parameters(), shape.document("somewhere"))
+        }
+        Kind::Kangaroo(config) => {
+            let shape = KangarooShape { config, layer };
             (shape.parameters(), shape.document("somewhere"))
         }
     };
@@ -90,6 +97,7 @@ fn drafter(decoder: &Arc<Decoder>, kind: Kind, place: &str, damage: Option<f32>)
     match kind {
         Kind::Hydra(_) => Box::new(HydraDrafter::new(HydraModel::load(&folder, decoder.clone()).unwrap())),
         Kind::Mtp(_) => Box::new(MtpDrafter::new(MtpModel::load(&folder, decoder.clone()).unwrap())),
+        Kind::Kangaroo(_) => Box::new(KangarooDrafter::new(KangarooModel::load(&folder, decoder.clone()).unwrap())),
     }
 }
 
@@ -106,7 +114,7 @@ fn builders() -> Vec<Box<dyn TreeBuilder>> {
 }
 
 fn run(decoder: &Arc<Decoder>, drafter: &mut dyn Drafter, builder: &dyn TreeBuilder, prompt: &[Token]) -> Generation {
-    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, Hooks::none());
+    let mut target = DecoderTarget::new(decoder.clone(), prompt.len() + NEW_TOKENS, drafter.needs().hooks);
     let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
     let (rule, random): (&dyn AcceptanceRule, _) = (&Greedy, &mut SeededRandom::new(1));
     Session::new(&mut target, drafter)
@@ -176,12 +184,12 @@ fn sampled_text_keeps_its_law() {
     let transform = Transform::new(0.5, Some(4), None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
     let runs = 1500;
-    for kind in [kinds()[2], kinds()[4]] {
+    for kind in [kinds()[2], kinds()[4], kinds()[5]] {
         let mut drafter = drafter(&decoder, kind, "", None);
         let builders: [Box<dyn TreeBuilder>; 2] =
             [Box::new(ChainTree::new(0).unwrap()), Box::new(DynamicTree::new(12, 2, 4).unwrap())];
         let counts = builders.map(|builder| {
-            let mut target = DecoderTarget::new(decoder.clone(), 8, Hooks::none());
+            let mut target = DecoderTarget::new(decoder.clone(), 8, drafter.needs().hooks);
             let limits = Limits { max_new_tokens: 3, end_tokens: vec![] };
             let mut counts = std::collections::BTreeMap::<Vec<Token>, f64>::new();
             for seed in 0..runs {

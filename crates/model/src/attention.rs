@@ -7,13 +7,15 @@ use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
 use crate::rope::RopeTable;
+use crate::source::EncodedSource;
 use crate::weights::WeightsError;
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
-use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable};
+use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable, PositionBias};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Slots are bounded by multiples of this, so that a device sees few distinct launches.
 const SLOT_BUCKET: usize = 256;
@@ -21,8 +23,8 @@ const SLOT_BUCKET: usize = 256;
 /// One sequence's rows in a forward pass, as all layers read them.
 #[expect(clippy::large_enum_variant, reason = "one per sequence and pass")]
 pub(crate) enum Pass<'a> {
-    /// On the CPU.
-    Host { rows: PassRows<'a>, rope: &'a RopeTable },
+    /// On the CPU. Layers with cross-attention read the encoded source.
+    Host { rows: PassRows<'a>, rope: &'a RopeTable, source: Option<&'a EncodedSource> },
     /// Elsewhere: rows are padded, and the mask is in a table on the device.
     Device { pass_table: PassTable, angles: Tensor<3> },
 }
@@ -31,7 +33,9 @@ impl<'a> Pass<'a> {
     /// The pass over uncommitted rows of a cache. `tokens` are the rows' tokens, or none where nothing reads them.
     pub fn new(config: &ModelConfig, view: &CacheView<'a>, mask: &'a AttentionMask, tokens: &[u32]) -> Self {
         let rows = PassRows { prefix: view.prefix, mask, positions: view.positions };
-        let Some(angles) = view.angles else { return Self::Host { rows, rope: view.rope.table() } };
+        let Some(angles) = view.angles else {
+            return Self::Host { rows, rope: view.rope.table(), source: view.source };
+        };
         let device = angles.device();
         let positions = 1 + (0..mask.rows()).map(|row| rows.position(row)).max().unwrap_or(0);
         let angles =
@@ -126,6 +130,8 @@ pub(crate) struct Attention {
     head_norms: Option<(Norm, Norm)>,
     o: Linear,
     spec: AttentionSpec,
+    /// Terms of the scores by distance.
+    bias: Option<Arc<PositionBias>>,
     norm_eps: f32,
 }
 
@@ -146,15 +152,21 @@ impl Attention {
             head_dim: config.head_dim,
             scale: config.attention_scale,
             soft_cap: config.attention_soft_cap,
-            window: config.windows[layer],
+            window: config.windows.get(layer).copied().flatten(),
         };
         Ok(Self {
             qkv: loader.linear(&names.qkv, config.qkv_bias)?,
             head_norms,
             o: loader.linear(std::slice::from_ref(&names.o), config.o_bias)?,
             spec,
+            bias: None,
             norm_eps: config.norm_eps,
         })
+    }
+
+    /// With terms of the scores by distance, which all layers of a stack share.
+    pub fn biased(self, bias: Option<Arc<PositionBias>>) -> Self {
+        Self { bias, ..self }
     }
 
     /// Bytes of the weights.
@@ -235,11 +247,12 @@ impl Attention {
 
     fn mix_sequence(&self, sequence: Sequence<'_>) {
         let Sequence { pass, kv, qkv, rotated, out } = sequence;
-        let (Pass::Host { rows, rope: table }, LayerKv::Host(kv)) = (pass, kv) else {
+        let (Pass::Host { rows, rope: table, .. }, LayerKv::Host(kv)) = (pass, kv) else {
             unreachable!("a pass is made for the device its cache lives on")
         };
         self.place_rows(rows, table, qkv, rotated, kv);
-        tree_attention::attend_rows(Isa::detect(), &self.spec, &rotated[..out.len()], kv, rows, out);
+        let biased = (&self.spec, self.bias.as_deref());
+        tree_attention::attend_biased(Isa::detect(), biased, &rotated[..out.len()], kv, rows, out);
     }
 
     /// Writes the rows' keys and values to a cache. `rotated` takes the rotated queries and has room for a row of keys.
@@ -247,7 +260,7 @@ impl Attention {
         let (isa, d) = (Isa::detect(), self.spec.head_dim);
         let (q_width, kv_width) = (self.spec.heads * d, self.spec.kv_heads * d);
         let (queries, keys) = rotated.split_at_mut(rotated.len() - kv_width);
-        let first = rows.prefix + rows.mask.first();
+        let first = rows.first_slot();
         for (row, qkv) in qkv.chunks_exact(q_width + 2 * kv_width).enumerate() {
             let (q, kv_row) = qkv.split_at(q_width);
             let (k, v) = kv_row.split_at(kv_width);
@@ -267,6 +280,7 @@ impl Attention {
             rope::rotate_heads(isa, keys, d, cos, sin);
             kv.write(first + row, keys, v);
         }
+        kv.keep_query(&queries[(rows.mask.rows() - 1) * q_width..rows.mask.rows() * q_width]);
     }
 
     /// Keys and values of rows that nothing attends from yet, written to a cache.
@@ -275,7 +289,7 @@ impl Attention {
     /// `x [rows, width]` with the rows of the pass.
     pub fn place(&self, x: &HiddenStates, pass: &Pass<'_>, kv: &mut LayerKv) {
         match (self.qkv.forward(x), pass, kv) {
-            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope }, LayerKv::Host(kv)) => {
+            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope, .. }, LayerKv::Host(kv)) => {
                 let kv_width = self.spec.kv_heads * self.spec.head_dim;
                 let wide = self.spec.heads * self.spec.head_dim * rows.mask.rows();
                 self.place_rows(rows, rope, &values, &mut PooledVec::unset(wide + kv_width), kv);

@@ -5,11 +5,13 @@
 //! none. A pass without a reservation, or a second reservation, is an error.
 
 mod error;
+mod retrieved;
 mod uncommitted;
 
 use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::rope::Rope;
+use crate::source::EncodedSource;
 use burn::tensor::{Int, Tensor, TensorData};
 use gorgon_kernels::cache_rows;
 use gorgon_kernels::tree_attention::{AttentionMask, HostKv};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use uncommitted::Uncommitted;
 
 pub use error::CacheError;
+pub use retrieved::{Picked, Retrieval, RetrievedCache};
 
 /// Rows that memory is allocated in multiples of.
 const STEP: usize = 16;
@@ -50,6 +53,8 @@ pub(crate) struct CacheView<'a> {
     pub rope: &'a Rope,
     /// Its angles on a device other than the CPU.
     pub angles: Option<&'a Tensor<3>>,
+    /// The source that was read.
+    pub source: Option<&'a EncodedSource>,
     /// Positions of the uncommitted rows, where passes gave some.
     pub positions: Option<&'a [usize]>,
 }
@@ -68,6 +73,9 @@ pub struct KvCache {
     longest: usize,
     capacity: usize,
     committed: usize,
+    /// The source that was read last; it counts as text while `source_tokens` says so.
+    source: Option<Arc<EncodedSource>>,
+    source_tokens: usize,
     reserved: Option<usize>,
     uncommitted: Uncommitted,
     compute: Compute,
@@ -87,6 +95,8 @@ impl KvCache {
             longest: config.max_positions,
             capacity: 0,
             committed: 0,
+            source: None,
+            source_tokens: 0,
             reserved: None,
             uncommitted: Uncommitted::default(),
             compute: compute.clone(),
@@ -102,6 +112,7 @@ impl KvCache {
             capacity: self.capacity,
             rope: &self.rope,
             angles: self.on_device.as_ref().map(|on_device| &on_device.angles),
+            source: self.source.as_deref().filter(|_| self.source_tokens > 0),
             positions: self.uncommitted.positions(),
         };
         (&mut self.layers, view)
@@ -112,22 +123,37 @@ impl KvCache {
     pub fn bytes(config: &ModelConfig, compute: &Compute, rows: usize) -> u128 {
         let size = if compute.is_host() { 4 } else { compute.format().bytes() } as u128;
         let row = 2 * (config.layers * config.kv_heads) as u128 * config.head_dim as u128 * size;
+        // A source has keys and values too.
+        let row = if config.encoder.is_some() { 2 * row } else { row };
         (row + 4 * config.rope.rotary_dim as u128) * rows.next_multiple_of(STEP) as u128
     }
 
-    /// Committed rows.
+    /// Committed tokens, those of a source included.
     pub fn len(&self) -> usize {
-        self.committed
+        self.source_tokens + self.committed
     }
 
     /// True before the first commit.
     pub fn is_empty(&self) -> bool {
-        self.committed == 0
+        self.len() == 0
     }
 
-    /// Tokens that can be committed.
+    /// Tokens that can be committed, those of a source included.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// The source that was read, if it counts as text.
+    pub fn source(&self) -> Option<&Arc<EncodedSource>> {
+        self.source.as_ref().filter(|_| self.source_tokens > 0)
+    }
+
+    /// Forgets the text and begins with a source: the one that `encode` makes, unless it is the one that was read last.
+    pub(crate) fn begin_source(&mut self, tokens: &[u32], encode: impl FnOnce() -> EncodedSource) -> &EncodedSource {
+        self.truncate(0);
+        let known = self.source.take().filter(|source| source.tokens() == tokens);
+        self.source_tokens = tokens.len();
+        self.source.insert(known.unwrap_or_else(|| Arc::new(encode())))
     }
 
     /// Rows there is memory for. It grows where more are reserved.
@@ -269,8 +295,8 @@ impl KvCache {
 
     /// Fails unless so many more tokens can be committed.
     pub(crate) fn check_context(&self, requested: usize) -> Result<(), CacheError> {
-        let (committed, context) = (self.committed, self.context);
-        match context - committed < requested {
+        let (committed, context) = (self.len(), self.context);
+        match context.saturating_sub(committed) < requested {
             true => Err(CacheError::Full { committed, requested, context }),
             false => Ok(()),
         }
@@ -319,10 +345,39 @@ impl KvCache {
         self.restore(None);
     }
 
-    /// Drops committed rows from `length` on, and the uncommitted rows.
+    /// A cache of its own with a copy of the first `length` committed tokens.
+    #[must_use]
+    pub fn copied(&self, length: usize) -> Self {
+        let on_device = self.on_device.as_ref().map(|held| {
+            // Rows are written in place, so the copy needs memory of its own.
+            OnDevice { rows: held.rows.clone().mul_scalar(1.0), angles: held.angles.clone() }
+        });
+        let layers = match &on_device {
+            None => self.layers.clone(),
+            Some(own) => (0..self.shape[0]).map(|layer| LayerKv::Device { cache: own.rows.clone(), layer }).collect(),
+        };
+        let mut copy = Self {
+            layers,
+            on_device,
+            rope: self.rope.clone(),
+            source: self.source.clone(),
+            reserved: None,
+            uncommitted: Uncommitted::default(),
+            compute: self.compute.clone(),
+            ..*self
+        };
+        copy.truncate(length);
+        copy
+    }
+
+    /// Drops committed tokens from `length` on, and the uncommitted rows. A source is dropped as a whole.
     pub fn truncate(&mut self, length: usize) {
         self.roll_back();
-        self.committed = self.committed.min(length);
+        if length < self.source_tokens {
+            self.source_tokens = 0;
+            self.committed = 0;
+        }
+        self.committed = self.committed.min(length - self.source_tokens);
     }
 }
 

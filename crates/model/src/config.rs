@@ -8,80 +8,20 @@ mod architecture;
 mod defaults;
 mod error;
 pub(crate) mod fields;
+mod model;
 mod resolve;
+mod t5;
 
-pub use self::architecture::{Architecture, Experts};
+pub use self::architecture::{Architecture, EncoderConfig, Experts, PositionBuckets};
 pub use self::error::ConfigError;
+pub use self::model::ModelConfig;
 
 use self::defaults::Defaults;
 use self::fields::{Fields, read_object};
-use crate::quantisation::{self, Quantisation};
-use crate::rope::RopeConfig;
-use gorgon_kernels::activation::Activation;
+use crate::quantisation;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A decoder's facts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelConfig {
-    /// Which family the checkpoint belongs to (decides tensor names).
-    pub architecture: Architecture,
-    /// Width of the residual stream, d.
-    pub hidden_size: usize,
-    /// Width of the feed-forward network.
-    pub intermediate_size: usize,
-    /// Number of decoder layers.
-    pub layers: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads.
-    pub kv_heads: usize,
-    /// Size of one head.
-    pub head_dim: usize,
-    /// Vocabulary size, V.
-    pub vocab_size: usize,
-    /// Longest context, in tokens.
-    pub max_positions: usize,
-    /// Epsilon of every RMS norm.
-    pub norm_eps: f32,
-    /// Rotary embedding.
-    pub rope: RopeConfig,
-    /// Gate of the feed-forward network.
-    pub activation: Activation,
-    /// Whether the LM head is the embedding table.
-    pub tied_embeddings: bool,
-    /// Biases on the query, key and value projections.
-    pub qkv_bias: bool,
-    /// Bias on the attention's output projection.
-    pub o_bias: bool,
-    /// Biases in the feed-forward network.
-    pub mlp_bias: bool,
-    /// RMS norms on each query and key head.
-    pub qk_norm: bool,
-    /// Whether checkpoints store query, key and value (and gate and up) as one matrix.
-    pub fused_projections: bool,
-    /// Norm weights are stored minus one.
-    pub norm_plus_one: bool,
-    /// Norms after attention and feed-forward, beside those before them.
-    pub post_norms: bool,
-    /// Factor on embeddings.
-    pub embedding_scale: f32,
-    /// Factor on attention scores.
-    pub attention_scale: f32,
-    /// Soft cap on attention scores.
-    pub attention_soft_cap: Option<f32>,
-    /// Soft cap on logits.
-    pub final_soft_cap: Option<f32>,
-    /// Sliding window of each layer; `None` sees everything.
-    pub windows: Vec<Option<usize>>,
-    /// Mixture of experts in place of the feed-forward network.
-    pub experts: Option<Experts>,
-    /// Tokens that end a generation.
-    pub eos_tokens: Vec<u32>,
-    /// How a checkpoint of this config stores its linear layers, where that is not in floats.
-    pub quantisation: Option<Arc<Quantisation>>,
-}
 
 impl ModelConfig {
     /// Reads `config.json`, and `generation_config.json` if it is there, from a model folder or the metadata of a GGUF
@@ -102,6 +42,10 @@ impl ModelConfig {
             if let Some(tokens) = fields.tokens("eos_token_id", config.vocab_size).map_err(wrong)? {
                 config.eos_tokens = tokens;
             }
+            if let Some(encoder) = &mut config.encoder {
+                let start = t5::token(&fields, "decoder_start_token_id", config.vocab_size).map_err(wrong)?;
+                encoder.start_token = start.unwrap_or(encoder.start_token);
+            }
         }
         Ok(config)
     }
@@ -117,6 +61,14 @@ impl ModelConfig {
 
     fn from_fields(f: &Fields) -> Result<Self, String> {
         let architecture = resolve::architecture(f)?;
+        let config = match architecture {
+            Architecture::T5 => t5::resolve(f)?,
+            decoder_only => Self::decoder_only(f, decoder_only)?,
+        };
+        config.check_total()
+    }
+
+    fn decoder_only(f: &Fields, architecture: Architecture) -> Result<Self, String> {
         let defaults = Defaults::of(architecture);
         let quantisation = quantisation::parse(f)?.map(Arc::new);
         let hidden_size = f.size("hidden_size", 1 << 20)?;
@@ -125,8 +77,8 @@ impl ModelConfig {
         let (heads, kv_heads, head_dim) = resolve::heads(f, &defaults, hidden_size)?;
         let gemma = architecture == Architecture::Gemma2;
         let attention_bias = resolve::attention_bias(f, architecture)?;
-        let config = Self {
-            architecture,
+        let rope = resolve::rope(f, architecture, &defaults, head_dim)?;
+        Ok(Self {
             hidden_size,
             intermediate_size: f.size("intermediate_size", 1 << 22)?,
             layers,
@@ -136,8 +88,6 @@ impl ModelConfig {
             vocab_size,
             max_positions: f.size_or("max_position_embeddings", 1 << 30, defaults.max_positions)?,
             norm_eps: resolve::norm_eps(f, &defaults)?,
-            rope: resolve::rope(f, architecture, &defaults, head_dim)?,
-            activation: resolve::activation(f, architecture)?,
             tied_embeddings: f.flag("tie_word_embeddings", gemma)?,
             qkv_bias: attention_bias || architecture == Architecture::Qwen2,
             o_bias: attention_bias,
@@ -154,39 +104,7 @@ impl ModelConfig {
             experts: resolve::experts(f, architecture)?,
             eos_tokens: resolve::end_tokens(f, &defaults, vocab_size)?,
             quantisation,
-        };
-        config.check_total()
-    }
-
-    /// Refuses sizes that are fine one by one and absurd together.
-    fn check_total(self) -> Result<Self, String> {
-        const LIMIT: u128 = 1 << 41;
-        // Every tensor has a name and a shape in memory before any is read.
-        const MOST_NETWORKS: usize = 1 << 18;
-        let networks = self.layers.saturating_mul(self.experts.map_or(1, |experts| experts.count));
-        if networks > MOST_NETWORKS {
-            let layers = self.layers;
-            return Err(format!("num_hidden_layers {layers} with these experts make {networks} networks"));
-        }
-        let total = self.parameters();
-        if total > LIMIT {
-            return Err(format!("the sizes amount to {total} parameters; at most {LIMIT} are supported"));
-        }
-        let widest = self.heads.max(self.kv_heads).saturating_mul(self.head_dim);
-        if widest > 1 << 24 {
-            return Err(format!("{} heads of {} are {widest} wide", self.heads, self.head_dim));
-        }
-        Ok(self)
-    }
-
-    /// The windows of all layers, each once.
-    pub fn distinct_windows(&self) -> Vec<Option<usize>> {
-        let mut distinct: Vec<Option<usize>> = vec![];
-        for window in &self.windows {
-            if !distinct.contains(window) {
-                distinct.push(*window);
-            }
-        }
-        distinct
+            ..Self::bare(architecture, rope, resolve::activation(f, architecture)?)
+        })
     }
 }

@@ -1,10 +1,13 @@
 //! The one decoder, for every supported architecture.
 
+mod logits;
+
 use crate::attention::{Pass, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::{Compute, DraftWeights, Weights};
-use crate::hidden_states::{HiddenStates, read};
+use crate::encoder::Encoder;
+use crate::hidden_states::HiddenStates;
 use crate::hooks::Hooks;
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
@@ -12,12 +15,13 @@ use crate::linear::{Embedding, Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, SkippedSublayers};
+use crate::position_bias;
 use crate::rope::Rope;
-use crate::weights::Checkpoint;
+use crate::source::EncodedSource;
+use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::{Int, Tensor};
-use gorgon_core::{PooledVec, Token};
+use gorgon_core::Token;
 use gorgon_kernels::tree_attention::PassTable;
-use gorgon_kernels::{Isa, activation};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::path::Path;
@@ -40,6 +44,8 @@ pub struct Decoder {
     config: ModelConfig,
     compute: Compute,
     embedding: Embedding,
+    /// Of a model whose layers read a source.
+    encoder: Option<Encoder>,
     layers: Vec<Layer>,
     final_norm: Norm,
     lm_head: LmHead,
@@ -70,23 +76,26 @@ impl Decoder {
         compute: &Compute,
     ) -> Result<Self, ModelError> {
         checkpoint.check(&config)?;
+        let config = checkpoint.resolved(&config);
         let loader = Loader { checkpoint, compute };
-        let table = loader.weight(&[layout::EMBEDDING.to_owned()])?;
+        let table = loader.weight(&[layout::embedding(&config).to_owned()])?;
         let embedding = Embedding::new(table, config.embedding_scale);
         let lm_head = match config.tied_embeddings {
             true => Linear::shared(embedding.weight()),
             false => loader.linear(&["lm_head".to_owned()], false)?,
         };
-        let layers = (0..config.layers)
-            .map(|i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i))
-            .collect::<Result<_, _>>()?;
+        let encoder = Encoder::load(&loader, &config)?;
+        let bias = position_bias::load(&loader, &config, &LayerNames::new(&config, 0))?;
+        let layer = |i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i);
+        let layers =
+            (0..config.layers).map(|i| Ok(layer(i)?.biased(bias.clone()))).collect::<Result<_, WeightsError>>()?;
         // A soft cap makes ties of logits that a prefilter tells apart.
         let lm_head = if config.final_soft_cap.is_some() {
             LmHead::unfiltered(lm_head, compute)
         } else {
             LmHead::new(lm_head, compute)
         };
-        let final_norm = Norm::load(&loader, layout::FINAL_NORM, config.norm_plus_one)?;
+        let final_norm = Norm::load(&loader, layout::final_norm(&config), config.norm_plus_one)?;
         let integers = compute.integers();
         let draft_head = match (integers.draft_weights, integers.weights) {
             (DraftWeights::Int8, Weights::Stored) => {
@@ -95,7 +104,7 @@ impl Decoder {
             _ => None,
         };
         let (rope, compute) = (Rope::new(&config.rope), compute.clone());
-        Ok(Self { config, compute, embedding, layers, final_norm, lm_head, draft_head, rope })
+        Ok(Self { config, compute, embedding, encoder, layers, final_norm, lm_head, draft_head, rope })
     }
 
     /// The config.
@@ -122,6 +131,31 @@ impl Decoder {
     /// positions and uncommitted rows need.
     pub fn new_cache(&self, context: usize) -> KvCache {
         KvCache::new(&self.config, &self.compute, &self.rope, context.min(self.config.max_positions), 0)
+    }
+
+    /// Whether the model reads a source before its text ([`Self::read_source`]).
+    pub fn has_encoder(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    /// Reads a source for the text that `cache` is for, which begins anew; a source that it has read last is not
+    /// encoded again. The source counts among the cache's tokens.
+    ///
+    /// # Shapes
+    /// Result `[tokens, d]`: the encoder's states after its final norm.
+    ///
+    /// # Errors
+    /// When the model has no encoder, or the source is empty, does not fit, or holds a token outside the vocabulary.
+    pub fn read_source<'a>(&self, tokens: &[Token], cache: &'a mut KvCache) -> Result<&'a EncodedSource, ModelError> {
+        let encoder = self.encoder.as_ref().ok_or(ModelError::NoEncoder)?;
+        if tokens.is_empty() {
+            return Err(ModelError::EmptyPrompt);
+        }
+        let x = self.embed(tokens)?;
+        cache.truncate(0);
+        cache.check_context(tokens.len())?;
+        let cross = self.layers.iter().filter_map(Layer::cross);
+        Ok(cache.begin_source(tokens, || encoder.encode(&self.config, &self.rope, tokens, x, cross)))
     }
 
     /// The embeddings of tokens, as the first layer reads them.
@@ -216,6 +250,9 @@ impl Decoder {
                 })?;
             }
             let layers = plan.check(&bounds)?;
+            if self.encoder.is_some() && cache.source().is_none() {
+                return Err(ModelError::NoSource);
+            }
             cache.check(plan.mask, &layers, plan.skipped.is_some())?;
             if plan.skipped != batch[0].plan.skipped {
                 return Err(PlanError::SkippedTogether.into());
@@ -297,69 +334,6 @@ impl Decoder {
         let passes = [Pass::of_table(pass_table, &view)?];
         let x = HiddenStates::on_device(self.embedding.select(pass_table.tokens()));
         Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), (0..self.layers.len(), None), hooks))
-    }
-
-    /// Logits of hidden states, after any final soft cap, where the hidden states are.
-    ///
-    /// # Shapes
-    /// `hidden [1, rows, d]` after the final norm, result `[1, rows, V]`.
-    pub fn logits_tensor(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.lm_head.forward_tensor(hidden))
-    }
-
-    /// Logits for drafts, otherwise as [`Self::logits_tensor`]. With [`DraftWeights::Int8`] they come from weights in 8 bits,
-    /// which are a quarter to half of the reading. A lossless rule verifies drafts, so no output depends on them.
-    pub fn draft_logits_tensor(&self, hidden: &Tensor<3>) -> Tensor<3> {
-        self.capped(self.draft_head.as_ref().unwrap_or(&self.lm_head).forward_tensor(hidden))
-    }
-
-    /// The `counts[i]` tokens with the greatest logits of each row, exactly, without computing all logits; see
-    /// [`LmHead::top_tokens`].
-    ///
-    /// # Shapes
-    /// `hidden` after the final norm, `counts [rows]`.
-    pub fn top_tokens(&self, hidden: &HiddenStates, counts: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        self.lm_head.top_tokens(hidden, counts)
-    }
-
-    /// The LM head.
-    pub fn lm_head(&self) -> &LmHead {
-        &self.lm_head
-    }
-
-    /// Logits of hidden states as rows on the host: a step's one read from a device.
-    ///
-    /// # Shapes
-    /// Result `[rows, V]`, row-major.
-    pub fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {
-        self.logits_by(&self.lm_head, hidden)
-    }
-
-    /// Logits for drafts ([`Self::draft_logits_tensor`]) as rows on the host.
-    ///
-    /// # Shapes
-    /// `states` as the LM head reads them, result `[rows, V]`, row-major.
-    pub fn draft_logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.logits_by(self.draft_head.as_ref().unwrap_or(&self.lm_head), states)
-    }
-
-    fn logits_by(&self, lm_head: &Linear, states: &HiddenStates) -> PooledVec<f32> {
-        match lm_head.forward(states) {
-            HiddenStates::Host { values: mut logits, .. } => {
-                if let Some(cap) = self.config.final_soft_cap {
-                    activation::soft_cap_rows(Isa::detect(), &mut logits, cap);
-                }
-                logits
-            }
-            HiddenStates::Device(logits) => read(self.capped(*logits)).into(),
-        }
-    }
-
-    fn capped(&self, logits: Tensor<3>) -> Tensor<3> {
-        match self.config.final_soft_cap {
-            Some(cap) => activation::soft_cap(logits, cap),
-            None => logits,
-        }
     }
 }
 

@@ -29,6 +29,15 @@ pub enum ModelError {
     /// A pass that contradicts itself or the model.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// An encoder elsewhere than on the CPU.
+    #[error("encoder-decoder models run on the CPU only, not on {0}: use --device cpu")]
+    EncoderDevice(String),
+    /// A decoder that is run before it has a source.
+    #[error("an encoder-decoder model reads a source before its text, and this one has read none")]
+    NoSource,
+    /// A source for a model that reads none.
+    #[error("the model has no encoder, and reads no source beside its text")]
+    NoEncoder,
     /// Nothing to run on.
     #[error("the prompt is empty: at least one token is needed")]
     EmptyPrompt,

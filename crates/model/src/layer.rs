@@ -4,6 +4,7 @@ use crate::attention::{Attention, Pass, pad, unpad};
 use crate::cache::{CacheError, KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::convolution::Convolution;
+use crate::cross_attention::CrossAttention;
 use crate::device::Compute;
 use crate::feed_forward::FeedForward;
 use crate::hidden_states::HiddenStates;
@@ -14,6 +15,7 @@ use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
+use gorgon_kernels::tree_attention::PositionBias;
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub(crate) struct Layer {
     input_norm: Option<Norm>,
     attention: Attention,
     post_attention_norm: Option<Norm>,
+    /// In a decoder that reads an encoder's states.
+    cross: Option<CrossAttention>,
     pre_mlp_norm: Norm,
     feed_forward: FeedForward,
     post_mlp_norm: Option<Norm>,
@@ -43,6 +47,11 @@ impl Layer {
         Self::without_input_norm(loader, config, names, layer).map(|rest| Self { input_norm: Some(input_norm), ..rest })
     }
 
+    /// With terms of the scores by distance, which all layers of a stack share.
+    pub fn biased(self, bias: Option<Arc<PositionBias>>) -> Self {
+        Self { attention: self.attention.biased(bias), ..self }
+    }
+
     /// Loads a layer without a norm in front of the attention.
     pub fn without_input_norm(
         loader: &Loader<'_>,
@@ -56,6 +65,7 @@ impl Layer {
             input_norm: None,
             attention: Attention::load(loader, config, names, layer)?,
             post_attention_norm: post(&names.post_attention_norm)?,
+            cross: names.cross.as_ref().map(|names| CrossAttention::load(loader, config, names, layer)).transpose()?,
             pre_mlp_norm: norm(&names.pre_mlp_norm)?,
             feed_forward: FeedForward::load(loader, config, names)?,
             post_mlp_norm: post(&names.post_mlp_norm)?,
@@ -86,11 +96,15 @@ impl Layer {
             None => y,
         };
         let attended = post(attended, &self.post_attention_norm);
+        let (x, attended) = match &self.cross {
+            Some(cross) => cross.add_forward(x, attended, passes),
+            None => (x, attended),
+        };
         let (x, normed) = self.pre_mlp_norm.add_forward(x, attended, eps);
         x + post(self.convolved(1, normed, |u| self.feed_forward.forward(u)), &self.post_mlp_norm)
     }
 
-    /// As [`Self::forward`], without the sub-layers that are left out.
+    /// As [`Self::forward`], without the sub-layers that are left out: both attentions, or the feed-forward network.
     ///
     /// # Shapes
     /// As of [`Self::forward`].
@@ -111,7 +125,12 @@ impl Layer {
         };
         if !no_attention {
             let read = self.input_norm.as_ref().map_or_else(|| x.clone(), |norm| norm.forward(&x, eps));
-            return x + post(self.attention.forward(&read, passes, kvs), &self.post_attention_norm);
+            let attended = post(self.attention.forward(&read, passes, kvs), &self.post_attention_norm);
+            let (x, attended) = match &self.cross {
+                Some(cross) => cross.add_forward(x, attended, passes),
+                None => (x, attended),
+            };
+            return x + attended;
         }
         if no_mlp {
             return x;
@@ -141,15 +160,23 @@ impl Layer {
         self.attention.place(read, pass, kv);
     }
 
+    /// The attention over an encoder's states, if there is one.
+    pub fn cross(&self) -> Option<&CrossAttention> {
+        self.cross.as_ref()
+    }
+
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         let convolutions = self.convolutions.iter().flatten().map(Convolution::bytes).sum::<usize>();
-        self.attention.bytes() + self.feed_forward.bytes() + convolutions
+        self.attention.bytes()
+            + self.cross.as_ref().map_or(0, CrossAttention::bytes)
+            + self.feed_forward.bytes()
+            + convolutions
     }
 }
 
 /// Fails unless the rows of a pass are the last reserved ones.
-fn check_rows(rows: usize, mask: &AttentionMask, cache: &KvCache) -> Result<(), CacheError> {
+pub(crate) fn check_rows(rows: usize, mask: &AttentionMask, cache: &KvCache) -> Result<(), CacheError> {
     let uncommitted = mask.uncommitted();
     match cache.reserved() {
         Some(reserved) if uncommitted == reserved && mask.rows() == rows => Ok(()),

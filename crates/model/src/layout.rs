@@ -1,5 +1,11 @@
 //! Names and shapes of the tensors a checkpoint must hold.
 
+mod names;
+mod t5;
+
+pub use self::names::{CrossNames, LayerNames, MlpNames};
+pub use self::t5::ENCODER_NORM;
+
 use crate::config::{Architecture, ModelConfig};
 
 /// A tensor that a checkpoint must hold.
@@ -18,37 +24,33 @@ pub const FINAL_NORM: &str = "model.norm.weight";
 /// The LM head `[V, d]`; absent when it is the embedding table.
 pub const LM_HEAD: &str = "lm_head.weight";
 
-/// Names of a layer's tensors. Projections that this project multiplies as one matrix are lists: their rows follow one
-/// another, whether the checkpoint stores one tensor or several.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)] // the names say it
-pub struct LayerNames {
-    pub input_norm: String,
-    pub qkv: Vec<String>,
-    pub q_norm: String,
-    pub k_norm: String,
-    pub o: String,
-    pub post_attention_norm: String,
-    pub pre_mlp_norm: String,
-    pub post_mlp_norm: String,
-    pub router: String,
-    /// One entry, or one per expert.
-    pub mlps: Vec<MlpNames>,
+/// The embedding table `[V, d]` of a config's checkpoints; encoder and decoder share it.
+pub fn embedding(config: &ModelConfig) -> &'static str {
+    if config.encoder.is_some() { t5::EMBEDDING } else { EMBEDDING }
 }
 
-/// Names of one feed-forward network.
-#[derive(Clone, Debug)]
-pub struct MlpNames {
-    /// Gate and up projections.
-    pub gate_up: Vec<String>,
-    /// Down projection.
-    pub down: String,
+/// The norm after the decoder's last layer `[d]`.
+pub fn final_norm(config: &ModelConfig) -> &'static str {
+    if config.encoder.is_some() { t5::FINAL_NORM } else { FINAL_NORM }
+}
+
+/// Whether tensors are those of a model, by their names: its last norm is among them.
+pub fn is_model<'a>(mut names: impl Iterator<Item = &'a String>) -> bool {
+    names.any(|name| name == FINAL_NORM || name == t5::FINAL_NORM)
 }
 
 impl LayerNames {
     /// The names in layer `layer`, without `.weight` and `.bias` for projections, with `.weight` for norms.
     pub fn new(config: &ModelConfig, layer: usize) -> Self {
+        if config.encoder.is_some() {
+            return t5::names(config, t5::DECODER, layer);
+        }
         Self::with_prefix(config, &format!("model.layers.{layer}."))
+    }
+
+    /// The names in layer `layer` of the encoder of a model that has one.
+    pub fn of_encoder(config: &ModelConfig, layer: usize) -> Self {
+        t5::names(config, t5::ENCODER, layer)
     }
 
     /// The names of a layer whose tensors' names all start with `prefix`, its last dot included.
@@ -83,6 +85,8 @@ impl LayerNames {
             post_mlp_norm: name("post_feedforward_layernorm.weight"),
             router: name("block_sparse_moe.gate"),
             mlps,
+            cross: None,
+            position_bias: None,
         }
     }
 }
@@ -91,11 +95,20 @@ impl LayerNames {
 pub fn tensors(config: &ModelConfig) -> Vec<TensorSpec> {
     let mut list = Listing(vec![]);
     let d = config.hidden_size;
-    list.add(EMBEDDING, &[config.vocab_size, d]);
+    list.add(embedding(config), &[config.vocab_size, d]);
+    if let Some(encoder) = &config.encoder {
+        for stack in [t5::ENCODER, t5::DECODER] {
+            list.add(&t5::position_bias(stack), &[encoder.buckets.count, config.heads]);
+        }
+        for layer in 0..encoder.layers {
+            list.layer(config, &LayerNames::of_encoder(config, layer));
+        }
+        list.add(ENCODER_NORM, &[d]);
+    }
     for layer in 0..config.layers {
         list.layer(config, &LayerNames::new(config, layer));
     }
-    list.add(FINAL_NORM, &[d]);
+    list.add(final_norm(config), &[d]);
     if !config.tied_embeddings {
         list.add(LM_HEAD, &[config.vocab_size, d]);
     }
@@ -109,6 +122,7 @@ pub fn is_harmless_extra(config: &ModelConfig, name: &str) -> bool {
         || name == "model.rotary_emb.inv_freq"
         || name.starts_with("medusa_head.")
         || (config.tied_embeddings && name == LM_HEAD)
+        || (config.encoder.is_some() && t5::is_harmless_extra(name))
 }
 
 /// Tensor that marks a layer after the last one as part of a multi-token-prediction module, which is a drafter's;
@@ -149,6 +163,12 @@ impl Listing {
         if c.post_norms {
             self.add(&names.post_attention_norm, &[d]);
         }
+        if let Some(cross) = &names.cross {
+            self.add(&cross.norm, &[d]);
+            self.linear(std::slice::from_ref(&cross.q), &[q], d, false);
+            self.linear(&cross.kv, &[kv, kv], d, false);
+            self.linear(std::slice::from_ref(&cross.o), &[d], q, false);
+        }
         self.add(&names.pre_mlp_norm, &[d]);
         if let Some(experts) = c.experts {
             self.add(&format!("{}.weight", names.router), &[experts.count, d]);
@@ -166,7 +186,7 @@ impl Listing {
 }
 
 impl ModelConfig {
-    /// Number of parameters of the checkpoint, tied embeddings counted once.
+    /// Number of parameters of the checkpoint, tied embeddings counted once. Encoder and decoder both count.
     pub fn parameters(&self) -> u128 {
         let product = |shape: &[usize]| shape.iter().map(|&n| n as u128).product::<u128>();
         // All layers are alike, so one is enough: a config may name thousands.

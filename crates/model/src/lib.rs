@@ -2,11 +2,14 @@
 //! verifies token trees against a cache.
 
 mod attention;
+pub mod attention_layer;
 pub mod cache;
 pub mod config;
 mod convolution;
+mod cross_attention;
 pub mod decoder;
 pub mod device;
+mod encoder;
 pub mod error;
 mod feed_forward;
 mod fragments;
@@ -20,10 +23,12 @@ mod mlp;
 mod moe;
 pub mod norm;
 pub mod pass;
+pub mod position_bias;
 pub mod prefilter_budget;
 pub mod quantisation;
 pub mod random;
 pub mod rope;
+pub mod source;
 pub mod target;
 pub mod tuning;
 pub mod weight_rows;

@@ -1,4 +1,4 @@
-//! The gated feed-forward network.
+//! The feed-forward network, with a gate or without.
 
 use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
@@ -8,12 +8,13 @@ use crate::weights::WeightsError;
 use gorgon_core::PooledVec;
 use gorgon_kernels::activation::{self, Activation};
 
-/// `down(act(gate(x)) · up(x))`.
+/// `down(act(gate(x)) · up(x))`; without a gate `down(relu(up(x)))`.
 #[derive(Debug)]
 pub(crate) struct Mlp {
     gate_up: Linear,
     down: Linear,
-    activation: Activation,
+    /// Of the gate, if there is one.
+    activation: Option<Activation>,
 }
 
 impl Mlp {
@@ -21,7 +22,7 @@ impl Mlp {
         Ok(Self {
             gate_up: loader.linear(&names.gate_up, config.mlp_bias)?,
             down: loader.linear(std::slice::from_ref(&names.down), config.mlp_bias)?,
-            activation: config.activation,
+            activation: config.gated_mlp.then_some(config.activation),
         })
     }
 
@@ -30,27 +31,42 @@ impl Mlp {
     /// # Shapes
     /// `x [rows, d]`, result the same.
     pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
-        let gated = self.gate(self.gate_up.forward(x));
-        self.down.forward(&gated)
-    }
-
-    /// `act(gate) · up`.
-    ///
-    /// # Shapes
-    /// `gate_up [rows, 2 · f]`, result `[rows, f]`.
-    fn gate(&self, gate_up: HiddenStates) -> HiddenStates {
-        match gate_up {
-            HiddenStates::Host { values: gate_up, width } => {
-                let mut values = PooledVec::unset(gate_up.len() / 2);
-                activation::gate_on_team(self.activation, &gate_up, width / 2, &mut values);
-                HiddenStates::Host { values, width: width / 2 }
-            }
-            HiddenStates::Device(gate_up) => HiddenStates::on_device(activation::gate(self.activation, &gate_up)),
-        }
+        let inner = self.gate_up.forward(x);
+        let inner = match self.activation {
+            Some(activation) => gate(activation, inner),
+            None => relu(inner),
+        };
+        self.down.forward(&inner)
     }
 
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         self.gate_up.bytes() + self.down.bytes()
+    }
+}
+
+/// `act(gate) · up`.
+///
+/// # Shapes
+/// `gate_up [rows, 2 · f]`, result `[rows, f]`.
+fn gate(activation: Activation, gate_up: HiddenStates) -> HiddenStates {
+    match gate_up {
+        HiddenStates::Host { values: gate_up, width } => {
+            let mut values = PooledVec::unset(gate_up.len() / 2);
+            activation::gate_on_team(activation, &gate_up, width / 2, &mut values);
+            HiddenStates::Host { values, width: width / 2 }
+        }
+        HiddenStates::Device(gate_up) => HiddenStates::on_device(activation::gate(activation, &gate_up)),
+    }
+}
+
+/// `max(x, 0)`.
+fn relu(x: HiddenStates) -> HiddenStates {
+    match x {
+        HiddenStates::Host { mut values, width } => {
+            values.iter_mut().for_each(|value| *value = value.max(0.0));
+            HiddenStates::Host { values, width }
+        }
+        HiddenStates::Device(x) => HiddenStates::on_device(burn::tensor::activation::relu(*x)),
     }
 }

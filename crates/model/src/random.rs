@@ -33,7 +33,7 @@ pub struct LlamaShape {
 pub const BYTE_VOCAB: usize = 258;
 
 /// The key that tells a random checkpoint's config from a model's.
-const MARK: &str = "gorgon_random_weights";
+pub const MARK: &str = "gorgon_random_weights";
 
 impl LlamaShape {
     /// The `config.json` of this shape.
@@ -60,30 +60,86 @@ impl LlamaShape {
     /// # Errors
     /// When the folder cannot be written.
     pub fn write(&self, dir: &Path, format: FloatFormat, seed: u64) -> io::Result<()> {
-        std::fs::create_dir_all(dir)?;
-        let config = self.config(format);
-        let parsed = ModelConfig::from_json(&config).map_err(io::Error::other)?;
-        let source = |(i, spec): (usize, layout::TensorSpec)| Source {
-            name: spec.name,
-            dtype: dtype(format),
-            shape: spec.shape.clone(),
-            fill: Box::new(move |file| fill(file, &spec.shape, format, seed, i as u64)),
-        };
-        let sources: Vec<Source<'_>> = layout::tensors(&parsed).into_iter().enumerate().map(source).collect();
-        // The config comes first: it carries the mark by which an interrupted write is known for what it is.
-        let files = [
-            ("config.json", config),
-            ("tokenizer.json", byte_tokenizer()),
-            ("tokenizer_config.json", json!({"bos_token": "<s>", "eos_token": "</s>"})),
-        ];
-        for (name, value) in files {
-            gorgon_runs::atomic::write(&dir.join(name), |f| {
-                serde_json::to_writer_pretty(f, &value).map_err(io::Error::other)
-            })?;
-        }
-        tensors::write(&dir.join("model.safetensors"), &sources)?;
-        Ok(())
+        write(&self.config(format), dir, format, seed)
     }
+}
+
+/// Sizes of a T5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct T5Shape {
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward network.
+    pub intermediate_size: usize,
+    /// Layers of the encoder.
+    pub encoder_layers: usize,
+    /// Layers of the decoder.
+    pub layers: usize,
+    /// Heads.
+    pub heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Vocabulary; at least [`BYTE_VOCAB`].
+    pub vocab_size: usize,
+    /// Version 1.1 (gated, an LM head of its own) or 1.0 (the embedding table, scaled).
+    pub gated: bool,
+}
+
+impl T5Shape {
+    /// The `config.json` of this shape. The decoder begins with `<s>`.
+    pub fn config(&self) -> Value {
+        json!({
+            "architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "is_encoder_decoder": true,
+            "d_model": self.hidden_size, "d_ff": self.intermediate_size, "num_layers": self.encoder_layers,
+            "num_decoder_layers": self.layers, "num_heads": self.heads, "d_kv": self.head_dim,
+            "vocab_size": self.vocab_size, "feed_forward_proj": if self.gated { "gated-gelu" } else { "relu" },
+            "tie_word_embeddings": !self.gated, "layer_norm_epsilon": 1e-6, "decoder_start_token_id": 256,
+            "pad_token_id": 256, "eos_token_id": 257, "torch_dtype": "float32", (MARK): true
+        })
+    }
+
+    /// Writes a checkpoint with a byte-level tokenizer into `dir`, which is created.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn write(&self, dir: &Path, seed: u64) -> io::Result<()> {
+        write(&self.config(), dir, FloatFormat::F32, seed)
+    }
+}
+
+/// Writes a checkpoint of a config with a byte-level tokenizer into `dir`, which is created.
+fn write(config: &Value, dir: &Path, format: FloatFormat, seed: u64) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let parsed = ModelConfig::from_json(config).map_err(io::Error::other)?;
+    let source = |(i, spec): (usize, layout::TensorSpec)| Source {
+        name: spec.name,
+        dtype: dtype(format),
+        shape: spec.shape.clone(),
+        fill: Box::new(move |file| fill(file, &spec.shape, format, seed, i as u64)),
+    };
+    let sources: Vec<Source<'_>> = layout::tensors(&parsed).into_iter().enumerate().map(source).collect();
+    // The config comes first: it carries the mark by which an interrupted write is known for what it is.
+    write_description(config, dir)?;
+    tensors::write(&dir.join("model.safetensors"), &sources)?;
+    Ok(())
+}
+
+/// Writes a config and a byte-level tokenizer, without weights.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn write_description(config: &Value, dir: &Path) -> io::Result<()> {
+    let files = [
+        ("config.json", config.clone()),
+        ("tokenizer.json", byte_tokenizer()),
+        ("tokenizer_config.json", json!({"bos_token": "<s>", "eos_token": "</s>"})),
+    ];
+    for (name, value) in files {
+        gorgon_runs::atomic::write(&dir.join(name), |f| {
+            serde_json::to_writer_pretty(f, &value).map_err(io::Error::other)
+        })?;
+    }
+    Ok(())
 }
 
 fn dtype(format: FloatFormat) -> Dtype {

@@ -1,7 +1,9 @@
 //! The config files of training.
 
+mod cllm;
 mod distill_spec;
 mod fixed;
+mod layerskip;
 mod medusa_two;
 mod method;
 mod pretrain;
@@ -9,8 +11,10 @@ mod renamed;
 mod schema;
 mod training;
 
+pub use cllm::{CllmConfig, Consistency, FittedWeights};
 pub use distill_spec::{Answers, DistillSpecConfig, Measure};
 pub use fixed::{changes_evaluation, fixed};
+pub use layerskip::{Curriculum, LayerSkipConfig};
 pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use method::MethodConfig;
 pub use pretrain::{Corpus, Finish, MOST_DIALOGUES, PretrainConfig, Shape, Vocabulary};
@@ -162,6 +166,9 @@ impl TrainConfig {
             let reason = format_args!("{} does not start from heads", self.method.name());
             check.require(false, "init_from", from.display(), reason);
         }
+        let reads_states = !matches!(self.method, MethodConfig::LayerSkip { .. });
+        let reason = "layerskip fits the model itself, and reads no hidden states of a frozen one";
+        check.require(reads_states || !self.caches_features(), "cache_features", self.cache_features, reason);
         check.include(self.method.check());
         let held_out = (0.0..1.0).contains(&self.held_out);
         check.require(held_out, "held_out", self.held_out, "it has to be at least 0 and below 1");

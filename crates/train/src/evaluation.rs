@@ -24,6 +24,13 @@ pub enum Metrics {
     Eagle3(Eagle3Metrics),
     /// A block drafter.
     Block(BlockMetrics),
+    /// CLLM.
+    Cllm(CllmMetrics),
+    /// Kangaroo.
+    Kangaroo(KangarooMetrics),
+    /// LayerSkip.
+    #[serde(rename = "layerskip")]
+    LayerSkip(LayerSkipMetrics),
     /// DistillSpec.
     DistillSpec(DistillSpecMetrics),
     /// Pretraining.
@@ -65,6 +72,9 @@ impl Metrics {
             Self::Eagle(metrics) => metrics.loss,
             Self::Eagle3(metrics) => metrics.loss,
             Self::Block(metrics) => metrics.loss,
+            Self::Cllm(metrics) => metrics.loss,
+            Self::Kangaroo(metrics) => metrics.loss,
+            Self::LayerSkip(metrics) => metrics.loss,
             Self::DistillSpec(metrics) => metrics.loss,
             Self::Pretrain(metrics) => metrics.answer_loss,
         }
@@ -79,6 +89,9 @@ impl Metrics {
             Self::Eagle(metrics) => of(&metrics.decoded),
             Self::Eagle3(metrics) => of(&metrics.decoded),
             Self::Block(metrics) => of(&metrics.decoded),
+            Self::Cllm(metrics) => of(&metrics.decoded),
+            Self::Kangaroo(metrics) => of(&metrics.decoded),
+            Self::LayerSkip(metrics) => of(&metrics.decoded),
             Self::DistillSpec(metrics) => of(&metrics.decoded),
             Self::Pretrain(_) => None,
         }
@@ -223,6 +236,74 @@ pub struct BlockMetrics {
     #[serde(deserialize_with = "nullable::numbers")]
     pub slot_top1: Vec<f64>,
     /// That of the first slot.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top1: f64,
+    /// `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of a backbone that is fitted for Jacobi decoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CllmMetrics {
+    /// `consistency + ω · text_loss`.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Mean over states of `Σ_i KL`.
+    #[serde(deserialize_with = "nullable::number")]
+    pub consistency: f64,
+    /// Mean cross-entropy of the text.
+    #[serde(deserialize_with = "nullable::number")]
+    pub text_loss: f64,
+    /// `KL(original || fitted)` in nats per token.
+    #[serde(deserialize_with = "nullable::number")]
+    pub kl: f64,
+    /// Share of tokens at which the fitted and the original backbone have the same first guess.
+    #[serde(deserialize_with = "nullable::number")]
+    pub agreement: f64,
+    /// Perplexity of the fitted backbone.
+    #[serde(deserialize_with = "nullable::number")]
+    pub perplexity: f64,
+    /// Perplexity of the original.
+    #[serde(deserialize_with = "nullable::number")]
+    pub perplexity_before: f64,
+    /// True if `kl` is above `cllm.kl_bound`.
+    pub degraded: bool,
+    /// Jacobi decoding of held-out prompts; `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of an adapter on an early exit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KangarooMetrics {
+    /// Mean cross-entropy with the backbone's distribution.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Share of tokens whose first guess is the backbone's.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top1: f64,
+    /// Share of tokens with the backbone's first guess among five.
+    #[serde(deserialize_with = "nullable::number")]
+    pub top5: f64,
+    /// `None` if no prompt is decoded.
+    #[serde(flatten)]
+    pub decoded: Option<Decoded>,
+}
+
+/// Record of a model whose early layers draft; lists have an entry per layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerSkipMetrics {
+    /// Weighted mean of the exits' losses, as at the end of a curriculum.
+    #[serde(deserialize_with = "nullable::number")]
+    pub loss: f64,
+    /// Mean cross-entropy of answers at the exit behind each layer, the last one being the model's own.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub exit_loss: Vec<f64>,
+    /// Share of answers' tokens that are the exit's first guess.
+    #[serde(deserialize_with = "nullable::numbers")]
+    pub exit_top1: Vec<f64>,
+    /// That of the whole model.
     #[serde(deserialize_with = "nullable::number")]
     pub top1: f64,
     /// `None` if no prompt is decoded.

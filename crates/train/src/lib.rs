@@ -18,4 +18,5 @@ pub mod parameters;
 pub mod pretrain;
 pub mod process_group;
 pub mod schedule;
+pub mod t5;
 pub mod trainer;

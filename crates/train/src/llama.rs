@@ -95,6 +95,15 @@ impl Llama {
         Ok(parameters)
     }
 
+    /// The weights of the layers and the final norm of a checkpoint, flat and in the order of [`Self::parameters`].
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn load_layers(&self, checkpoint: &Checkpoint) -> Result<Vec<Tensor<1>>, TrainError> {
+        let layers = 1..=self.final_norm();
+        Ok(self.load(checkpoint)?.drain(layers).map(|p| p.value).collect())
+    }
+
     /// The sizes.
     pub fn shape(&self) -> &LlamaShape {
         &self.shape
@@ -159,6 +168,57 @@ impl Llama {
     /// # Shapes
     /// `weights` as in [`Self::parameters`], flat; result `[tokens, d]`.
     pub fn hidden(&self, weights: &[Tensor<1>], packed: &Packed) -> Tensor<2> {
+        let (x, segments) = self.enter(weights, packed);
+        let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
+        let x = layers.fold(x, |x, layer| self.layer(x, layer, &segments));
+        rms_norm_tracked(x, &weights[self.final_norm()], self.norm_eps)
+    }
+
+    /// Hidden states after some layers and the final norm, as the LM head reads them at an early exit.
+    ///
+    /// `exits[l]` asks for those after layer `l`. `dropped[i][l]` leaves layer `l` out for dialogue `i`, whose residual
+    /// stream passes it unchanged; nothing is rescaled.
+    ///
+    /// # Shapes
+    /// `weights` as in [`Self::parameters`], flat; `exits` an entry per layer, `dropped` one per dialogue; results
+    /// `[tokens, d]`, in the order of the layers.
+    pub fn exits(
+        &self,
+        weights: &[Tensor<1>],
+        packed: &Packed,
+        exits: &[bool],
+        dropped: &[Vec<bool>],
+    ) -> Vec<Tensor<2>> {
+        let (mut x, segments) = self.enter(weights, packed);
+        let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
+        let mut states = vec![];
+        for (l, (layer, &exit)) in layers.zip(exits).enumerate() {
+            let kept: Vec<bool> = dropped.iter().map(|dropped| !dropped[l]).collect();
+            if kept.contains(&true) {
+                let y = self.layer(x.clone(), layer, &segments);
+                x = if kept.contains(&false) { self.chosen(y, x, packed, &kept) } else { y };
+            }
+            if exit {
+                states.push(rms_norm_tracked(x.clone(), &weights[self.final_norm()], self.norm_eps));
+            }
+        }
+        states
+    }
+
+    /// The rows of `y` for the dialogues that are kept, those of `x` for the others.
+    fn chosen(&self, y: Tensor<2>, x: Tensor<2>, packed: &Packed, kept: &[bool]) -> Tensor<2> {
+        let mut shares = vec![0f32; packed.tokens.len()];
+        for (segment, kept) in packed.segments.iter().zip(kept) {
+            shares[segment.clone()].fill(f32::from(u8::from(*kept)));
+        }
+        let n = shares.len();
+        let shares = Tensor::<2>::from_data(TensorData::new(shares, [n, 1]), &self.device).autodiff();
+        let others = shares.clone().neg().add_scalar(1.0);
+        y * shares + x * others
+    }
+
+    /// The embeddings, and the attention's geometry.
+    fn enter(&self, weights: &[Tensor<1>], packed: &Packed) -> (Tensor<2>, Segments) {
         let s = &self.shape;
         let ids: Vec<i32> = packed.tokens.iter().map(|&token| token as i32).collect();
         let ids = Tensor::<1, Int>::from_data(TensorData::new(ids, [packed.tokens.len()]), &self.device);
@@ -170,9 +230,7 @@ impl Llama {
             angles: self.angles.clone(),
             rows: packed.segments.clone().into(),
         };
-        let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
-        let x = layers.fold(table.select(0, ids), |x, layer| self.layer(x, layer, &segments));
-        rms_norm_tracked(x, &weights[self.final_norm()], self.norm_eps)
+        (table.select(0, ids), segments)
     }
 
     fn layer(&self, x: Tensor<2>, w: &[Tensor<1>], segments: &Segments) -> Tensor<2> {

@@ -38,12 +38,12 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Checks the settings.
+    /// Checks the settings of this table of a config.
     ///
     /// # Errors
     /// All wrong settings.
-    pub fn check(&self) -> Result<(), SettingsErrors> {
-        let mut check = SettingsCheck::table("medusa2.lora");
+    pub fn check(&self, table: &'static str) -> Result<(), SettingsErrors> {
+        let mut check = SettingsCheck::table(table);
         check.require((1..=1024).contains(&self.rank), "rank", self.rank, "1 to 1024 are possible");
         check.positive("alpha", self.alpha);
         let known = Self::default().targets;

@@ -54,6 +54,10 @@ pub fn fit_in<O: Objective>(
     observe: &mut dyn FnMut(Report),
 ) -> Result<Outcome, TrainError> {
     let mut fit = Fit::start(group, objective, run, settings)?;
+    if objective.keeps_start() && group.is_root() && fit.step == 0 && run.steps()?.is_empty() {
+        fit.evaluate(observe)?;
+        fit.save(observe)?;
+    }
     while fit.step < settings.schedule.steps {
         let started = Instant::now();
         fit.train_step(observe)?;

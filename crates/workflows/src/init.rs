@@ -17,6 +17,10 @@ use toml::Table;
 /// Tokens of a conversation at most, where the model's context has room for them.
 const CONVERSATION: usize = 2048;
 
+/// The methods that a config can be written for.
+const METHODS: [&str; 11] =
+    ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "kangaroo", "block", "ppd", "pass", "space"];
+
 /// The wish of a user who begins.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
@@ -55,7 +59,7 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
     if !named.starts_with("hf://") {
         absent::check(prompts, "file")?;
     }
-    let folder = load::folder(model, settings)?;
+    let folder = load::decoder_only(model, "init", settings)?;
     let texts = texts(options, &folder, &paths)?;
     // What is written is what gorgon reads.
     config::embedded::<DistillConfig>(&texts[0])?;
@@ -122,8 +126,9 @@ fn training(
 ) -> Result<Table, Failure> {
     let rate = match method {
         "eagle" => 3e-5,
-        "eagle3" => 5e-5,
+        "eagle3" | "kangaroo" => 5e-5,
         "block" => 6e-4,
+        "ppd" | "pass" | "space" => 1e-2,
         _ => 1e-3,
     };
     let own = match method {
@@ -132,11 +137,14 @@ fn training(
         "eagle" => ("eagle", json!({"noise": 0.1, "cross_entropy": 0.1})),
         "eagle3" => ("eagle3", json!({"steps": 7, "draft_vocab": 32_000.min(shape.vocab_size)})),
         "mtp" => ("mtp", json!({"depths": 1})),
+        "kangaroo" => ("kangaroo", json!({"exit_layer": 2.min(shape.layers.saturating_sub(1)).max(1), "stop": 0.6})),
+        "ppd" => ("ppd", json!({"prompt_tokens": 3, "ensemble": 1})),
+        "pass" => ("pass", json!({"look_ahead": 4})),
+        "space" => ("space", json!({"masks": 5})),
         "block" => ("block", json!({"layers": 5, "block_size": 8, "anchors": 512})),
         _ => {
-            let near = did_you_mean(method, ["medusa", "medusa-2", "hydra", "eagle", "eagle3", "mtp", "block"]);
-            let message =
-                format!("--method {method}: {near}expected medusa, medusa-2, hydra, eagle, eagle3, mtp or block");
+            let near = did_you_mean(method, METHODS);
+            let message = format!("--method {method}: {near}expected {}", METHODS.join(", "));
             return Err(Failure::input(message));
         }
     };

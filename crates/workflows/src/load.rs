@@ -36,6 +36,33 @@ pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     hub::resolve(model, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
+/// As [`folder`], of a model without an encoder: all that `what` can use.
+///
+/// # Errors
+/// As of [`folder`], and when the model is an encoder-decoder one.
+pub fn decoder_only(model: &str, what: &str, settings: &Settings) -> Result<PathBuf, Failure> {
+    let dir = folder(model, settings)?;
+    // A config that cannot be read is reported by what reads it.
+    match ModelConfig::read(&dir) {
+        Ok(config) => refuse_encoder(&dir, &config, what).map(|()| dir),
+        Err(_) => Ok(dir),
+    }
+}
+
+/// Fails if a model has an encoder, which `what` cannot use.
+///
+/// # Errors
+/// When it has one.
+pub fn refuse_encoder(dir: &Path, config: &ModelConfig, what: &str) -> Result<(), Failure> {
+    if config.encoder.is_none() {
+        return Ok(());
+    }
+    let (dir, kind) = (dir.display(), config.architecture.model_type());
+    let message = format!("{dir}: an encoder-decoder model ({kind}); {what} takes decoder-only models");
+    Err(Failure::input(message)
+        .hint("generate, logits, inspect, bench and verify take it, with a draft model or lookup"))
+}
+
 /// The heads of `--heads`: a folder, a file, or the run folder of a training. Of a run that has not finished, its
 /// newest checkpoint serves, with a notice.
 ///

@@ -54,6 +54,11 @@ fn run(path: &Path) -> Failure {
         "pretrain" => format!("the model that it wrote: --model {model}"),
         "compare" => format!("gorgon runs list {shown} has its trainings"),
         "medusa-2" => format!("the model and its heads: --model {shown}/merged --heads {shown}"),
+        "layerskip" => {
+            format!(
+                "the model that it fitted drafts for itself: --model {shown}/{FITTED_MODEL} --drafter early-exit:LAYERS"
+            )
+        }
         "distill-spec" => format!("it holds a draft model: --model {model} --drafter model:{shown}/{FITTED_MODEL}"),
         _ => format!("its heads draft for another model: --model {model} --heads {shown}"),
     };
@@ -75,7 +80,7 @@ fn heads(path: &Path) -> Option<(&'static str, Option<String>)> {
             Checkpoint::open_files(path, &[named]).ok()?
         }
     };
-    if checkpoint.entries().contains_key(layout::FINAL_NORM) {
+    if layout::is_model(checkpoint.entries().keys()) {
         return None;
     }
     let config = folder::config(path).ok().flatten();

@@ -185,11 +185,13 @@ pub fn load<'a>(
         let Some(user) = users.next() else { continue };
         transcript.ask(&user)?;
         let ids = transcript.example().ids.clone();
-        if ids.is_empty() || ids.len() + new_tokens > context {
+        let is_empty = ids.is_empty();
+        let ids = renderer.prompt(ids);
+        if is_empty || ids.len() + new_tokens > context {
             long += 1;
             continue;
         }
-        let later = if renderer.has_template() { users.collect() } else { vec![] };
+        let later = if renderer.has_turns() { users.collect() } else { vec![] };
         let prompt = BenchPrompt { id: conversation.id, category: conversation.category, ids };
         openings.push(Opening { prompt, transcript, later });
     }

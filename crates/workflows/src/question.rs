@@ -43,8 +43,10 @@ pub struct Question {
     pub dir: PathBuf,
     /// The model's tokenizer. Given ids can do without one.
     pub text: Option<Tokenizer>,
-    /// The prompt.
+    /// The text to be continued: the prompt, and of a model with an encoder the token that its decoder begins with.
     pub prompt: Vec<Token>,
+    /// How many of its tokens are the prompt's.
+    pub given: usize,
     /// When the answer ends.
     pub limits: Limits,
 }
@@ -73,8 +75,10 @@ impl Question {
         if prompt.is_empty() {
             return Err(Failure::input("the prompt is empty: it has no tokens"));
         }
+        let given = prompt.len();
+        let prompt = config.prompt(prompt);
         let limits = limits(options, &config, prompt.len(), settings)?;
-        Ok(Self { dir, text, prompt, limits })
+        Ok(Self { dir, text, prompt, given, limits })
     }
 
     /// Text of plain decoding.

@@ -2,11 +2,14 @@
 
 use crate::drafting::Drafting;
 use crate::failure::Failure;
+use crate::learn::CorrectionLog;
 use crate::load;
 use crate::prompts;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
+use gorgon_draft::corrections::CorrectedDrafter;
+use gorgon_draft::drafter::Drafter;
 use gorgon_infer::Drafts;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
@@ -59,6 +62,8 @@ pub struct ServeJob {
     pub api_key: Option<String>,
     /// A web origin whose pages may ask.
     pub cors: Option<String>,
+    /// The folder that corrections of the draft model are logged to.
+    pub learn: Option<PathBuf>,
 }
 
 impl ServeJob {
@@ -74,7 +79,7 @@ impl ServeJob {
     ) -> Result<(), Failure> {
         let stop = settings.console.stop_flag();
         let api_key = self.key()?;
-        let dir = load::folder(&self.model, settings)?;
+        let dir = load::decoder_only(&self.model, "serve", settings)?;
         // Greedy and coupled texts are decoded alike; both take the most likely drafts.
         let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, Transform::IDENTITY)?;
         let config = ModelConfig::read(&dir)?;
@@ -87,7 +92,13 @@ impl ServeJob {
         }
         let decoder = load::decoder(&dir, context, settings)?;
         let drafters = drafting.drafters(&decoder)?;
-        let drafter = || drafting.drafter(&drafters);
+        let log = self.learn.as_deref().map(|learn| CorrectionLog::open(learn, &dir, &drafting)).transpose()?;
+        let drafter = || -> Box<dyn Drafter> {
+            match &log {
+                Some(log) => Box::new(CorrectedDrafter::new(drafting.drafter(&drafters), log.clone())),
+                None => drafting.drafter(&drafters),
+            }
+        };
         let drafts = Drafts { drafter: &drafter, tree: drafting.builder.as_ref() };
         let limits = self.limits(&drafting, &decoder, context, drafter().needs().lends_target, settings)?;
         let created = u64::try_from(settings.started.as_second()).unwrap_or_default();

@@ -127,7 +127,7 @@ pub fn check<'a>(
     dialogues: &'a [Dialogue],
     settings: &Settings,
 ) -> Result<BTreeMap<&'a str, Score>, Failure> {
-    let dir = load::folder(model, settings)?;
+    let dir = load::decoder_only(model, "synth", settings)?;
     let renderer = Renderer::load(&dir)?;
     let decoder = load::decoder(&dir, 2, settings)?;
     let prompts: Vec<Prompt> = dialogues.iter().enumerate().map(prompt).collect();

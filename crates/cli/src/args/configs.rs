@@ -39,7 +39,7 @@ pub struct Init {
     /// A file of prompts or conversations.
     #[arg(value_name = "PROMPTS")]
     pub prompts: PathBuf,
-    /// The training method: medusa, medusa-2, hydra, eagle, eagle3, mtp or block.
+    /// The training method: medusa, medusa-2, hydra, eagle, eagle3, mtp, kangaroo, block, ppd, pass or space.
     #[arg(long, default_value = "medusa", value_name = "M")]
     pub method: String,
     /// The folder for distill.toml and train.toml.

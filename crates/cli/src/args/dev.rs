@@ -18,6 +18,8 @@ pub enum DevCommand {
     Synth(Synth),
     /// Train a small Llama from scratch.
     Pretrain(Fit),
+    /// Fit a small T5 from scratch to a synthetic task: encoder-decoder models to try drafting on.
+    T5(T5),
     /// Measure the engine with random weights, beside the limits of this machine.
     Suite(Suite),
     /// Measure lossy acceptance rules over a range of α: right answers, rejections, speed.
@@ -26,10 +28,26 @@ pub enum DevCommand {
     Replay(Replay),
     /// Search the attentions and feed-forward networks that a model drafts fastest without, for --drafter skip:FILE.
     Skip(SkipSearch),
+    /// Compute the Jacobi trajectories of the answers in shards, which method = "cllm" is fitted to.
+    Trajectories(Trajectories),
     /// Draw the plots of a run again, from its metrics.jsonl.
     Plot(OneRun),
     /// Write man pages of all verbs into a folder.
     Man(Man),
+}
+
+/// Options of `gorgon dev trajectories`.
+#[derive(Debug, Args)]
+pub struct Trajectories {
+    /// The folder of shards; trajectories are written beside them.
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+    /// The model whose answers they are: a folder, a GGUF file or a repo id.
+    #[arg(long, value_name = "M")]
+    pub model: String,
+    /// Tokens of a block.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
+    pub block: u32,
 }
 
 #[derive(Debug, Args)]
@@ -47,7 +65,12 @@ pub struct Logits {
     /// Token ids, separated by commas.
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     pub ids: String,
-    /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32.
+    /// Token ids of the decoder's side, of an encoder-decoder model, whose source `--ids` is; rows are the decoder's then
+    /// [default: the token that its decoder begins with].
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true, conflicts_with = "heads")]
+    pub decoder_ids: Option<String>,
+    /// The file to write: `hidden [n, d]` after the final norm and `logits [n, V]`, in f32; of an
+    /// encoder-decoder model also `encoder [source, d]` after the encoder's final norm.
     #[arg(long, value_name = "F")]
     pub out: PathBuf,
     /// A folder of draft heads, or the run folder of a training: also writes what they say along the tokens,
@@ -97,6 +120,40 @@ pub struct Synth {
     /// Dialogues of this kind only.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
+}
+
+/// Options of `gorgon dev t5`.
+#[derive(Debug, Args)]
+pub struct T5 {
+    /// The folder to write: the model, a tokenizer of bytes and held-out prompts; it must not hold anything yet.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Width of the residual stream, a multiple of the heads.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub hidden_size: u32,
+    /// Layers of the encoder, and of the decoder.
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=24))]
+    pub layers: u32,
+    /// Heads of a layer.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub heads: u32,
+    /// Steps.
+    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: u64,
+    /// Pairs of source and answer in a step.
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub pairs: u32,
+    /// Highest learning rate.
+    #[arg(long, default_value_t = 0.003, value_name = "R", value_parser = rate)]
+    pub learning_rate: f64,
+}
+
+/// A learning rate.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
+        _ => Err("a number above 0 and of at most 1 is expected".into()),
+    }
 }
 
 /// Options of `gorgon dev suite`.

@@ -14,29 +14,39 @@ pub struct Draft {
     /// interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (of the kind of the heads), none, medusa, hydra, eagle, mtp, block,
-    /// model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…] (several, one merged
-    /// tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts), oracle:R1,R2,…; without heads:
+    /// Which drafter proposes tokens: auto (of the kind of the heads; without heads suffix and recycle, each where its
+    /// measured drafts pay), none; those that read --heads: medusa, hydra, eagle, mtp, block, ppd, pass, space,
+    /// kangaroo; draft models: model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…]
+    /// (several, one merged tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts),
+    /// ouroboros:DIR[,gamma=N][,k=N][,w=N][,n=N][,g=N] (one that drafts by phrases); without either:
     /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
-    /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE,
-    /// recycle[:K].
-    /// suffix[:STORE][,below=N],else=D: another drafter where the match is short.
-    #[arg(long, default_value = "auto", value_name = "D")]
-    pub drafter: DrafterChoice,
+    /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, swift,
+    /// recycle[:K], partial:B,C (the target over B retrieved rows of its cache, in chunks of C).
+    /// suffix[:STORE][,below=N],else=D (another drafter where the match is short); oracle:R1,R2,…
+    /// [default: auto with heads, none without]
+    #[arg(long, value_name = "D")]
+    pub drafter: Option<DrafterChoice>,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
     /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the fastest tree of the heads' calibration,
-    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for suffix own:60,59, for ngram
-    /// and cascade chain:8, for model chain:4, for specinfer its own].
+    /// else mc_sim_7b_63; for EAGLE and MTP dynamic:60,5,10, for block trellis:60, for ppd own:24,N, for pass and space
+    /// chain:N, for suffix own:60,59, for ngram and cascade chain:8, for model chain:4, for specinfer and ouroboros
+    /// their own].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
 }
 
 impl Draft {
+    /// The drafter that is named, or else that of the heads.
+    pub fn choice(&self) -> DrafterChoice {
+        let unnamed = || if self.heads.is_some() { DrafterChoice::Auto } else { DrafterChoice::None };
+        self.drafter.clone().unwrap_or_else(unnamed)
+    }
+
     /// Opens the heads and resolves the tree.
     ///
     /// # Errors
     /// When heads are missing or wrong, or the tree is none.
     pub fn resolve(&self, console: &Console) -> Result<Drafting, Failure> {
-        Drafting::resolve(self.heads.as_deref(), &self.drafter, self.tree.as_ref(), console)
+        Drafting::resolve(self.heads.as_deref(), &self.choice(), self.tree.as_ref(), console)
     }
 }

@@ -55,7 +55,7 @@ impl Measure {
         Ok(Options {
             model: self.model.clone().unwrap_or_default(),
             heads: self.draft.heads.clone(),
-            drafter: self.draft.drafter.clone(),
+            drafter: self.draft.choice(),
             tree: self.draft.tree.clone(),
             prompts: self.prompts.clone(),
             turns: self.turns as usize,

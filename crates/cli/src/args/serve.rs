@@ -43,4 +43,8 @@ pub struct Serve {
     /// A web origin whose pages may ask, such as https://example.org.
     #[arg(long, value_name = "ORIGIN")]
     pub cors: Option<String>,
+    /// Log which tokens the draft model of --drafter model:DIR got wrong to this folder, as training data. It holds the
+    /// token ids of prompts and answers.
+    #[arg(long, value_name = "DIR")]
+    pub learn: Option<PathBuf>,
 }

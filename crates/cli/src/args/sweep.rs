@@ -17,6 +17,10 @@ pub struct Sweep {
     pub model: String,
     #[command(flatten)]
     pub draft: Draft,
+    /// A file of prompts with the one right answer to each, JSONL `{"prompt": …, "answer": …}`; held-out questions of
+    /// the synthetic corpus if there is none.
+    #[arg(long, value_name = "F")]
+    pub prompts: Option<PathBuf>,
     /// Prompts at most.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,

@@ -31,7 +31,7 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     let model = args.model.as_deref().unwrap_or_default();
     let options = Options {
         heads: args.draft.heads.clone(),
-        drafter: args.draft.drafter.clone(),
+        drafter: args.draft.choice(),
         tree: args.draft.tree.clone(),
         accept: args.accept,
         temperature: args.temperature,
@@ -42,7 +42,7 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     };
     settings.warn_without_effect(&options.transform()?);
     let prompt = args.prompt.as_deref().map(|prompt| prompts::given(prompt, std::io::stdin())).transpose()?;
-    let chat = Chat::open(model, options, args.system.clone(), settings)?;
+    let chat = Chat::open(model, options, args.system.clone(), args.learn.as_deref(), settings)?;
     let document = settings.json.then(|| Document::new(model));
     let stop = Arc::new(AtomicBool::new(false));
     let mut session = ChatSession { chat, screen: Screen::new(settings), document, stop };

@@ -28,7 +28,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     for method in &config.methods {
         measuring::drafter(method, Path::new("."))?;
     }
-    let folder = load::folder(&config.model, settings)?;
+    let folder = load::decoder_only(&config.model, "compare", settings)?;
     measuring::prompt_lines(&config, settings)?;
     check_shards(&config)?;
     let plan = compare::report_plan(&config, args.run(), settings)?;

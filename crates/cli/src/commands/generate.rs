@@ -63,7 +63,7 @@ fn options(args: &Generate) -> Result<Options, Failure> {
         model: args.model.clone(),
         heads: args.draft.heads.clone(),
         prompt: args.prompt.prompt.clone(),
-        ids: args.prompt.ids.as_deref().map(token_ids).transpose()?,
+        ids: args.prompt.ids.as_deref().map(|text| token_ids("--ids", text)).transpose()?,
         raw: args.raw,
         system: args.system.clone(),
         max_new_tokens: args.max_new_tokens.map(|n| n as usize),

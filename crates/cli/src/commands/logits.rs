@@ -7,6 +7,7 @@ use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, TreeChoice};
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::trace::Trace;
+use gorgon_model::config::ModelConfig;
 use gorgon_model::pass::PassOutput;
 use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_runs::tensors::{self, Source};
@@ -37,15 +38,16 @@ impl Rows {
 }
 
 pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
-    let ids = token_ids(&args.ids)?;
+    let mut ids = token_ids("--ids", &args.ids)?;
     load::check_output(&args.out)?;
     let heads = args.heads.as_deref().map(|heads| drafting(heads, args.drafts, ids.len(), settings)).transpose()?;
     let dir = load::folder(&args.model, settings)?;
+    let source = source(args, &dir, &mut ids)?;
     let decoder = load::decoder(&dir, ids.len(), settings)?;
     let mut loaded = heads.map(|heads| heads.load(&decoder, settings.seed)).transpose()?;
     let needs = loaded.as_mut().map(|loaded| loaded.drafter().needs()).unwrap_or_default();
     let mut target = DecoderTarget::new(decoder, ids.len(), needs.hooks);
-    let output = target.prefill(&ids)?;
+    let output = target.prefill_behind(source, &ids)?;
     let (rows, width) = (output.hidden.rows(), output.hidden.width());
     let logits = target.logits(&output.hidden);
     let vocab = logits.len() / rows;
@@ -57,11 +59,34 @@ pub fn run(args: &Logits, settings: &Settings) -> Result<ExitCode, Failure> {
         Rows { name: "hidden", shape: vec![rows, width], values: hidden },
         Rows { name: "logits", shape: vec![rows, vocab], values: logits.into_vec() },
     ];
+    if let Some(source) = target.source() {
+        let shape = vec![source.states().rows(), source.states().width()];
+        all.push(Rows { name: "encoder", shape, values: read(source.states().tensor()) });
+    }
     if let Some(loaded) = &mut loaded {
         all.extend(drafted(loaded.drafter(), &ids, &output, args.drafts)?);
     }
     write(&args.out, all, rows, settings)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many tokens are the source of a model with an encoder, to which the decoder's side is added.
+fn source(args: &Logits, dir: &Path, ids: &mut Vec<Token>) -> Result<usize, Failure> {
+    let config = ModelConfig::read(dir)?;
+    match (config.encoder, &args.decoder_ids) {
+        (None, None) => Ok(0),
+        (None, Some(_)) => Err(Failure::input(format!("--decoder-ids: {} has no encoder", dir.display()))
+            .hint("--ids are the tokens of a decoder-only model")),
+        (Some(encoder), decoder_ids) => {
+            if args.heads.is_some() {
+                load::refuse_encoder(dir, &config, "--heads")?;
+            }
+            let source = ids.len();
+            let decoder_ids = decoder_ids.as_deref().map(|text| token_ids("--decoder-ids", text)).transpose()?;
+            ids.extend(decoder_ids.unwrap_or_else(|| vec![encoder.start_token]));
+            Ok(source)
+        }
+    }
 }
 
 /// The heads in a folder, if there are tokens enough to draft along.

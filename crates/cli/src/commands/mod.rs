@@ -26,6 +26,8 @@ pub mod store;
 pub mod suite;
 pub mod sweep;
 pub mod synth;
+pub mod t5;
 pub mod train;
+pub mod trajectories;
 pub mod tree;
 pub mod verify;

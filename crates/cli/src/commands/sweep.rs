@@ -39,8 +39,9 @@ fn options(args: &args::Sweep) -> Result<Options, Failure> {
     Ok(Options {
         alphas: args.range.alphas.clone(),
         model: args.model.clone(),
-        drafter: args.draft.drafter.clone(),
+        drafter: args.draft.choice(),
         tree: args.draft.tree.clone(),
+        prompts: args.prompts.clone(),
         limit: args.limit as usize,
         max_new_tokens: args.max_new_tokens as usize,
         families: args.accept.clone(),

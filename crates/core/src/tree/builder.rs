@@ -62,6 +62,11 @@ pub trait TreeBuilder: Send + Sync {
     /// Properties of its trees that are known before anything is drafted.
     fn kind(&self) -> TreeKind;
 
+    /// Whether its number of nodes bounds all rows of a tree, so that a drafter shares them between drafts and probes.
+    fn bounds_probes(&self) -> bool {
+        false
+    }
+
     /// Builds one tree on `root`, the last emitted token.
     ///
     /// # Errors

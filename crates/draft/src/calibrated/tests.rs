@@ -32,7 +32,9 @@ impl Drafter for Sure {
 fn step(drafter: &mut CalibratedDrafter<Sure>, output: &PassOutput, next: Token) -> Proposal {
     let proposal = drafter.propose(7, &TrellisTree::new(3, 2).unwrap()).unwrap();
     let verified = VerifiedTree { tree: proposal.draft.tree(), path: &[0], next, target: None };
-    drafter.observe(VerifiedPass { tokens: &[7], output, rows: &[0], verified: Some(verified) }).unwrap();
+    drafter
+        .observe(VerifiedPass { tokens: &[7], output, rows: &[0], verified: Some(verified), is_source: false })
+        .unwrap();
     proposal
 }
 

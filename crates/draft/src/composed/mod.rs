@@ -1,16 +1,20 @@
 //! The names of drafters that are made of other drafters.
 //!
 //! `specinfer:DIR1+DIR2` merges the trees of several draft models ([`crate::specinfer`]). `cascade:DIR,then=D` decodes
-//! a draft model with the drafts of another drafter; the loop that does it is in `gorgon-infer`.
+//! a draft model with the drafts of another drafter, and `ouroboros:DIR` one phrase by phrase; the loops that do it are
+//! in `gorgon-infer`.
 
 mod cascade;
 mod options;
+mod ouroboros;
 mod specinfer;
 
 pub use cascade::{CascadeName, Then};
+pub use ouroboros::{Ouroboros, OuroborosName};
 pub use specinfer::SpecInferName;
 
 use crate::store::StoreFile;
+use crate::training_free::TrainingFree;
 use gorgon_core::tree::{TreeChoice, TreeKind};
 use std::fmt;
 use std::path::PathBuf;
@@ -22,11 +26,13 @@ pub enum Composed {
     SpecInfer(SpecInferName),
     /// `cascade`
     Cascade(CascadeName),
+    /// `ouroboros`
+    Ouroboros(OuroborosName),
 }
 
 impl Composed {
     /// How each of them is written on the command line.
-    pub const SYNTAX: [&'static str; 2] = [SpecInferName::SYNTAX, CascadeName::SYNTAX];
+    pub const SYNTAX: [&'static str; 3] = [SpecInferName::SYNTAX, CascadeName::SYNTAX, OuroborosName::SYNTAX];
 
     /// The drafter of a name, if there is one.
     ///
@@ -34,8 +40,9 @@ impl Composed {
     /// When its arguments are wrong: one line with them.
     pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, String>> {
         let parsed = match name {
-            "specinfer" => SpecInferName::parse(arguments).map(Self::SpecInfer),
+            "specinfer" | "multi" => SpecInferName::parse(arguments).map(Self::SpecInfer),
             "cascade" => CascadeName::parse(arguments).map(Self::Cascade),
+            "ouroboros" => OuroborosName::parse(arguments).map(Self::Ouroboros),
             _ => return None,
         };
         Some(parsed.map_err(|reason| format!("{name}:{arguments}: {reason}")))
@@ -46,6 +53,7 @@ impl Composed {
         match self {
             Self::SpecInfer(name) => name.default_tree(),
             Self::Cascade(name) => name.default_tree(),
+            Self::Ouroboros(name) => name.settings.default_tree(),
         }
     }
 
@@ -57,6 +65,7 @@ impl Composed {
         match self {
             Self::SpecInfer(name) => name.check_tree(tree),
             Self::Cascade(name) => name.check_tree(tree),
+            Self::Ouroboros(name) => name.settings.check_tree(tree),
         }
     }
 
@@ -64,7 +73,7 @@ impl Composed {
     pub fn trees(&self) -> usize {
         match self {
             Self::SpecInfer(name) => name.models.len(),
-            Self::Cascade(_) => 1,
+            Self::Cascade(_) | Self::Ouroboros(_) => 1,
         }
     }
 
@@ -73,7 +82,7 @@ impl Composed {
         match self {
             Self::SpecInfer(name) => name.models.iter().collect(),
             Self::Cascade(CascadeName { model, then: Then::Model(then), .. }) => vec![model, then],
-            Self::Cascade(CascadeName { model, .. }) => vec![model],
+            Self::Cascade(CascadeName { model, .. }) | Self::Ouroboros(OuroborosName { model, .. }) => vec![model],
         }
     }
 
@@ -95,6 +104,7 @@ impl Composed {
                     *then = folder(then)?;
                 }
             }
+            Self::Ouroboros(name) => name.model = folder(&name.model)?,
         }
         Ok(changed)
     }
@@ -112,16 +122,21 @@ impl Composed {
                 };
                 Ok(Self::Cascade(CascadeName { then, ..name }))
             }
-            Self::SpecInfer(name) => Ok(Self::SpecInfer(name)),
+            other @ (Self::SpecInfer(_) | Self::Ouroboros(_)) => Ok(other),
+        }
+    }
+
+    /// The drafter without weights that drafts for its first model, if there is one.
+    pub fn then(&self) -> Option<&TrainingFree> {
+        match self {
+            Self::Cascade(CascadeName { then: Then::TrainingFree(method), .. }) => Some(method),
+            Self::Cascade(_) | Self::SpecInfer(_) | Self::Ouroboros(_) => None,
         }
     }
 
     /// The store of past texts that it reads, if there is one.
     pub fn store(&self) -> Option<&StoreFile> {
-        match self {
-            Self::Cascade(CascadeName { then: Then::TrainingFree(method), .. }) => method.store(),
-            Self::Cascade(_) | Self::SpecInfer(_) => None,
-        }
+        self.then().and_then(TrainingFree::store)
     }
 }
 
@@ -130,6 +145,7 @@ impl fmt::Display for Composed {
         match self {
             Self::SpecInfer(name) => name.fmt(f),
             Self::Cascade(name) => name.fmt(f),
+            Self::Ouroboros(name) => name.fmt(f),
         }
     }
 }

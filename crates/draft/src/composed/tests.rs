@@ -23,9 +23,12 @@ fn names_are_read_and_written() {
         "cascade:one,then=model:two,ahead=2,tail=3",
         "cascade:one,then=lookahead:3,4,5,window",
         "cascade:a,b,then=early-exit:2,tail=1",
+        "ouroboros:one",
+        "ouroboros:a,b,gamma=4,k=0,w=3,n=4,g=2",
     ] {
         assert_eq!(composed(text).to_string(), text);
     }
+    assert_eq!(composed("multi:one+two"), composed("specinfer:one+two"));
     let name = composed("cascade:a,b=c,then=lookahead:3,4,5,window");
     assert_eq!(name.models(), [&PathBuf::from("a,b=c")]);
     let moved = composed("cascade:one,then=model:two").with_models(|model| Ok::<_, String>(model.join("model")));
@@ -49,6 +52,14 @@ fn trees_are_those_that_can_be_drafted() {
     assert!(cascade.check_tree(&TreeKind::Chain(3)).is_ok());
     assert!(cascade.check_tree(&TreeKind::Chain(2)).is_err(), "the draft model drafts too");
     assert!(cascade.check_tree(&TreeKind::Own(OwnTree::new(9, 4).unwrap())).is_err());
+    // A draft of 12 tokens and 3 phrases of 6.
+    let ouroboros = composed("ouroboros:one");
+    assert_eq!(ouroboros.default_tree(), TreeChoice::Own(OwnTree::new(31, 18).unwrap()));
+    assert_eq!(ouroboros.trees(), 1);
+    for (nodes, depth, fits) in [(31, 18, true), (30, 18, false), (31, 17, false), (64, 20, true)] {
+        assert_eq!(ouroboros.check_tree(&TreeKind::Own(OwnTree::new(nodes, depth).unwrap())).is_ok(), fits);
+    }
+    assert!(ouroboros.check_tree(&TreeKind::Chain(12)).is_err());
 }
 
 #[test]
@@ -56,6 +67,12 @@ fn wrong_names_are_refused_in_one_line() {
     let many = ["m"; 9].join("+");
     let deep = vec!["1"; 129].join(",");
     for (text, word) in [
+        ("ouroboros:", "folder"),
+        ("ouroboros:one,gamma=0", "gamma=0"),
+        ("ouroboros:one,n=1", "n=1"),
+        ("ouroboros:one,k=x", "k=x"),
+        ("ouroboros:one,w=128,n=128", "1024"),
+        ("ouroboros:one,gamma=128,n=12", "139 drafts deep"),
         ("specinfer", "folders"),
         ("specinfer:", "folders"),
         ("specinfer:one+", "folders"),

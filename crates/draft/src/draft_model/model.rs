@@ -35,6 +35,14 @@ pub enum DraftModelError {
         /// Token of the target.
         ours: String,
     },
+    /// A draft model that reads a source, for a target that reads none.
+    #[error("{} is an encoder-decoder model, and {} has no source for it to read", .draft.display(), .target.display())]
+    Encoder {
+        /// The draft model's folder.
+        draft: PathBuf,
+        /// The target's.
+        target: PathBuf,
+    },
     /// Without tokenizers, the sizes are all that can be compared.
     #[error("{} has a vocabulary of {theirs} tokens and {} one of {ours}", .draft.display(), .target.display())]
     Vocabulary {
@@ -68,15 +76,21 @@ fn tokenizer(folder: &Path) -> Result<Option<Tokenizer>, TokenizerError> {
 }
 
 impl DraftModel {
-    /// Fails unless the models in two folders have the same tokens: by their tokenizers, or by the size of their
-    /// vocabularies where one has no tokenizer.
+    /// Fails unless the model in one folder can draft for the one in another: unless they have the same tokens, by their
+    /// tokenizers, or by the size of their vocabularies where one has no tokenizer, and where it reads a source the other
+    /// has one.
     ///
     /// # Errors
     /// One line with both folders, or what is wrong with one of them.
     pub fn check_vocabulary(draft: &Path, target: &Path) -> Result<(), DraftModelError> {
-        let size = |folder| Ok::<_, DraftModelError>(ModelConfig::read(folder).map_err(ModelError::from)?.vocab_size);
-        let (theirs, ours) = (size(draft)?, size(target)?);
+        let config = |folder| Ok::<_, DraftModelError>(ModelConfig::read(folder).map_err(ModelError::from)?);
+        let (theirs, ours) = (config(draft)?, config(target)?);
         let folders = || (draft.to_path_buf(), target.to_path_buf());
+        if theirs.encoder.is_some() && ours.encoder.is_none() {
+            let (draft, target) = folders();
+            return Err(DraftModelError::Encoder { draft, target });
+        }
+        let (theirs, ours) = (theirs.vocab_size, ours.vocab_size);
         let (Some(draft_text), Some(target_text)) = (tokenizer(draft)?, tokenizer(target)?) else {
             let (draft, target) = folders();
             let same = theirs == ours;

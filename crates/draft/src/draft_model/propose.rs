@@ -3,9 +3,8 @@
 use super::model::DraftModel;
 use super::sampling::DraftSampling;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
-use crate::levels::{Children, LevelNetwork, Levels, tokens_of};
+use crate::levels::{LevelNetwork, Levels, tokens_of};
 use crate::uncommitted::UncommittedRows;
-use gorgon_core::accept::SamplingScheme;
 use gorgon_core::tree::{SourceError, TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_kernels::tree_attention::AttentionMask;
@@ -65,6 +64,17 @@ impl DraftModelDrafter {
             last = Some(output.hidden.narrow(chunk.len() - 1, 1));
         }
         Ok(last)
+    }
+
+    /// Reads the source of a target that is an encoder-decoder model, as the model is: each has an encoder of its own. A
+    /// decoder-only model reads a source as text.
+    fn read_source(&mut self, tokens: &[Token]) -> Result<(), DraftError> {
+        let decoder = self.model.decoder();
+        self.lost |= decoder.check_tokens(tokens).is_err() || tokens.len() > decoder.config().max_positions;
+        if !self.lost {
+            decoder.read_source(tokens, &mut self.cache)?;
+        }
+        Ok(())
     }
 
     /// Takes back the root of the last proposal, if another token was emitted.
@@ -128,6 +138,9 @@ impl Drafter for DraftModelDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.is_source && self.model.decoder().has_encoder() {
+            return self.read_source(pass.tokens);
+        }
         let mut tokens = pass.tokens;
         match (self.rooted.take(), tokens.first()) {
             (Some((root, _)), Some(first)) if root == *first => tokens = &tokens[1..],
@@ -149,12 +162,7 @@ impl Drafter for DraftModelDrafter {
         }
         let Some(state) = self.catch_up(root)? else { return Ok(Proposal::root(root)) };
         let sampling = self.sampling;
-        // A tree that keeps the best of its candidates keeps no draws.
-        let scheme = if tree.takes_in_order() { sampling.children } else { SamplingScheme::Deterministic };
-        let children = match scheme {
-            SamplingScheme::Deterministic => Children::MostLikely { stop: sampling.stop },
-            scheme => Children::Drawn { scheme, transform: sampling.transform, random: &mut **random },
-        };
+        let (scheme, children) = sampling.children_of(&*tree, &mut **random);
         let mut levels = Levels::new(self.network(state), &*tree, children, sampling.rows);
         let draft = tree.build(root, &mut levels).map(|draft| (levels.distributions(&draft), draft));
         self.cache.roll_back();

@@ -1,7 +1,9 @@
 //! How drafts are taken from a draft model's distributions.
 
-use gorgon_core::accept::{DraftScheme, RuleChoice, SamplingScheme};
+use crate::levels::Children;
+use gorgon_core::accept::{DraftScheme, RandomSource, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
+use gorgon_core::tree::TreeBuilder;
 
 /// How a draft model's distributions become drafts, and whether the acceptance rule gets to see them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +30,20 @@ impl DraftSampling {
     pub fn of(rule: RuleChoice, transform: Transform) -> Self {
         let DraftScheme { scheme, rows, stop } = rule.draft_scheme(&transform);
         Self { transform, children: scheme, rows, stop }
+    }
+
+    /// How the children of a tree's nodes are taken. A tree that keeps the best of its candidates keeps no draws.
+    pub(crate) fn children_of<'a>(
+        &self,
+        tree: &dyn TreeBuilder,
+        random: &'a mut dyn RandomSource,
+    ) -> (SamplingScheme, Children<'a>) {
+        match self.children {
+            scheme if scheme != SamplingScheme::Deterministic && tree.takes_in_order() => {
+                (scheme, Children::Drawn { scheme, transform: self.transform, random })
+            }
+            _ => (SamplingScheme::Deterministic, Children::MostLikely { stop: self.stop }),
+        }
     }
 }
 

@@ -49,7 +49,13 @@ fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usi
         let verified = VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: None };
         let tokens = vec![1; emitted];
         drafter
-            .observe(VerifiedPass { tokens: &tokens, output: &output, rows: &[0], verified: Some(verified) })
+            .observe(VerifiedPass {
+                tokens: &tokens,
+                output: &output,
+                rows: &[0],
+                verified: Some(verified),
+                is_source: false,
+            })
             .unwrap();
     }
     (tokens as f64 / time, drafted)

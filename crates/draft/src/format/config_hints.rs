@@ -117,7 +117,7 @@ impl<'a> ConfigHints<'a> {
         if self.text("model_type") == Some("medusa") {
             return Some(("medusa", "model_type".into()));
         }
-        let classes = [("eagle", "eagle"), ("dflash", "block")];
+        let classes = [("eagle", "eagle"), ("dflash", "block"), ("kangaroo", "kangaroo")];
         let method = |name: &str| {
             let name = name.to_ascii_lowercase();
             classes.iter().find(|(part, _)| name.contains(part)).map(|(_, method)| *method)

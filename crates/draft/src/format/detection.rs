@@ -5,7 +5,7 @@ use super::head_spec::HeadSpec;
 use super::heads_format::{HeadsFormat, HeadsMethod};
 use super::recognise::{DetectError, recognise};
 use super::tensor_index::{Report, TensorIndex, TensorInfo};
-use super::{block, eagle, hydra, medusa, mtp};
+use super::{block, eagle, hydra, kangaroo, medusa, mtp, probes};
 
 /// Recognised draft heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Res
         HeadsMethod::Eagle => HeadSpec::Eagle(eagle::check(format, &index, &hints, &mut report)),
         HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&index, &hints, &mut report)),
         HeadsMethod::Block => HeadSpec::Block(block::check(&index, &hints, &mut report)),
+        HeadsMethod::Probes(kind) => HeadSpec::Probes(probes::check(kind, &index, &hints, &mut report)),
+        HeadsMethod::Kangaroo => HeadSpec::Kangaroo(kangaroo::check(&index, &hints, &mut report)),
     };
     Ok(Detected { format, spec, problems: report.problems, notes: report.notes })
 }

@@ -2,6 +2,7 @@
 
 use super::hydra::HydraNaming;
 use super::medusa::MedusaNaming;
+use super::probe_kind::ProbeKind;
 use serde_json::Value;
 
 /// Spec of the heads that the tensors tell, by method.
@@ -20,6 +21,10 @@ pub enum HeadSpec {
     Mtp(MtpSpec),
     /// A block drafter.
     Block(BlockSpec),
+    /// Probes.
+    Probes(ProbeSpec),
+    /// Kangaroo's adapter.
+    Kangaroo(KangarooSpec),
 }
 
 /// Where the projection to the vocabulary comes from.
@@ -175,6 +180,40 @@ pub struct BlockSpec {
     pub layer: LayerSpec,
 }
 
+/// Spec of Kangaroo's adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KangarooSpec {
+    /// Layers of the target below the exit. Nothing but a config tells it.
+    pub exit_layer: usize,
+    /// Width of the target's hidden state, d.
+    pub hidden_size: usize,
+    /// Query heads, where the config tells.
+    pub heads: Option<usize>,
+    /// Query heads times their size.
+    pub query_size: usize,
+    /// Key/value heads times their size.
+    pub key_value_size: usize,
+    /// Biases on the query, key and value projections.
+    pub qkv_bias: bool,
+}
+
+/// Spec of probes. What only a config tells is 0 where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeSpec {
+    /// Their kind.
+    pub kind: ProbeKind,
+    /// Places behind a candidate.
+    pub places: usize,
+    /// Members of an ensemble.
+    pub members: usize,
+    /// Width of the target's embeddings, d.
+    pub hidden_size: usize,
+    /// The target's vocabulary, where the config tells.
+    pub vocab_size: Option<usize>,
+    /// If true, a step looks ahead or verifies, never both.
+    pub two_pass: bool,
+}
+
 impl HeadSpec {
     /// Names and values in the order in which they are worth reading: numbers, flags, lists and words. A size that no
     /// tensor tells is null.
@@ -186,6 +225,8 @@ impl HeadSpec {
             Self::Eagle(spec) => spec.list(&mut list),
             Self::Mtp(spec) => spec.list(&mut list),
             Self::Block(spec) => spec.list(&mut list),
+            Self::Probes(spec) => spec.list(&mut list),
+            Self::Kangaroo(spec) => spec.list(&mut list),
         }
         list.0
     }
@@ -314,5 +355,26 @@ impl BlockSpec {
         list.optional("selector rank", self.selector.map(|(_, rank)| rank));
         list.optional("sliding window", self.windows.iter().copied().flatten().next());
         self.layer.list(list);
+    }
+}
+
+impl KangarooSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("exit layer", self.exit_layer);
+        list.size("hidden size", self.hidden_size);
+        list.optional("query heads", self.heads);
+        list.size("query size", self.query_size);
+        list.size("key/value size", self.key_value_size);
+        list.flag("query/key/value biases", self.qkv_bias);
+    }
+}
+
+impl ProbeSpec {
+    fn list(&self, list: &mut Listing) {
+        list.size("probes", self.places);
+        list.size("members of an ensemble", self.members);
+        list.size("hidden size", self.hidden_size);
+        list.optional("vocabulary", self.vocab_size);
+        list.flag("looks ahead in passes of its own", self.two_pass);
     }
 }

@@ -1,5 +1,7 @@
 //! The formats in which draft heads are stored, and their methods.
 
+use super::probe_kind::ProbeKind;
+
 /// A format in which draft heads are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadsFormat {
@@ -29,11 +31,15 @@ pub enum HeadsFormat {
     Mtp,
     /// A block drafter as z-lab publishes DFlash.
     DFlash,
+    /// Probes: a table of embeddings.
+    Probes(ProbeKind),
+    /// Kangaroo's adapter on an early exit.
+    Kangaroo,
 }
 
 impl HeadsFormat {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::MedusaV1,
         Self::MedusaV2,
         Self::MedusaVllm,
@@ -47,6 +53,10 @@ impl HeadsFormat {
         Self::HydraPlusPlus,
         Self::Mtp,
         Self::DFlash,
+        Self::Probes(ProbeKind::Ppd),
+        Self::Probes(ProbeKind::Pass),
+        Self::Probes(ProbeKind::Space),
+        Self::Kangaroo,
     ];
 
     /// Its name; where heads can be exported to it, the name the export takes.
@@ -65,6 +75,8 @@ impl HeadsFormat {
             Self::HydraPlusPlus => "hydra++",
             Self::Mtp => "mtp",
             Self::DFlash => "dflash",
+            Self::Probes(kind) => kind.name(),
+            Self::Kangaroo => "kangaroo",
         }
     }
 
@@ -84,6 +96,10 @@ impl HeadsFormat {
             Self::HydraPlusPlus => "Hydra++ heads with a prefix-attention layer",
             Self::Mtp => "multi-token-prediction modules after the backbone's last layer",
             Self::DFlash => "block drafter under DFlash's names (z-lab)",
+            Self::Probes(ProbeKind::Ppd) => "prompt tokens of parallel prompt decoding",
+            Self::Probes(ProbeKind::Pass) => "look-ahead embeddings of PaSS",
+            Self::Probes(ProbeKind::Space) => "mask token of SPACE",
+            Self::Kangaroo => "Kangaroo's adapter on an early exit",
         }
     }
 
@@ -97,6 +113,8 @@ impl HeadsFormat {
             Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
             Self::Mtp => HeadsMethod::Mtp,
             Self::DFlash => HeadsMethod::Block,
+            Self::Probes(kind) => HeadsMethod::Probes(kind),
+            Self::Kangaroo => HeadsMethod::Kangaroo,
         }
     }
 }
@@ -114,11 +132,25 @@ pub enum HeadsMethod {
     Mtp,
     /// A parallel pass over a block of mask tokens.
     Block,
+    /// Embeddings behind every candidate.
+    Probes(ProbeKind),
+    /// The target's first layers and an adapter.
+    Kangaroo,
 }
 
 impl HeadsMethod {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Medusa, Self::Hydra, Self::Eagle, Self::Mtp, Self::Block];
+    pub const ALL: [Self; 9] = [
+        Self::Medusa,
+        Self::Hydra,
+        Self::Eagle,
+        Self::Mtp,
+        Self::Block,
+        Self::Kangaroo,
+        Self::Probes(ProbeKind::Ppd),
+        Self::Probes(ProbeKind::Pass),
+        Self::Probes(ProbeKind::Space),
+    ];
 
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
@@ -128,6 +160,8 @@ impl HeadsMethod {
             Self::Eagle => "eagle",
             Self::Mtp => "mtp",
             Self::Block => "block",
+            Self::Probes(kind) => kind.name(),
+            Self::Kangaroo => "kangaroo",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The decoder layer inside EAGLE, Hydra++ and multi-token prediction.
+//! The decoder layer inside EAGLE, Hydra++ and multi-token prediction, and its attention inside Kangaroo.
 
 use super::config_hints::ConfigHints;
 use super::head_spec::LayerSpec;
@@ -39,6 +39,15 @@ impl Layer {
 
     /// Adds the layer's tensors; norms on queries and keys only where the architecture has them (`qk_norm`).
     pub fn add(&self, specs: &mut Specs, index: &TensorIndex<'_>, qk_norm: bool) {
+        self.add_attention(specs, index, qk_norm);
+        for name in ["mlp.gate_proj", "mlp.up_proj"] {
+            specs.linear(&self.name(name), Size::Intermediate, Size::Hidden, false);
+        }
+        specs.linear(&self.name("mlp.down_proj"), Size::Hidden, Size::Intermediate, false);
+    }
+
+    /// Adds the layer's tensors without its feed-forward network; otherwise as [`Self::add`].
+    pub fn add_attention(&self, specs: &mut Specs, index: &TensorIndex<'_>, qk_norm: bool) {
         for norm in self.norms {
             specs.vector(self.name(&format!("{norm}.weight")), Size::Hidden);
         }
@@ -51,10 +60,6 @@ impl Layer {
             specs.vector(self.name("self_attn.q_norm.weight"), Size::HeadDim);
             specs.vector(self.name("self_attn.k_norm.weight"), Size::HeadDim);
         }
-        for name in ["mlp.gate_proj", "mlp.up_proj"] {
-            specs.linear(&self.name(name), Size::Intermediate, Size::Hidden, false);
-        }
-        specs.linear(&self.name("mlp.down_proj"), Size::Hidden, Size::Intermediate, false);
     }
 
     /// The layer's spec.

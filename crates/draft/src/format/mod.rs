@@ -15,18 +15,24 @@ mod eagle;
 mod head_spec;
 mod heads_format;
 mod hydra;
+mod kangaroo;
 mod layer;
 mod medusa;
 mod mtp;
+mod probe_kind;
+mod probes;
 mod recognise;
 mod specs;
 mod tensor_index;
 
 pub use detection::{Detected, detect};
-pub use head_spec::{BlockSpec, EagleSpec, HeadSpec, HydraSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec};
+pub use head_spec::{
+    BlockSpec, EagleSpec, HeadSpec, HydraSpec, KangarooSpec, LayerSpec, LmHeads, MedusaSpec, MtpSpec, ProbeSpec,
+};
 pub use heads_format::{HeadsFormat, HeadsMethod};
 pub use hydra::HydraNaming;
 pub use medusa::MedusaNaming;
 pub use mtp::mtp_prefix;
+pub use probe_kind::{MAX_MEMBERS, MAX_PLACES, ProbeKind};
 pub use recognise::DetectError;
 pub use tensor_index::TensorInfo;

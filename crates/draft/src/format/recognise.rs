@@ -3,8 +3,9 @@
 use super::config_hints::ConfigHints;
 use super::heads_format::HeadsFormat;
 use super::medusa::{self, MedusaNaming};
+use super::probe_kind::ProbeKind;
 use super::tensor_index::{TensorIndex, numbered, shown};
-use super::{block, eagle, hydra, mtp};
+use super::{block, eagle, hydra, kangaroo, mtp, probes};
 
 /// Why tensors are not recognised as draft heads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,10 +47,11 @@ enum Family {
     MedusaVllm,
     /// EAGLE-3 under its original names.
     Midlayer,
-    /// EAGLE-1, the other namings of EAGLE-3, and block drafters.
+    /// EAGLE-1, the other namings of EAGLE-3, block drafters and Kangaroo.
     LayerZero,
     Hydra,
     Mtp,
+    Probes(ProbeKind),
 }
 
 /// The family that a name belongs to; names that several have (`fc.weight`, `lm_head.weight`, …) belong to none.
@@ -70,6 +72,9 @@ fn family(name: &str) -> Option<Family> {
     }
     if starts(&["hydra_mlp.", "hydra_lm_head.", hydra::PREFIX_LAYER]) {
         return Some(Family::Hydra);
+    }
+    if let Some(kind) = probes::kind_of(name) {
+        return Some(Family::Probes(kind));
     }
     if mtp::module_of(name).is_some() {
         return Some(Family::Mtp);
@@ -113,10 +118,12 @@ fn format(family: Family, index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> H
         Family::MedusaModelOpt => HeadsFormat::MedusaModelOpt,
         Family::MedusaVllm => HeadsFormat::MedusaVllm,
         Family::Midlayer => HeadsFormat::Eagle3,
+        Family::LayerZero if kangaroo::is_adapter(index, hints) => HeadsFormat::Kangaroo,
         Family::LayerZero if block::is_block(index, hints) => HeadsFormat::DFlash,
         Family::LayerZero => eagle::layer_zero_format(index, hints),
         Family::Hydra => hydra::format(index),
         Family::Mtp => HeadsFormat::Mtp,
+        Family::Probes(kind) => HeadsFormat::Probes(kind),
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum Size {
     Coefficients,
     /// Width of a selector's tables.
     Rank,
+    /// Rows of a table of probes.
+    Probes,
 }
 
 /// One dimension of a shape: a multiple of a size.

@@ -53,6 +53,16 @@ impl LayerNetwork {
         self.after_attention(&weights[3..], x, &mixed)
     }
 
+    /// The attention alone with the norm in front of it, `x + Attn(norm(x))`.
+    ///
+    /// # Shapes
+    /// As of [`Self::forward`], with the first five of the weights.
+    pub fn attention_alone(&self, weights: &[Tensor<1>], x: Tensor<2>, segments: &[Range<usize>]) -> Tensor<2> {
+        let read = rms_norm_tracked(x.clone(), &weights[0], self.shape.norm_eps);
+        let [queries, keys, values] = self.attention_inputs(&weights[1..], &read);
+        x + self.attention_output(&weights[4], &segment_attention(&self.segments(segments), queries, keys, values))
+    }
+
     /// Queries, keys and values of what the attention reads, however wide that is; `weights` are their projections.
     pub(crate) fn attention_inputs(&self, weights: &[Tensor<1>], read: &Tensor<2>) -> [Tensor<2>; 3] {
         let s = &self.shape;

@@ -50,6 +50,20 @@ impl LayerShape {
     /// stream starts as nothing.
     pub fn parameters(&self, prefix: &str) -> Vec<ParameterSpec> {
         let (d, i) = (self.hidden_size, self.intermediate_size);
+        let name = |suffix: &str| format!("{prefix}{suffix}.weight");
+        let mut all = self.attention_parameters(prefix);
+        all.extend([
+            ParameterSpec::norm(name("post_attention_layernorm"), d),
+            ParameterSpec::matrix(name("mlp.gate_proj"), i, d),
+            ParameterSpec::matrix(name("mlp.up_proj"), i, d),
+            ParameterSpec::zeros(name("mlp.down_proj"), &[d, i]),
+        ]);
+        all
+    }
+
+    /// The tensors of the attention and of the norm in front of it; otherwise as [`Self::parameters`].
+    pub fn attention_parameters(&self, prefix: &str) -> Vec<ParameterSpec> {
+        let d = self.hidden_size;
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let name = |suffix: &str| format!("{prefix}{suffix}.weight");
         vec![
@@ -58,10 +72,6 @@ impl LayerShape {
             ParameterSpec::matrix(name("self_attn.k_proj"), kv, d),
             ParameterSpec::matrix(name("self_attn.v_proj"), kv, d),
             ParameterSpec::zeros(name("self_attn.o_proj"), &[d, q]),
-            ParameterSpec::norm(name("post_attention_layernorm"), d),
-            ParameterSpec::matrix(name("mlp.gate_proj"), i, d),
-            ParameterSpec::matrix(name("mlp.up_proj"), i, d),
-            ParameterSpec::zeros(name("mlp.down_proj"), &[d, i]),
         ]
     }
 

@@ -106,6 +106,8 @@ pub struct LookaheadDrafter {
     pool: Pool,
     /// The root of the last proposal.
     root: Token,
+    /// Whether the pool outlives a text.
+    keeps_pool: bool,
 }
 
 impl LookaheadDrafter {
@@ -118,7 +120,13 @@ impl LookaheadDrafter {
             window: Window::new(settings.columns, settings.n),
             pool: Pool::new(settings.guesses),
             root: 0,
+            keeps_pool: false,
         }
+    }
+
+    /// A drafter with an empty pool that outlives texts: [`reset`](Drafter::reset) keeps it.
+    pub fn keeping_pool(settings: Lookahead) -> Self {
+        Self { keeps_pool: true, ..Self::new(settings) }
     }
 
     /// The window's levels `L_0, L_1, ..`.
@@ -129,6 +137,21 @@ impl LookaheadDrafter {
     /// The pool: every key with its tuples, the oldest first.
     pub fn pool(&self) -> impl Iterator<Item = (Token, &[Vec<Token>])> {
         self.pool.iter()
+    }
+
+    /// The tuples of a key, the oldest first.
+    pub fn guesses(&self, key: Token) -> &[Vec<Token>] {
+        self.pool.guesses(key)
+    }
+
+    /// Adds a tuple of `N - 1` tokens as the newest of its key.
+    pub fn insert(&mut self, key: Token, tuple: Vec<Token>) {
+        self.pool.insert(key, tuple);
+    }
+
+    /// Removes a tuple of a key, if it is there.
+    pub fn remove(&mut self, key: Token, tuple: &[Token]) {
+        self.pool.remove(key, tuple);
     }
 }
 
@@ -144,7 +167,9 @@ impl Drafter for LookaheadDrafter {
     fn reset(&mut self) {
         self.refill.truncate(0);
         self.window.clear();
-        self.pool.clear();
+        if !self.keeps_pool {
+            self.pool.clear();
+        }
     }
 
     fn truncate(&mut self, length: usize) -> bool {

@@ -32,6 +32,13 @@ impl Pool {
         }
     }
 
+    /// Removes a tuple of a key, if it is there.
+    pub fn remove(&mut self, key: Token, tuple: &[Token]) {
+        if let Some(tuples) = self.tuples.get_mut(&key) {
+            tuples.retain(|known| *known != tuple);
+        }
+    }
+
     /// The tuples of a key.
     pub fn guesses(&self, key: Token) -> &[Vec<Token>] {
         self.tuples.get(&key).map_or(&[], Vec::as_slice)

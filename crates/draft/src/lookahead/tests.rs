@@ -59,6 +59,23 @@ fn pools_keep_the_newest_tuples_of_a_key() {
     pool.insert(1, vec![6, 7]);
     assert_eq!(pool.guesses(1), [vec![2, 3], vec![6, 7]]);
     assert!(pool.guesses(2).is_empty());
+    for tuple in [[2, 3], [9, 9]] {
+        pool.remove(1, &tuple);
+        pool.remove(2, &tuple);
+    }
+    assert_eq!(pool.guesses(1), [vec![6, 7]]);
+}
+
+#[test]
+fn a_pool_outlives_a_text_where_it_is_kept() {
+    for (mut drafter, kept) in [
+        (LookaheadDrafter::new(settings(4, 3, 3, false)), 0),
+        (LookaheadDrafter::keeping_pool(settings(4, 3, 3, false)), 1),
+    ] {
+        drafter.insert(5, vec![1, 2]);
+        drafter.reset();
+        assert_eq!(drafter.guesses(5).len(), kept);
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ use gorgon_core::dist::Row;
 use gorgon_core::tree::{
     CandidateRows, CandidateSource, NodeInput, OwnTree, SourceError, TokenTree, TreeBuilder, TreeChoice,
 };
+use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use table::SuccessorTable;
 
 /// Successors of a token unless another number is named: that of the paper.
@@ -56,6 +58,10 @@ impl TrainingFreeMethod for Recycle {
 
     fn default_tree(&self) -> TreeChoice {
         OwnTree::new(TREE.0, TREE.1).map_or(TreeChoice::None, TreeChoice::Own)
+    }
+
+    fn bytes(&self, model: &ModelConfig, _: &Compute, _: usize) -> u128 {
+        SuccessorTable::bytes(self.successors, model.vocab_size) as u128
     }
 
     fn drafter(&self) -> Box<dyn Drafter> {

@@ -27,6 +27,12 @@ impl SuccessorTable {
         Self { most, width: 0, known: vec![], tokens: vec![], probabilities: vec![] }
     }
 
+    /// Bytes of a table of so many successors, at most, over a vocabulary.
+    pub fn bytes(most: usize, vocab: usize) -> usize {
+        let row = most.min(vocab) * (size_of::<Token>() + size_of::<f32>());
+        vocab * (row + size_of::<bool>())
+    }
+
     /// Replaces the successors of a token by the most likely tokens of a row `[V]`. A row that is no distribution is
     /// left out, and one of another vocabulary empties the table first.
     pub fn write(&mut self, token: Token, logits: &[f32]) {

@@ -6,8 +6,10 @@ use gorgon_core::accept::TargetRows;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::softmax;
 use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, TreeShape};
+use gorgon_model::device::FloatFormat;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
+use gorgon_model::random::LlamaShape;
 use std::collections::BTreeMap;
 
 const VOCAB: usize = 13;
@@ -19,7 +21,7 @@ fn observe(drafter: &mut RecycleDrafter, tree: &TokenTree, path: &[usize], logit
     let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
     let target = Some(TargetRows::Logits { data: logits, vocab: logits.len() / tree.len() });
     let verified = Some(VerifiedTree { tree, path, next: 0, target });
-    drafter.observe(VerifiedPass { tokens: &tokens, output: &output, rows: path, verified }).unwrap();
+    drafter.observe(VerifiedPass { tokens: &tokens, output: &output, rows: path, verified, is_source: false }).unwrap();
 }
 
 fn successors(drafter: &RecycleDrafter, token: Token) -> Vec<Candidate> {
@@ -155,4 +157,24 @@ fn arguments_are_checked() {
     for wrong in ["0", "33", "-1", "x", "8,4", " ", "99999999999999999999999"] {
         assert!(Recycle::parse(wrong).unwrap_err().starts_with(&format!("recycle:{wrong}: ")), "{wrong}");
     }
+}
+
+/// Eight bytes for each successor and one for each token, of a vocabulary that may have fewer successors than are kept.
+#[test]
+fn bytes_are_those_of_the_table() {
+    let bytes = |successors, vocab_size| {
+        let shape = LlamaShape {
+            hidden_size: 16,
+            intermediate_size: 24,
+            layers: 1,
+            heads: 2,
+            kv_heads: 2,
+            vocab_size,
+            max_positions: 64,
+        };
+        let config = ModelConfig::from_json(&shape.config(FloatFormat::F32)).unwrap();
+        Recycle { successors }.bytes(&config, &Compute::cpu(FloatFormat::F32), 100)
+    };
+    assert_eq!(bytes(8, 300), 300 * (8 * 8 + 1));
+    assert_eq!(bytes(32, 5), 5 * (8 * 5 + 1));
 }

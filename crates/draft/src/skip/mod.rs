@@ -16,9 +16,10 @@ pub use sublayers::Sublayers;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::levels::Levels;
 use crate::method::TrainingFreeMethod;
-use crate::own_layers::OwnLayers;
-use gorgon_core::tree::{CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeBuilder, TreeChoice};
-use gorgon_core::{PooledVec, Token};
+use crate::own_layers::ReducedLayers;
+use crate::stop_after::StopAfter;
+use gorgon_core::Token;
+use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::pass::SkippedSublayers;
 use std::path::Path;
@@ -138,46 +139,9 @@ impl Drafter for SkipDrafter {
             self.skipped = Some(self.sublayers.of(target.layers()).map_err(DraftError::Tree)?);
         }
         let Some(skipped) = &self.skipped else { return Ok(Proposal::root(root)) };
-        let levels = Levels::most_likely(OwnLayers::without(target, skipped), &context.tree);
-        let mut source =
-            StopAfter { levels, threshold: self.stop.unwrap_or(self.threshold.value), unsure: PooledVec::new() };
+        let levels = Levels::with_probabilities(ReducedLayers::new(target, skipped));
+        let mut source = StopAfter::new(levels, self.stop.unwrap_or(self.threshold.value));
         Ok(Proposal::list(context.tree.build(root, &mut source)?))
-    }
-}
-
-/// Ends paths after an unsure draft.
-struct StopAfter<'a> {
-    levels: Levels<'a, OwnLayers<'a>>,
-    threshold: f64,
-    /// Nodes whose most likely child is less likely than the threshold.
-    unsure: PooledVec<usize>,
-}
-
-impl CandidateSource for StopAfter<'_> {
-    fn expand(&mut self, tree: &TokenTree, nodes: &[usize], widths: &[usize]) -> Result<CandidateRows, SourceError> {
-        let ended = |node: usize| tree.parent(node).is_some_and(|parent| self.unsure.contains(&parent));
-        let asked: PooledVec<usize> = (0..nodes.len()).filter(|&i| !ended(nodes[i])).collect();
-        if asked.is_empty() {
-            return Ok(nodes.iter().map(|_| []).collect());
-        }
-        let some_nodes: PooledVec<usize> = asked.iter().map(|&i| nodes[i]).collect();
-        let some_widths: PooledVec<usize> = asked.iter().map(|&i| widths[i]).collect();
-        let found = self.levels.expand(tree, &some_nodes, &some_widths)?;
-        let mut rows = CandidateRows::default();
-        let mut next = 0;
-        for (i, &node) in nodes.iter().enumerate() {
-            if asked.get(next) != Some(&i) {
-                rows.push([]);
-                continue;
-            }
-            let row = found.row(next);
-            next += 1;
-            if row.first().is_none_or(|first| first.probability < self.threshold) {
-                self.unsure.push(node);
-            }
-            rows.push(row.iter().copied());
-        }
-        Ok(rows)
     }
 }
 

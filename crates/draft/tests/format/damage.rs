@@ -1,7 +1,7 @@
 //! Every single damage to every format is noticed, and no amount of damage makes detection panic.
 
 use crate::synthetic::{H, I, Tensors, V, medusa};
-use crate::{block, eagle, hydra, mtp, vllm};
+use crate::{block, eagle, hydra, kangaroo, mtp, probes, vllm};
 use gorgon_draft::format::{HeadsFormat, TensorInfo, detect};
 use serde_json::{Value, json};
 
@@ -30,7 +30,9 @@ fn sample(format: HeadsFormat) -> (Tensors, Value) {
             (heads, json!({"hydra_head_arch": "prefix-mlp"}))
         }
         HeadsFormat::Mtp => (mtp::module(2).and(mtp::module(3)), backbone),
+        HeadsFormat::Kangaroo => (kangaroo::adapter(), kangaroo::config()),
         HeadsFormat::DFlash => (block::second(2), block::second_config()),
+        HeadsFormat::Probes(kind) => (probes::probes(kind), probes::config(kind)),
     }
 }
 
@@ -48,7 +50,7 @@ fn damages(tensors: &Tensors, name: &str) -> Vec<(String, Tensors)> {
         ("of lower rank".to_owned(), tensors.clone().reshaped(name, &shape[1..])),
     ];
     for (at, &size) in shape.iter().enumerate() {
-        for other in [0, 1, size - 1, size + 1, 2 * size, usize::MAX] {
+        for other in [0, 1, size - 1, size + 1, 2 * size, usize::MAX].into_iter().filter(|other| *other != size) {
             let mut shape = shape.clone();
             shape[at] = other;
             damages.push((format!("of shape {shape:?}"), tensors.clone().reshaped(name, &shape)));

@@ -6,8 +6,10 @@ mod eagle;
 mod fixtures;
 mod garbage;
 mod hydra;
+mod kangaroo;
 mod medusa;
 mod mtp;
+mod probes;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
 mod synthetic;

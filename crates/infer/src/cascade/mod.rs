@@ -63,26 +63,23 @@ fn draws(sampling: &DraftSampling) -> bool {
 }
 
 /// Drafts chains with a draft model that is decoded with drafts.
-pub struct CascadeDrafter {
+pub struct CascadeDrafter<D = Box<dyn Drafter>> {
     name: String,
-    session: Session<DraftTarget, Recording>,
+    session: Session<DraftTarget, Recording<D>>,
     inner: Inner,
     sampling: DraftSampling,
     /// The committed tokens.
     text: Vec<Token>,
+    /// How many of them are a source that the draft model's encoder reads.
+    source: usize,
 }
 
-impl CascadeDrafter {
+impl<D: Drafter> CascadeDrafter<D> {
     /// A draft model that drafts by `sampling`, and the drafter that drafts for it by [`inner_sampling`].
-    pub fn new(
-        name: String,
-        model: &DraftModel,
-        (drafter, inner): (Box<dyn Drafter>, Inner),
-        sampling: DraftSampling,
-    ) -> Self {
+    pub fn new(name: String, model: &DraftModel, (drafter, inner): (D, Inner), sampling: DraftSampling) -> Self {
         let recording = Recording::new(drafter, sampling.rows || sampling.stop.is_some());
         let target = DraftTarget::new(model, recording.needs().hooks);
-        Self { name, session: Session::new(target, recording), inner, sampling, text: vec![] }
+        Self { name, session: Session::new(target, recording), inner, sampling, text: vec![], source: 0 }
     }
 
     /// Tokens that the draft model has read.
@@ -90,9 +87,26 @@ impl CascadeDrafter {
         self.session.len()
     }
 
+    /// The drafter that drafts for the draft model.
+    pub fn inner(&mut self) -> &mut D {
+        self.session.drafter().inner()
+    }
+
+    /// Tokens that the draft model can emit.
+    pub fn vocab_size(&self) -> usize {
+        self.session.target().vocab_size()
+    }
+
     /// Reads the text in front of the root. Returns how many of `count` drafts the draft model can make after it.
     fn follow(&mut self, root: Token, count: usize) -> Result<usize, DraftError> {
         self.session.rewind(&self.text);
+        if self.session.len() < self.source {
+            let source = &self.text[..self.source];
+            if self.session.target().check(source).is_err() {
+                return Ok(0);
+            }
+            self.session.read_source(source).map_err(draft_error)?;
+        }
         let unread = &self.text[self.session.len()..];
         let target = self.session.target();
         // The last draft is never read.
@@ -198,7 +212,7 @@ fn draft_error(error: DecodeError) -> DraftError {
     }
 }
 
-impl Drafter for CascadeDrafter {
+impl<D: Drafter> Drafter for CascadeDrafter<D> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -206,6 +220,7 @@ impl Drafter for CascadeDrafter {
     fn reset(&mut self) {
         self.session.reset();
         self.text.clear();
+        self.source = 0;
     }
 
     fn truncate(&mut self, length: usize) -> bool {
@@ -216,6 +231,9 @@ impl Drafter for CascadeDrafter {
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
         self.text.extend_from_slice(pass.tokens);
+        if pass.is_source && self.session.target().has_encoder() {
+            self.source = pass.tokens.len();
+        }
         Ok(())
     }
 

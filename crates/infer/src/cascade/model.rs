@@ -3,6 +3,7 @@
 use gorgon_core::dist::Row;
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::draft_model::DraftModel;
+use gorgon_model::cache::RetrievedCache;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
@@ -71,6 +72,14 @@ impl Target for DraftTarget {
         self.model.extend(tokens)
     }
 
+    fn has_encoder(&self) -> bool {
+        self.model.has_encoder()
+    }
+
+    fn read_source(&mut self, tokens: &[Token]) -> Result<PassOutput, ModelError> {
+        self.model.read_source(tokens)
+    }
+
     fn verify(&mut self, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
         self.model.verify(plan)
     }
@@ -84,12 +93,24 @@ impl Target for DraftTarget {
         self.model.commit(path)
     }
 
+    fn retrieve(&mut self, part: &mut RetrievedCache) -> Result<(), ModelError> {
+        self.model.retrieve(part)
+    }
+
+    fn verify_retrieved(&mut self, part: &mut RetrievedCache, plan: &PassPlan<'_>) -> Result<PassOutput, ModelError> {
+        self.model.verify_retrieved(part, plan)
+    }
+
     fn roll_back(&mut self) {
         self.model.roll_back();
     }
 
     fn truncate(&mut self, length: usize) {
         self.model.truncate(length);
+    }
+
+    fn fork(&self, length: usize) -> Box<dyn Target> {
+        Box::new(Self { model: self.model.copied(length), vocab: self.vocab })
     }
 
     fn logits(&self, hidden: &HiddenStates) -> PooledVec<f32> {

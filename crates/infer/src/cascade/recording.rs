@@ -7,8 +7,8 @@ use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, 
 
 /// Another drafter, beside which the target's rows are kept: those at committed nodes, from which the tokens after them
 /// were accepted or drawn.
-pub(super) struct Recording {
-    inner: Box<dyn Drafter>,
+pub(super) struct Recording<D> {
+    inner: D,
     /// The rows since they were taken last, if any are asked for.
     rows: Option<EmittedRows>,
 }
@@ -27,9 +27,14 @@ impl EmittedRows {
     }
 }
 
-impl Recording {
-    pub fn new(inner: Box<dyn Drafter>, keeps_rows: bool) -> Self {
+impl<D> Recording<D> {
+    pub fn new(inner: D, keeps_rows: bool) -> Self {
         Self { inner, rows: keeps_rows.then(EmittedRows::default) }
+    }
+
+    /// The other drafter.
+    pub fn inner(&mut self) -> &mut D {
+        &mut self.inner
     }
 
     /// The rows of the last step.
@@ -38,7 +43,7 @@ impl Recording {
     }
 }
 
-impl Drafter for Recording {
+impl<D: Drafter> Drafter for Recording<D> {
     fn name(&self) -> &str {
         self.inner.name()
     }

@@ -2,7 +2,9 @@
 
 mod feed;
 
-use crate::models::{Cascade, DRAFT, TARGET, Then, damaged, decoder, generate, plain, rule, specinfer};
+use crate::models::{
+    Cascade, DRAFT, TARGET, Then, damaged, decoder, generate, ouroboros, phrases, plain, rule, specinfer,
+};
 use gorgon_core::Token;
 use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::random::SeededRandom;
@@ -52,6 +54,11 @@ fn drafters<'a>(target: &'a Arc<Decoder>, models: &'a [Arc<Decoder>]) -> Vec<Nam
             let make: Make<'a> = Box::new(move |sampling| Box::new(cascade.drafter(target, sampling)));
             all.push((format!("cascade {number}, {kind}"), make, chains()));
         }
+        let make: Make<'a> =
+            Box::new(move |sampling| Box::new(ouroboros(model, target, sampling, phrases([4, 2, 3, 4, 3]))));
+        let trees: Vec<Box<dyn TreeBuilder>> =
+            vec![Box::new(OwnTree::new(11, 7).unwrap()), Box::new(OwnTree::new(64, 8).unwrap())];
+        all.push((format!("ouroboros {number}"), make, trees));
         let both = [model.clone(), models[(number + 1) % models.len()].clone()];
         let make: Make<'a> = Box::new(move |sampling| Box::new(specinfer(&both, target, sampling, &[1, 2, 2])));
         let trees: Vec<Box<dyn TreeBuilder>> = vec![

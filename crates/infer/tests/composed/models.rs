@@ -5,11 +5,14 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RandomSource, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeShape};
+use gorgon_draft::composed::Ouroboros;
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, NoDrafter, Proposal, VerifiedPass};
+use gorgon_draft::lookahead::Lookahead;
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::specinfer::SpecInferDrafter;
 use gorgon_infer::cascade::{CascadeDrafter, Inner, inner_sampling};
+use gorgon_infer::ouroboros::OuroborosDrafter;
 use gorgon_infer::{Generation, Limits, Method, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -133,6 +136,20 @@ pub fn specinfer(
     let source = |model| DraftModelDrafter::new(draft_model(model, target), sampling);
     let shape = TreeShape::cartesian(widths).unwrap();
     SpecInferDrafter::new("specinfer".into(), models.iter().map(source).collect(), shape)
+}
+
+/// Settings of Ouroboros: γ, K, then W, N and G of the draft model's lookahead decoding.
+pub fn phrases([gamma, k, columns, n, guesses]: [usize; 5]) -> Ouroboros {
+    Ouroboros { gamma, k, lookahead: Lookahead { columns, n, guesses, window: false } }
+}
+
+pub fn ouroboros(
+    model: &Arc<Decoder>,
+    target: &Decoder,
+    sampling: DraftSampling,
+    settings: Ouroboros,
+) -> OuroborosDrafter {
+    OuroborosDrafter::new("ouroboros".into(), &draft_model(model, target), settings, sampling)
 }
 
 /// A rule, and how drafts serve it.

@@ -19,10 +19,12 @@ use gorgon_draft::block::{BlockConfig, BlockDrafter, SelectorConfig};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{EagleDrafter, EagleShape};
+use gorgon_draft::format::ProbeKind;
 use gorgon_draft::hydra::HydraDrafter;
 use gorgon_draft::medusa::MedusaDrafter;
 use gorgon_draft::mtp::MtpDrafter;
 use gorgon_draft::ngram::NgramDrafter;
+use gorgon_draft::probes::{ProbeDrafter, ProbeModel, ProbeShape};
 use gorgon_model::decoder::Decoder;
 use std::sync::Arc;
 
@@ -57,6 +59,13 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
         let config = BlockConfig { causal, window: causal.then_some(6), conv: causal, selector, ..block::config() };
         let model = Arc::new(block::model(decoder, &config));
         all.push(("block", Box::new(move || Box::new(BlockDrafter::sharing(model.clone())))));
+    }
+    for (kind, places, members) in [(ProbeKind::Ppd, 3, 2), (ProbeKind::Pass, 4, 1), (ProbeKind::Space, 3, 1)] {
+        let (hidden_size, vocab_size) = (decoder.config().hidden_size, decoder.config().vocab_size);
+        let shape = ProbeShape { kind, places, members, hidden_size, vocab_size, two_pass: false };
+        let values = (0..shape.rows() * hidden_size).map(|i| ((i * 7919 % 2003) as f32 / 1001.5 - 1.0) * 0.2);
+        let model = Arc::new(ProbeModel::of(shape, values.collect(), decoder.clone()));
+        all.push((kind.name(), Box::new(move || Box::new(ProbeDrafter::sharing(model.clone())))));
     }
     // The target drafts for itself, so that much is accepted.
     let sampling = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());

@@ -12,7 +12,7 @@ use gorgon_model::target::Target;
 use std::ops::ControlFlow;
 
 /// Drafters that forget the end of a text without reading its beginning again.
-const GO_BACK: [&str; 5] = ["none", "ngram", "medusa", "model", "block"];
+const GO_BACK: [&str; 8] = ["none", "ngram", "medusa", "model", "block", "ppd", "pass", "space"];
 
 fn rule(temperature: f64) -> Box<dyn AcceptanceRule> {
     RuleChoice::Auto.rule(Transform::new(temperature, None, None).unwrap())

@@ -9,7 +9,6 @@ use gorgon_draft::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
-use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::{Inputs, PassPlan};
 use gorgon_model::target::{DecoderTarget, Target};
 use std::path::Path;
@@ -42,7 +41,7 @@ pub struct Step {
 
 impl<'a, D: Drafter> ByHand<'a, D> {
     pub fn new(decoder: &Arc<Decoder>, prompt: &[Token], drafter: &'a mut D) -> Self {
-        let mut target = DecoderTarget::new(decoder.clone(), decoder.config().max_positions, Hooks::none());
+        let mut target = DecoderTarget::new(decoder.clone(), decoder.config().max_positions, drafter.needs().hooks);
         let (root, before) = prompt.split_last().unwrap();
         if !before.is_empty() {
             let output = target.extend(before).unwrap();
@@ -85,7 +84,7 @@ impl<'a, D: Drafter> ByHand<'a, D> {
         self.target.commit(&path).unwrap();
         let read: Vec<Token> = path.iter().map(|&node| nodes.token(node)).collect();
         let verified = Some(VerifiedTree { tree: nodes, path: &path, next, target: Some(TargetRows::Argmax(&argmax)) });
-        let pass = VerifiedPass { tokens: &read, output: &output, rows: &path, verified };
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: &path, verified, is_source: false };
         self.drafter.observe(pass).unwrap();
         self.root = next;
         let emitted = read[1..].iter().copied().chain([next]).collect();

@@ -32,6 +32,9 @@ const METHODS: &[&str] = &[
     "early-exit:2",
     "pipelined:1,3",
     "recycle:3",
+    "partial:16,3",
+    "partial:6,1,random",
+    "swift:50",
 ];
 
 /// All methods, and one that reads a file of sub-layers to leave out, which is in the folder.

@@ -4,7 +4,9 @@
 mod by_hand;
 mod early_exit;
 mod every_method;
+mod kangaroo;
 mod lookahead;
 #[path = "../../../core/tests/shared/mod.rs"]
 mod shared;
 mod suffix;
+mod swift;

@@ -15,6 +15,8 @@ pub struct HostKv {
     kv_heads: usize,
     capacity: usize,
     head_dim: usize,
+    /// The queries of the last row that was read, `[heads · head_dim]`.
+    query: Vec<f32>,
 }
 
 /// Numbers that begin on a cache line, so that no vector of a slot lies across two.
@@ -64,7 +66,8 @@ impl HostKv {
     pub fn new(kv_heads: usize, capacity: usize, head_dim: usize) -> Self {
         let capacity = capacity.next_multiple_of(SLOTS);
         let size = kv_heads * capacity * head_dim;
-        Self { keys: Lines::zeros(size), values: Lines::zeros(size), kv_heads, capacity, head_dim }
+        let (keys, values) = (Lines::zeros(size), Lines::zeros(size));
+        Self { keys, values, kv_heads, capacity, head_dim, query: vec![] }
     }
 
     /// Where a slot's value begins.
@@ -125,7 +128,54 @@ impl HostKv {
             grown.keys[head * new..][..old].copy_from_slice(&self.keys[head * old..][..old]);
             grown.values[head * new..][..old].copy_from_slice(&self.values[head * old..][..old]);
         }
+        grown.query = std::mem::take(&mut self.query);
         *self = grown;
+    }
+
+    /// Keeps the queries of a pass's last row, after the rotary embedding: by these, parts of the cache are retrieved.
+    pub fn keep_query(&mut self, query: &[f32]) {
+        self.query.clear();
+        self.query.extend_from_slice(query);
+    }
+
+    /// The queries of the last row that was read, `[heads · head_dim]`; empty before the first pass.
+    pub fn query(&self) -> &[f32] {
+        &self.query
+    }
+
+    /// Scores `q·k` of slots `0..slots` of a head, where `q [head_dim]` is the sum of the queries that it serves.
+    pub fn scores(&self, kv_head: usize, slots: usize) -> Vec<f32> {
+        let d = self.head_dim;
+        let served = self.query.len() / self.kv_heads;
+        let mut q = vec![0f32; d];
+        for query in self.query[kv_head * served..(kv_head + 1) * served].chunks_exact(d) {
+            q.iter_mut().zip(query).for_each(|(sum, x)| *sum += x);
+        }
+        let mut scores = vec![0f32; slots.next_multiple_of(SLOTS)];
+        let blocks = scores.chunks_exact_mut(SLOTS).zip(self.keys_of(kv_head).chunks_exact(SLOTS * d));
+        for (scores, keys) in blocks {
+            for (x, keys) in q.iter().zip(keys.chunks_exact(SLOTS)) {
+                scores.iter_mut().zip(keys).for_each(|(score, key)| *score += x * key);
+            }
+        }
+        scores.truncate(slots);
+        scores
+    }
+
+    /// Copies the key and the value of one head and slot of another cache of this shape.
+    pub fn copy_from(&mut self, other: &Self, kv_head: usize, from: usize, to: usize) {
+        let d = self.head_dim;
+        let (value, to_value) = (other.at(kv_head, from), self.at(kv_head, to));
+        self.values[to_value..to_value + d].copy_from_slice(&other.values[value..value + d]);
+        let (key, to_key) = (other.key_at(kv_head, from), self.key_at(kv_head, to));
+        for i in (0..d * SLOTS).step_by(SLOTS) {
+            self.keys[to_key + i] = other.keys[key + i];
+        }
+    }
+
+    /// Key/value heads.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
     }
 
     /// Copies slot `from` over slot `to` in every head.

@@ -1,7 +1,7 @@
 //! The CPU kernel: the cache is read in place, blocks of keys are shared by the rows and heads that see them.
 
 use super::host_kv::{HostKv, SLOTS};
-use super::{AttentionSpec, PassRows};
+use super::{AttentionSpec, PassRows, PositionBias};
 use crate::isa::per_isa;
 use crate::{Isa, lanes};
 use std::cell::RefCell;
@@ -21,6 +21,24 @@ const KEY_BLOCK: usize = 64;
 /// # Panics
 /// If a length does not fit.
 pub fn attend(isa: Isa, spec: &AttentionSpec, q: &[f32], kv: &HostKv, pass: &PassRows<'_>, out: &mut [f32]) {
+    attend_biased(isa, (spec, None), q, kv, pass, out);
+}
+
+/// [`attend`] with a term of the scores by distance, added before any soft cap.
+///
+/// # Shapes
+/// As of [`attend`].
+///
+/// # Panics
+/// If a length does not fit.
+pub fn attend_biased(
+    isa: Isa,
+    (spec, bias): (&AttentionSpec, Option<&PositionBias>),
+    q: &[f32],
+    kv: &HostKv,
+    pass: &PassRows<'_>,
+    out: &mut [f32],
+) {
     let rows = pass.mask.rows();
     let width = spec.heads * spec.head_dim;
     assert!(q.len() == rows * width && out.len() == q.len() && pass.slots() <= kv.capacity(), "attention shapes");
@@ -29,7 +47,7 @@ pub fn attend(isa: Isa, spec: &AttentionSpec, q: &[f32], kv: &HostKv, pass: &Pas
     let task = |index: usize| {
         let (kv_head, block) = (index / blocks, index % blocks);
         let range = block * ROW_BLOCK..((block + 1) * ROW_BLOCK).min(rows);
-        let part = Part { isa, spec, q, kv, kv_head, pass };
+        let part = Part { isa, spec, bias, q, kv, kv_head, pass };
         SCRATCH.with_borrow_mut(|scratch| {
             attend_part(isa, &part, range.clone(), scratch);
             let span = spec.heads / spec.kv_heads * spec.head_dim;
@@ -67,6 +85,7 @@ impl Heads {
 struct Part<'a> {
     isa: Isa,
     spec: &'a AttentionSpec,
+    bias: Option<&'a PositionBias>,
     q: &'a [f32],
     kv: &'a HostKv,
     kv_head: usize,
@@ -222,8 +241,34 @@ fn weigh(part: &Part<'_>, first_row: usize, views: &[View], scores: &[f32], weig
             for (index, weight) in uncommitted.iter_mut().enumerate() {
                 *weight = scores[part.pass.prefix - first + part.pass.mask.nth(first_row + i, index + view.skip)];
             }
+            scale(weights, part.spec);
+            if let Some(bias) = part.bias {
+                add_bias(part, bias, first_row + i, view, head, weights);
+            }
             softmax(weights, part.spec);
         }
+    }
+}
+
+/// Adds the terms of everything that a (row, head) sees.
+#[inline(always)]
+fn add_bias(part: &Part<'_>, bias: &PositionBias, row: usize, view: &View, head: usize, scores: &mut [f32]) {
+    let head = part.kv_head * (part.spec.heads / part.spec.kv_heads) + head;
+    let query = part.pass.position(row);
+    let (prefix, uncommitted) = scores.split_at_mut(view.in_prefix);
+    for (slot, score) in prefix.iter_mut().enumerate() {
+        *score += bias.at(head, query, view.first + slot);
+    }
+    for (index, score) in uncommitted.iter_mut().enumerate() {
+        *score += bias.at(head, query, part.pass.seen_position(row, index + view.skip));
+    }
+}
+
+/// Scores times the factor.
+#[inline(always)]
+fn scale(s: &mut [f32], spec: &AttentionSpec) {
+    for v in s.iter_mut() {
+        *v *= spec.scale;
     }
 }
 
@@ -265,12 +310,9 @@ fn head_slice<'a>(part: &Part<'a>, row: usize, head: usize) -> &'a [f32] {
     &part.q[start..start + d]
 }
 
-/// Scales, caps and turns scores into weights that sum to one.
+/// Caps scaled scores and turns them into weights that sum to one.
 #[inline(always)]
 fn softmax(s: &mut [f32], spec: &AttentionSpec) {
-    for v in s.iter_mut() {
-        *v *= spec.scale;
-    }
     if let Some(cap) = spec.soft_cap {
         for v in s.iter_mut() {
             *v = cap * lanes::tanh(*v / cap);

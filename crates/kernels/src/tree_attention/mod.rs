@@ -12,15 +12,17 @@ mod host_kv;
 pub(crate) mod kernel;
 mod pass_rows;
 mod pass_table;
+mod position_bias;
 pub mod reference;
 #[cfg(feature = "gpu")]
 mod tile;
 
 pub use cached::attend_cached;
 pub use host_kv::HostKv;
-pub use kernel::attend as attend_rows;
+pub use kernel::{attend as attend_rows, attend_biased};
 pub use pass_rows::{PassRows, RowView};
 pub use pass_table::PassTable;
+pub use position_bias::PositionBias;
 
 use gorgon_core::PooledVec;
 
@@ -57,6 +59,12 @@ pub enum AttentionMask {
         nodes: PooledVec<u32>,
         /// Row `i`'s list is `nodes[starts[i]..starts[i + 1]]`.
         starts: PooledVec<usize>,
+    },
+    /// Every row sees all committed rows and no uncommitted one: a text that reads itself whole, whose rows are the
+    /// last committed ones, or rows that read another text.
+    Committed {
+        /// Number of rows.
+        rows: usize,
     },
 }
 
@@ -97,7 +105,7 @@ impl AttentionMask {
     /// Number of rows of this pass.
     pub fn rows(&self) -> usize {
         match self {
-            AttentionMask::Causal { rows } => *rows,
+            AttentionMask::Causal { rows } | AttentionMask::Committed { rows } => *rows,
             AttentionMask::Paths { starts, .. } => starts.len() - 1,
         }
     }
@@ -105,20 +113,24 @@ impl AttentionMask {
     /// Number of uncommitted rows of earlier passes: this pass's first row comes after them.
     pub fn first(&self) -> usize {
         match self {
-            AttentionMask::Causal { .. } => 0,
+            AttentionMask::Causal { .. } | AttentionMask::Committed { .. } => 0,
             AttentionMask::Paths { first, .. } => *first,
         }
     }
 
     /// Number of uncommitted rows once this pass is done.
     pub fn uncommitted(&self) -> usize {
-        self.first() + self.rows()
+        match self {
+            AttentionMask::Committed { .. } => 0,
+            mask => mask.first() + mask.rows(),
+        }
     }
 
     /// Number of uncommitted rows that row `row` sees, itself included. In a tree it is one more than its depth.
     pub fn count(&self, row: usize) -> usize {
         match self {
             AttentionMask::Causal { .. } => row + 1,
+            AttentionMask::Committed { .. } => 0,
             AttentionMask::Paths { starts, .. } => starts[row + 1] - starts[row],
         }
     }
@@ -127,7 +139,7 @@ impl AttentionMask {
     #[inline(always)]
     pub fn nth(&self, row: usize, index: usize) -> usize {
         match self {
-            AttentionMask::Causal { .. } => index,
+            AttentionMask::Causal { .. } | AttentionMask::Committed { .. } => index,
             AttentionMask::Paths { nodes, starts, .. } => nodes[starts[row] + index] as usize,
         }
     }

@@ -31,11 +31,26 @@ impl<'a> PassRows<'a> {
 
     /// Position of a row.
     pub fn position(&self, row: usize) -> usize {
-        self.prefix
-            + match self.positions {
-                Some(positions) => positions[self.mask.first() + row],
-                None => self.mask.count(row) - 1,
-            }
+        match (self.mask, self.positions) {
+            // Of rows that read another text nothing reads the positions.
+            (AttentionMask::Committed { rows }, _) => (self.prefix + row).saturating_sub(*rows),
+            (mask, Some(positions)) => self.prefix + positions[mask.first() + row],
+            (mask, None) => self.prefix + mask.count(row) - 1,
+        }
+    }
+
+    /// Position of the `index`-th uncommitted row that a row sees.
+    #[inline(always)]
+    pub fn seen_position(&self, row: usize, index: usize) -> usize {
+        self.prefix + self.positions.map_or(index, |positions| positions[self.mask.nth(row, index)])
+    }
+
+    /// The slot of the first row.
+    pub fn first_slot(&self) -> usize {
+        match self.mask {
+            AttentionMask::Committed { rows } => self.prefix.saturating_sub(*rows),
+            mask => self.prefix + mask.first(),
+        }
     }
 
     /// Rows visible to a row through a window of so many positions, its own included.

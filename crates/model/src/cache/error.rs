@@ -60,6 +60,9 @@ pub enum CacheError {
         /// Reserved rows.
         reserved: usize,
     },
+    /// A part of a cache that is not on the CPU.
+    #[error("parts of a cache are retrieved on the CPU only: use --device cpu, or another drafter")]
+    Device,
     /// A table of rows for a cache on the CPU.
     #[error("tables of rows are for devices other than the CPU")]
     Host,

@@ -11,12 +11,13 @@ pub enum Architecture {
     Gemma2,
     Phi3,
     Mixtral,
+    T5,
 }
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Phi3, Self::Mixtral];
+    pub const ALL: [Self; 8] =
+        [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Phi3, Self::Mixtral, Self::T5];
 
     /// The `model_type` of a config.
     pub fn model_type(self) -> &'static str {
@@ -28,6 +29,7 @@ impl Architecture {
             Self::Gemma2 => "gemma2",
             Self::Phi3 => "phi3",
             Self::Mixtral => "mixtral",
+            Self::T5 => "t5",
         }
     }
 
@@ -41,6 +43,7 @@ impl Architecture {
             Self::Gemma2 => "Gemma2ForCausalLM",
             Self::Phi3 => "Phi3ForCausalLM",
             Self::Mixtral => "MixtralForCausalLM",
+            Self::T5 => "T5ForConditionalGeneration",
         }
     }
 }
@@ -52,4 +55,24 @@ pub struct Experts {
     pub count: usize,
     /// Experts per position.
     pub per_token: usize,
+}
+
+/// The encoder of an encoder-decoder model, and what its decoder reads of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderConfig {
+    /// Its layers.
+    pub layers: usize,
+    /// The token that the decoder's text begins with.
+    pub start_token: u32,
+    /// Terms of attention scores by distance.
+    pub buckets: PositionBuckets,
+}
+
+/// Distances that share a term of attention scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PositionBuckets {
+    /// Number of terms of a head.
+    pub count: usize,
+    /// All distances from here on share one.
+    pub max_distance: usize,
 }

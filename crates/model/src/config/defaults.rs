@@ -30,18 +30,7 @@ pub(super) struct Defaults {
 
 impl Defaults {
     pub fn of(architecture: Architecture) -> Self {
-        let plain = Self {
-            kv_heads: None,
-            head_dim: None,
-            max_positions: 2048,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            window: None,
-            attention_soft_cap: None,
-            final_soft_cap: None,
-            query_scalar: None,
-            end_token: None,
-        };
+        let plain = Self::plain();
         match architecture {
             Architecture::Llama => Self { end_token: Some(2), ..plain },
             Architecture::Mistral => Self { kv_heads: Some(8), max_positions: 131_072, window: Some(4096), ..plain },
@@ -68,7 +57,23 @@ impl Defaults {
                 end_token: Some(1),
                 ..plain
             },
+            Architecture::T5 => Self { end_token: Some(1), ..plain },
             Architecture::Phi3 => Self { max_positions: 4096, norm_eps: 1e-5, end_token: Some(32_000), ..plain },
+        }
+    }
+
+    fn plain() -> Self {
+        Self {
+            kv_heads: None,
+            head_dim: None,
+            max_positions: 2048,
+            norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            window: None,
+            attention_soft_cap: None,
+            final_soft_cap: None,
+            query_scalar: None,
+            end_token: None,
         }
     }
 }

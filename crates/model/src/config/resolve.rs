@@ -86,10 +86,15 @@ pub(super) fn soft_cap(f: &Fields, name: &str, default: Option<f64>) -> Result<O
 }
 
 pub(super) fn norm_eps(f: &Fields, defaults: &Defaults) -> Result<f32, String> {
-    let eps = f.number("rms_norm_eps")?.unwrap_or(defaults.norm_eps);
+    epsilon(f, "rms_norm_eps", defaults.norm_eps)
+}
+
+/// The epsilon of norms, under the name that a family has for it.
+pub(super) fn epsilon(f: &Fields, name: &str, default: f64) -> Result<f32, String> {
+    let eps = f.number(name)?.unwrap_or(default);
     // Without it a row of zeros becomes NaN; with a large one norms leave next to nothing.
     if !(1e-12..=0.1).contains(&eps) {
-        return Err(format!("rms_norm_eps is {eps:?}; a number from 1e-12 to 0.1 is expected"));
+        return Err(format!("{name} is {eps:?}; a number from 1e-12 to 0.1 is expected"));
     }
     Ok(eps as f32)
 }

@@ -129,15 +129,26 @@ impl Checkpoint {
         Some(whole.layout()?.packed_bytes() * d_out / whole.d_out.max(1))
     }
 
+    /// The config, as far as the tensors decide: configs of encoder-decoder models do not say whether the LM head is the
+    /// embedding table.
+    pub fn resolved(&self, config: &ModelConfig) -> ModelConfig {
+        let tied_embeddings = match config.encoder {
+            Some(_) => !self.entries.contains_key(layout::LM_HEAD),
+            None => config.tied_embeddings,
+        };
+        ModelConfig { tied_embeddings, ..config.clone() }
+    }
+
     /// Compares the tensors with those that `config` calls for.
     pub fn problems(&self, config: &ModelConfig) -> Problems {
+        let config = &self.resolved(config);
         let specs = layout::tensors(config);
         let mut problems = Problems::default();
         let mut known: BTreeSet<String> = BTreeSet::new();
         for spec in &specs {
             let with_embedding = self.quantisation().is_some_and(Quantisation::has_embedding);
             let shape = <[usize; 2]>::try_from(spec.shape.as_slice()).ok();
-            let shape = shape.filter(|_| with_embedding || spec.name != layout::EMBEDDING);
+            let shape = shape.filter(|_| with_embedding || spec.name != layout::embedding(config));
             match shape.zip(self.format(&spec.name)) {
                 Some((shape, (module, format))) => {
                     let tensors = Tensors { store: self, module };

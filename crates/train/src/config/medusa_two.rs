@@ -72,7 +72,7 @@ impl MedusaTwoConfig {
         check.require(warmup, "warmup_share", self.warmup_share, "it has to be between 0 and 0.5");
         check.rate("backbone_rate", self.backbone_rate);
         check.positive("kl_bound", self.kl_bound);
-        check.include(self.lora.check());
+        check.include(self.lora.check("medusa2.lora"));
         check.finish()
     }
 

@@ -1,13 +1,15 @@
 //! The method of a training, with the tables that belong to it.
 
 use super::training::RATES;
-use super::{DistillSpecConfig, MedusaTwoConfig};
+use super::{CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::hydra::HydraConfig;
+use gorgon_draft::kangaroo::KangarooConfig;
 use gorgon_draft::medusa::MedusaConfig;
 use gorgon_draft::mtp::MtpConfig;
+use gorgon_draft::probes::{PassConfig, PpdConfig, ProbeTraining, SpaceConfig};
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,6 +67,42 @@ pub enum MethodConfig {
         #[serde(default)]
         block: BlockConfig,
     },
+    /// Kangaroo: an adapter on an early exit of a frozen backbone.
+    Kangaroo {
+        /// An adapter on an early exit (Kangaroo).
+        #[serde(default)]
+        kangaroo: KangarooConfig,
+    },
+    /// LayerSkip: the model itself, fitted so that its early layers draft.
+    LayerSkip {
+        /// LayerSkip: layer dropout and losses at early exits.
+        #[serde(default)]
+        layerskip: LayerSkipConfig,
+    },
+    /// PPD: prompt tokens behind every candidate, in a frozen backbone.
+    Ppd {
+        /// Parallel prompt decoding: prompt tokens behind every candidate.
+        #[serde(default)]
+        ppd: PpdConfig,
+    },
+    /// PaSS: look-ahead embeddings in a frozen backbone.
+    Pass {
+        /// PaSS: look-ahead embeddings.
+        #[serde(default)]
+        pass: PassConfig,
+    },
+    /// SPACE: one mask token in all places, in a frozen backbone.
+    Space {
+        /// SPACE: one mask token in all places.
+        #[serde(default)]
+        space: SpaceConfig,
+    },
+    /// CLLM: the backbone, fitted so that Jacobi decoding converges in few steps.
+    Cllm {
+        /// CLLM: the backbone is fitted so that Jacobi decoding converges in few steps.
+        #[serde(default)]
+        cllm: CllmConfig,
+    },
     /// DistillSpec: a separate draft model, fitted to the frozen backbone's distributions.
     #[serde(rename = "distill-spec")]
     DistillSpec {
@@ -85,17 +123,27 @@ impl MethodConfig {
             Self::Hydra { .. } => "hydra",
             Self::Mtp { .. } => "mtp",
             Self::Block { .. } => "block",
+            Self::Ppd { .. } => "ppd",
+            Self::Pass { .. } => "pass",
+            Self::Space { .. } => "space",
+            Self::Cllm { .. } => "cllm",
+            Self::Kangaroo { .. } => "kangaroo",
+            Self::LayerSkip { .. } => "layerskip",
             Self::DistillSpec { .. } => "distill-spec",
         }
     }
 
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash and DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, PPD, LayerSkip, CLLM and
+    /// DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
             Self::Eagle { .. } => (3e-5, 0.5),
-            Self::Eagle3 { .. } => (5e-5, 0.5),
+            Self::Eagle3 { .. } | Self::Kangaroo { .. } => (5e-5, 0.5),
             Self::Block { .. } => (6e-4, 1.0),
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => (1e-2, 1.0),
+            Self::Cllm { .. } => (2e-5, 1.0),
+            Self::LayerSkip { .. } => (2e-5, 1.0),
             Self::DistillSpec { .. } => (3e-4, 1.0),
         }
     }
@@ -111,7 +159,7 @@ impl MethodConfig {
 
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
-        !matches!(self, Self::MedusaTwo { .. } | Self::DistillSpec { .. })
+        !matches!(self, Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. })
     }
 
     /// True where every head has an LM head of its own, so the backbone's is not needed in training.
@@ -124,7 +172,25 @@ impl MethodConfig {
             | Self::Eagle3 { .. }
             | Self::Mtp { .. }
             | Self::Block { .. }
+            | Self::Kangaroo { .. }
+            | Self::LayerSkip { .. }
+            | Self::Ppd { .. }
+            | Self::Pass { .. }
+            | Self::Space { .. }
+            | Self::Cllm { .. }
             | Self::DistillSpec { .. } => false,
+        }
+    }
+
+    /// How probes are fitted in a backbone of these sizes; `None` of methods without.
+    pub fn probes(&self, hidden_size: usize, vocab_size: usize) -> Option<ProbeTraining> {
+        match self {
+            Self::Ppd { ppd } => Some(ProbeTraining::ppd(ppd, hidden_size, vocab_size)),
+            Self::Pass { pass } => Some(ProbeTraining::pass(pass, hidden_size, vocab_size)),
+            Self::Space { space } => Some(ProbeTraining::space(space, hidden_size, vocab_size)),
+            Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => None,
+            Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Block { .. } | Self::Kangaroo { .. } => None,
+            Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. } => None,
         }
     }
 
@@ -148,6 +214,12 @@ impl MethodConfig {
             Self::Hydra { hydra } => hydra.check(),
             Self::Mtp { mtp } => mtp.check(),
             Self::Block { block } => block.check(),
+            Self::Ppd { ppd } => ppd.check(),
+            Self::Pass { pass } => pass.check(),
+            Self::Space { space } => space.check(),
+            Self::Cllm { cllm } => cllm.check(),
+            Self::Kangaroo { kangaroo } => kangaroo.check(),
+            Self::LayerSkip { layerskip } => layerskip.check(),
             Self::DistillSpec { distill_spec } => distill_spec.check(),
         }
     }

@@ -33,5 +33,5 @@ fn an_adapter_begins_as_none_and_adds_its_product() {
 fn names_are_pefts() {
     let names: Vec<String> = lora().parameters(0).into_iter().map(|p| p.name).collect();
     assert_eq!(names, ["base_model.model.l.q_proj.lora_A.weight", "base_model.model.l.q_proj.lora_B.weight"]);
-    assert!(LoraConfig { targets: vec!["embed".into()], ..LoraConfig::default() }.check().is_err());
+    assert!(LoraConfig { targets: vec!["embed".into()], ..LoraConfig::default() }.check("medusa2.lora").is_err());
 }

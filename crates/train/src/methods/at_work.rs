@@ -3,6 +3,7 @@
 use super::head_stack::HeadStack;
 use gorgon_draft::block::BlockShape;
 use gorgon_draft::layer::LayerShape;
+use gorgon_draft::probes::ProbeShape;
 
 /// Bytes for heads that read so many `rows`, with `at_once` rows of logits over a vocabulary.
 pub fn of_heads(heads: &impl HeadStack, vocab_size: usize, at_once: usize, rows: usize, on_host: bool) -> usize {
@@ -14,6 +15,13 @@ pub fn of_heads(heads: &impl HeadStack, vocab_size: usize, at_once: usize, rows:
 pub fn of_eagle(layer: &LayerShape, at_once: usize, tokens: usize) -> usize {
     let values = 10 * layer.hidden_size + 2 * (layer.heads + layer.kv_heads) * layer.head_dim;
     let values = values + 4 * layer.intermediate_size;
+    4 * (2 * tokens * values + 3 * at_once.min(tokens) * layer.vocab_size)
+}
+
+/// Bytes for an adapter on an early exit over so many `tokens`: values and their gradients; logits of adapter and
+/// backbone, and a product on the way.
+pub fn of_adapter(layer: &LayerShape, at_once: usize, tokens: usize) -> usize {
+    let values = 8 * layer.hidden_size + 2 * (layer.heads + layer.kv_heads) * layer.head_dim;
     4 * (2 * tokens * values + 3 * at_once.min(tokens) * layer.vocab_size)
 }
 
@@ -35,4 +43,21 @@ pub fn of_block(shape: &BlockShape, at_once: usize, blocks: usize, tokens: usize
     let pairs = shape.selector.map_or(0, |selector| 4 * slots * selector.k * selector.rank);
     let context = shape.hooks.len() * d + 2 * d + 3 * shape.layers * keys;
     4 * (2 * slots * values * shape.layers + 2 * tokens * context + 2 * at_once.min(slots) * layer.vocab_size + pairs)
+}
+
+/// Bytes for probes behind so many `positions` of so many `tokens` in a backbone of `layers` layers of this shape: values
+/// and their gradients of every probe in every layer; states that enter the layers, keys and values of the context;
+/// logits.
+pub fn of_probes(
+    shape: &ProbeShape,
+    (layer, layers): (&LayerShape, usize),
+    at_once: usize,
+    positions: usize,
+    tokens: usize,
+) -> usize {
+    let (d, keys) = (layer.hidden_size, layer.kv_heads * layer.head_dim);
+    let (rows, values) = (positions * shape.places * shape.members, 12 * d + 4 * keys + 4 * layer.intermediate_size);
+    let context = (layers + 1) * d + layers * (d + 4 * keys);
+    let logits = 2 * at_once.min(positions) * layer.vocab_size;
+    4 * (2 * rows * values * layers + 2 * tokens * context + logits)
 }

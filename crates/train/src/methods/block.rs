@@ -3,6 +3,7 @@
 use super::at_work;
 use super::conversations::{Conversations, OnBackbone};
 use super::decoding::block_tree;
+use super::drawn::Draw;
 use super::initial::initial_all;
 use crate::error::TrainError;
 use crate::evaluation::{BlockMetrics, Metrics};
@@ -10,7 +11,6 @@ use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::render::Example;
 use gorgon_draft::block::{
     BlockBatch, BlockConfig, BlockDrafter, BlockModel, BlockNetwork, BlockOutput, Criterion, losses,
@@ -86,19 +86,9 @@ impl BlockFitting {
 
     /// The anchors of a conversation in a step, increasing: a function of both alone. Evaluations are no step.
     fn anchors(&self, held_out: bool, index: usize, step: Option<u64>) -> Vec<usize> {
-        let mut places: Vec<usize> = places(&self.data.row(held_out, index).example).collect();
-        let most = self.config.anchors;
-        if places.len() > most {
-            let stream = step.map_or(u64::MAX, |step| step.wrapping_mul(self.data.rows.len() as u64));
-            let mut random = SeededRandom::stream(self.seed ^ ANCHORS, stream.wrapping_add(index as u64));
-            for i in 0..most {
-                let left = places.len() - i;
-                places.swap(i, i + ((random.uniform() * left as f64) as usize).min(left - 1));
-            }
-            places.truncate(most);
-            places.sort_unstable();
-        }
-        places
+        let places = places(&self.data.row(held_out, index).example).collect();
+        let conversations = self.data.rows.len();
+        Draw { seed: self.seed ^ ANCHORS, step, index, conversations }.of(places, self.config.anchors)
     }
 
     /// The blocks of some conversations, one conversation after another.

@@ -11,6 +11,7 @@ use gorgon_core::tree::NgramTable;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::ngram_table;
 use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
@@ -152,6 +153,11 @@ pub trait OnBackbone: Objective {
     /// When that model cannot be loaded.
     fn served(&self, _run: &Path) -> Result<Option<Conversations>, TrainError> {
         Ok(None)
+    }
+
+    /// The drafter that decodes the finished run, where none is among what was fitted.
+    fn drafter(&self) -> Option<DrafterChoice> {
+        None
     }
 
     /// A short description of the fitted parameters.

@@ -1,21 +1,25 @@
 //! Held-out prompts in an evaluation, decoded with the heads by the decoder that users run.
 
 use super::conversations::Conversations;
+use super::features::Features;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
 use crate::evaluation::Decoded;
 use crate::parameters::Parameter;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy};
-use gorgon_core::tree::{DynamicTree, TreeBuilder, TrellisTree};
+use gorgon_core::tree::{ChainTree, DynamicTree, TreeBuilder, TreeChoice, TrellisTree};
+use gorgon_data::pack::Packing;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::{HeadsError, HeadsFolder};
+use gorgon_draft::probes::{ProbeShape, default_tree};
 use gorgon_infer::{Limits, Method, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::Stored;
 use serde_json::Value;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Nodes, expansions and width of the tree that draft layers are measured with: the default of decoding.
@@ -41,6 +45,26 @@ pub(super) fn block_tree() -> Result<TrellisTree, TrainError> {
     TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(|error| TrainError::Data(error.to_string()))
 }
 
+/// The tree that probes are measured with: the default of decoding.
+pub(super) fn probe_tree(shape: &ProbeShape) -> Box<dyn TreeBuilder> {
+    match default_tree(shape.kind, shape.places) {
+        TreeChoice::Own(own) => Box::new(own),
+        TreeChoice::Chain(chain) => Box::new(chain),
+        _ => Box::new(ChainTree::ROOT),
+    }
+}
+
+/// Drafts of the chain that adapters on an early exit are measured with: the default of decoding.
+const ADAPTER_CHAIN: usize = 6;
+
+/// The tree that adapters on an early exit are measured with.
+///
+/// # Errors
+/// As of [`layer_tree`].
+pub(super) fn adapter_tree() -> Result<ChainTree, TrainError> {
+    ChainTree::new(ADAPTER_CHAIN).map_err(|error| TrainError::Data(error.to_string()))
+}
+
 /// The record of steps with these numbers of accepted drafts; `None` without steps.
 fn decoded(accepted: &[usize]) -> Option<Decoded> {
     let steps = accepted.len();
@@ -54,6 +78,25 @@ fn decoded(accepted: &[usize]) -> Option<Decoded> {
 pub type Load = fn(&HeadsFolder, Arc<Decoder>) -> Result<Box<dyn Drafter>, HeadsError>;
 
 impl Conversations {
+    /// The held-out conversations that are decoded, with the model in a folder instead of the backbone.
+    ///
+    /// # Errors
+    /// When the model cannot be loaded.
+    pub(super) fn on_model(&self, folder: &Path) -> Result<Self, TrainError> {
+        let compute = self.features.decoder.compute();
+        let decoder = Decoder::load(folder, compute).map_err(|error| TrainError::Data(error.to_string()))?;
+        Ok(Self {
+            features: Features { decoder: Arc::new(decoder), cache: None },
+            rows: vec![],
+            held_out: self.held_out.iter().take(self.decoded_prompts).cloned().collect(),
+            packing: Packing::new(vec![], 1, 1, 0),
+            base: folder.display().to_string(),
+            decoded_prompts: self.decoded_prompts,
+            decoded_tokens: self.decoded_tokens,
+            init_from: None,
+        })
+    }
+
     /// [`Self::decode`] with the default tree of draft layers.
     pub(super) fn decode_layer(
         &self,

@@ -9,7 +9,9 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
 use gorgon_core::tree::ChainTree;
 use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_infer::{DecodeError, Event, Generation, Limits, Method, RecordedPair, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
@@ -42,6 +44,10 @@ impl Steps {
         let Loaded::Other(drafter) = drafting.load_for_use(decoder, settings.seed)? else {
             return Err(Failure::input("drafter oracle: it is for measurements, and cannot draft in a chat"));
         };
+        let drafter: Box<dyn Drafter> = match &model.log {
+            Some(log) if drafting.is_draft_model() => Box::new(CorrectedDrafter::new(drafter, log.clone())),
+            _ => drafter,
+        };
         // Caches grow with the conversation, so the one that is not in use takes nothing.
         let target = |hooks| DecoderTarget::new(decoder.clone(), context, hooks);
         let drafted = Session::new(target(drafter.needs().hooks), drafter);
@@ -54,6 +60,8 @@ impl Steps {
 pub(super) struct Model {
     pub decoder: Arc<Decoder>,
     pub context: usize,
+    /// Where corrections of a draft model are logged, if they are.
+    pub log: Option<Arc<dyn Corrections>>,
 }
 
 /// Decodes answers.
@@ -83,13 +91,18 @@ impl Engine {
         drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
     }
 
-    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or a draft model samples
+    /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or the drafter samples
     /// as the rule expects, everything is loaded anew.
     pub fn change_rule(&mut self, options: &Options) -> Result<bool, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
         let last = options.drafter.last();
-        let samples = matches!(last, DrafterChoice::Model(_) | DrafterChoice::Composed(_));
+        let samples = matches!(
+            last,
+            DrafterChoice::Model(_)
+                | DrafterChoice::Composed(_)
+                | DrafterChoice::TrainingFree(TrainingFree::Partial(_))
+        );
         if samples || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }

@@ -7,6 +7,7 @@ use super::engine::{Engine, Model};
 use super::options::Options;
 use super::saved;
 use crate::failure::Failure;
+use crate::learn::CorrectionLog;
 use crate::load;
 use crate::prompts;
 use crate::settings::Settings;
@@ -49,7 +50,7 @@ pub struct Chat<'a> {
 }
 
 impl<'a> Chat<'a> {
-    /// Loads a model, and what drafts for it.
+    /// Loads a model, and what drafts for it. `learn` names the folder that corrections of a draft model are logged to.
     ///
     /// # Errors
     /// When they cannot be loaded, or the model has no chat template.
@@ -57,10 +58,11 @@ impl<'a> Chat<'a> {
         model: &str,
         options: Options,
         system: Option<String>,
+        learn: Option<&Path>,
         settings: &'a Settings,
     ) -> Result<Self, Failure> {
         options.transform()?;
-        let dir = load::folder(model, settings)?;
+        let dir = load::decoder_only(model, "chat", settings)?;
         let drafting = Engine::drafting(&options, &dir, settings)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = prompts::renderer(&dir, options.heads.as_deref(), settings)?;
@@ -70,7 +72,8 @@ impl<'a> Chat<'a> {
         }
         let whole = load::context(&config, settings)?;
         let context = if settings.context.is_some() { whole } else { whole.min(CONTEXT) };
-        let model = Model { decoder: load::decoder(&dir, context, settings)?, context };
+        let log = learn.map(|learn| CorrectionLog::open(learn, &dir, &drafting)).transpose()?;
+        let model = Model { decoder: load::decoder(&dir, context, settings)?, context, log };
         let engine = Engine::load(drafting, &options, &model, settings)?;
         let (conversation, totals, plain_step) = (Conversation::new(system), Totals::default(), None);
         Ok(Self { settings, dir, renderer, model, engine, options, conversation, totals, resting: false, plain_step })

@@ -184,8 +184,12 @@ pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<Pat
         Some(name) if name.contains("{run}") => {
             (name.replace("{run}", &run.to_string_lossy()).parse().map_err(wrong)?, None)
         }
-        Some(name) if method.config.is_some() => (name.parse().map_err(wrong)?, Some(run.into())),
-        Some(name) => (name.parse().map_err(wrong)?, None),
+        Some(name) => {
+            let choice: DrafterChoice = name.parse().map_err(wrong)?;
+            // A training may fit the model that drafts for itself.
+            let heads = method.config.is_some() && (choice.needs_heads() || choice == DrafterChoice::Auto);
+            (choice, heads.then(|| run.into()))
+        }
     })
 }
 

@@ -187,8 +187,7 @@ fn fit_once(
 
 /// SHA-256 of the weights and the config that a training published, by file name.
 fn published(run: &Path) -> Result<Value, Failure> {
-    let model = run.join(fitting::FITTED_MODEL);
-    let folder = if model.is_dir() { model } else { run.join(fitting::HEADS) };
+    let folder = fitting::fitted_folder(run);
     let wrong = |error: std::io::Error| Failure::io(&folder, &error);
     let mut hashes = serde_json::Map::new();
     for entry in folder.read_dir().map_err(wrong)? {

@@ -1,7 +1,7 @@
 //! The files of a method's training, and the measurements of it.
 
 use crate::failure::Failure;
-use crate::fitting::{FITTED_MODEL, HEADS};
+use crate::fitting::fitted_folder;
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,7 @@ impl Fitted {
             number("tau").or_else(|| number("loss").map(|loss| -loss))
         };
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
-        let model = run.join(FITTED_MODEL);
-        let folder = if model.is_dir() { model } else { run.join(HEADS) };
+        let folder = fitted_folder(run);
         let weights = open_weights(&folder)?
             .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
         let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();

@@ -53,7 +53,7 @@ impl Job {
         if config.prompts.is_empty() && config.synthetic.is_none() {
             return Err(Failure::input("no prompts: name files with prompts = [..], or a synthetic corpus"));
         }
-        let dir = load::folder(&config.model, settings)?;
+        let dir = load::decoder_only(&config.model, "distill", settings)?;
         let model = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?.with(config.template.clone())?;
         if config.is_served() && config.self_talk_turns > 0 {

@@ -35,7 +35,11 @@ pub fn drafting(
 ) -> Result<Option<Drafting>, Failure> {
     let wrong = |key: &str, reason: String| Failure::input(format!("{key}: {reason}"));
     let choice = config.drafter.as_deref().map_or(Ok(DrafterChoice::Auto), str::parse);
-    let choice = choice.map_err(|reason| wrong("drafter", reason))?;
+    let choice = match choice.map_err(|reason| wrong("drafter", reason))? {
+        // Steps of many sequences say nothing of what one drafter takes.
+        DrafterChoice::Auto if config.heads.is_none() => DrafterChoice::None,
+        choice => choice,
+    };
     let tree = config.tree.as_deref().map(|name| name.parse::<TreeChoice>().map_err(|e| wrong("tree", e.to_string())));
     let tree = tree.transpose()?;
     let named = config.heads.is_some() || !matches!(choice, DrafterChoice::Auto | DrafterChoice::None);

@@ -5,10 +5,11 @@ use crate::failure::Failure;
 use crate::load;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::choice::{DrafterChoice, Drafters};
-use gorgon_draft::composed::{CascadeName, Composed, SpecInferName, Then};
+use gorgon_draft::composed::{CascadeName, Composed, OuroborosName, SpecInferName, Then};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::specinfer::SpecInferDrafter;
 use gorgon_infer::cascade::{CascadeDrafter, Inner, inner_sampling};
+use gorgon_infer::ouroboros::OuroborosDrafter;
 use gorgon_model::decoder::Decoder;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(super) fn drafters(
     match composed {
         Composed::SpecInfer(name) => specinfer(name, decoder, sampling),
         Composed::Cascade(name) => cascade(name, decoder, sampling),
+        Composed::Ouroboros(name) => ouroboros(name, decoder, sampling),
     }
 }
 
@@ -54,7 +56,7 @@ fn cascade(name: &CascadeName, decoder: &Arc<Decoder>, sampling: DraftSampling) 
         }
         Then::TrainingFree(method) => {
             method.check(config).map_err(|reason| Failure::input(format!("then={method}: {reason}")))?;
-            Drafters::TrainingFree(method.clone())
+            Drafters::TrainingFree(method.clone(), inner_sampling(&sampling))
         }
     };
     let (_, tree) = builder(Some(&name.inner_tree()), &DrafterChoice::Auto, None, None)?;
@@ -63,4 +65,9 @@ fn cascade(name: &CascadeName, decoder: &Arc<Decoder>, sampling: DraftSampling) 
     Ok(Drafters::Composed(Box::new(move || {
         Box::new(CascadeDrafter::new(name.clone(), &first, (then.drafter(), inner.clone()), sampling))
     })))
+}
+
+fn ouroboros(name: &OuroborosName, decoder: &Arc<Decoder>, sampling: DraftSampling) -> Result<Drafters, Failure> {
+    let (name, settings, model) = (name.to_string(), name.settings, model(&name.model, decoder)?);
+    Ok(Drafters::Composed(Box::new(move || Box::new(OuroborosDrafter::new(name.clone(), &model, settings, sampling)))))
 }

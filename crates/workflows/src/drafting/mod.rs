@@ -1,6 +1,7 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
 mod composed;
+mod memory;
 mod named;
 pub mod recording;
 mod sequoia;
@@ -29,16 +30,15 @@ use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::format::{HeadSpec, HeadsMethod, ProbeKind};
 use gorgon_draft::handover;
+use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::probes;
 use gorgon_draft::training_free::TrainingFree;
-use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::Compute;
-use gorgon_model::lm_head;
-use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,6 +81,9 @@ impl Drafting {
         if let DrafterChoice::TrainingFree(method) = choice.last() {
             method.check_tree(&builder.kind()).map_err(Failure::input)?;
         }
+        if choice == DrafterChoice::Measured && builder.max_depth() > 0 {
+            measured::check_tree(&builder.kind()).map_err(Failure::input)?;
+        }
         if let DrafterChoice::Composed(composed) = &choice
             && builder.max_depth() > 0
         {
@@ -102,8 +105,11 @@ impl Drafting {
     /// drafts must be as the rule expects.
     ///
     /// # Errors
-    /// When the draft model has other tokens.
+    /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
     pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+        if self.heads.is_some() {
+            load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
+        }
         self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
         let inner = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.store() } else { None };
         let stores = self.choice.methods().filter_map(TrainingFree::store).chain(inner);
@@ -117,6 +123,7 @@ impl Drafting {
             DrafterChoice::Model(dir) => vec![dir],
             DrafterChoice::Composed(composed) => composed.models(),
             DrafterChoice::Auto
+            | DrafterChoice::Measured
             | DrafterChoice::None
             | DrafterChoice::Heads(_)
             | DrafterChoice::TrainingFree(_)
@@ -130,7 +137,16 @@ impl Drafting {
         let nodes = self.builder.max_nodes();
         match (&self.choice, self.builder.kind()) {
             (_, TreeKind::Own(_)) => nodes,
+            (DrafterChoice::Heads(HeadsMethod::Probes(kind)), _) => self.probed(*kind, nodes),
             (DrafterChoice::Composed(composed), _) => 1 + composed.trees() * (nodes - 1),
+            _ => nodes,
+        }
+    }
+
+    /// Rows of a tree with probes at most.
+    fn probed(&self, kind: ProbeKind, nodes: usize) -> usize {
+        match self.heads.as_ref().map(|folder| &folder.detected.spec) {
+            Some(HeadSpec::Probes(spec)) => probes::most_rows(kind, spec.places * spec.members, nodes),
             _ => nodes,
         }
     }
@@ -198,6 +214,11 @@ impl Drafting {
         }
     }
 
+    /// Whether a draft model drafts, and nothing else.
+    pub fn is_draft_model(&self) -> bool {
+        matches!(self.choice, DrafterChoice::Model(_))
+    }
+
     /// The heads that draft, and as what.
     pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
         self.heads.as_ref().map(|folder| (&self.choice, folder))
@@ -206,7 +227,7 @@ impl Drafting {
     /// Whether the drafter takes a chain of drafts, whatever its own tree is.
     pub fn takes_chains(&self) -> bool {
         match self.choice.last() {
-            DrafterChoice::None | DrafterChoice::Auto => false,
+            DrafterChoice::None | DrafterChoice::Auto | DrafterChoice::Measured => false,
             DrafterChoice::TrainingFree(method) => method.check_tree(&TreeKind::Chain(1)).is_ok(),
             DrafterChoice::Composed(composed) => composed.check_tree(&TreeKind::Chain(1)).is_ok(),
             DrafterChoice::Handover { .. } => true,
@@ -262,9 +283,10 @@ impl Drafting {
                 Drafters::Handover(first.clone(), handover::tree().map_err(Failure::input)?, Box::new(other))
             }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
+            (DrafterChoice::Measured, _) => Drafters::Measured,
             (DrafterChoice::TrainingFree(method), _) => {
                 method.check(decoder.config()).map_err(Failure::input)?;
-                Drafters::TrainingFree(method.clone())
+                Drafters::TrainingFree(method.clone(), self.sampling)
             }
             (DrafterChoice::Model(_), _) => {
                 self.draft_model(decoder)?.map_or(Drafters::None, |model| Drafters::DraftModel(model, self.sampling))
@@ -276,37 +298,6 @@ impl Drafting {
                 Drafters::of_heads(folder.detected.format.method(), folder, decoder)?
             }
         })
-    }
-
-    /// Bytes of the weights that draft for a model, and of what they cache of a sequence of so many tokens: for heads
-    /// at most a layer of the model's own for each layer of theirs.
-    ///
-    /// # Errors
-    /// When a draft model cannot be read.
-    pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
-        let mut models = (0, 0);
-        for dir in self.models() {
-            models.0 += Checkpoint::open(dir)?.loaded_bytes(compute) as u128;
-            models.1 += KvCache::bytes(&ModelConfig::read(dir)?, compute, tokens);
-        }
-        let Some(folder) = self.heads.as_ref().filter(|_| self.models().is_empty()) else { return Ok(models) };
-        let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
-        let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
-        Ok((folder.checkpoint.loaded_bytes(compute) as u128, layer * layers as u128))
-    }
-
-    /// Bytes of copies in 8 bits that find top tokens: of the model's LM head, where the text is greedy or heads
-    /// ask it too, and of one that the heads have of their own.
-    pub fn copies(drafting: Option<&Self>, model: &ModelConfig, greedy: bool, compute: &Compute) -> [u64; 2] {
-        // Drafts are ranked where a tree looks at nothing but ranks.
-        let ranked = drafting.filter(|drafting| drafting.builder.ranks_at(0).is_some());
-        let heads = ranked.and_then(|drafting| drafting.heads.as_ref());
-        let own = heads.and_then(HeadsFolder::shared_lm_head);
-        let models = greedy || (heads.is_some() && own.is_none());
-        [
-            if models { lm_head::prefilter_bytes_of(model, compute) } else { 0 },
-            own.map_or(0, |(inputs, outputs)| lm_head::prefilter_bytes(inputs, outputs, compute)),
-        ]
     }
 }
 

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 /// When it needs heads that are missing, or a file or folder is missing or wrong.
 pub(super) fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Result<DrafterChoice, Failure> {
     Ok(match (choice, heads) {
-        (DrafterChoice::Auto, None) => DrafterChoice::None,
-        (DrafterChoice::Auto, Some(folder)) => DrafterChoice::Heads(folder.detected.format.method()),
+        (DrafterChoice::Auto | DrafterChoice::Measured, None) => DrafterChoice::Measured,
+        (DrafterChoice::Auto | DrafterChoice::Measured, Some(folder)) => {
+            DrafterChoice::Heads(folder.detected.format.method())
+        }
         (named, None) if named.needs_heads() => {
             return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
         }
@@ -31,7 +33,7 @@ pub(super) fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Resu
                 return Err(Failure::input(format!("--drafter {choice}: an oracle is measured alone")));
             }
             let other = named(other, heads)?;
-            if other == DrafterChoice::None {
+            if matches!(other, DrafterChoice::None | DrafterChoice::Measured) {
                 let message = format!("--drafter {choice}: there is no other drafter");
                 return Err(Failure::input(message).hint("name one, or the heads with --heads, or leave out else="));
             }

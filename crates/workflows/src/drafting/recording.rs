@@ -91,7 +91,9 @@ fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn D
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
-        | HeadsFormat::DFlash => Box::new(EagleModel::load(folder, decoder.clone())?),
+        | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo
+        | HeadsFormat::Probes(_) => Box::new(EagleModel::load(folder, decoder.clone())?),
     })
 }
 
@@ -103,8 +105,11 @@ fn kind(drafting: &Drafting) -> Option<Kind<'_>> {
     match choice {
         DrafterChoice::Heads(HeadsMethod::Medusa) => Some(Kind::Medusa(folder, drafting.builder.kind().shape()?)),
         DrafterChoice::Heads(HeadsMethod::Eagle) => Some(Kind::Eagle(folder, drafting.builder.kind().as_dynamic()?)),
-        DrafterChoice::Heads(HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block)
+        DrafterChoice::Heads(
+            HeadsMethod::Hydra | HeadsMethod::Mtp | HeadsMethod::Block | HeadsMethod::Kangaroo | HeadsMethod::Probes(_),
+        )
         | DrafterChoice::Auto
+        | DrafterChoice::Measured
         | DrafterChoice::None
         | DrafterChoice::TrainingFree(_)
         | DrafterChoice::Model(_)

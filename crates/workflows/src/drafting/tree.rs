@@ -9,7 +9,8 @@ use gorgon_core::tree::{
 };
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::HeadsMethod;
+use gorgon_draft::format::{HeadSpec, HeadsMethod};
+use gorgon_draft::{measured, probes};
 use std::path::PathBuf;
 
 /// The name of the tree that a calibration stored with the heads.
@@ -28,6 +29,9 @@ const EAGLE_TREE: (usize, usize, usize) = (60, 5, 10);
 /// Nodes of the trellis tree of block drafters unless told otherwise.
 const BLOCK_TREE: usize = 60;
 
+/// Drafts of Kangaroo unless told otherwise, as in the paper.
+const KANGAROO_CHAIN: usize = 6;
+
 /// The largest trellis tree whose size follows from step times.
 const MOST_MEASURED: usize = 64;
 
@@ -37,6 +41,7 @@ fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
         DrafterChoice::TrainingFree(method) => Some(method.default_tree()),
         DrafterChoice::Composed(composed) => Some(composed.default_tree()),
         DrafterChoice::Model(_) => ChainTree::new(MODEL_CHAIN).ok().map(TreeChoice::Chain),
+        DrafterChoice::Measured => measured::largest_tree().ok().map(TreeChoice::Own),
         DrafterChoice::Auto | DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_) => None,
         // The last one is none.
         DrafterChoice::Handover { .. } => None,
@@ -98,6 +103,14 @@ fn unnamed(heads: Option<&HeadsFolder>, stored: Option<PathBuf>) -> Result<(Stri
             let trellis = TrellisTree::new(BLOCK_TREE, TrellisTree::DEPTH).map_err(Failure::input)?;
             Ok((TreeChoice::Trellis(Some((BLOCK_TREE, TrellisTree::DEPTH))).to_string(), Box::new(trellis)))
         }
+        None if let Some(HeadSpec::Probes(spec)) = heads.map(|folder| &folder.detected.spec) => {
+            let tree = probes::default_tree(spec.kind, spec.places);
+            builder(Some(&tree), &DrafterChoice::Auto, heads, None)
+        }
+        None if heads.is_some_and(|folder| folder.detected.format.method() == HeadsMethod::Kangaroo) => {
+            let chain = ChainTree::new(KANGAROO_CHAIN).map_err(Failure::input)?;
+            Ok((TreeChoice::Chain(chain).to_string(), Box::new(chain)))
+        }
         None => {
             let published: PublishedTree = "mc_sim_7b_63".parse().map_err(Failure::input)?;
             Ok(fixed(published.name().into(), published.shape().clone()))
@@ -137,6 +150,7 @@ fn has_layers(method: HeadsMethod) -> bool {
     match method {
         HeadsMethod::Eagle | HeadsMethod::Mtp => true,
         HeadsMethod::Medusa | HeadsMethod::Hydra | HeadsMethod::Block => false,
+        HeadsMethod::Kangaroo | HeadsMethod::Probes(_) => false,
     }
 }
 

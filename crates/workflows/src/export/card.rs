@@ -6,6 +6,7 @@ use crate::fitting::evaluation;
 use crate::inspect::words;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::{HeadSpec, HeadsMethod, LmHeads};
+use gorgon_draft::probes::default_tree;
 use gorgon_runs::provenance::Build;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::table::{Column, Table};
@@ -65,6 +66,7 @@ impl Card<'_> {
             HeadSpec::Medusa(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Hydra(spec) => Some((spec.lm_heads.clone(), spec.heads)),
             HeadSpec::Eagle(_) | HeadSpec::Mtp(_) | HeadSpec::Block(_) => None,
+            HeadSpec::Kangaroo(_) | HeadSpec::Probes(_) => None,
         };
         let trained = of(&self.source.detected.spec).map(|(lm_heads, _)| lm_heads);
         let copied = trained == Some(LmHeads::Target);
@@ -101,10 +103,16 @@ impl Card<'_> {
     /// Accuracies that the training measured on held-out text.
     fn held_out(&self) -> String {
         let Some(evaluation) = best_evaluation(self.run) else { return String::new() };
+        let tree = match &self.written.detected.spec {
+            HeadSpec::Probes(spec) => default_tree(spec.kind, spec.places).to_string(),
+            _ => String::new(),
+        };
         let (by, tree) = match self.written.detected.format.method() {
             HeadsMethod::Eagle => ("", "dynamic:60,5,10"),
             HeadsMethod::Mtp => (" by module", "dynamic:60,5,10"),
             HeadsMethod::Block => ("", "trellis:60"),
+            HeadsMethod::Probes(_) => (" by place", tree.as_str()),
+            HeadsMethod::Kangaroo => ("", "chain:6"),
             HeadsMethod::Medusa | HeadsMethod::Hydra => (" by head", "mc_sim_7b_63"),
         };
         let mut table = Table::new([Column::text("held-out text"), Column::text("measured")]);
@@ -159,7 +167,8 @@ impl Card<'_> {
             HeadSpec::Hydra(spec) => spec.heads,
             HeadSpec::Mtp(spec) => spec.modules,
             HeadSpec::Block(spec) => spec.slots.saturating_sub(1),
-            HeadSpec::Eagle(_) => 3,
+            HeadSpec::Probes(spec) => spec.places,
+            HeadSpec::Eagle(_) | HeadSpec::Kangaroo(_) => 3,
         };
         let legend = match self.base {
             Some(_) => "`THIS_FOLDER` is this folder, or its id once it is on the hub.",

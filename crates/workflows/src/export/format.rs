@@ -23,12 +23,16 @@ pub enum ExportFormat {
     Mtp,
     /// A block drafter as z-lab stores DFlash.
     DFlash,
+    /// Probes under their own names.
+    Probes,
+    /// Kangaroo's adapter.
+    Kangaroo,
     /// The weights as they are, in a safetensors file: what PyTorch files become.
     Safetensors,
 }
 
 /// The names of all formats.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "medusa-v1",
     "medusa-v2",
     "tgi",
@@ -40,6 +44,8 @@ const NAMES: [&str; 12] = [
     "hydra",
     "mtp",
     "dflash",
+    "probes",
+    "kangaroo",
     "safetensors",
 ];
 
@@ -55,11 +61,14 @@ impl FromStr for ExportFormat {
             "hydra" => Ok(Self::Hydra),
             "mtp" => Ok(Self::Mtp),
             "dflash" => Ok(Self::DFlash),
+            "probes" => Ok(Self::Probes),
+            "kangaroo" => Ok(Self::Kangaroo),
             "safetensors" => Ok(Self::Safetensors),
             other => {
                 let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
-                            MTP modules to mtp, a block drafter to dflash, a Medusa-2 run to merged, any PyTorch file to safetensors";
+                            MTP modules to mtp, a block drafter to dflash, PPD, PaSS and SPACE to probes, \
+                            a Kangaroo adapter to kangaroo, a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
         }
@@ -77,6 +86,8 @@ impl ExportFormat {
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
             Self::DFlash => "dflash",
+            Self::Probes => "probes",
+            Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
         }
     }
@@ -90,6 +101,8 @@ impl ExportFormat {
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
             Self::DFlash => "block",
+            Self::Probes => "probes",
+            Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
         }
     }
@@ -102,6 +115,8 @@ impl ExportFormat {
             HeadsMethod::Eagle => "eagle (EAGLE-1/2), or eagle3 or speculators (EAGLE-3)",
             HeadsMethod::Mtp => "mtp",
             HeadsMethod::Block => "dflash",
+            HeadsMethod::Probes(_) => "probes",
+            HeadsMethod::Kangaroo => "kangaroo",
         }
     }
 
@@ -115,6 +130,8 @@ impl ExportFormat {
             Self::Merged => "Medusa-2 model",
             Self::Mtp => "MTP modules",
             Self::DFlash => "block drafter (DFlash)",
+            Self::Probes => "probes",
+            Self::Kangaroo => "Kangaroo adapter",
             Self::Safetensors => "weights",
         }
     }

@@ -11,6 +11,7 @@ pub use self::upload::Upload;
 
 use self::card::Card;
 use crate::failure::Failure;
+use crate::fitting::{HEADS, MERGED};
 use crate::hub_id::hub_id;
 use crate::not_a_model::base_model;
 use crate::settings::Settings;
@@ -20,7 +21,7 @@ use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{self, Backbone};
 use gorgon_draft::published::Destination;
-use gorgon_draft::{block, hydra, mtp};
+use gorgon_draft::{block, hydra, kangaroo, mtp, probes};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::FloatFormat;
 use gorgon_model::layout;
@@ -79,12 +80,15 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
     if args.to == ExportFormat::Safetensors {
         return convert::execute(&args.run, &args.out, settings);
     }
+    if args.to == ExportFormat::Merged && !args.run.join(HEADS).is_dir() && args.run.join(MERGED).is_dir() {
+        return whole_model(args, settings);
+    }
     let folder = load::heads(&args.run, &settings.console)?;
     let config = folder::config(&folder.path)?.unwrap_or_default();
     let named = args.model.clone().or_else(|| base_model(&config));
     let named = named
         .ok_or_else(|| Failure::input("the heads do not say which model they are for").hint("name it with --model"))?;
-    let dir = load::folder(&named, settings)?;
+    let dir = load::decoder_only(&named, "export", settings)?;
     let model = ModelConfig::read(&dir)?;
     let id = hub_id(&named, &dir);
     files::check_empty(&args.out)?;
@@ -117,7 +121,9 @@ fn write(
     let written = match args.to {
         ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Kangaroo => kangaroo::export(folder, base, to).map_err(Failure::from),
         ExportFormat::DFlash => block::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::Probes => probes::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Eagle3(layout) => eagle3(folder, layout, (dir, model), base, to),
         ExportFormat::Merged | ExportFormat::Safetensors => merged(&args.run, to.out),
         ExportFormat::Medusa(target) => {
@@ -146,13 +152,23 @@ fn lm_head(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
     Ok(Checkpoint::open(dir)?.read_all(name)?)
 }
 
-/// Copies the model that a Medusa-2 run left.
+/// Copies a fitted backbone that has no heads.
+fn whole_model(args: &Options, settings: &Settings) -> Result<Option<HeadsFormat>, Failure> {
+    files::check_empty(&args.out)?;
+    let staged = files::staging(&args.out)?;
+    merged(&args.run, staged.path())?;
+    files::publish(staged, &args.out)?;
+    settings.console.say(format!("fitted backbone in {}", args.out.display()));
+    Ok(None)
+}
+
+/// Copies the model that a run which fits the backbone left.
 fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
     let from = run.join("merged");
     let wrong = |path: &Path, error: std::io::Error| Failure::io(path, &error);
     if !from.is_dir() {
         let message = format!("{}: no merged model is here", run.display());
-        return Err(Failure::input(message).hint("only runs with method = \"medusa-2\" have one"));
+        return Err(Failure::input(message).hint("only runs with method = \"medusa-2\" or \"cllm\" have one"));
     }
     for entry in from.read_dir().map_err(|error| wrong(&from, error))? {
         let path = entry.map_err(|error| wrong(&from, error))?.path();

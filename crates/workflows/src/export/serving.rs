@@ -35,16 +35,26 @@ impl ExportFormat {
                 "The names are DeepSeek-V3's. vLLM and SGLang load such modules for DeepSeek's own architecture only; gorgon loads \
                  them for any base model that it runs:\n\n{}\nEmbedding and LM head are the base model's. Module k + 1 reads the \
                  states of module k after its `shared_head.norm`.\n",
-                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+                chat(base)
             ),
             Self::DFlash => format!(
                 "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
-                shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+                chat(base)
             ),
+            Self::Probes => "The names are gorgon's, and no other engine reads probes:\n\n".to_owned() + &chat(base),
+            Self::Kangaroo => KANGAROO.to_owned() + &chat(base),
             Self::Safetensors => String::new(),
         }
     }
 }
+
+/// The command that chats with heads for a base model.
+fn chat(base: &str) -> String {
+    shell(&format!("gorgon chat --model {base} --heads THIS_FOLDER"))
+}
+
+const KANGAROO: &str = "The names are Kangaroo's; its own code takes the exit layer on the command line. vLLM and SGLang do not \
+     read adapters; gorgon runs:\n\n";
 
 /// The two numberings of hidden states.
 const HOOKS: &str = "`eagle_aux_hidden_state_layer_ids` names the hidden states that the layer reads, twice: at the top level by \

@@ -4,6 +4,8 @@
 pub const HEADS: &str = "heads";
 /// Where a training leaves a draft model in the run folder.
 pub const FITTED_MODEL: &str = "model";
+/// The folder of a fitted backbone in a run folder.
+pub const MERGED: &str = "merged";
 
 mod plots;
 mod progress;
@@ -15,3 +17,15 @@ pub use self::plots::{Plot, curve, draw};
 pub use self::progress::{Progress, fields};
 pub use self::results::{Fitted, Losses, Results, evaluation, measured};
 pub use self::run_folder::{changes, report_resume, run_folder};
+
+use std::path::{Path, PathBuf};
+
+/// The folder of what a run fitted: draft heads, a draft model, or the backbone where there are no heads.
+pub fn fitted_folder(run: &Path) -> PathBuf {
+    let [model, heads, merged] = [FITTED_MODEL, HEADS, MERGED].map(|name| run.join(name));
+    match model.is_dir() {
+        true => model,
+        false if !heads.is_dir() && merged.is_dir() => merged,
+        false => heads,
+    }
+}

@@ -168,7 +168,10 @@ impl Losses {
             }
             Metrics::Eagle(eagle) => (&[], from_ref(&eagle.top1), from_ref(&eagle.top5)),
             Metrics::Eagle3(eagle) => (&eagle.step_loss, &eagle.step_top1, from_ref(&eagle.top5)),
+            Metrics::Kangaroo(adapter) => (&[], from_ref(&adapter.top1), from_ref(&adapter.top5)),
+            Metrics::LayerSkip(model) => (&model.exit_loss, &model.exit_top1, &[]),
             Metrics::Block(block) => (&block.slot_loss, &block.slot_top1, &[]),
+            Metrics::Cllm(model) => (&[], from_ref(&model.agreement), &[]),
             Metrics::DistillSpec(model) => (&[], from_ref(&model.top1), &[]),
             Metrics::Pretrain(model) => (&[], from_ref(&model.answer_top1), &[]),
         };
@@ -188,6 +191,9 @@ impl TokensPerStep {
             Metrics::Eagle(_)
             | Metrics::Eagle3(_)
             | Metrics::Block(_)
+            | Metrics::Cllm(_)
+            | Metrics::Kangaroo(_)
+            | Metrics::LayerSkip(_)
             | Metrics::DistillSpec(_)
             | Metrics::Pretrain(_) => Self { decoded, ..Self::default() },
         }

@@ -17,7 +17,7 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
         Err(_) if path.join("config.json").is_file() && ModelConfig::read(path).is_ok() => return Ok(None),
         Err(error) => return Err(Failure::input(error)),
     };
-    if found.checkpoint.entries().contains_key(layout::FINAL_NORM) {
+    if layout::is_model(found.checkpoint.entries().keys()) {
         return Ok(None);
     }
     let Detected { format, spec, problems, notes } = found.detected;

@@ -39,7 +39,7 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     };
     let template = ChatTemplate::load(dir);
     notes.extend(template.as_ref().err().map(ToString::to_string));
-    let mut facts = facts(&config, tokenizer, template.is_ok());
+    let mut facts = facts(&checkpoint.resolved(&config), tokenizer, template.is_ok());
     quantisation(&mut facts, &mut notes, &config, &checkpoint);
     storage(&mut facts, &checkpoint);
     Ok(Report { kind: "model", facts, notes, problems })
@@ -76,6 +76,12 @@ fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Facts {
     facts.add("tied_embeddings", config.tied_embeddings);
     facts.add("end_tokens", json!(config.eos_tokens));
     facts.add("chat_template", chat_template);
+    if let Some(encoder) = config.encoder {
+        facts.add("encoder_layers", encoder.layers);
+        facts.add("decoder_start_token", encoder.start_token);
+        facts.add("relative_position_buckets", encoder.buckets.count);
+        facts.add("relative_position_max_distance", encoder.buckets.max_distance);
+    }
     if let Some(experts) = config.experts {
         facts.add("experts", experts.count);
         facts.add("experts_per_token", experts.per_token);

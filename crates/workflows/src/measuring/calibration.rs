@@ -129,7 +129,12 @@ pub fn measure(options: &Options, rounds: usize, settings: &Settings) -> Result<
             let choice = calibrate::choose(&accuracies.heads, &order, &times)?;
             (accuracies, times, choice)
         }
-        HeadsMethod::Hydra | HeadsMethod::Eagle | HeadsMethod::Mtp | HeadsMethod::Block => {
+        HeadsMethod::Hydra
+        | HeadsMethod::Eagle
+        | HeadsMethod::Mtp
+        | HeadsMethod::Block
+        | HeadsMethod::Kangaroo
+        | HeadsMethod::Probes(_) => {
             let prompts = setup.prompts.clone();
             let probed = probe::probe(&mut setup.comparison(settings.seed), &prompts, DEEPEST)?;
             let times = step_times(&mut setup, &probed.calibration()?, rounds, settings)?;

@@ -12,6 +12,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::render::{RenderError, Renderer};
 use gorgon_data::source::Conversation;
+use gorgon_draft::draft_model::DraftSampling;
 use gorgon_runs::file;
 use made::{edited, quotation};
 use serde::Serialize;
@@ -104,7 +105,7 @@ pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> 
 /// Drafters by token, which need no model.
 fn token_drafters(choice: &DrafterChoice) -> Drafters {
     match choice {
-        DrafterChoice::TrainingFree(method) => Drafters::TrainingFree(method.clone()),
+        DrafterChoice::TrainingFree(method) => Drafters::TrainingFree(method.clone(), DraftSampling::GREEDY),
         _ => Drafters::None,
     }
 }

@@ -19,8 +19,11 @@ use gorgon_model::decoder::Decoder;
 use gorgon_runs::plot::{Chart, Series};
 use gorgon_tiny_chat::{self as synth, Check, Split};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes of a file of prompts, at most.
+const LARGEST_FILE: u64 = 64 << 20;
 
 /// Settings of a sweep.
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub struct Options {
     pub drafter: DrafterChoice,
     /// The tree, if it is named.
     pub tree: Option<TreeChoice>,
+    /// A file of prompts with the right answers; held-out questions of the synthetic corpus if there is none.
+    pub prompts: Option<PathBuf>,
     /// Prompts at most.
     pub limit: usize,
     /// New tokens of an answer at most.
@@ -47,6 +52,23 @@ pub struct Options {
     pub rounds: usize,
 }
 
+/// When an answer is right.
+enum Right {
+    /// A check of the synthetic corpus.
+    Check(Check),
+    /// The one text.
+    Text(String),
+}
+
+impl Right {
+    fn passes(&self, said: &str) -> bool {
+        match self {
+            Self::Check(check) => check.passes(said),
+            Self::Text(text) => said.trim() == text.trim(),
+        }
+    }
+}
+
 /// Everything that a sweep needs.
 pub struct Setup {
     decoder: Arc<Decoder>,
@@ -55,7 +77,7 @@ pub struct Setup {
     pub drafting: Drafting,
     renderer: Renderer,
     limits: Limits,
-    exam: Vec<(BenchPrompt, Check)>,
+    exam: Vec<(BenchPrompt, Right)>,
     /// The rules.
     pub subjects: Vec<Subject>,
 }
@@ -87,7 +109,10 @@ impl Setup {
         let new_tokens = args.max_new_tokens;
         let context = config.max_positions.min(model.decoder().config().max_positions);
         let room = context.saturating_sub(new_tokens + drafting.builder.max_nodes());
-        let exam = exam(&renderer, args.limit, room, settings)?;
+        let exam = match &args.prompts {
+            Some(path) => answered(path, &renderer, args.limit, room)?,
+            None => exam(&renderer, args.limit, room, settings)?,
+        };
         let end_tokens = if args.ignore_eos { vec![] } else { config.eos_tokens };
         let limits = Limits { max_new_tokens: new_tokens, end_tokens };
         let subjects = Subject::all(&distinct(families, &transform, settings), &args.alphas, transform)?;
@@ -150,7 +175,7 @@ fn exam(
     count: usize,
     room: usize,
     settings: &Settings,
-) -> Result<Vec<(BenchPrompt, Check)>, Failure> {
+) -> Result<Vec<(BenchPrompt, Right)>, Failure> {
     let mut exam = vec![];
     // Most dialogues can be checked; a context too short for any of them must not search for ever.
     for index in 0..100 * count as u64 {
@@ -161,9 +186,11 @@ fn exam(
         let mut transcript = renderer.transcript(dialogue.system.as_deref().filter(|_| renderer.has_template()))?;
         transcript.ask(user)?;
         let ids = transcript.into_example().ids;
-        if !ids.is_empty() && ids.len() <= room {
+        let is_empty = ids.is_empty();
+        let ids = renderer.prompt(ids);
+        if !is_empty && ids.len() <= room {
             let (id, category) = (format!("held-out-{index}"), Some(dialogue.kind.to_owned()));
-            exam.push((BenchPrompt { id, category, ids }, check));
+            exam.push((BenchPrompt { id, category, ids }, Right::Check(check)));
         }
         if exam.len() == count {
             return Ok(exam);
@@ -173,6 +200,34 @@ fn exam(
         true => Err(Failure::input("no held-out prompt fits the context of both models")),
         false => Ok(exam),
     }
+}
+
+/// The first prompts of a file, each with the one right answer to it.
+fn answered(path: &Path, renderer: &Renderer, count: usize, room: usize) -> Result<Vec<(BenchPrompt, Right)>, Failure> {
+    let bytes = gorgon_runs::file::read(path, LARGEST_FILE).map_err(|error| Failure::io(path, &error))?;
+    let (mut exam, mut long) = (vec![], 0);
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
+        let wrong = |reason: String| Failure::input(format!("{}:{}: {reason}", path.display(), number + 1));
+        let record: Value = gorgon_runs::json::read(line).map_err(|error| wrong(error.to_string()))?;
+        let text = |key: &str| record[key].as_str().ok_or_else(|| wrong(format!("{key} is missing, or no text")));
+        let (prompt, answer) = (text("prompt")?, text("answer")?);
+        let mut transcript = renderer.transcript(None)?;
+        transcript.ask(prompt)?;
+        let ids = renderer.prompt(transcript.into_example().ids);
+        if ids.len() > room {
+            long += 1;
+            continue;
+        }
+        exam.push((BenchPrompt { id: (number + 1).to_string(), category: None, ids }, Right::Text(answer.to_owned())));
+        if exam.len() == count {
+            break;
+        }
+    }
+    if exam.is_empty() {
+        let reason = format!("no prompt fits the context of both models; {long} are too long");
+        return Err(Failure::input(format!("{}: {reason}", path.display())));
+    }
+    Ok(exam)
 }
 
 /// Quality against rejections and against speed, a line per rule and a mark per reference. Points at which everything

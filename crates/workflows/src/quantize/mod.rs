@@ -37,7 +37,7 @@ const LARGEST_FILE: usize = 5_000_000_000;
 pub fn execute(args: &Options, settings: &Settings) -> Result<Value, Failure> {
     let begun = Instant::now();
     let scheme = args.scheme()?;
-    let dir = load::folder(&args.model, settings)?;
+    let dir = load::decoder_only(&args.model, "quantize", settings)?;
     let config = ModelConfig::read(&dir)?;
     let checkpoint = Checkpoint::open(&dir)?.finite();
     check_floats(&args.model, &checkpoint)?;

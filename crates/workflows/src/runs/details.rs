@@ -4,7 +4,7 @@ use super::find::is_run;
 use super::state::RunState;
 use super::summary::{RunSummary, best, results};
 use crate::failure::Failure;
-use crate::fitting::{FITTED_MODEL, HEADS};
+use crate::fitting::{FITTED_MODEL, HEADS, MERGED};
 use gorgon_runs::metrics;
 use gorgon_runs::provenance::Provenance;
 use gorgon_runs::run_dir::RunView;
@@ -58,7 +58,8 @@ impl RunDetails {
         let verb = summary.verb.filter(|_| summary.state == RunState::Interrupted);
         let resume = verb.map(|verb| verb.resume(folder));
         let records = metrics::read(&run.metrics()).unwrap_or_default();
-        let heads = [HEADS, FITTED_MODEL].map(|name| folder.join(name)).into_iter().find(|heads| heads.is_dir());
+        let heads =
+            [HEADS, FITTED_MODEL, MERGED].map(|name| folder.join(name)).into_iter().find(|heads| heads.is_dir());
         Ok(Self {
             checkpoints,
             newest_checkpoint: newest.map(|step| run.step(step)),

@@ -1,5 +1,10 @@
 //! A frozen backbone and the conversations that heads are fitted to.
 
+mod own_layers;
+
+pub use self::own_layers::probes;
+
+use super::backbone_hash::backbone_hash;
 use super::job::Job;
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -9,34 +14,28 @@ use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row};
 use gorgon_draft::block::BlockConfig;
-use gorgon_draft::draft_model::DraftModel;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
-use gorgon_draft::medusa::{Heads, MedusaConfig};
+use gorgon_draft::kangaroo::KangarooConfig;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::hash_folder_weights;
-use gorgon_train::config::{DistillSpecConfig, MedusaTwoConfig, TrainConfig};
-use gorgon_train::llama::Llama;
-use gorgon_train::lora::Lora;
+use gorgon_train::config::TrainConfig;
 use gorgon_train::methods::{
-    self, BlockFitting, Conversations, DistillSpecFitting, Distilled, Eagle3Fitting, EagleFitting, Earlier, Features,
-    HeadFitting, HeadStack, MedusaTwoFitting,
+    self, BlockFitting, Conversations, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack, KangarooFitting,
 };
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A backbone on its device, and the conversations that heads for it are fitted to.
 pub struct Backbone {
     /// Hash of its files; empty in a copy.
     pub hash: String,
-    checkpoint: Checkpoint,
-    model: ModelConfig,
-    data: Conversations,
-    longest: usize,
+    pub(super) checkpoint: Checkpoint,
+    pub(super) model: ModelConfig,
+    pub(super) data: Conversations,
+    pub(super) longest: usize,
     /// The first replica's LM head, where all share it.
     lm_head: Option<Table>,
 }
@@ -97,7 +96,7 @@ impl Backbone {
     }
 
     /// The LM head, held so.
-    fn lm_head(&self, held: Option<Frozen>) -> Result<Table, Failure> {
+    pub(super) fn lm_head(&self, held: Option<Frozen>) -> Result<Table, Failure> {
         let device = self.data.features.decoder.compute().device();
         match &self.lm_head {
             Some(shared) => Ok(shared.clone()),
@@ -122,39 +121,6 @@ impl Backbone {
             buffer => fitting.shuffled(buffer, config.training.gradient_accumulation, config.seed),
         };
         Job::new(fitting, config)
-    }
-
-    /// Medusa heads on it, and an adapter for itself.
-    ///
-    /// # Errors
-    /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
-    pub fn medusa_two(
-        self,
-        config: &TrainConfig,
-        medusa: MedusaConfig,
-        medusa2: &MedusaTwoConfig,
-    ) -> Result<Job<MedusaTwoFitting>, Failure> {
-        refuse_quantised(self.checkpoint.dir(), &self.model)?;
-        let lm_head = self.lm_head(Some(held(config, true)))?;
-        let Self { checkpoint, model, data, longest, .. } = self;
-        let dir = checkpoint.dir().display().to_string();
-        let device = data.features.decoder.compute().device().clone();
-        let llama = Llama::of(&model, longest, device).map_err(|error| Failure::input(format!("{dir}: {error}")))?;
-        let lora = Lora::new(medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
-        let heads = Heads {
-            config: medusa,
-            hidden_size: model.hidden_size,
-            vocab_size: model.vocab_size,
-            chunk_rows: config.chunk_rows,
-        };
-        let steps = config
-            .training
-            .settings(data.packing.steps_per_epoch(), config.seed)
-            .map_err(|errors| Failure::settings(&errors))?;
-        let (config_two, steps) = (medusa2.clone(), steps.schedule.steps);
-        let objective =
-            MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
-        Job::new(objective, config)
     }
 
     /// An EAGLE draft layer on it.
@@ -182,6 +148,16 @@ impl Backbone {
         Job::new(objective.map_err(Failure::training)?, config)
     }
 
+    /// An adapter on an early exit of it.
+    ///
+    /// # Errors
+    /// When the LM head cannot be read, the model has too few layers, or the settings of the training are wrong.
+    pub fn kangaroo(self, config: &TrainConfig, kangaroo: KangarooConfig) -> Result<Job<KangarooFitting>, Failure> {
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let objective = KangarooFitting::new(kangaroo, self.data, lm_head, config.chunk_rows);
+        Job::new(objective.map_err(Failure::training)?, config)
+    }
+
     /// A block drafter on it.
     ///
     /// # Errors
@@ -194,64 +170,8 @@ impl Backbone {
     }
 }
 
-impl Backbone {
-    /// A draft model for it. `dir` is the backbone's folder.
-    ///
-    /// # Errors
-    /// When the draft model is missing, has other tokens or cannot be fitted, or the settings of the training
-    /// are wrong.
-    pub fn distill_spec(
-        self,
-        config: &TrainConfig,
-        distill_spec: &DistillSpecConfig,
-        dir: &Path,
-    ) -> Result<Job<DistillSpecFitting>, Failure> {
-        let lm_head = self.lm_head(Some(held(config, false)))?;
-        let Self { model, data, longest, .. } = self;
-        let draft = &distill_spec.draft;
-        let small = draft_config(draft, (dir, &model), longest)?;
-        refuse_quantised(draft, &small)?;
-        let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
-        let device = data.features.decoder.compute().device();
-        let llama = Llama::of(&small, longest.max(1), device.clone()).map_err(unfit)?;
-        let draft_checkpoint = Checkpoint::open(draft)?;
-        draft_checkpoint.check(&small)?;
-        let start = llama.load(&draft_checkpoint).map_err(Failure::training)?;
-        let document = document(draft)?;
-        let (distill_spec, chunk_rows, seed) = (distill_spec.clone(), config.chunk_rows, config.seed);
-        let earlier = distill_spec.earlier.iter().map(|named| {
-            let earlier = load::fitted_model(named);
-            draft_config(&earlier, (dir, &model), longest)?;
-            load::draft_model(&earlier, &data.features.decoder)
-        });
-        let models = earlier.collect::<Result<_, Failure>>()?;
-        let earlier = Earlier { models, top_k: distill_spec.earlier_top_k };
-        let with = Distilled { config: distill_spec, lm_head, chunk_rows, seed, longest, earlier, data };
-        Job::new(DistillSpecFitting::new(llama, start, document, with), config)
-    }
-}
-
-/// The config of a draft model for a backbone in a folder and its conversations.
-///
-/// # Errors
-/// When it is missing, has other tokens or is too short.
-fn draft_config(draft: &Path, (dir, model): (&Path, &ModelConfig), longest: usize) -> Result<ModelConfig, Failure> {
-    let unfit = |reason: String| Failure::input(format!("{}: {reason}", draft.display()));
-    let small = ModelConfig::read(draft)?;
-    DraftModel::check_vocabulary(draft, dir)?;
-    if small.vocab_size != model.vocab_size {
-        let (theirs, ours) = (small.vocab_size, model.vocab_size);
-        return Err(unfit(format!("a vocabulary of {theirs} rows; the model's has {ours}")));
-    }
-    if longest > small.max_positions {
-        let hint = format!("set training.max_seq_len to {} at most", small.max_positions);
-        return Err(unfit(format!("its context is shorter than a conversation of {longest} tokens")).hint(hint));
-    }
-    Ok(small)
-}
-
 /// Refuses weights that are to be fitted and are stored in a few bits, or in a GGUF file.
-fn refuse_quantised(dir: &Path, model: &ModelConfig) -> Result<(), Failure> {
+pub(super) fn refuse_quantised(dir: &Path, model: &ModelConfig) -> Result<(), Failure> {
     if gorgon_gguf::find(dir).map_err(Failure::input)?.is_some() {
         let message = format!("{}: weights in a GGUF file cannot be trained", dir.display());
         return Err(Failure::input(message).hint(FROZEN));
@@ -264,20 +184,6 @@ fn refuse_quantised(dir: &Path, model: &ModelConfig) -> Result<(), Failure> {
 
 /// The advice where a backbone's weights cannot be fitted.
 const FROZEN: &str = "train heads that leave the backbone as it is, such as method = \"medusa\"";
-
-/// A model's `config.json`, for weights in f32.
-fn document(dir: &Path) -> Result<Value, Failure> {
-    let path = dir.join("config.json");
-    let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
-    let bytes = gorgon_runs::file::read(&path, 16 << 20).map_err(|error| wrong(&error))?;
-    let mut document: Value = gorgon_runs::json::read(&bytes).map_err(|error| wrong(&error))?;
-    for key in ["torch_dtype", "dtype"] {
-        if let Some(dtype) = document.get_mut(key) {
-            *dtype = "float32".into();
-        }
-    }
-    Ok(document)
-}
 
 /// The conversations to fit to and to measure on, and the hash of the backbone's files.
 fn conversations(
@@ -344,18 +250,8 @@ fn read_folder(
     Ok(rows)
 }
 
-/// Hash of the backbone's files.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn backbone_hash(dir: &Path) -> Result<String, Failure> {
-    let checkpoint = Checkpoint::open(dir)?;
-    let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
-    Ok(hash_folder_weights(&files)?)
-}
-
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
-fn held(config: &TrainConfig, backward: bool) -> Frozen {
+pub(super) fn held(config: &TrainConfig, backward: bool) -> Frozen {
     // The other half is for what is at work. Without panels sums are rounded in another order, as on another processor.
     let budget = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
     Frozen { format: config.lm_head_format.into(), backward, budget }

@@ -1,6 +1,7 @@
 //! A training from its plan to its published heads.
 
-use super::backbone::{Backbone, backbone_hash};
+use super::backbone::Backbone;
+use super::backbone_hash::backbone_hash;
 use super::features::StatesPlan;
 use super::job::Job;
 use super::parity;
@@ -8,7 +9,7 @@ use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
-use crate::fitting::{self, FITTED_MODEL, Fitted, HEADS, Plot, Progress, Results};
+use crate::fitting::{self, FITTED_MODEL, Fitted, Plot, Progress, Results};
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
@@ -153,8 +154,12 @@ impl Launch<'_> {
         }
         let best = best(&run)?;
         job.objective.publish(&run.step(best), run.path()).map_err(Failure::training)?;
-        if let MethodConfig::DistillSpec { distill_spec } = &config.method {
-            files::copy_tokenizer(&distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+        match &config.method {
+            MethodConfig::DistillSpec { distill_spec } => {
+                files::copy_tokenizer(&distill_spec.draft, &run.path().join(FITTED_MODEL))?;
+            }
+            MethodConfig::LayerSkip { .. } => files::copy_tokenizer(dir, &run.path().join(FITTED_MODEL))?,
+            _ => {}
         }
         parity::check(&job.objective, &run, best, &fitted(&run), settings)?;
         let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
@@ -254,8 +259,7 @@ pub fn best(run: &RunDir) -> Result<u64, Failure> {
     Ok(run.best()?.unwrap_or(last))
 }
 
-/// The folder of what was fitted: draft heads, or a draft model.
+/// The folder of what was fitted: draft heads, a draft model, or the backbone where there are no heads.
 pub fn fitted(run: &RunDir) -> PathBuf {
-    let model = run.path().join(FITTED_MODEL);
-    if model.is_dir() { model } else { run.path().join(HEADS) }
+    fitting::fitted_folder(run.path())
 }

@@ -1,16 +1,20 @@
 //! Training draft heads on a frozen backbone, or a draft model beside one.
 
 mod backbone;
+mod backbone_hash;
 mod features;
 mod job;
 mod launch;
+mod models;
 mod parity;
 mod shape;
 mod together;
+mod trajectories;
 
 pub(crate) use self::launch::PLOTS;
 pub use self::launch::{Done, best, fitted};
 pub use self::shape::{Assumed, plan as plan_by_formula};
+pub use self::trajectories::{TrajectoryCounts, TrajectoryOptions, write as write_trajectories};
 
 use self::backbone::Backbone;
 use self::launch::Launch;
@@ -52,7 +56,7 @@ pub fn plan(
     settings: &Settings,
 ) -> Result<Value, Failure> {
     check_feature_format(config)?;
-    let dir = load::folder(&config.model, settings)?;
+    let dir = load::decoder_only(&config.model, "train", settings)?;
     if resume.is_none() && shape::is_needed(config, &dir) {
         return shape::plan(&config.clone().resolved(), &dir, assumed, settings);
     }
@@ -88,7 +92,7 @@ fn launch(
     }
     let replicas = &settings.divided();
     let settings = &replicas[0];
-    let dir = load::folder(&config.model, settings)?;
+    let dir = load::decoder_only(&config.model, "train", settings)?;
     let backbone = Backbone::load(config, &dir, settings)?;
     let (before, watch, pool) = (backbone.hash.clone(), Watch::start(), Pool::of(&settings.compute()?));
     let resume = resume.map(|resume| (resume, changes.as_slice()));
@@ -109,8 +113,7 @@ fn check_feature_format(config: &TrainConfig) -> Result<(), Failure> {
 
 /// Makes what the config's method fits, and fits it.
 fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
-    let Launch { config, dir, .. } = *launch;
-    let chunk_rows = config.chunk_rows;
+    let (&Launch { config, dir, .. }, chunk_rows) = (launch, launch.config.chunk_rows);
     match &config.method {
         MethodConfig::Medusa { medusa } => launch.fit(backbone, |backbone| {
             backbone.heads(config, |model, _| Heads {
@@ -137,7 +140,15 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
                 MtpHeads::new(shape, longest, chunk_rows)
             })
         }),
+        MethodConfig::Kangaroo { kangaroo } => launch.fit(backbone, |backbone| backbone.kangaroo(config, *kangaroo)),
+        MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
+            launch.fit(backbone, |backbone| backbone.probes(config))
+        }
         MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
+        MethodConfig::LayerSkip { layerskip } => {
+            launch.fit(backbone, |backbone| backbone.layerskip(config, *layerskip, dir))
+        }
+        MethodConfig::Cllm { cllm } => launch.fit(backbone, |backbone| backbone.cllm(config, cllm)),
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))
         }

@@ -1,6 +1,7 @@
 //! Is what was trained what will be served? Heads are read back from where they will be looked for, loaded as any
 //! user's are, and decode the held-out prompts of the evaluation once more: every acceptance length has to be the same.
 
+use crate::console::Console;
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::fitting;
@@ -30,7 +31,10 @@ pub fn check<F: OnBackbone>(
     heads: &Path,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let drafting = Drafting::unmeasured(heads)?;
+    let drafting = match objective.drafter() {
+        Some(choice) => Drafting::resolve(None, &choice, None, &Console::silent())?,
+        None => Drafting::unmeasured(heads)?,
+    };
     let served = objective.served(run.path()).map_err(Failure::training)?;
     let data = served.as_ref().unwrap_or(objective.data());
     let decoder = &data.features.decoder;

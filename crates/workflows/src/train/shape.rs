@@ -1,5 +1,6 @@
 //! The plan of a training from the model's `config.json` alone: before there are weights, or before there is data.
 
+use super::backbone::probes;
 use crate::estimate::{Disk, Plan};
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -9,10 +10,12 @@ use gorgon_draft::block::BlockShape;
 use gorgon_draft::eagle::EagleShape;
 use gorgon_draft::eagle::three::Eagle3Shape;
 use gorgon_draft::hydra::{HydraHeads, HydraShape};
+use gorgon_draft::kangaroo::KangarooShape;
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_draft::parameter::ParameterSpec;
+use gorgon_draft::probes::ProbeTraining;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
@@ -108,13 +111,11 @@ fn report(document: &Value, (dir, parameters, backbone): (&Path, usize, usize), 
 impl Cost {
     fn of(config: &TrainConfig, model: &ModelConfig) -> Result<Self, Failure> {
         let (tokens, chunk) = (config.training.micro_batch_tokens, config.chunk_rows);
-        let longest = config.training.max_seq_len.min(model.max_positions);
-        let layer = LayerShape::of(model);
+        let (longest, layer) = (config.training.max_seq_len.min(model.max_positions), LayerShape::of(model));
         Ok(match &config.method {
             MethodConfig::Medusa { medusa } => {
                 let (hidden_size, vocab_size) = (model.hidden_size, model.vocab_size);
-                let heads = Heads { config: *medusa, hidden_size, vocab_size, chunk_rows: chunk };
-                Self::of_heads(&heads, config, model)
+                Self::of_heads(&Heads { config: *medusa, hidden_size, vocab_size, chunk_rows: chunk }, config, model)
             }
             MethodConfig::Hydra { hydra } => {
                 Self::of_heads(&HydraHeads::new(HydraShape { config: *hydra, layer }, longest, chunk), config, model)
@@ -124,9 +125,8 @@ impl Cost {
                 Self::of_heads(&MtpHeads::new(shape, longest, chunk), config, model)
             }
             MethodConfig::Eagle { eagle } => {
-                let (specs, at_work) =
-                    (EagleShape::of(model, eagle.fc_bias).parameters(), at_work::of_eagle(&layer, chunk, tokens));
-                Self { specs, at_work, applications: 1, lm_head_products: 3 }
+                let specs = EagleShape::of(model, eagle.fc_bias).parameters();
+                Self::of_layer(specs, at_work::of_eagle(&layer, chunk, tokens))
             }
             MethodConfig::Eagle3 { eagle3 } => {
                 let vocabulary = eagle3.draft_vocab.min(model.vocab_size);
@@ -134,12 +134,32 @@ impl Cost {
                 let at_work = at_work::of_eagle3(&layer, vocabulary, eagle3.steps, chunk, tokens);
                 Self { specs: shape.parameters(), at_work, applications: eagle3.steps, lm_head_products: 1 }
             }
+            MethodConfig::Kangaroo { kangaroo } => {
+                kangaroo.check_layers(model.layers).map_err(Failure::input)?;
+                Self::of_adapter(&KangarooShape { config: *kangaroo, layer }, chunk, tokens)
+            }
+            MethodConfig::Ppd { .. } | MethodConfig::Pass { .. } | MethodConfig::Space { .. } => {
+                Self::of_probes(&probes(config, model)?, model, chunk, tokens)
+            }
             MethodConfig::Block { block } => Self::of_block(&block.shape(model)?, chunk, tokens),
-            MethodConfig::MedusaTwo { .. } | MethodConfig::DistillSpec { .. } => {
+            MethodConfig::MedusaTwo { .. }
+            | MethodConfig::LayerSkip { .. }
+            | MethodConfig::Cllm { .. }
+            | MethodConfig::DistillSpec { .. } => {
                 let message = format!("{} is planned with weights and data only", config.method.name());
                 return Err(Failure::input(message).hint("fetch the model and distil first"));
             }
         })
+    }
+
+    /// An adapter on an early exit.
+    fn of_adapter(shape: &KangarooShape, chunk: usize, tokens: usize) -> Self {
+        Self::of_layer(shape.parameters(), at_work::of_adapter(&shape.layer, chunk, tokens))
+    }
+
+    /// A layer that is applied once, with the LM head forward, and forward and backward for the loss.
+    fn of_layer(specs: Vec<ParameterSpec>, at_work: usize) -> Self {
+        Self { specs, at_work, applications: 1, lm_head_products: 3 }
     }
 
     /// A block drafter with a block at every token.
@@ -147,6 +167,14 @@ impl Cost {
         let at_work = at_work::of_block(shape, chunk, tokens, tokens);
         let slots = shape.slots;
         Self { specs: shape.parameters(), at_work, applications: slots, lm_head_products: 2 * slots }
+    }
+
+    /// Probes behind every token.
+    fn of_probes(training: &ProbeTraining, model: &ModelConfig, chunk: usize, tokens: usize) -> Self {
+        let (shape, layer) = (&training.shape, LayerShape::of(model));
+        let at_work = at_work::of_probes(shape, (&layer, model.layers), chunk, tokens, tokens);
+        let rows = shape.places * shape.members;
+        Self { specs: shape.parameters(), at_work, applications: rows, lm_head_products: 2 * shape.places }
     }
 
     fn of_heads(heads: &impl HeadStack, config: &TrainConfig, model: &ModelConfig) -> Self {

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 39] = [
+const VERBS: [(&str, &str); 41] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -42,11 +42,13 @@ const VERBS: [(&str, &str); 39] = [
     ("dev logits", "--model m --ids 1 --out o"),
     ("dev features", "-c c"),
     ("dev synth", ""),
+    ("dev t5", "o"),
     ("dev pretrain", "-c c"),
     ("dev suite", "cpu"),
     ("dev sweep", "alpha=0 --model m"),
     ("dev replay", "--model m --drafter none"),
     ("dev skip", "--model m --prompts p --out o"),
+    ("dev trajectories", "d --model m"),
     ("dev man", "d"),
     ("dev plot", "r"),
 ];

@@ -45,7 +45,7 @@ impl Answer<'_> {
         self.settings.console.say(format!(
             "{} tokens in {decode:.3} s{speed}{per_step}; prompt of {} tokens in {:.3} s; {rule}, {}",
             generation.ids.len(),
-            self.request.prompt.len(),
+            self.request.given,
             generation.prefill_time.as_secs_f64(),
             if lossless { "lossless" } else { "not lossless" }
         ));
@@ -57,7 +57,7 @@ impl Answer<'_> {
         let compute = self.decoder.compute();
         Ok(json!({
             "model": self.args.model,
-            "prompt_ids": self.request.prompt,
+            "prompt_ids": self.request.prompt[..self.request.given],
             "ids": generation.ids,
             "text": text,
             "accepted": generation.accepted,

@@ -5,10 +5,11 @@ use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::evaluation::{
-    BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, MedusaTwoMetrics, Metrics,
+    BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, KangarooMetrics,
+    LayerSkipMetrics, Metrics,
 };
 use gorgon_workflows::failure::Failure;
-use gorgon_workflows::fitting::{FITTED_MODEL, evaluation, measured};
+use gorgon_workflows::fitting::{FITTED_MODEL, MERGED, evaluation, measured};
 use gorgon_workflows::train::{best, fitted};
 use serde_json::json;
 
@@ -28,15 +29,28 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
         Some(Metrics::Heads(metrics)) => print_heads(&metrics.ranks, metrics.tau),
         Some(Metrics::MedusaTwo(metrics)) => {
             print_heads(&metrics.ranks, metrics.tau);
-            print_language(&metrics);
+            print_language(
+                (metrics.kl, metrics.agreement, [metrics.perplexity_before, metrics.perplexity]),
+                metrics.degraded.then_some("medusa2.kl_bound"),
+            );
         }
         Some(Metrics::Eagle(metrics)) => print_layer(&metrics),
         Some(Metrics::Eagle3(metrics)) => print_steps(&metrics),
+        Some(Metrics::Kangaroo(metrics)) => print_adapter(&metrics),
+        Some(Metrics::LayerSkip(metrics)) => print_exits(&metrics),
         Some(Metrics::Block(metrics)) => print_slots(&metrics),
+        Some(Metrics::Cllm(metrics)) => {
+            print_language(
+                (metrics.kl, metrics.agreement, [metrics.perplexity_before, metrics.perplexity]),
+                metrics.degraded.then_some("cllm.kl_bound"),
+            );
+            print_lengths(metrics.decoded.as_ref(), "Jacobi decoding");
+        }
         Some(Metrics::DistillSpec(metrics)) => print_model(&metrics),
         Some(Metrics::Pretrain(_)) | None => {}
     }
-    let what = if heads.ends_with(FITTED_MODEL) { "draft model" } else { "heads" };
+    let is_model = heads.ends_with(FITTED_MODEL) || heads.ends_with(MERGED);
+    let what = if is_model { "model" } else { "heads" };
     settings.console.say(format!("best step {best}; {what} in {}", heads.display()));
     Ok(())
 }
@@ -58,16 +72,16 @@ fn print_heads(ranks: &HeadRanks, tau: Option<f64>) {
     }
 }
 
-/// The loss of a backbone that was fitted along.
-fn print_language(metrics: &MedusaTwoMetrics) {
-    let MedusaTwoMetrics { kl, agreement, perplexity, perplexity_before, .. } = metrics;
+/// How far a fitted backbone is from the original: divergence, agreement, perplexity before and after. The bound is
+/// named if it is exceeded.
+fn print_language((kl, agreement, [before, after]): (f64, f64, [f64; 2]), exceeded: Option<&str>) {
     printer::line(&format!(
         "backbone on held-out answers: {kl:.4} nats per token from the original, same first guess at {:.1} % of them; \
-         perplexity {perplexity_before:.3} before, {perplexity:.3} after",
+         perplexity {before:.3} before, {after:.3} after",
         100.0 * agreement
     ));
-    if metrics.degraded {
-        printer::line("the backbone is further from the original than medusa2.kl_bound allows: this run degraded it");
+    if let Some(bound) = exceeded {
+        printer::line(&format!("the backbone is further from the original than {bound} allows: this run degraded it"));
     }
 }
 
@@ -89,6 +103,23 @@ fn print_layer(metrics: &EagleMetrics) {
     table.row([metrics.regression, metrics.cross_entropy, metrics.top1, metrics.top5].map(number));
     printer::table(&table);
     print_lengths(metrics.decoded.as_ref(), "dynamic:60,5,10");
+}
+
+/// LayerSkip: the exit behind every layer.
+fn print_exits(metrics: &LayerSkipMetrics) {
+    let mut table = Table::new(["layers", "cross-entropy", "top-1"].map(Column::number));
+    for (i, (&loss, &top1)) in metrics.exit_loss.iter().zip(&metrics.exit_top1).enumerate() {
+        table.row([(i + 1).to_string(), number(loss), number(top1)]);
+    }
+    printer::table(&table);
+    print_lengths(metrics.decoded.as_ref(), "chain:6");
+}
+
+fn print_adapter(metrics: &KangarooMetrics) {
+    let mut table = Table::new(["cross-entropy", "top-1", "top-5"].map(Column::number));
+    table.row([metrics.loss, metrics.top1, metrics.top5].map(number));
+    printer::table(&table);
+    print_lengths(metrics.decoded.as_ref(), "chain:6");
 }
 
 /// EAGLE-3: every step of the unrolled layer.

@@ -17,6 +17,10 @@ impl TreeBuilder for OwnTree {
         TreeKind::Own(*self)
     }
 
+    fn bounds_probes(&self) -> bool {
+        true
+    }
+
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {
         let room = self.nodes - 1;
         let growth = Growth::grown(root, source, (room, self.max_depth(), MAX_RANK + 1), f64::NEG_INFINITY)?;

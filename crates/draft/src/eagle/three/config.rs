@@ -173,6 +173,8 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
-        | HeadsFormat::DFlash => None,
+        | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo
+        | HeadsFormat::Probes(_) => None,
     }
 }

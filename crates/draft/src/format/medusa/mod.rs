@@ -95,7 +95,9 @@ pub(super) fn check(
         | HeadsFormat::Hydra
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
-        | HeadsFormat::DFlash => LmHeads::Target,
+        | HeadsFormat::DFlash
+        | HeadsFormat::Kangaroo
+        | HeadsFormat::Probes(_) => LmHeads::Target,
     };
     // Only vLLM knows heads without biases.
     let bias = !vllm || heads.0.values().any(|head| head.bias);

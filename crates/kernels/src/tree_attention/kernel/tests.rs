@@ -1,8 +1,7 @@
 //! The kernel against the reference, and trees against plain decoding.
 
 use super::*;
-use crate::tree_attention::AttentionMask;
-use crate::tree_attention::reference;
+use crate::tree_attention::{AttentionMask, PositionBias, reference};
 
 fn value(i: usize) -> f32 {
     ((i.wrapping_mul(2_654_435_761) >> 7) % 2001) as f32 / 1000.0 - 1.0
@@ -153,6 +152,38 @@ fn given_positions_move_the_window() {
             attend(Isa::detect(), &spec, &q, &kv, &pass, &mut out);
             for (a, b) in out.iter().zip(&want) {
                 assert!((f64::from(*a) - b).abs() < 3e-6, "{a} against {b}: {spec:?} prefix {prefix}");
+            }
+        }
+    }
+}
+
+/// Terms by distance, beyond the farthest that has one of its own, of causal rows, trees and rows that all see each
+/// other.
+#[test]
+fn terms_by_distance_are_those_of_the_reference() {
+    let spec = AttentionSpec { scale: 1.0, ..spec(4, 2, 16, None, None) };
+    let terms = || (0..14 * 4).map(|i| value(i * 31)).collect();
+    let causal = PositionBias::new(terms(), 4, (9, 0), |distance| distance as usize);
+    let both = PositionBias::new(terms(), 4, (9, 5), |distance| (distance + 5) as usize);
+    let paths = paths();
+    let tree = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+    let masks = [(tree, &causal), (AttentionMask::Causal { rows: 20 }, &causal)];
+    for (mask, bias) in masks.into_iter().chain([7, 21].map(|rows| (AttentionMask::Committed { rows }, &both))) {
+        for prefix in [21, 40] {
+            let (rows, slots) = (mask.rows(), prefix + mask.uncommitted());
+            let mut kv = HostKv::new(spec.kv_heads, slots, spec.head_dim);
+            (0..slots).for_each(|slot| write(&mut kv, &spec, slot, slot));
+            let q: Vec<f32> = (0..rows * spec.heads * spec.head_dim).map(|i| value(i * 3 + 1)).collect();
+            let of_head = |h| (0..slots).map(|slot| kv.key(h, slot)).collect();
+            let keys: Vec<Vec<Vec<f32>>> = (0..spec.kv_heads).map(of_head).collect();
+            let (pass, key) = (PassRows::new(prefix, &mask), |h: usize, s: usize| &keys[h][s][..]);
+            let want = reference::attend_biased((&spec, Some(bias)), &q, &pass, key, |h, s| kv.value(h, s));
+            for isa in Isa::available() {
+                let mut out = vec![0f32; q.len()];
+                attend_biased(isa, (&spec, Some(bias)), &q, &kv, &pass, &mut out);
+                for (a, b) in out.iter().zip(&want) {
+                    assert!((f64::from(*a) - b).abs() < 3e-6, "{a} against {b}: {mask:?} prefix {prefix}");
+                }
             }
         }
     }

@@ -4,34 +4,17 @@ use super::fitting::{Gathered, MedusaTwoFitting};
 use super::publish;
 use crate::error::TrainError;
 use crate::evaluation::{Decoded, MedusaTwoMetrics, Metrics};
-use crate::methods::conversations::Conversations;
-use crate::methods::features::Features;
+use crate::methods::language::Language;
 use crate::methods::replay::{Measured, head_ranks};
 use crate::parameters::Parameter;
 use crate::trainer::Evaluation;
 use burn::tensor::Tensor;
 use gorgon_core::tree::{FixedTree, PublishedTree};
-use gorgon_data::pack::Packing;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
-use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy, soft_cross_entropy};
+use gorgon_kernels::projected::Projected;
 use gorgon_kernels::team;
-use gorgon_model::decoder::Decoder;
 use rayon::prelude::*;
-use std::path::Path;
-use std::sync::Arc;
-
-/// The language of the backbone in one held-out conversation, summed over its labels.
-#[derive(Clone, Copy, Debug, Default)]
-struct Language {
-    labels: usize,
-    /// `KL(original || adapted)`.
-    divergence: f64,
-    /// Cross-entropy of the labels, adapted and original.
-    entropy: [f64; 2],
-    /// Labels at which both have the same first guess.
-    agreeing: usize,
-}
 
 pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
     let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
@@ -51,7 +34,7 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
         .map(|i| team::one_of(fitting.data.held_out.len(), || one(i)))
         .collect::<Result<_, TrainError>>()?;
     let (measured, language): (Vec<Measured>, Vec<Language>) = found.into_iter().unzip();
-    let language = means(&language);
+    let language = Language::means(&language);
     let config = &fitting.heads.config;
     let ranks = head_ranks(&measured, config.heads);
     let weighted = ranks.head_loss.iter().enumerate().map(|(head, loss)| config.weight(head) * loss);
@@ -63,64 +46,19 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
         loss,
         kl: language.divergence,
         agreement: language.agreeing,
-        perplexity: language.entropy[0].exp(),
-        perplexity_before: language.entropy[1].exp(),
+        perplexity: language.perplexity[0],
+        perplexity_before: language.perplexity[1],
         degraded: language.divergence > fitting.config.kl_bound,
         tau,
     };
     Ok(Evaluation { metrics: Metrics::MedusaTwo(metrics), objective: loss })
 }
 
-/// Means over the labels of all conversations.
-struct Means {
-    divergence: f64,
-    entropy: [f64; 2],
-    agreeing: f64,
-}
-
-fn means(language: &[Language]) -> Means {
-    let labels = language.iter().map(|l| l.labels).sum::<usize>().max(1) as f64;
-    let mean = |of: &dyn Fn(&Language) -> f64| language.iter().map(of).sum::<f64>() / labels;
-    Means {
-        divergence: mean(&|l| l.divergence),
-        entropy: [mean(&|l| l.entropy[0]), mean(&|l| l.entropy[1])],
-        agreeing: mean(&|l| l.agreeing as f64),
-    }
-}
-
 fn language(fitting: &MedusaTwoFitting, states: &Tensor<2>, gathered: &Gathered) -> Language {
     let index = || fitting.index(gathered.language.rows.iter().map(|&row| row as i32).collect());
     let (own, original) = (states.clone().select(0, index()), gathered.original.clone().select(0, index()));
-    let (table, chunk) = (&fitting.lm_head, fitting.heads.chunk_rows);
-    let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
-    let crossed = soft_cross_entropy(&own, &original, table, 0.0, chunk);
-    // Cross-entropy less entropy is the divergence.
-    let entropy = sum(&soft_cross_entropy(&original, &original, table, 0.0, chunk).losses);
-    let scales = vec![0f32; gathered.language.rows.len()];
-    let labels = || Labels { tokens: &gathered.language.tokens, scales: &scales };
-    let of = |states: &Tensor<2>| sum(&linear_cross_entropy(states, table, labels(), chunk, false).losses);
-    Language {
-        labels: gathered.language.rows.len(),
-        divergence: sum(&crossed.losses) - entropy,
-        entropy: [of(&own), of(&original)],
-        agreeing: crossed.ranks.iter().filter(|&&rank| rank == 0).count(),
-    }
-}
-
-/// The held-out conversations with a merged model.
-pub(super) fn served(data: &Conversations, folder: &Path) -> Result<Conversations, TrainError> {
-    let compute = data.features.decoder.compute();
-    let decoder = Decoder::load(folder, compute).map_err(|error| TrainError::Data(error.to_string()))?;
-    Ok(Conversations {
-        features: Features { decoder: Arc::new(decoder), cache: None },
-        rows: vec![],
-        held_out: data.held_out.iter().take(data.decoded_prompts).cloned().collect(),
-        packing: Packing::new(vec![], 1, 1, 0),
-        base: folder.display().to_string(),
-        decoded_prompts: data.decoded_prompts,
-        decoded_tokens: data.decoded_tokens,
-        init_from: None,
-    })
+    let of = |states| Projected::new(states, &fitting.lm_head);
+    Language::of(of(&own), of(&original), &gathered.language.tokens, fitting.heads.chunk_rows)
 }
 
 /// Greedy decoding of held-out prompts with the merged model, written and loaded as users load it, and `mc_sim_7b_63`.
@@ -132,7 +70,7 @@ fn decode(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Option
     }
     let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
     publish::write_merged(fitting, parameters, folder.path())?;
-    let merged = served(data, folder.path())?;
+    let merged = data.on_model(folder.path())?;
     let published: PublishedTree = "mc_sim_7b_63".parse().map_err(|error| TrainError::Data(format!("{error}")))?;
     let tree = FixedTree::new(published.shape().clone());
     let load =

@@ -37,18 +37,25 @@ type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 pub struct Merged<'a> {
     /// The backbone.
     pub base: &'a Checkpoint,
-    /// Matrices with the adapter in them.
+    /// Matrices with what was fitted in them.
     pub changed: Vec<(String, Vec<f32>)>,
-    /// The heads' tensors under the names of a folder of heads.
-    pub heads: Vec<(String, Vec<usize>, Vec<f32>)>,
+    /// Heads beside them.
+    pub heads: Option<MergedHeads>,
+}
+
+/// Medusa heads inside a model.
+#[derive(Debug)]
+pub struct MergedHeads {
+    /// Their tensors under the names of a folder of heads.
+    pub tensors: Vec<(String, Vec<usize>, Vec<f32>)>,
     /// The backbone's LM head, `[V, d]`, for heads that share it.
     pub lm_head: Vec<f32>,
-    /// The heads' shape.
+    /// Their shape.
     pub config: MedusaConfig,
 }
 
 /// Bytes of a model with so many values beside the backbone's.
-pub(super) fn bytes(base: &Checkpoint, values: usize) -> u64 {
+pub(in crate::methods) fn bytes(base: &Checkpoint, values: usize) -> u64 {
     let companions = COMPANIONS.iter().filter_map(|name| Some(std::fs::metadata(base.dir().join(name)).ok()?.len()));
     companions.sum::<u64>() + (base.bytes() + values * narrow(base).bitsize() / 8) as u64
 }
@@ -68,7 +75,7 @@ impl Merged<'_> {
     /// When the backbone cannot be read, a weight does not fit its format, or a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), TrainError> {
         std::fs::create_dir_all(out).map_err(io(out))?;
-        let heads = self.head_tensors()?;
+        let heads = self.heads.as_ref().map_or_else(Tensors::new, MergedHeads::named);
         let mut sources: Vec<Source<'_>> = vec![];
         for (name, entry) in self.base.entries().iter().filter(|(name, _)| !name.starts_with(IN_MODEL)) {
             let changed = self.changed.iter().find(|(other, _)| other == name).map(|(_, values)| values);
@@ -96,29 +103,16 @@ impl Merged<'_> {
         self.write_companions(out)
     }
 
-    fn head_tensors(&self) -> Result<Tensors, TrainError> {
-        let mut all = Tensors::new();
-        for (name, shape, values) in &self.heads {
-            all.insert(format!("{IN_MODEL}{name}"), (shape.clone(), values.clone()));
-        }
-        if !self.config.own_lm_heads {
-            let d = self.heads.first().and_then(|(_, shape, _)| shape.last().copied()).unwrap_or(1).max(1);
-            for head in 0..self.config.heads {
-                let name = format!("{IN_MODEL}{head}.{}.weight", self.config.blocks);
-                all.insert(name, (vec![self.lm_head.len() / d, d], self.lm_head.clone()));
-            }
-        }
-        Ok(all)
-    }
-
     fn write_companions(&self, out: &Path) -> Result<(), TrainError> {
         let dir = self.base.dir();
         let path = dir.join("config.json");
         let bytes = file::read(&path, MAX_BYTES).map_err(io(&path))?;
         let mut config: Value = gorgon_runs::json::read(&bytes)
             .map_err(|error| TrainError::Data(format!("{}: {error}", path.display())))?;
-        config["medusa_num_heads"] = json!(self.config.heads);
-        config["medusa_num_layers"] = json!(self.config.blocks);
+        if let Some(MergedHeads { config: heads, .. }) = &self.heads {
+            config["medusa_num_heads"] = json!(heads.heads);
+            config["medusa_num_layers"] = json!(heads.blocks);
+        }
         let text = serde_json::to_string_pretty(&config).unwrap_or_default();
         put(&out.join("config.json"), text.as_bytes())?;
         for name in COMPANIONS {
@@ -128,6 +122,24 @@ impl Merged<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl MergedHeads {
+    /// Their tensors under the names inside a model.
+    fn named(&self) -> Tensors {
+        let mut all = Tensors::new();
+        for (name, shape, values) in &self.tensors {
+            all.insert(format!("{IN_MODEL}{name}"), (shape.clone(), values.clone()));
+        }
+        if !self.config.own_lm_heads {
+            let d = self.tensors.first().and_then(|(_, shape, _)| shape.last().copied()).unwrap_or(1).max(1);
+            for head in 0..self.config.heads {
+                let name = format!("{IN_MODEL}{head}.{}.weight", self.config.blocks);
+                all.insert(name, (vec![self.lm_head.len() / d, d], self.lm_head.clone()));
+            }
+        }
+        all
     }
 }
 

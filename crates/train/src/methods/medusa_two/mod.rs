@@ -11,4 +11,6 @@ mod objective;
 mod publish;
 
 pub use fitting::{Balanced, MedusaTwoFitting};
-pub use merged::Merged;
+pub(super) use merged::bytes as merged_bytes;
+pub use merged::{Merged, MergedHeads};
+pub(super) use publish::write_part;

@@ -165,6 +165,6 @@ impl OnBackbone for MedusaTwoFitting {
     }
 
     fn served(&self, run: &Path) -> Result<Option<Conversations>, TrainError> {
-        evaluate::served(&self.data, &run.join(publish::MERGED)).map(Some)
+        self.data.on_model(&run.join(publish::MERGED)).map(Some)
     }
 }

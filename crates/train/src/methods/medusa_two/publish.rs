@@ -1,7 +1,7 @@
 //! Writes a finished run: heads, adapter, and the two merged into one model.
 
 use super::fitting::MedusaTwoFitting;
-use super::merged::Merged;
+use super::merged::{Merged, MergedHeads};
 use crate::checkpoint::{self, MODEL_FILE, values};
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
@@ -28,7 +28,8 @@ pub(super) fn publish(fitting: &MedusaTwoFitting, step: &Path, run: &Path) -> Re
     write_part(&run.join("adapter"), "adapter_model.safetensors", adapter, "adapter_config.json", &document)
 }
 
-fn write_part(
+/// Writes some parameters and a document beside them.
+pub(in crate::methods) fn write_part(
     dir: &Path,
     file: &str,
     parameters: &[Parameter],
@@ -49,5 +50,6 @@ pub(super) fn write_merged(fitting: &MedusaTwoFitting, parameters: &[Parameter],
     let heads = heads.iter().map(|p| (p.name.clone(), p.shape.clone(), values(&p.value))).collect();
     let lm_head = values(&(*fitting.lm_head).clone().reshape([-1]));
     let (changed, config) = (fitting.lora.merged(&adapter), fitting.heads.config);
-    Merged { base: &fitting.base, changed, heads, lm_head, config }.write(out)
+    let heads = Some(MergedHeads { tensors: heads, lm_head, config });
+    Merged { base: &fitting.base, changed, heads }.write(out)
 }

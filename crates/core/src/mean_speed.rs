@@ -1,0 +1,45 @@
+//! Time and tokens of steps of a kind.
+
+/// Weight of a new measurement in the moving means.
+const WEIGHT: f64 = 0.1;
+
+/// Moving means of the time and the tokens of steps. The first ones count alike, later ones for a tenth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeanSpeed {
+    steps: u32,
+    seconds: f64,
+    tokens: f64,
+}
+
+impl MeanSpeed {
+    /// Adds a step.
+    pub fn add(&mut self, seconds: f64, tokens: f64) {
+        let weight = WEIGHT.max(1.0 / f64::from(self.steps.saturating_add(1)));
+        self.seconds += weight * (seconds - self.seconds);
+        self.tokens += weight * (tokens - self.tokens);
+        self.steps = self.steps.saturating_add(1);
+    }
+
+    /// Steps that were added.
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// Seconds of a step; 0 before the first one.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Tokens of a step, those of all sequences together; 0 before the first one.
+    pub fn tokens(&self) -> f64 {
+        self.tokens
+    }
+
+    /// Tokens per second after `least` steps or more.
+    pub fn rate(&self, least: u32) -> Option<f64> {
+        (self.steps >= least && self.seconds > 0.0).then(|| self.tokens / self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+use super::StepCosts;
+
+#[test]
+fn sizes_between_measured_ones_are_interpolated() {
+    let mut costs = StepCosts::default();
+    assert_eq!((costs.ratio(4), costs.plain_steps()), (1.0, 0));
+    costs.add(1, 2.0);
+    assert_eq!((costs.ratio(1), costs.ratio(6), costs.plain()), (1.0, 2.0, 2.0));
+    costs.add(5, 4.0);
+    costs.add(9, 8.0);
+    for (rows, ratio) in [(3, 1.5), (5, 2.0), (7, 3.0), (9, 4.0), (13, 5.5)] {
+        assert!((costs.ratio(rows) - ratio).abs() < 1e-9, "{rows}: {}", costs.ratio(rows));
+    }
+    // One that is no longer alone with the machine.
+    assert_eq!(costs.add(1, 100.0), 6.0);
+    assert!((costs.plain() - 4.0).abs() < 1e-9);
+    assert_eq!(costs.ratio(5), 1.0, "never below a plain step");
+}

@@ -1,0 +1,235 @@
+//! Consistency training: losses and gradients of another implementation, what must be zero, slopes, and training that
+//! neither threads nor interruptions change by a bit.
+
+mod on_backbone;
+#[path = "../../core/tests/shared/mod.rs"]
+mod shared;
+
+use burn::tensor::{Device, Tensor};
+use gorgon_core::Token;
+use gorgon_data::trajectory::{Trajectory, iterate, of_row};
+use gorgon_kernels::{Frozen, Table};
+use gorgon_model::decoder::Decoder;
+use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::{DecoderTarget, Target, read};
+use gorgon_model::weights::Checkpoint;
+use gorgon_train::config::{CllmConfig, Consistency};
+use gorgon_train::evaluation::Metrics;
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::{Lora, LoraConfig};
+use gorgon_train::methods::cllm::{ConsistencyLoss, NetworkWeights, Sample};
+use gorgon_train::methods::{CllmFitting, lm_head as read_lm_head};
+use gorgon_train::parameters::Parameter;
+use gorgon_train::trainer::Objective;
+use on_backbone::{assert_slopes, conversations, fitted, stirred};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+
+fn tokens(value: &Value) -> Vec<Token> {
+    value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as Token).collect()
+}
+
+struct Fixture {
+    bytes: Vec<u8>,
+    json: Value,
+    decoder: Arc<Decoder>,
+    llama: Llama,
+    parameters: Vec<Parameter>,
+}
+
+impl Fixture {
+    fn open(root: &Path) -> Self {
+        let dir = root.join("model");
+        let decoder = Arc::new(Decoder::load(&dir, &Compute::cpu(FloatFormat::F32)).unwrap());
+        let llama = Llama::of(decoder.config(), 128, Device::flex()).unwrap();
+        Self {
+            bytes: std::fs::read(root.join("cllm.safetensors")).unwrap(),
+            json: serde_json::from_slice(&std::fs::read(root.join("cllm.json")).unwrap()).unwrap(),
+            parameters: llama.load(&Checkpoint::open(&dir).unwrap()).unwrap(),
+            decoder,
+            llama,
+        }
+    }
+
+    fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        let bytes = file.tensor(name).ok()?.data().to_vec();
+        Some(bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
+    }
+
+    /// The weighted loss of a sample and its gradients of all weights.
+    fn losses(&self, sample: Sample<'_>, [consistency, text, smoothing]: [f64; 3]) -> (f64, Vec<Vec<f32>>) {
+        let weights: Vec<Tensor<1>> = self.parameters.iter().map(|p| p.value.clone()).collect();
+        let leaves: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff().require_grad()).collect();
+        let (s, head) = (self.llama.shape(), self.llama.lm_head());
+        let lm_head = Table::from(weights[head].clone().reshape([s.vocab_size, s.hidden_size]));
+        let (llama, chunk_rows) = (&self.llama, 5);
+        let with =
+            ConsistencyLoss { llama, lm_head: &lm_head, fits_lm_head: true, chunk_rows, consistency, text, smoothing };
+        let found = with.of(&leaves, &[sample]);
+        let mut gradients = found.carry.of_leaves(&leaves, &weights);
+        if let Some(d_lm_head) = found.d_lm_head {
+            gradients[head] = gradients[head].clone() + d_lm_head.reshape([-1]);
+        }
+        let loss = consistency * found.consistency[0] + text * found.text[0];
+        (loss, gradients.into_iter().map(read).collect())
+    }
+}
+
+fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt()
+}
+
+/// Norms of all gradients, and those that the fixtures hold in full.
+fn check_gradients(fixture: &Fixture, (number, name): (usize, &str), gradients: &[Vec<f32>], expected: &Value) {
+    for (parameter, gradient) in fixture.parameters.iter().zip(gradients) {
+        let what = format!("{name} of {number}: {}", parameter.name);
+        let want = expected["gradient_norms"][&parameter.name].as_f64().unwrap();
+        assert!((norm(gradient) - want).abs() < 1e-3 * want + 1e-6, "{what}: {} {want}", norm(gradient));
+        let Some(whole) = fixture.floats(&format!("t{number}.{name}.grad.{}", parameter.name)) else { continue };
+        let off: Vec<f32> = whole.iter().zip(gradient).map(|(a, b)| a - b).collect();
+        assert!(norm(&off) < 1e-3 * want, "{what}: off by {} of {want}", norm(&off));
+    }
+}
+
+#[test]
+fn losses_and_gradients_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
+    let fixture = Fixture::open(&root);
+    let omega = fixture.json["omega"].as_f64().unwrap();
+    for (number, one) in fixture.json["trajectories"].as_array().unwrap().iter().enumerate() {
+        let block = &one["blocks"][one["losses_for"]["block"].as_u64().unwrap() as usize];
+        let states: Vec<Vec<Token>> = block["states"].as_array().unwrap().iter().map(tokens).collect();
+        let (prefix, at) = (tokens(&block["prefix"]), one["losses_for"]["state"].as_u64().unwrap() as usize);
+        let fixed = &states[states.len() - 1];
+        let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: &states[at] };
+        let local = Sample { target: &states[at + 1], ..global };
+        for (name, sample, parts) in [
+            ("global", global, [1.0, 0.0, 0.0]),
+            ("local", local, [1.0, 0.0, 0.0]),
+            ("ar_all", global, [0.0, 1.0, 0.0]),
+            // The text is `x` with `y*`, whatever the state is compared with.
+            ("ar_all", local, [0.0, 1.0, 0.0]),
+            ("ar_all_smoothed_0.1", global, [0.0, 1.0, 0.1]),
+            ("total", global, [1.0, omega, 0.0]),
+        ] {
+            let (loss, gradients) = fixture.losses(sample, parts);
+            let expected = &one["losses"][name];
+            let want = expected["loss"].as_f64().unwrap();
+            assert!((loss - want).abs() < 2e-5 * want.abs(), "{name} of {number}: {loss} {want}");
+            check_gradients(&fixture, (number, name), &gradients, expected);
+        }
+        // Every state's loss, and where it is nothing.
+        for (state, want) in states.iter().zip(block["global_loss_by_state"].as_array().unwrap()) {
+            let (loss, gradients) = fixture.losses(Sample { state, ..global }, [1.0, 0.0, 0.0]);
+            let want = want.as_f64().unwrap();
+            assert!((loss - want).abs() < 2e-5 * want.abs() + 1e-4, "{number}: {loss} {want}");
+            if state == fixed {
+                assert!(gradients.iter().flatten().all(|&value| value == 0.0), "the fixed point has a gradient");
+            }
+        }
+    }
+}
+
+#[test]
+fn trajectories_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
+    let fixture = Fixture::open(&root);
+    for one in fixture.json["trajectories"].as_array().unwrap() {
+        for block in one["blocks"].as_array().unwrap() {
+            let (prefix, states) = (tokens(&block["prefix"]), block["states"].as_array().unwrap());
+            let (root, before) = prefix.split_last().unwrap();
+            let mut target = DecoderTarget::new(fixture.decoder.clone(), 128, Hooks::none());
+            target.extend(before).unwrap();
+            let found = iterate(&mut target, *root, tokens(&states[0])).unwrap();
+            assert_eq!(found, states.iter().map(tokens).collect::<Vec<_>>());
+            assert_eq!(found.len() as u64 - 1, block["iterations"].as_u64().unwrap());
+            assert_eq!(target.len(), before.len());
+        }
+    }
+}
+
+/// A state that differs from the fixed point in its last token has the fixed point's contexts everywhere.
+#[test]
+fn a_wrong_last_token_has_no_gradient() {
+    let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
+    let fixture = Fixture::open(&root);
+    let (prefix, target, state) = ([5, 6, 7], [8, 9, 10], [8, 9, 11]);
+    let sample = Sample { prefix: &prefix, text: &target, target: &target, state: &state };
+    let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
+    assert_eq!(loss, 0.0);
+    assert!(gradients.iter().flatten().all(|&value| value == 0.0));
+}
+
+/// A fitting on the small backbone of the tests, in blocks of four tokens.
+fn fitting(dir: &Path, full: bool, consistency: Consistency) -> CllmFitting {
+    let data = conversations(dir);
+    let (base, model) = (Checkpoint::open(dir).unwrap(), data.features.decoder.config().clone());
+    let llama = Llama::of(&model, 64, Device::flex()).unwrap();
+    let start = llama.load(&base).unwrap();
+    let lora = LoraConfig { rank: 3, ..LoraConfig::default() };
+    let trajectories = |rows: &[gorgon_data::shard::Row]| {
+        let of = |row: &gorgon_data::shard::Row| {
+            let mut target = DecoderTarget::new(data.features.decoder.clone(), 64, Hooks::none());
+            of_row(&mut target, row, 4, 1).unwrap()
+        };
+        rows.iter().map(of).collect::<Vec<Vec<Trajectory>>>()
+    };
+    CllmFitting {
+        weights: if full { NetworkWeights::Full(start) } else { NetworkWeights::Lora(Lora::new(lora.clone(), start)) },
+        lm_head: read_lm_head(&base, &model, &Device::flex(), Some(Frozen::default())).unwrap(),
+        llama,
+        base,
+        chunk_rows: 16,
+        config: CllmConfig { lora, consistency, omega: 2.0, ..CllmConfig::default() },
+        seed: 3,
+        block: 4,
+        trajectories: trajectories(&data.rows),
+        held_out: trajectories(&data.held_out),
+        data,
+    }
+}
+
+/// Only the student's side has a gradient, so slopes are those of the text's part.
+#[test]
+fn gradients_of_the_text_are_slopes() {
+    for full in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut objective = fitting(dir.path(), full, Consistency::Global);
+        for row in objective.trajectories.iter_mut().flatten() {
+            // States that are the fixed point leave the text alone.
+            let fixed = row.states.pop().unwrap();
+            row.states = vec![fixed];
+        }
+        assert_slopes(&objective, &stirred(objective.parameters(3)), 2);
+    }
+}
+
+#[test]
+fn threads_and_interruptions_change_no_bit() {
+    for (full, consistency) in [(false, Consistency::Global), (true, Consistency::Local)] {
+        let (dir, model) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let objective = fitting(model.path(), full, consistency);
+        let one = fitted(&objective, dir.path(), 1, None);
+        assert_eq!(one, fitted(&objective, dir.path(), 3, None));
+        assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
+    }
+}
+
+/// Fitted on its own answers, the model needs fewer iterations, and stays near the original.
+#[test]
+fn evaluations_watch_the_language() {
+    let dir = tempfile::tempdir().unwrap();
+    let objective = fitting(dir.path(), false, Consistency::Global);
+    let metrics = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
+    let Metrics::Cllm(cllm) = &metrics else { panic!("{metrics:?}") };
+    assert!(cllm.kl.abs() < 1e-4 && !cllm.degraded, "{cllm:?}");
+    assert!((cllm.perplexity - cllm.perplexity_before).abs() < 1e-3 * cllm.perplexity, "{cllm:?}");
+    assert!(metrics.tau().unwrap() >= 1.0, "{cllm:?}");
+    let far = objective.evaluate(&stirred(objective.parameters(3))).unwrap().metrics;
+    let Metrics::Cllm(far) = far else { panic!("{far:?}") };
+    assert!(far.kl > cllm.kl, "{far:?}");
+}

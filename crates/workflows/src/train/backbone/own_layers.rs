@@ -1,0 +1,115 @@
+//! Methods that run the backbone's own layers with gradients.
+
+use super::super::job::Job;
+use super::super::trajectories::Trajectories;
+use super::{Backbone, held, refuse_quantised};
+use crate::failure::Failure;
+use gorgon_data::shard::Row;
+use gorgon_draft::medusa::{Heads, MedusaConfig};
+use gorgon_draft::probes::ProbeTraining;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::weights::Checkpoint;
+use gorgon_train::config::{CllmConfig, FittedWeights, MedusaTwoConfig, TrainConfig};
+use gorgon_train::llama::Llama;
+use gorgon_train::lora::Lora;
+use gorgon_train::methods::cllm::NetworkWeights;
+use gorgon_train::methods::{CllmFitting, Conversations, MedusaTwoFitting, ProbeFitting};
+use std::path::Path;
+
+/// The network of a backbone, for sequences of at most `longest` tokens.
+fn llama(checkpoint: &Checkpoint, data: &Conversations, longest: usize) -> Result<Llama, Failure> {
+    let decoder = &data.features.decoder;
+    let unfit = |error: String| Failure::input(format!("{}: {error}", checkpoint.dir().display()));
+    Llama::of(decoder.config(), longest, decoder.compute().device().clone()).map_err(unfit)
+}
+
+/// How the probes of a config are fitted in a model.
+///
+/// # Errors
+/// When its method has none.
+pub fn probes(config: &TrainConfig, model: &ModelConfig) -> Result<ProbeTraining, Failure> {
+    let found = config.method.probes(model.hidden_size, model.vocab_size);
+    found.ok_or_else(|| Failure::run(format!("{} has no probes", config.method.name())))
+}
+
+impl Backbone {
+    /// Medusa heads on it, and an adapter for itself.
+    ///
+    /// # Errors
+    /// When the backbone is no plain Llama, cannot be read, or the settings of the training are wrong.
+    pub fn medusa_two(
+        self,
+        config: &TrainConfig,
+        medusa: MedusaConfig,
+        medusa2: &MedusaTwoConfig,
+    ) -> Result<Job<MedusaTwoFitting>, Failure> {
+        refuse_quantised(self.checkpoint.dir(), &self.model)?;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let llama = llama(&checkpoint, &data, longest)?;
+        let lora = Lora::new(medusa2.lora.clone(), llama.load(&checkpoint).map_err(Failure::training)?);
+        let heads = Heads {
+            config: medusa,
+            hidden_size: model.hidden_size,
+            vocab_size: model.vocab_size,
+            chunk_rows: config.chunk_rows,
+        };
+        let steps = config
+            .training
+            .settings(data.packing.steps_per_epoch(), config.seed)
+            .map_err(|errors| Failure::settings(&errors))?;
+        let (config_two, steps) = (medusa2.clone(), steps.schedule.steps);
+        let objective =
+            MedusaTwoFitting { heads, lm_head, llama, lora, base: checkpoint, config: config_two, steps, data };
+        Job::new(objective, config)
+    }
+
+    /// Probes in it.
+    ///
+    /// # Errors
+    /// When the backbone is no plain Llama or cannot be read, or the settings of the training are wrong.
+    pub fn probes(self, config: &TrainConfig) -> Result<Job<ProbeFitting>, Failure> {
+        refuse_quantised(self.checkpoint.dir(), &self.model)?;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let llama = llama(&checkpoint, &data, longest)?;
+        let weights = llama.load_layers(&checkpoint).map_err(Failure::training)?;
+        let (training, chunk_rows) = (probes(config, &model)?, config.chunk_rows);
+        let objective = ProbeFitting::new(training, weights, data, lm_head, chunk_rows, config.seed);
+        Job::new(objective.map_err(Failure::training)?, config)
+    }
+
+    /// The backbone itself, for Jacobi decoding.
+    ///
+    /// # Errors
+    /// When it is no plain Llama or cannot be read, the shards have no trajectories of it, or the settings of the
+    /// training are wrong.
+    pub fn cllm(self, config: &TrainConfig, cllm: &CllmConfig) -> Result<Job<CllmFitting>, Failure> {
+        refuse_quantised(self.checkpoint.dir(), &self.model)?;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let llama = llama(&checkpoint, &data, longest)?;
+        let start = llama.load(&checkpoint).map_err(Failure::training)?;
+        let weights = match cllm.weights {
+            FittedWeights::Lora => NetworkWeights::Lora(Lora::new(cllm.lora.clone(), start)),
+            FittedWeights::Full => NetworkWeights::Full(start),
+        };
+        let read = |folder: &Path, rows: &[Row]| Trajectories::read(folder, checkpoint.dir(), rows, model.vocab_size);
+        let fitted = read(&config.data, &data.rows)?;
+        let measured = read(config.eval_data.as_deref().unwrap_or(&config.data), &data.held_out)?;
+        let objective = CllmFitting {
+            llama,
+            weights,
+            base: checkpoint,
+            lm_head,
+            chunk_rows: config.chunk_rows,
+            config: cllm.clone(),
+            seed: config.seed,
+            block: fitted.block,
+            trajectories: fitted.by_row,
+            held_out: measured.by_row,
+            data,
+        };
+        Job::new(objective, config)
+    }
+}
