@@ -105,6 +105,8 @@ test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; 
 		-p gorgon-kernels -p gorgon-model --features cuda,wgpu --lib --target-dir $(GPU_TARGET) skinny_matmul -- --test-threads 1
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-model --features cuda,wgpu --test recorded --target-dir $(GPU_TARGET)
+	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
+		-p gorgon-model --features cuda,wgpu --test backbones --target-dir $(GPU_TARGET) a_gpu_in_bf16
 
 test-wgpu-decode: ## Whole answers by recorded steps there (a build of its own)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --test recorded_eagle --target-dir $(WGPU_TARGET)
