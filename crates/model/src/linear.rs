@@ -26,7 +26,6 @@ const FOUR_BITS: Rounding =
     Rounding { bits: CodeBits::Four, group: Some(32), scale_format: ScaleFormat::F16, search: ScaleSearch::Clipped };
 
 /// A weight matrix in the layout its device reads fastest.
-#[expect(clippy::large_enum_variant, reason = "a handful per layer, never moved while decoding")]
 #[derive(Clone, Debug)]
 pub enum Weight {
     /// CPU: panels of output columns.

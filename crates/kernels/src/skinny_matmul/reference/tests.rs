@@ -16,14 +16,14 @@ fn second_factor(lane: usize, i: usize) -> (usize, usize) {
 /// One matrix product of tiles: `out += a · b`.
 fn multiply(a: &[[u16; LANE]], b: &[[u16; 4]], out: &mut [[u64; 8]; 16]) {
     let (mut left, mut right) = ([[0u16; 16]; 16], [[0u16; 8]; 16]);
-    for lane in 0..LANES {
-        for i in 0..LANE {
+    for (lane, (a, b)) in a.iter().zip(b).enumerate().take(LANES) {
+        for (i, &value) in a.iter().enumerate() {
             let (row, column) = first_factor(lane, i);
-            left[row][column] = a[lane][i];
+            left[row][column] = value;
         }
-        for i in 0..4 {
+        for (i, &value) in b.iter().enumerate() {
             let (row, column) = second_factor(lane, i);
-            right[row][column] = b[lane][i];
+            right[row][column] = value;
         }
     }
     for (row, out) in left.iter().zip(out) {
@@ -100,7 +100,7 @@ fn parts_cover_all_inputs() {
     for (d_in, d_out) in [(32, 32), (4096, 12_288), (4096, 4096), (11_008, 4096), (4096, 128_256), (96, 64), (544, 40)]
     {
         let (blocks, parts) = (d_in / INPUTS, parts(d_in, d_out));
-        assert!(blocks % 2 == 1 || part_blocks(d_in, d_out) % 2 == 0, "{d_in} × {d_out}");
+        assert!(blocks % 2 == 1 || part_blocks(d_in, d_out).is_multiple_of(2), "{d_in} × {d_out}");
         assert!(part_blocks(d_in, d_out) * parts * INPUTS >= d_in, "{d_in} × {d_out}");
         // Without a part that has nothing to do.
         assert!(part_blocks(d_in, d_out) * (parts - 1) * INPUTS < d_in, "{d_in} × {d_out}");
