@@ -111,7 +111,7 @@ class Program:
         """Why `gorgon ARGUMENTS` is not a command line, or None."""
         verbs = ()
         for word in arguments:
-            if word.startswith("-") or not re.fullmatch(r"[a-z][a-z-]*", word):
+            if word.startswith("-") or not re.fullmatch(r"[a-z][a-z0-9-]*", word):
                 break
             text = self.help(verbs)
             if "Commands:" not in text:
