@@ -150,7 +150,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
         bench.check(model, TREES, &["--drafter", &drafter]);
     }
-    // These make their own trees.
+    // Drafters that arrange their drafts themselves: the tree only bounds nodes and depth.
     bench.check(model, &["own:24,23"], &["--drafter", "auto"]);
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);

@@ -145,7 +145,7 @@ impl Renderer {
         ids
     }
 
-    /// Whether an answer can be followed by another question. What an encoder reads is one text.
+    /// True with a chat template and without an encoder: an encoder reads one text, so no second question can follow.
     pub fn has_turns(&self) -> bool {
         self.template.is_some() && self.start.is_none()
     }

@@ -62,7 +62,7 @@ pub trait TreeBuilder: Send + Sync {
     /// Properties of its trees that are known before anything is drafted.
     fn kind(&self) -> TreeKind;
 
-    /// Whether its number of nodes bounds all rows of a tree, so that a drafter shares them between drafts and probes.
+    /// True if the size of the tree limits drafts and probes together, as that of an own tree does.
     fn bounds_probes(&self) -> bool {
         false
     }

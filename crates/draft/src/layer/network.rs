@@ -56,7 +56,7 @@ impl LayerNetwork {
     /// The attention alone with the norm in front of it, `x + Attn(norm(x))`.
     ///
     /// # Shapes
-    /// As of [`Self::forward`], with the first five of the weights.
+    /// As of [`Self::forward`]; `weights` are those of the norm, the three projections and the output.
     pub fn attention_alone(&self, weights: &[Tensor<1>], x: Tensor<2>, segments: &[Range<usize>]) -> Tensor<2> {
         let read = rms_norm_tracked(x.clone(), &weights[0], self.shape.norm_eps);
         let [queries, keys, values] = self.attention_inputs(&weights[1..], &read);
