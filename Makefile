@@ -82,8 +82,9 @@ lint: check-source ## Format check, source checks, docs without their commands, 
 build: ## The CPU binary, target/release/gorgon
 	$(CARGO) build --release
 
-dist: build ## A release archive in target/dist: stripped binary, completions, man pages, checksum
-	scripts/dist.sh $(GORGON)
+dist: ## A release archive in target/archive: a small binary (a build of its own, some 15 minutes), completions, man pages, checksum
+	$(CARGO) build --profile dist
+	scripts/dist.sh $(or $(CARGO_TARGET_DIR),target)/dist/gorgon
 
 gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 	$(CARGO) build --release -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)

@@ -2,7 +2,7 @@
 # Packs a release: the stripped binary, completions, man pages, README and license, with a checksum.
 #   scripts/dist.sh GORGON [OUT]     writes OUT/gorgon-VERSION-TARGET.tar.gz and its .sha256
 set -euo pipefail
-gorgon="$1" out="${2:-target/dist}"
+gorgon="$1" out="${2:-target/archive}"
 version="$("$gorgon" --version | cut -d' ' -f2)"
 target="$(rustc -vV | sed -n 's/^host: //p')"
 name="gorgon-$version-$target"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The training step of Medusa heads beside PyTorch, alternating, on the shapes of a tiny, a small and a 1B backbone.
+# The training step of Medusa heads beside PyTorch, alternating, on the shapes of a tiny, a chat-8m, a small and a 1B backbone.
 # PYTHON is one that has PyTorch (python3 -m venv scripts/bench/.venv; scripts/bench/.venv/bin/pip install -r scripts/bench/requirements.txt).
 # "gorgon-bf16" multiplies with the frozen LM head in bf16 where the processor has such products.
 # Raw rows go to benchmarks/head_step.jsonl.
@@ -10,7 +10,7 @@ out="${2:-benchmarks/head_step.jsonl}"
 python="${PYTHON:-scripts/bench/.venv/bin/python}"
 cargo bench --bench head_step --no-run
 : >"$out"
-for shape in "256 4096 1024 20" "512 8192 1024 12" "2048 32000 1024 4"; do
+for shape in "256 4096 1024 20" "320 4096 1024 20" "512 8192 1024 12" "2048 32000 1024 4"; do
     read -r hidden vocab positions steps <<<"$shape"
     args=(--hidden "$hidden" --vocab "$vocab" --heads 4 --positions "$positions" --steps "$steps")
     for _ in $(seq "$rounds"); do

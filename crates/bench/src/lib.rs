@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod distribution;
 pub mod lossless;
 pub mod measure;
+mod observed;
 pub mod probe;
 pub mod record;
 pub mod replay;
@@ -41,10 +42,18 @@ pub enum BenchError {
     Empty(String),
 }
 
-/// The middle of some numbers (the lower one of two); `None` of none.
+/// The middle of some numbers, or the mean of the two in the middle; `None` of none.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let last = values.len().checked_sub(1)?;
+    Some(f64::midpoint(values[last / 2], values[last.div_ceil(2)]))
+}
+
+/// The middle of some times, or the lower one of the two in the middle: what disturbs a measurement makes it longer.
+/// `None` of none.
+pub fn lower_median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len().checked_sub(1)? / 2).copied()
 }
 
 /// The mean of some numbers; NaN of none.

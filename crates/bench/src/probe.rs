@@ -8,14 +8,13 @@
 use crate::BenchError;
 use crate::calibrate::{Accuracies, Choice};
 use crate::measure::{BenchPrompt, Comparison};
+use crate::observed::Observed;
 use crate::step_times::StepTime;
-use gorgon_core::accept::{AcceptanceRule, DraftRows, RandomSource, TargetError, TargetRows, Verdict};
-use gorgon_core::dist::Transform;
+use gorgon_core::accept::Verdict;
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError, HeadAccuracies, calibrate};
 use gorgon_core::tree::sequoia::SequoiaTable;
 use gorgon_core::tree::{FixedTree, RankPath, TokenTree, TreeShape};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Nodes of the trees that are decoded with.
 const NODES: usize = 64;
@@ -32,46 +31,6 @@ struct Seen {
     parents: BTreeMap<usize, usize>,
 }
 
-/// Keeps account of what another rule accepts.
-struct Witness<'a> {
-    rule: &'a dyn AcceptanceRule,
-    seen: Mutex<Seen>,
-}
-
-impl AcceptanceRule for Witness<'_> {
-    fn is_lossless(&self) -> bool {
-        self.rule.is_lossless()
-    }
-
-    fn coupling(&self) -> Option<Transform> {
-        self.rule.coupling()
-    }
-
-    fn accept(
-        &self,
-        tree: &TokenTree,
-        draft: DraftRows<'_>,
-        target: TargetRows<'_>,
-        random: &mut dyn RandomSource,
-    ) -> Result<Verdict, TargetError> {
-        let verdict = self.rule.accept(tree, draft, target, random)?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // A lone root is the token of a prefill, or a step without drafts.
-        seen.steps += usize::from(tree.len() > 1);
-        let mut path = RankPath::new();
-        for &node in &verdict.path {
-            if let Some(parent) = tree.parent(node) {
-                path.extend(tree.children(parent).position(|child| child == node));
-                *seen.accepted.entry(path.clone()).or_default() += 1;
-            }
-            if tree.children(node).next().is_some() {
-                *seen.parents.entry(path.len()).or_default() += 1;
-            }
-        }
-        Ok(verdict)
-    }
-}
-
 /// The nodes of a tree by their value.
 #[derive(Clone, Debug)]
 pub struct Probed {
@@ -82,6 +41,21 @@ pub struct Probed {
 }
 
 impl Seen {
+    /// Adds a step with drafts.
+    fn count(&mut self, tree: &TokenTree, verdict: &Verdict) {
+        self.steps += 1;
+        let mut path = RankPath::new();
+        for &node in &verdict.path {
+            if let Some(parent) = tree.parent(node) {
+                path.extend(tree.children(parent).position(|child| child == node));
+                *self.accepted.entry(path.clone()).or_default() += 1;
+            }
+            if tree.children(node).next().is_some() {
+                *self.parents.entry(path.len()).or_default() += 1;
+            }
+        }
+    }
+
     /// `P(the guess of rank r is right | its parent was accepted)`, by depth and rank; ranks in falling order.
     fn conditional(&self) -> Result<HeadAccuracies, CalibrationError> {
         let deepest = self.accepted.keys().map(Vec::len).max().unwrap_or(0);
@@ -131,13 +105,13 @@ impl Seen {
 
 fn watch(comparison: &mut Comparison<'_>, shape: TreeShape, prompts: &[BenchPrompt]) -> Result<Seen, BenchError> {
     let builder = FixedTree::new(shape);
-    let witness = Witness { rule: comparison.rule, seen: Mutex::default() };
+    let rule = Observed::new(comparison.rule, Seen::count);
     let mut with = Comparison {
         recorded: None,
         decoder: comparison.decoder,
         drafter: &mut *comparison.drafter,
         builder: &builder,
-        rule: &witness,
+        rule: &rule,
         limits: comparison.limits.clone(),
         seed: comparison.seed,
     };
@@ -146,7 +120,7 @@ fn watch(comparison: &mut Comparison<'_>, shape: TreeShape, prompts: &[BenchProm
     for prompt in prompts {
         with.drafted(&mut target, &prompt.ids)?;
     }
-    Ok(witness.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(rule.into_counts())
 }
 
 /// Decodes the prompts twice: with a tree for a middling drafter, then with the one that fits what was seen, whose

@@ -7,7 +7,7 @@
 //! of distances).
 
 use crate::measure::{BenchPrompt, Comparison};
-use crate::{BenchError, median};
+use crate::{BenchError, lower_median};
 use gorgon_core::tree::calibrated::{Calibration, CalibrationError};
 use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_infer::{Generation, Limits};
@@ -99,7 +99,7 @@ pub fn measure(
             }
         }
     }
-    Ok(median(plain).map_or_else(Vec::new, |plain| times(&drafted, &pairs, plain)))
+    Ok(lower_median(plain).map_or_else(Vec::new, |plain| times(&drafted, &pairs, plain)))
 }
 
 /// Decodes a prompt with drafts and plainly, in this or the other order. Seconds of a drafted step, of drafting in it,
@@ -137,7 +137,7 @@ fn times(sizes: &[usize], pairs: &[Pairs], plain: f64) -> Vec<StepTime> {
     let samples: Vec<&[f64]> = measured.iter().map(|(_, pairs)| pairs.ratios.as_slice()).collect();
     let drafted = measured.iter().zip(growing(&samples)).map(|((nodes, pairs), (ratio, spread))| {
         let seconds = ratio * plain;
-        let drafting = median(pairs.drafting.clone()).unwrap_or(0.0);
+        let drafting = lower_median(pairs.drafting.clone()).unwrap_or(0.0);
         StepTime { nodes: *nodes, seconds, draft_seconds: seconds * drafting, spread }
     });
     let alone = StepTime { nodes: 1, seconds: plain, draft_seconds: 0.0, spread: 0.0 };
@@ -153,7 +153,7 @@ fn growing(samples: &[&[f64]]) -> Vec<(f64, f64)> {
         values: Vec<f64>,
         middle: f64,
     }
-    let middle = |values: &[f64]| median(values.to_vec()).unwrap_or(1.0).max(1.0);
+    let middle = |values: &[f64]| lower_median(values.to_vec()).unwrap_or(1.0).max(1.0);
     let mut blocks: Vec<Block> = vec![];
     for sample in samples {
         let mut last = Block { samples: 1, values: sample.to_vec(), middle: middle(sample) };

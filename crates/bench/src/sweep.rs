@@ -7,11 +7,10 @@ pub use family::Family;
 
 use crate::BenchError;
 use crate::measure::BenchPrompt;
+use crate::observed::Observed;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{
-    AcceptanceRule, ChoiceError, DraftRows, RandomSource, RuleChoice, TargetError, TargetRows, Verdict,
-};
+use gorgon_core::accept::{ChoiceError, RuleChoice, Verdict};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
@@ -22,7 +21,6 @@ use gorgon_model::target::DecoderTarget;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One way of answering.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,35 +170,19 @@ pub struct Sweep<'a> {
     pub seed: u64,
 }
 
-/// A rule that counts what becomes of drafts.
-struct Watched {
-    rule: Box<dyn AcceptanceRule + Send + Sync>,
-    tries: AtomicUsize,
-    rejections: AtomicUsize,
+/// Drafts that were tried, and those rejected.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    tries: usize,
+    rejections: usize,
 }
 
-impl AcceptanceRule for Watched {
-    fn is_lossless(&self) -> bool {
-        self.rule.is_lossless()
-    }
-
-    fn coupling(&self) -> Option<Transform> {
-        self.rule.coupling()
-    }
-
-    fn accept(
-        &self,
-        tree: &TokenTree,
-        draft: DraftRows<'_>,
-        target: TargetRows<'_>,
-        random: &mut dyn RandomSource,
-    ) -> Result<Verdict, TargetError> {
-        let verdict = self.rule.accept(tree, draft, target, random)?;
+impl Fate {
+    fn count(&mut self, tree: &TokenTree, verdict: &Verdict) {
         let last = verdict.path.last().copied().unwrap_or(0);
         let rejected = usize::from(tree.children(last).next().is_some());
-        self.tries.fetch_add(verdict.path.len() - 1 + rejected, Ordering::Relaxed);
-        self.rejections.fetch_add(rejected, Ordering::Relaxed);
-        Ok(verdict)
+        self.tries += verdict.path.len() - 1 + rejected;
+        self.rejections += rejected;
     }
 }
 
@@ -229,7 +211,7 @@ impl Sweep<'_> {
                 for place in 0..subjects.len() {
                     let subject = (place + turn) % subjects.len();
                     let of = &subjects[subject];
-                    let (generation, watched) = self.answer(of, &mut target, &mut draft, prompt, turn as u64)?;
+                    let (generation, fate) = self.answer(of, &mut target, &mut draft, prompt, turn as u64)?;
                     answers.push(Answer {
                         subject,
                         id: prompt.id.clone(),
@@ -239,8 +221,8 @@ impl Sweep<'_> {
                         seconds: generation.decode_time.as_secs_f64(),
                         steps: generation.accepted.len(),
                         accepted: generation.accepted.iter().sum(),
-                        tries: watched.tries.into_inner(),
-                        rejections: watched.rejections.into_inner(),
+                        tries: fate.tries,
+                        rejections: fate.rejections,
                     });
                 }
                 observe();
@@ -256,16 +238,16 @@ impl Sweep<'_> {
         draft: &mut DecoderTarget,
         prompt: &BenchPrompt,
         turn: u64,
-    ) -> Result<(Generation, Watched), BenchError> {
+    ) -> Result<(Generation, Fate), BenchError> {
         let choice = subject.rule();
         let rule = choice.rule(subject.transform);
-        let rule = Watched { rule, tries: AtomicUsize::new(0), rejections: AtomicUsize::new(0) };
+        let rule = Observed::new(rule, Fate::count);
         let random = &mut SeededRandom::stream(self.seed, turn);
         let go_on = &mut |_| ControlFlow::Continue(());
         let generation = match subject.who {
-            // Without drafts there is nothing to count, and a greedy rule that is not watched is faster.
-            Who::Target => decode(target, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
-            Who::Draft => decode(draft, &prompt.ids, rule.rule.as_ref(), random, &self.limits, go_on),
+            // Without drafts there is nothing to count.
+            Who::Target => decode(target, &prompt.ids, rule.rule().as_ref(), random, &self.limits, go_on),
+            Who::Draft => decode(draft, &prompt.ids, rule.rule().as_ref(), random, &self.limits, go_on),
             Who::Lossless | Who::Lossy { .. } => {
                 let sampling = DraftSampling::of(choice, subject.transform);
                 let drafter = &mut DraftModelDrafter::new(self.model.clone(), sampling);
@@ -277,7 +259,7 @@ impl Sweep<'_> {
                 )
             }
         }?;
-        Ok((generation, rule))
+        Ok((generation, rule.into_counts()))
     }
 }
 

@@ -39,7 +39,7 @@ use gorgon_workflows::distill::Part;
 use gorgon_workflows::export::ExportFormat;
 use std::path::PathBuf;
 
-/// Trains Medusa and EAGLE draft heads for a language model and decodes with them, losslessly and fast.
+/// Trains draft heads (Medusa, Hydra, EAGLE, MTP and others) for a language model and decodes with them, losslessly.
 #[derive(Debug, Parser)]
 #[command(name = "gorgon", version, propagate_version = true, max_term_width = 110)]
 pub struct Cli {

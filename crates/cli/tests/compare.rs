@@ -13,7 +13,7 @@ fn config(job: &Job, more: &str) -> String {
         "compare.toml",
         &format!(
             "model = {:?}\ndata = {:?}\nprompts = {:?}\nruns = {:?}\ncalibration_prompts = 3\nbench_prompts = 3\n\
-             max_new_tokens = 16\nrounds = 1\nseeds = [1, 2]\n[budget]\nsteps = 3\neval_every = 3\n\
+             max_new_tokens = 16\nrounds = 1\nseeds = [1, 2]\ntemperatures = [0.0, 0.7]\nlearning_curve = [2, 3]\n[budget]\nsteps = 3\neval_every = 3\n\
              [[methods]]\nname = \"lookup\"\ndrafter = \"ngram:2\"\n\
              [[methods]]\nname = \"Medusa\"\nconfig = {:?}\ntree = \"chain:2\"\n{more}",
             backbone(),
@@ -33,18 +33,26 @@ fn methods_are_fitted_measured_and_gone_on_with() {
     let config = config(&job, "[[methods]]\nname = \"Jacobi\"\ndrafter = \"jacobi:4\"\n");
     let document = json(&finished(&["compare", "-c", &config, "--json"], &[]));
     let results = document["results"].as_array().unwrap();
-    assert_eq!(results.len(), 4, "{document}");
+    assert_eq!(results.len(), 9, "{document}");
     let jacobi = results.iter().find(|result| result["method"] == "Jacobi").unwrap();
     assert_eq!((&jacobi["tree"], &jacobi["parameters"]), (&"chain:4".into(), &0.into()), "{jacobi}");
     assert_eq!(jacobi["summary"]["same_text"], jacobi["summary"]["pairs"]);
-    assert_eq!((&results[1]["method"], &results[1]["tree"]), (&"Medusa".into(), &"chain:2".into()));
-    assert_eq!(results[1]["tokens_per_step"].as_array().unwrap().len(), 2);
-    assert!(results[1]["half_width"].is_number() && results[1]["parameters"].as_u64().unwrap() > 0);
-    for result in &results[..2] {
-        assert_eq!(result["summary"]["same_text"], result["summary"]["pairs"]);
-    }
+    let medusa: Vec<_> = results.iter().filter(|result| result["method"] == "Medusa").collect();
+    assert_eq!((&medusa[0]["tree"], &medusa[0]["temperature"]), (&"chain:2".into(), &0.0.into()));
+    assert_eq!((&medusa[1]["tree"], &medusa[1]["temperature"]), (&"chain:2".into(), &0.7.into()));
+    assert_eq!(medusa[0]["tokens_per_step"].as_array().unwrap().len(), 2);
+    assert!(medusa[0]["half_width"].is_number() && medusa[0]["parameters"].as_u64().unwrap() > 0);
+    assert_eq!((&medusa[3]["conversations"], &medusa[4]["conversations"]), (&2.into(), &3.into()));
+    assert!(medusa.iter().all(|result| result["summary"]["same_text"] == result["summary"]["pairs"]), "{document}");
     let run = document["run"].as_str().unwrap();
-    for name in ["config.toml", "results.json", "table.md", "plots/acceptance.svg", "plots/speed.svg"] {
+    for name in [
+        "config.toml",
+        "results.json",
+        "table.md",
+        "plots/acceptance.svg",
+        "plots/speed.svg",
+        "plots/learning_curve.svg",
+    ] {
         assert!(std::path::Path::new(run).join(name).is_file(), "{name}");
     }
     // Everything is there: going on measures nothing anew.
@@ -69,6 +77,8 @@ fn wrong_comparisons_are_refused_and_leave_nothing() {
     refused(&["compare", "-c", &path, "bench_prompts=4"], &["6 conversations, 7 are needed"]);
     refused(&["compare", "-c", &path], &["no shards"]);
     refused(&["compare", "-c", &path, "seeds=[]"], &["seeds"]);
+    refused(&["compare", "-c", &path, "temperatures=[-1]"], &["temperatures"]);
+    refused(&["compare", "-c", &path, "learning_curve=[0]"], &["learning_curve"]);
     refused(&["compare", "-c", &path, "typo=1"], &["typo"]);
     let twice = config(&job, "[[methods]]\nname = \"medusa\"\ndrafter = \"ngram:1\"\n");
     refused(&["compare", "-c", &twice], &["two methods are called"]);

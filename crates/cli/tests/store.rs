@@ -173,7 +173,7 @@ fn pairs_need_two_drafters() {
         ("rest", "rest:STORE names a store"),
         ("suffix,else=none", "there is no other drafter"),
         ("suffix,else=auto", "there is no other drafter"),
-        ("suffix,else=medusa", "this drafter needs heads"),
+        ("suffix,else=medusa", "medusa needs heads"),
         ("ngram:2,else=suffix", "drafts in any case"),
     ] {
         generate(&model, drafter, &[words]);

@@ -167,7 +167,11 @@ fn mistyped_paths_are_suggested() {
             "chekpoints/medusa-tiny-1: no such file or folder",
             "did you mean checkpoints?",
         ),
-        (&["export", "medusa", "--to", "tgi", "out"], "medusa: no such file or folder", ". has checkpoints"),
+        (
+            &["export", "medusa", "--to", "tgi", "out"],
+            "medusa: no such file or folder",
+            "the current folder has checkpoints",
+        ),
         (&["init", model, "promts.jsonl", "--dir", "new"], "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
         (&[&measure[..], &["promts.jsonl"]].concat(), "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
         (&["runs", "list", "checkpoint"], "checkpoint: no such folder", "did you mean checkpoints?"),

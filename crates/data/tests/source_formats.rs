@@ -218,8 +218,16 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "unknown_role",
         "unknown role: `messages[0]` is by `\\u{1b}[2J`",
     ),
-    (r#"{"words": "a", "n": 1}"#, "unknown_format", "unknown format of record: its keys are words, n"),
-    (r#"{}"#, "unknown_format", "unknown format of record: its keys are none"),
+    (
+        r#"{"words": "a", "n": 1}"#,
+        "unknown_format",
+        "unknown format of record: its keys are words, n; one of conversations, conversation, messages, turns, instruction, prompt, question, text is needed",
+    ),
+    (
+        r#"{}"#,
+        "unknown_format",
+        "unknown format of record: its keys are none; one of conversations, conversation, messages, turns, instruction, prompt, question, text is needed",
+    ),
     (
         r#"{"data": [{"prompt": "a"}]}"#,
         "holds_list",

@@ -115,8 +115,13 @@ fn unknown(text: &str) -> String {
     known.push("model:DIR");
     known.extend(Composed::SYNTAX);
     known.extend(["oracle:R1,R2,…", "suffix[:STORE][,below=N],else=DRAFTER"]);
-    let suggestion = did_you_mean(text, known.iter().copied());
-    format!("no drafter is called {text:?}; {suggestion}known are {}", known.join(", "))
+    // Without what may follow a name.
+    let names = known.iter().map(|name| name.split([':', '[', ',']).next().unwrap_or(name));
+    let suggestion = did_you_mean(text, names);
+    match suggestion.is_empty() {
+        true => format!("no drafter is called {text:?}; known are {}", known.join(", ")),
+        false => format!("no drafter is called {text:?}; {suggestion}--help lists all"),
+    }
 }
 
 impl fmt::Display for DrafterChoice {

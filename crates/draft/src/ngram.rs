@@ -29,7 +29,7 @@ impl TrainingFreeMethod for Ngram {
     fn parse(arguments: &str) -> Result<Self, String> {
         match arguments.trim().parse() {
             Ok(n) if (1..=LONGEST).contains(&n) => Ok(Self { n }),
-            _ => Err(format!("{arguments:?} is no length from 1 to {LONGEST}")),
+            _ => Err(format!("ngram:{arguments}: a number of tokens from 1 to {LONGEST} is expected, such as ngram:3")),
         }
     }
 

@@ -344,7 +344,7 @@ impl Loader<'_> {
         let rows = WeightRows::new(self.checkpoint, names)?;
         let (d_in, d_out) = (rows.d_in, rows.height());
         if self.compute.is_host() {
-            if let Some(codes) = rows.codes().and_then(|codes| codes.layout()) {
+            if let Some(codes) = rows.codes().and_then(|codes| codes.layout(self.compute.integers().weights)) {
                 // Rounded weights are not rounded again.
                 let activations = self.compute.integers().activations_of_codes();
                 let packed = QuantisedMatrix::pack(codes, &rows).map_err(|error| rows.error(error))?;

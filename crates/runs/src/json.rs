@@ -37,7 +37,7 @@ impl<'de> Visitor<'de> for Walk {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
-        let mut keys = HashSet::new();
+        let mut keys = HashSet::<_, foldhash::fast::RandomState>::default();
         while let Some(key) = map.next_key::<Key<'de>>()? {
             if let Some(Key(twice)) = keys.replace(key) {
                 return Err(A::Error::custom(format_args!("the key {twice:?} is there twice")));

@@ -179,11 +179,11 @@ impl Inner {
         let id = |key| config.token(key).and_then(|token| tokenizer.token_to_id(token));
         let special_ids =
             SpecialIds { bos: id("bos_token"), eos: id("eos_token"), pad: id("pad_token"), unk: id("unk_token") };
-        let hidden =
-            tokenizer.get_added_tokens_decoder().iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
-        let vocab = tokenizer.get_vocab(true);
-        let longest = vocab.keys().map(String::len).max().unwrap_or(0);
-        let max_id = vocab.into_values().max();
+        // A copy of the whole vocabulary would cost as much as the checks of a large file.
+        let added = tokenizer.get_added_tokens_decoder();
+        let hidden = added.iter().filter(|(_, t)| t.special).map(|(id, _)| *id).collect();
+        let longest = added.values().map(|token| token.content.len()).max().unwrap_or(0).max(limits.longest);
+        let max_id = added.keys().copied().max().max(limits.max_id);
         let frame = frame(&tokenizer, config, special_ids)?;
         Ok(Self { path: path.into(), tokenizer, special_ids, hidden, frame, max_id, limits, longest })
     }

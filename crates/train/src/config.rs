@@ -49,6 +49,9 @@ pub struct TrainConfig {
     /// Folder of shards to evaluate on in place of held-out conversations.
     #[serde(default)]
     pub eval_data: Option<PathBuf>,
+    /// Conversations that are fitted to, at most: the first of the data. All of them if it is not set.
+    #[serde(default)]
+    pub train_conversations: Option<usize>,
     /// Conversations that an evaluation reads, at most.
     #[serde(default = "held_out_most")]
     pub eval_conversations: usize,
@@ -172,6 +175,7 @@ impl TrainConfig {
         check.include(self.method.check());
         let held_out = (0.0..1.0).contains(&self.held_out);
         check.require(held_out, "held_out", self.held_out, "it has to be at least 0 and below 1");
+        check.require(self.train_conversations != Some(0), "train_conversations", 0, "it has to be at least 1");
         check.within("eval_decoded_tokens", self.eval_decoded_tokens as u64, 1..=MOST_TOKENS);
         check.within("chunk_rows", self.chunk_rows as u64, 1..=MOST_TOKENS);
         check.finish()

@@ -28,9 +28,21 @@ pub(crate) fn beside(parent: &Path, path: &Path) -> String {
     let names = names(parent);
     match nearest(&names, path) {
         Some(name) => format!("did you mean {}?", parent.join(name).display()),
-        None if names.is_empty() => format!("{} is empty", shown(parent).display()),
-        None => format!("{} has {}", shown(parent).display(), visible::listed(&names)),
+        None => listed(parent, &names),
     }
+}
+
+/// The names in a folder.
+pub(crate) fn inside(folder: &Path) -> String {
+    listed(folder, &names(folder))
+}
+
+fn listed(folder: &Path, names: &[String]) -> String {
+    let folder = match folder.as_os_str().is_empty() {
+        true => "the current folder".into(),
+        false => folder.display().to_string(),
+    };
+    if names.is_empty() { format!("{folder} is empty") } else { format!("{folder} has {}", visible::listed(names)) }
 }
 
 /// Whether the first part of a relative path is a name here, or nearly one.

@@ -128,7 +128,8 @@ pub fn stem(path: &Path) -> String {
 /// Then.
 pub fn check_empty(folder: &Path) -> Result<(), Failure> {
     if folder.exists() && folder.read_dir().map_or(true, |mut files| files.next().is_some()) {
-        return Err(Failure::input(format!("{}: it is there already and not empty", folder.display())));
+        let message = format!("{}: it is there already and not empty", folder.display());
+        return Err(Failure::input(message).hint("name another folder, or delete this one"));
     }
     Ok(())
 }

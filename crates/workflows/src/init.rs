@@ -72,7 +72,8 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
             .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
     let run = dir.join("checkpoints").join(format!("{method}-{}-1", hub_id::stem(model, &folder)));
-    let with = format!("--model {model} --heads {} --prompts {named}", run.display());
+    // Figures on prompts that heads were fitted to would be too good.
+    let with = format!("--model {model} --heads {} --prompts HELD_OUT", run.display());
     let commands = vec![
         command("distill", &paths[0]),
         command("train", &paths[1]),

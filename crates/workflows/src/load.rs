@@ -33,7 +33,16 @@ pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
         return hub::resolve(model, &offline, &mut |_| ()).map_err(|_| failure);
     }
     let mut bars = Bars { console: &settings.console, current: None };
-    hub::resolve(model, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
+    hub::resolve(model, &options, &mut |progress| bars.show(progress)).map_err(|error| match error {
+        HubError::Transfer { .. } => hub_failure(error).hint(asked(model)),
+        error => hub_failure(error),
+    })
+}
+
+/// The reason why the hub was asked for a model.
+fn asked(model: &str) -> String {
+    let here = std::env::current_dir().map_or_else(|_| "the current folder".into(), |path| path.display().to_string());
+    format!("{model} is no folder in {here}, so the hub was asked; --offline asks only the cache")
 }
 
 /// As [`folder`], of a model without an encoder: all that `what` can use.

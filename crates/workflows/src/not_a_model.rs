@@ -12,7 +12,7 @@ use gorgon_model::weights::Checkpoint;
 use serde_json::Value;
 use std::path::Path;
 
-/// Fails where `--model` names the folder of a run, of draft heads or of a dataset, with the command that is meant.
+/// Fails where `--model` names the folder of a run, of draft heads or of a dataset, with the command that is meant, or no model at all.
 ///
 /// # Errors
 /// Then.
@@ -31,6 +31,10 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if path.join(manifest::IDENTITY).is_file() || path.join(manifest::MANIFEST).is_file() {
         let message = format!("{shown}: this folder holds a dataset, not a model");
         return Err(Failure::input(message).hint(format!("gorgon inspect {shown} describes it")));
+    }
+    if path.is_dir() && !path.join("config.json").exists() && matches!(gorgon_gguf::find(path), Ok(None)) {
+        let message = format!("{shown}: there is no model here (no config.json, no GGUF file)");
+        return Err(Failure::input(message).hint(absent::inside(path)));
     }
     Ok(())
 }

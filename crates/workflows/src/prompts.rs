@@ -122,6 +122,10 @@ pub fn files(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PromptFile>
         let entry = path.to_string_lossy();
         let Some(name) = entry.strip_prefix("hf://") else {
             absent::check(path, "file")?;
+            if path.is_dir() {
+                let message = format!("{}: a folder; name a file in it", path.display());
+                return Err(Failure::input(message).hint(absent::inside(path)));
+            }
             files.push(PromptFile { path: path.clone(), name: path.display().to_string() });
             continue;
         };

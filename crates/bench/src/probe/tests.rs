@@ -1,8 +1,8 @@
 //! Tests of `probe`.
 
 use super::*;
-use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{AcceptanceRule, DraftRows, Greedy, TargetRows};
 
 fn time(nodes: usize, verify: f64, draft: f64) -> StepTime {
     StepTime { nodes, seconds: verify + draft, draft_seconds: draft, spread: 0.0 }
@@ -18,16 +18,16 @@ fn probed() -> Probed {
 }
 
 #[test]
-fn a_witness_counts_the_accepted_path_by_ranks() {
+fn the_accepted_path_is_counted_by_ranks() {
     let tree = TokenTree::from_parts(vec![9, 1, 2, 3, 4], vec![0, 0, 0, 2, 2]).unwrap();
     let mut logits = vec![0f32; 5 * 10];
     logits[2] = 1.0; // after the root: token 2, the second child
     logits[2 * 10 + 4] = 1.0; // after it: token 4, its second child
-    let witness = Witness { rule: &Greedy, seen: Mutex::default() };
+    let rule = Observed::new(&Greedy, Seen::count);
     let rows = TargetRows::Logits { data: &logits, vocab: 10 };
-    let verdict = witness.accept(&tree, DraftRows::NONE, rows, &mut SeededRandom::new(0)).unwrap();
+    let verdict = rule.accept(&tree, DraftRows::NONE, rows, &mut SeededRandom::new(0)).unwrap();
     assert_eq!(verdict.path, [0, 2, 4]);
-    let seen = witness.seen.into_inner().unwrap();
+    let seen = rule.into_counts();
     assert_eq!(seen.accepted, [(vec![1], 1), (vec![1, 1], 1)].into());
     assert_eq!((seen.steps, seen.parents), (1, [(0, 1), (1, 1)].into()));
 }

@@ -19,5 +19,6 @@ pub fn run(args: &Init, settings: &Settings) -> Result<ExitCode, Failure> {
     files.iter().for_each(|file| printer::line(&format!("wrote {file}")));
     printer::line("next:");
     commands.iter().for_each(|command| printer::line(&format!("  {command}")));
+    printer::line(&format!("HELD_OUT is a file of prompts that are not in {}", args.prompts.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -42,7 +42,7 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
             }
         }
         printer::line(&format!(
-            "{} of {} prompts have the same text ({tokens} tokens, {accepted} drafts accepted; {silent} prompts without any)",
+            "{} of {} prompts have the same text ({tokens} tokens, {accepted} drafts accepted; {silent} prompts without an accepted draft)",
             comparisons.len() - diverged.len(),
             comparisons.len()
         ));
@@ -60,7 +60,7 @@ fn distribution(options: &Options, samples: usize, settings: &Settings) -> Resul
     let transform = options.transform;
     let mut setup = Setup::new(options, settings)?;
     if setup.drafting.is_plain() {
-        return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
+        return Err(nothing_to_verify());
     }
     let prompts = setup.prompts.clone();
     let lossless = setup.rule.is_lossless();
@@ -95,11 +95,16 @@ fn distribution(options: &Options, samples: usize, settings: &Settings) -> Resul
 pub fn execute(options: &Options, settings: &Settings) -> Result<(Vec<TextComparison>, bool, Value), Failure> {
     let mut setup = Setup::recorded(options, settings)?;
     if setup.drafting.is_plain() {
-        return Err(Failure::input("nothing to verify: no heads, or a tree without drafts"));
+        return Err(nothing_to_verify());
     }
     let comparisons = compare(&mut setup, settings)?;
     let recorded = setup.recorded.as_mut().map(|pair| recording::report(pair.take_counts(), settings));
     Ok((comparisons, setup.rule.is_lossless(), recorded.unwrap_or_default()))
+}
+
+fn nothing_to_verify() -> Failure {
+    Failure::input("nothing to verify: no heads, or a tree without drafts")
+        .hint("name heads with --heads or a draft model with --drafter model:DIR")
 }
 
 fn compare(setup: &mut Setup, settings: &Settings) -> Result<Vec<TextComparison>, Failure> {

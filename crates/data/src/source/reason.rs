@@ -177,7 +177,10 @@ impl fmt::Display for Reason {
             Self::LoneSurrogate { line, column } => write!(f, "{title} (line {line}, column {column})"),
             Self::RepeatedKey { key } => write!(f, "{title}: {key}"),
             Self::NotAnObject { found } => write!(f, "{title} but {found}"),
-            Self::UnknownFormat { keys } => write!(f, "{title}: its keys are {keys}"),
+            Self::UnknownFormat { keys } => {
+                let known: Vec<&str> = Format::ALL.iter().flat_map(|format| format.keys()).copied().collect();
+                write!(f, "{title}: its keys are {keys}; one of {} is needed", known.join(", "))
+            }
             Self::OtherFormat { wanted, keys } => write!(f, "{title}, {wanted}: its keys are {keys}"),
             Self::HoldsList { key } => write!(f, "{title}: take the list under `{key}` out of it"),
             Self::WrongType { place, found, wanted } => write!(f, "{title}: `{place}` is {found}, not {wanted}"),

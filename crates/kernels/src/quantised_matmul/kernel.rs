@@ -40,7 +40,7 @@ pub(super) fn write_product(
     let rows = x.len() / d_in;
     assert!(x.len() == rows * d_in && y.len() == rows * d_out, "{} values against {w:?}", x.len());
     assert!(bias.is_none_or(|b| b.len() == d_out), "a bias of another width than {w:?}");
-    if activations == Activations::Exact {
+    if activations == Activations::Exact || w.has_numbers() {
         return exact::multiply(isa, x, w, &Output::new(d_out, bias, y));
     }
     let chunk = chunk_rows(w, activations);

@@ -7,6 +7,7 @@ use crate::few_row_matmul::{PackError, RowSource, pages};
 use memmap2::MmapMut;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Everything about coded weights but the codes.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,13 @@ pub struct Codes {
     pub zeros: Option<Vec<u8>>,
     /// Input that stands at each place; without it they are in order. A permutation of `0..d_in`.
     pub order: Option<Vec<u32>>,
+    /// The number that each code stands for, where that is not the code less its zero point. Of 4-bit codes the first 16
+    /// count.
+    pub numbers: Option<Numbers>,
 }
+
+/// Numbers by code.
+pub type Numbers = Arc<[f32; 256]>;
 
 impl Codes {
     /// Groups of a column.
@@ -96,6 +103,7 @@ pub struct QuantisedMatrix {
     /// `[panels][groups][PANEL]`.
     zeros: Option<Vec<u8>>,
     order: Option<Vec<u32>>,
+    numbers: Option<Numbers>,
     bits: CodeBits,
     group: usize,
     d_in: usize,
@@ -134,7 +142,8 @@ impl QuantisedMatrix {
         )?;
         let zeros = codes.zeros.as_ref().map(|zeros| by_panel(zeros, codes.groups(), d_out));
         let scales = Scales::new(codes.scale_format, by_panel(&codes.scales, codes.groups(), d_out));
-        Ok(Self { panels, scales, zeros, order: codes.order, bits, group: codes.group.min(d_in), d_in, d_out })
+        let Codes { order, numbers, group, .. } = codes;
+        Ok(Self { panels, scales, zeros, order, numbers, bits, group: group.min(d_in), d_in, d_out })
     }
 
     /// Input width.
@@ -163,6 +172,11 @@ impl QuantisedMatrix {
         self.panels.len() + self.scales.bytes() + self.zeros.as_ref().map_or(0, Vec::len) + order
     }
 
+    /// Whether codes stand for numbers of a table, which no integer product can multiply.
+    pub(super) fn has_numbers(&self) -> bool {
+        self.numbers.is_some()
+    }
+
     /// Input that stands at each place, if they are not in order.
     pub(super) fn order(&self) -> Option<&[u32]> {
         self.order.as_deref()
@@ -185,6 +199,7 @@ impl QuantisedMatrix {
             codes: &self.panels[panel * size..(panel + 1) * size],
             scales: &self.scales,
             zeros: self.zeros.as_deref(),
+            numbers: self.numbers.as_deref(),
             first: panel * groups * PANEL,
             groups,
             lines_per_group: self.group.div_ceil(self.bits.inputs_per_line()),
@@ -250,6 +265,7 @@ pub(super) struct Panel<'a> {
     pub codes: &'a [u8],
     pub scales: &'a Scales,
     pub zeros: Option<&'a [u8]>,
+    pub numbers: Option<&'a [f32; 256]>,
     /// Where this panel's scales and zero points begin.
     first: usize,
     pub groups: usize,
@@ -293,7 +309,9 @@ impl Panel<'_> {
     /// Dequantised weight at a place of a column.
     fn weight(&self, group: usize, place: usize, column: usize) -> f32 {
         let [zero] = self.zeros_of::<1>(group, column);
-        self.scales.get(self.first + group * PANEL + column) * (self.code(place, column) - zero) as f32
+        let code = self.code(place, column);
+        let number = self.numbers.map_or((code - zero) as f32, |numbers| numbers[code as usize]);
+        self.scales.get(self.first + group * PANEL + column) * number
     }
 
     /// Code at a place of a column.

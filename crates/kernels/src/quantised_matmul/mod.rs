@@ -1,8 +1,9 @@
 //! `y = x · Wᵀ` with `W` in integer codes of 8 or 4 bits and a scale per output column, or per group of inputs.
 //!
-//! A weight is `w[c, k] = scale[c, g] · (code[c, k] - zero[c, g])`, `g` the group of input `k`. Inputs are either
-//! multiplied as they are ([`Activations::Exact`]: the definition is [`reference::exact`], the bits are those of a
-//! matmul with the dequantised weights), or rounded to 8 or 16 bits with a scale per row and group. Then
+//! A weight is `w[c, k] = scale[c, g] · (code[c, k] - zero[c, g])`, `g` the group of input `k`, or
+//! `scale[c, g] · number[code[c, k]]` with a table of numbers (8-bit floats, NF4). Inputs are either multiplied as they
+//! are ([`Activations::Exact`]: the definition is [`reference::exact`], the bits are those of a
+//! matmul with the dequantised weights; always so with a table), or rounded to 8 or 16 bits with a scale per row and group. Then
 //!
 //! `y[r, c] = Σ_g (scale[c, g] · s[r, g]) · (Σ_{k in g} q[r, k] · (code[c, k] - zero[c, g]))`,
 //!
@@ -24,7 +25,7 @@ mod scales;
 pub use activations::Activations;
 pub use kernel::quantised_matmul;
 pub use launch::matmul;
-pub use matrix::{CodeSource, Codes, QuantisedMatrix};
+pub use matrix::{CodeSource, Codes, Numbers, QuantisedMatrix};
 pub use rounding::{Rounded, Rounding, ScaleSearch};
 pub use scales::ScaleFormat;
 

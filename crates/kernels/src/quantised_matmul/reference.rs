@@ -15,7 +15,9 @@ pub fn exact(x: &[f32], layout: &Codes, codes: &[u8]) -> Vec<f32> {
         for (column, codes) in codes.chunks_exact(d_in).enumerate() {
             y.push((0..d_in).fold(0f32, |sum, place| {
                 let group = column * groups + place / layout.group.min(d_in);
-                let weight = layout.scales[group] * (i32::from(codes[place]) - zero(layout, group)) as f32;
+                let difference = (i32::from(codes[place]) - zero(layout, group)) as f32;
+                let number = layout.numbers.as_ref().map_or(difference, |numbers| numbers[usize::from(codes[place])]);
+                let weight = layout.scales[group] * number;
                 input(x, layout, place).mul_add(weight, sum)
             }));
         }

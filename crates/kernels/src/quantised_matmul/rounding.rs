@@ -77,7 +77,7 @@ impl Rounding {
         let [squared_error, squared_weights] =
             sums?.iter().fold([0f64; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
         let (bits, scale_format) = (self.bits, self.scale_format);
-        let codes = Codes { d_in, d_out, bits, group, scales, scale_format, zeros: None, order: None };
+        let codes = Codes { d_in, d_out, bits, group, scales, scale_format, zeros: None, order: None, numbers: None };
         Ok(Rounded { codes, values, squared_error, squared_weights })
     }
 

@@ -5,7 +5,7 @@
 //! `nested_quant_map[absmax[b]] · nested_absmax[b / nested_blocksize] + nested_offset`, rounded twice.
 //! Eight bits: `w[n, k] = weight[n, k] · (SCB[n] / 127)`.
 
-use super::codes::Zeros;
+use super::codes::{Codes, Zeros};
 use super::format::Format;
 use super::integers::{Integers, Scales};
 use super::settings::Quantisation;
@@ -15,6 +15,7 @@ use crate::weights::WeightsError;
 use safetensors::Dtype;
 use serde::Deserialize;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Four bits.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,12 +125,27 @@ impl Format for FourBit {
         parts
     }
 
-    fn open<'a>(&self, tensors: Tensors<'a>, [_, d_in]: [usize; 2]) -> Result<Box<dyn Rows + 'a>, WeightsError> {
+    fn open<'a>(&self, tensors: Tensors<'a>, [d_out, d_in]: [usize; 2]) -> Result<Box<dyn Rows + 'a>, WeightsError> {
         let state = self.state(&tensors)?;
         let map = tensors.floats("weight.quant_map")?;
-        let numbers = std::array::from_fn(|code| map.get(code).copied().unwrap_or(f32::NAN));
-        let scales = Self::scales(&tensors, &state)?;
-        Ok(Box::new(Blocks { tensors, numbers, scales, block: state.blocksize as usize, d_in }))
+        let numbers: [f32; 256] = std::array::from_fn(|code| map.get(code).copied().unwrap_or(f32::NAN));
+        let (scales, block) = (Self::scales(&tensors, &state)?, state.blocksize as usize);
+        // Blocks are groups of inputs where none of them goes over the end of a row, or all of a row lies in one.
+        let in_rows = d_in.is_multiple_of(block) || block.is_multiple_of(d_in);
+        let group = block.min(d_in);
+        let groups = d_in.div_ceil(group);
+        let codes = in_rows.then(|| Codes {
+            bits: 4,
+            d_out,
+            d_in,
+            group,
+            scales: (0..groups * d_out).map(|i| scales[(i % d_out * d_in + i / d_out * group) / block]).collect(),
+            scale_dtype: Dtype::F32,
+            zeros: Zeros::One(0),
+            order: None,
+            numbers: Some(Arc::new(numbers)),
+        });
+        Ok(Box::new(Blocks { tensors, numbers, scales, block, d_in, codes }))
     }
 
     fn description(&self) -> String {
@@ -140,27 +156,37 @@ impl Format for FourBit {
 /// A matrix in four bits.
 struct Blocks<'a> {
     tensors: Tensors<'a>,
-    numbers: [f32; 16],
+    numbers: [f32; 256],
     scales: Vec<f32>,
     block: usize,
     d_in: usize,
+    /// The matrix as codes, where blocks are groups of inputs.
+    codes: Option<Codes>,
 }
 
 impl Rows for Blocks<'_> {
     fn read(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
-        let (start, end) = (rows.start * self.d_in, rows.end * self.d_in);
-        let mut bytes = vec![0u8; end.div_ceil(2) - start / 2];
-        self.tensors.read_bytes("weight", start / 2..end.div_ceil(2), &mut bytes)?;
-        for (element, out) in (start..end).zip(out) {
-            let byte = bytes[element / 2 - start / 2];
-            let code = if element % 2 == 0 { byte >> 4 } else { byte & 15 };
+        let mut codes = vec![0u8; out.len()];
+        self.read_codes(rows.clone(), &mut codes)?;
+        for ((element, code), out) in (rows.start * self.d_in..).zip(codes).zip(out) {
             *out = self.numbers[usize::from(code)] * self.scales[element / self.block];
         }
         Ok(())
     }
 
-    fn read_codes(&self, _: Range<usize>, _: &mut [u8]) -> Result<(), WeightsError> {
-        Err(self.tensors.wrong("weight", "a table of numbers is no matrix of integers"))
+    fn codes(&self) -> Option<&Codes> {
+        self.codes.as_ref()
+    }
+
+    fn read_codes(&self, rows: Range<usize>, out: &mut [u8]) -> Result<(), WeightsError> {
+        let (start, end) = (rows.start * self.d_in, rows.end * self.d_in);
+        let mut bytes = vec![0u8; end.div_ceil(2) - start / 2];
+        self.tensors.read_bytes("weight", start / 2..end.div_ceil(2), &mut bytes)?;
+        for (element, out) in (start..end).zip(out) {
+            let byte = bytes[element / 2 - start / 2];
+            *out = if element % 2 == 0 { byte >> 4 } else { byte & 15 };
+        }
+        Ok(())
     }
 }
 

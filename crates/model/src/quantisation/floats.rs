@@ -1,10 +1,12 @@
 //! Matrices of 8-bit floats (e4m3, without infinities) with scales of blocks: `w = number · scale`.
 
+use super::codes::{Codes, Zeros};
 use super::format::Format;
 use super::tensors::{Part, Rows, SCALES, Tensors};
 use crate::weights::WeightsError;
 use safetensors::Dtype;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Names of the scales, and which weights share one.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,8 +78,21 @@ impl Format for Layout {
             Blocks::TensorOrChannel if scales.len() == 1 => [d_out, d_in],
             Blocks::TensorOrChannel => [1, d_in],
         };
-        let numbers = std::array::from_fn(|bits| e4m3(bits as u8));
-        Ok(Box::new(Floats { tensors, numbers, scales, block, d_in }))
+        let [height, group] = block;
+        let groups = d_in.div_ceil(group);
+        let scale = |i: usize| scales[i % d_out / height * groups + i / d_out];
+        let codes = Codes {
+            bits: 8,
+            d_out,
+            d_in,
+            group,
+            scales: (0..groups * d_out).map(scale).collect(),
+            scale_dtype: Dtype::F32,
+            zeros: Zeros::One(0),
+            order: None,
+            numbers: Some(Arc::new(std::array::from_fn(|bits| e4m3(bits as u8)))),
+        };
+        Ok(Box::new(Floats { tensors, codes }))
     }
 
     fn description(&self) -> String {
@@ -104,30 +119,24 @@ fn e4m3(bits: u8) -> f32 {
 
 struct Floats<'a> {
     tensors: Tensors<'a>,
-    /// Values by their bits.
-    numbers: [f32; 256],
-    scales: Vec<f32>,
-    block: [usize; 2],
-    d_in: usize,
+    /// Each byte is a code.
+    codes: Codes,
 }
 
 impl Rows for Floats<'_> {
     fn read(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
         let mut bytes = vec![0u8; out.len()];
-        self.tensors.read_bytes("weight", rows.start * self.d_in..rows.end * self.d_in, &mut bytes)?;
-        let [height, width] = self.block;
-        let columns = self.d_in.div_ceil(width);
-        let lines = bytes.chunks_exact(self.d_in).zip(out.chunks_exact_mut(self.d_in));
-        for (n, (bytes, out)) in rows.zip(lines) {
-            let scales = &self.scales[n / height * columns..][..columns];
-            for ((bytes, out), &scale) in bytes.chunks(width).zip(out.chunks_mut(width)).zip(scales) {
-                out.iter_mut().zip(bytes).for_each(|(out, &byte)| *out = self.numbers[usize::from(byte)] * scale);
-            }
-        }
+        self.read_codes(rows.clone(), &mut bytes)?;
+        self.codes.dequantise(rows, &bytes, out);
         Ok(())
     }
 
-    fn read_codes(&self, _: Range<usize>, _: &mut [u8]) -> Result<(), WeightsError> {
-        Err(self.tensors.wrong("weight", "8-bit floats are no integers"))
+    fn codes(&self) -> Option<&Codes> {
+        Some(&self.codes)
+    }
+
+    fn read_codes(&self, rows: Range<usize>, out: &mut [u8]) -> Result<(), WeightsError> {
+        let d_in = self.codes.d_in;
+        self.tensors.read_bytes("weight", rows.start * d_in..rows.end * d_in, out)
     }
 }

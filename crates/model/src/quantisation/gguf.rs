@@ -121,7 +121,7 @@ impl Blocks<'_> {
         let scale_dtype = if half_scales { Dtype::F16 } else { Dtype::F32 };
         let bits = if bits <= 4 { 4 } else { 8 };
         let (d_out, d_in, zeros) = (self.d_out, self.d_in, Zeros::One(zero));
-        Some(Codes { bits, d_out, d_in, group, scales: self.scales()?, scale_dtype, zeros, order: None })
+        Some(Codes { bits, d_out, d_in, group, scales: self.scales()?, scale_dtype, zeros, order: None, numbers: None })
     }
 }
 

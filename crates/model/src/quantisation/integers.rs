@@ -42,7 +42,8 @@ impl<'a> Integers<'a> {
     pub fn new(tensors: Tensors<'a>, [d_out, d_in]: [usize; 2], bits: u32, group: usize, scales: Scales) -> Self {
         let bits = if bits <= 4 { 4 } else { 8 };
         let Scales { values, dtype, zeros } = scales;
-        let codes = Codes { bits, d_out, d_in, group, scales: values, scale_dtype: dtype, zeros, order: None };
+        let codes =
+            Codes { bits, d_out, d_in, group, scales: values, scale_dtype: dtype, zeros, order: None, numbers: None };
         let source = Source::Bytes { suffix: "weight" };
         Self { tensors, source, codes, groups: None, regular: true }
     }
@@ -115,26 +116,17 @@ impl<'a> Integers<'a> {
 
 impl Rows for Integers<'_> {
     fn read(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
-        let Codes { d_in, d_out, group, scales, zeros, .. } = &self.codes;
+        let Codes { d_in, d_out, .. } = self.codes;
         let mut codes = vec![0u8; out.len()];
         self.natural(rows.clone(), &mut codes)?;
-        let pairs = codes.chunks_exact(*d_in).zip(out.chunks_exact_mut(*d_in));
+        let Some(groups) = &self.groups else {
+            self.codes.dequantise(rows, &codes, out);
+            return Ok(());
+        };
+        let pairs = codes.chunks_exact(d_in).zip(out.chunks_exact_mut(d_in));
         for (n, (codes, out)) in rows.zip(pairs) {
-            let value = |g: usize, code: u8| {
-                let at = g * d_out + n;
-                scales[at] * (f32::from(code) - f32::from(zeros.at(at)))
-            };
-            match &self.groups {
-                Some(groups) => {
-                    for ((out, &code), &g) in out.iter_mut().zip(codes).zip(groups) {
-                        *out = value(g as usize, code);
-                    }
-                }
-                None => {
-                    for (g, (out, codes)) in out.chunks_mut(*group).zip(codes.chunks(*group)).enumerate() {
-                        out.iter_mut().zip(codes).for_each(|(out, &code)| *out = value(g, code));
-                    }
-                }
+            for ((out, &code), &g) in out.iter_mut().zip(codes).zip(groups) {
+                *out = self.codes.weight(g as usize * d_out + n, code);
             }
         }
         Ok(())

@@ -65,7 +65,7 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// The matrix as integers, if it is one of integers.
+    /// The matrix as codes, if it is one of integers or of numbers of a table.
     pub fn codes(&self) -> Option<&Codes> {
         self.rows.codes()
     }

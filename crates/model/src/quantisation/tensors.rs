@@ -191,7 +191,7 @@ pub(crate) trait Rows: Send + Sync {
     /// Writes rows `[rows, in]` in `f32`.
     fn read(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError>;
 
-    /// The matrix as integers, if it is one of integers.
+    /// The matrix as codes, if it is one of integers or of numbers of a table.
     fn codes(&self) -> Option<&Codes> {
         None
     }

@@ -102,7 +102,7 @@ impl Checkpoint {
 
     /// Bytes of a quantised module once loaded: codes stay codes on the CPU, other formats become numbers.
     fn module_bytes(&self, module: &str, [d_out, d_in]: [usize; 2], compute: &Compute) -> usize {
-        if let Some(bytes) = compute.is_host().then(|| self.code_bytes(module, d_out)).flatten() {
+        if let Some(bytes) = compute.is_host().then(|| self.code_bytes(module, d_out, compute)).flatten() {
             return bytes;
         }
         match compute.integers().weights {
@@ -113,7 +113,7 @@ impl Checkpoint {
     }
 
     /// Bytes of a module's codes in memory; `None` where it becomes numbers, as one matrix with those beside it.
-    fn code_bytes(&self, module: &str, d_out: usize) -> Option<usize> {
+    fn code_bytes(&self, module: &str, d_out: usize, compute: &Compute) -> Option<usize> {
         let of = |group: &&[&str]| group.iter().any(|name| module.ends_with(name));
         let group = [&["q_proj", "k_proj", "v_proj"][..], &["gate_proj", "up_proj"]].into_iter().find(of);
         let names: Vec<String> = match group {
@@ -126,7 +126,7 @@ impl Checkpoint {
         let matrices: Option<Vec<_>> = names.iter().map(|name| self.matrix(name).ok().flatten()).collect();
         let codes: Option<Vec<_>> = matrices.as_ref()?.iter().map(|matrix| matrix.codes()).collect();
         let whole = Codes::concat(&codes?)?;
-        Some(whole.layout()?.packed_bytes() * d_out / whole.d_out.max(1))
+        Some(whole.layout(compute.integers().weights)?.packed_bytes() * d_out / whole.d_out.max(1))
     }
 
     /// The config, as far as the tensors decide: configs of encoder-decoder models do not say whether the LM head is the

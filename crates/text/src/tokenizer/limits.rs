@@ -80,6 +80,10 @@ pub struct Limits {
     pub steps_per_byte: u64,
     /// Entries of the vocabulary that were read.
     pub entries: usize,
+    /// Bytes of the longest of them.
+    pub longest: usize,
+    /// Their greatest id.
+    pub max_id: Option<u32>,
 }
 
 impl Limits {
@@ -181,8 +185,8 @@ pub fn check(bytes: &[u8]) -> Result<Limits, String> {
     let split = rules("pre_tokenizer", &file.pre_tokenizer, Growth::NONE)?;
     template(&file.post_processor)?;
     let after = bounded("decoder", rules("decoder", &file.decoder, Growth::NONE)?)?;
-    let (steps_per_byte, entries) = (file.model.steps_per_byte(), file.model.vocab.entries);
-    Ok(Limits { before, split, after, steps_per_byte, entries })
+    let Vocabulary { entries, longest, max_id, .. } = file.model.vocab;
+    Ok(Limits { before, split, after, steps_per_byte: file.model.steps_per_byte(), entries, longest, max_id })
 }
 
 fn bounded(name: &str, growth: Growth) -> Result<Growth, String> {
@@ -294,6 +298,8 @@ struct Vocabulary {
     /// Whether there is an entry of so many bytes; the last place stands for all that are longer.
     has: Vec<bool>,
     longest: usize,
+    /// The greatest id. A value that is none is refused when the tokenizer is made.
+    max_id: Option<u32>,
 }
 
 impl Vocabulary {
@@ -302,8 +308,9 @@ impl Vocabulary {
         self.has.iter().enumerate().filter(|(_, has)| **has).map(|(bytes, _)| bytes)
     }
 
-    fn count(&mut self, entry: &str) {
+    fn count(&mut self, entry: &str, id: Option<u64>) {
         self.entries += 1;
+        self.max_id = self.max_id.max(id.and_then(|id| id.try_into().ok()));
         self.longest = self.longest.max(entry.len());
         let place = entry.len().min(MAX_PIECE_BYTES + 1);
         if self.has.len() <= place {
@@ -326,8 +333,8 @@ impl<'de> Deserialize<'de> for Vocabulary {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocabulary, A::Error> {
                 let mut vocabulary = Vocabulary::default();
-                while let Some((entry, _)) = map.next_entry::<Entry<'de>, IgnoredAny>()? {
-                    vocabulary.count(&entry.0);
+                while let Some((entry, id)) = map.next_entry::<Entry<'de>, Value>()? {
+                    vocabulary.count(&entry.0, id.as_u64());
                 }
                 Ok(vocabulary)
             }
@@ -335,7 +342,7 @@ impl<'de> Deserialize<'de> for Vocabulary {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vocabulary, A::Error> {
                 let mut vocabulary = Vocabulary { is_list: true, ..Vocabulary::default() };
                 while let Some((entry, _)) = list.next_element::<(Entry<'de>, IgnoredAny)>()? {
-                    vocabulary.count(&entry.0);
+                    vocabulary.count(&entry.0, Some(vocabulary.entries as u64));
                 }
                 Ok(vocabulary)
             }

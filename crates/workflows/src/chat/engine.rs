@@ -88,6 +88,7 @@ impl Engine {
         let transform = options.transform()?;
         let (heads, tree) = (options.heads.as_deref(), options.tree.as_ref());
         let drafting = Drafting::resolve(heads, &options.drafter, tree, &settings.console)?;
+        drafting.note_plain(&settings.console);
         drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
     }
 

@@ -43,6 +43,13 @@ pub struct CompareConfig {
     /// Learning rates that each method tries; its own where the list is empty.
     #[serde(default)]
     pub learning_rates: Vec<f64>,
+    /// Temperatures of the measurements. Calibrated trees are measured at the first one.
+    #[serde(default = "temperatures")]
+    pub temperatures: Vec<f64>,
+    /// Numbers of conversations for a learning curve. Each method is fitted once more to the first so many
+    /// conversations of the data, with the first seed and its learning rate.
+    #[serde(default)]
+    pub learning_curve: Vec<usize>,
     /// Folder in which the run folder is made.
     #[serde(default = "gorgon_train::config::checkpoints")]
     pub runs: PathBuf,
@@ -94,6 +101,10 @@ fn seeds() -> Vec<u64> {
     vec![1]
 }
 
+fn temperatures() -> Vec<f64> {
+    vec![0.0]
+}
+
 impl CompareConfig {
     /// Checks the settings.
     ///
@@ -103,6 +114,9 @@ impl CompareConfig {
         let mut check = SettingsCheck::top();
         check.require(!self.methods.is_empty(), "methods", "[]", "there is nothing to compare");
         check.require(!self.seeds.is_empty(), "seeds", "[]", "at least one is needed");
+        check.require(!self.temperatures.is_empty(), "temperatures", "[]", "at least one is needed");
+        self.temperatures.iter().for_each(|&temperature| check.not_negative("temperatures", temperature));
+        self.learning_curve.iter().for_each(|&conversations| check.at_least("learning_curve", conversations, 1));
         let numbers = [
             ("bench_prompts", self.bench_prompts),
             ("max_new_tokens", self.max_new_tokens),

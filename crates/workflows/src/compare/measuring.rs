@@ -55,25 +55,37 @@ impl<'a> Measuring<'a> {
         Ok(Self { config, folder: folder.into(), calibrate, bench, settings, show })
     }
 
-    /// Measures a method: with its own tree for every seed, and with a calibrated one for the first.
+    /// Measures a method: with its own tree for every seed and at every temperature, with a calibrated one for the first
+    /// seed at the first temperature, and with its own tree along the learning curve.
     ///
     /// # Errors
     /// When something cannot be loaded, decoded or written.
     pub fn method(&self, method: &Method, fitted: &[Fitted]) -> Result<Vec<Outcome>, Failure> {
         self.settings.console.say(format!("\n== {}: measured", method.name));
         let mut outcomes = vec![];
-        let Some(first) = fitted.first() else {
-            let summary = self.bench(method, Path::new(""), method.tree.clone(), "own")?;
-            return Ok(vec![outcome(method, None, &[summary])]);
-        };
-        let mut own = vec![];
-        for fitted in fitted {
-            own.push(self.bench(method, &fitted.run, method.tree.clone(), &format!("seed{}", fitted.seed))?);
+        let (curve, seeds): (Vec<_>, Vec<_>) = fitted.iter().partition(|fitted| fitted.variant.conversations.is_some());
+        let first = seeds.first().copied();
+        for &temperature in &self.config.temperatures {
+            let mut own = vec![];
+            for fitted in &seeds {
+                own.push(self.own(method, &fitted.run, temperature, &format!("seed{}", fitted.variant.seed))?);
+            }
+            if seeds.is_empty() {
+                own.push(self.own(method, Path::new(""), temperature, "own")?);
+            }
+            outcomes.push(outcome(method, first, temperature, &own));
         }
-        outcomes.push(outcome(method, Some(first), &own));
-        if drafter(method, &first.run)?.1.is_some() {
+        let temperature = self.config.temperatures[0];
+        if let Some(first) = first
+            && drafter(method, &first.run)?.1.is_some()
+        {
             let document = self.calibrated(method, &first.run)?;
-            outcomes.push(outcome(method, Some(first), &[document]));
+            outcomes.push(outcome(method, Some(first), temperature, &[document]));
+        }
+        for fitted in curve {
+            let name = fitted.variant.conversations.map_or_else(String::new, |n| format!("first{n}"));
+            let document = self.own(method, &fitted.run, temperature, &name)?;
+            outcomes.push(outcome(method, Some(fitted), temperature, &[document]));
         }
         Ok(outcomes)
     }
@@ -85,10 +97,11 @@ impl<'a> Measuring<'a> {
         if let Some(document) = self.stored(&path) {
             return Ok(document);
         }
-        let options = self.options(method, run, None, &self.calibrate)?;
+        let temperature = self.config.temperatures[0];
+        let options = self.options(method, run, None, (&self.calibrate, temperature))?;
         let (found, _) = measure_and_store(&options, CALIBRATION_ROUNDS, self.settings)?;
         if found.pays() {
-            return self.measure(method, run, None, &path);
+            return self.measure(method, run, None, (&path, temperature));
         }
         let document = json!({"tree": "calibrated: none pays"});
         files::write_json(&path, &sealed::seal(&document))?;
@@ -104,8 +117,10 @@ impl<'a> Measuring<'a> {
         method: &Method,
         run: &Path,
         tree: Option<TreeChoice>,
-        prompts: &Path,
+        (prompts, temperature): (&Path, f64),
     ) -> Result<Options, Failure> {
+        let wrong = |error| Failure::input(format!("temperatures: {error}"));
+        let transform = Transform::new(temperature, None, None).map_err(wrong)?;
         let (drafter, heads) = drafter(method, run)?;
         let model = method.model.as_ref().map(|model| model.replace("{run}", &run.to_string_lossy()));
         Ok(Options {
@@ -118,22 +133,31 @@ impl<'a> Measuring<'a> {
             limit: self.config.bench_prompts.max(self.config.calibration_prompts) as usize,
             max_new_tokens: self.config.max_new_tokens as usize,
             accept: RuleChoice::Auto,
-            transform: Transform::GREEDY,
+            transform,
             ignore_eos: false,
         })
     }
 
-    /// A measurement, or what an earlier attempt wrote of it.
-    fn bench(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, name: &str) -> Result<Value, Failure> {
-        let path = self.file(method, name);
+    /// The measurement with a method's own tree, or what an earlier attempt wrote of it.
+    fn own(&self, method: &Method, run: &Path, temperature: f64, name: &str) -> Result<Value, Failure> {
+        let path = match temperature {
+            0.0 => self.file(method, name),
+            _ => self.file(method, &format!("{name}-temperature{temperature}")),
+        };
         match self.stored(&path) {
             Some(document) => Ok(document),
-            None => self.measure(method, run, tree, &path),
+            None => self.measure(method, run, method.tree.clone(), (&path, temperature)),
         }
     }
 
-    fn measure(&self, method: &Method, run: &Path, tree: Option<TreeChoice>, path: &Path) -> Result<Value, Failure> {
-        let options = self.options(method, run, tree, &self.bench)?;
+    fn measure(
+        &self,
+        method: &Method,
+        run: &Path,
+        tree: Option<TreeChoice>,
+        (path, temperature): (&Path, f64),
+    ) -> Result<Value, Failure> {
+        let options = self.options(method, run, tree, (&self.bench, temperature))?;
         let measured = side_by_side::execute(&options, self.config.rounds as usize, self.settings)?;
         (self.show)(&measured);
         files::write_json(path, &sealed::seal(&measured.document))?;
@@ -193,16 +217,18 @@ pub fn drafter(method: &Method, run: &Path) -> Result<(DrafterChoice, Option<Pat
     })
 }
 
-fn outcome(method: &Method, fitted: Option<&Fitted>, documents: &[Value]) -> Outcome {
+fn outcome(method: &Method, fitted: Option<&Fitted>, temperature: f64, documents: &[Value]) -> Outcome {
     let of = |document: &Value| document["summary"]["tokens_per_step"].as_f64().unwrap_or(f64::NAN);
     let tokens_per_step: Vec<f64> = documents.iter().map(of).collect();
     let tree = documents.first().and_then(|document| document["tree"].as_str()).unwrap_or_default();
     Outcome {
         method: method.name.clone(),
         tree: tree.to_owned(),
+        temperature,
+        conversations: fitted.and_then(|fitted| fitted.variant.conversations),
         parameters: fitted.map_or(0, |fitted| fitted.parameters),
         training_seconds: fitted.and_then(|fitted| fitted.seconds),
-        learning_rate: fitted.and_then(|fitted| fitted.rate),
+        learning_rate: fitted.and_then(|fitted| fitted.variant.rate),
         mean_tokens_per_step: gorgon_bench::mean(&tokens_per_step),
         half_width: gorgon_bench::half_width_95(&tokens_per_step),
         tokens_per_step,

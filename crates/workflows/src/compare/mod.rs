@@ -10,7 +10,7 @@ mod results;
 
 pub use self::config::{CompareConfig, Method};
 pub use self::report::{table, write};
-pub use self::results::{Fitted, Outcome};
+pub use self::results::{Fitted, Outcome, Variant};
 
 use crate::config::Resume;
 use crate::failure::Failure;
@@ -37,7 +37,8 @@ const MAX_SECONDS: u64 = 1 << 20;
 pub fn check_trainings(config: &CompareConfig) -> Result<(), Failure> {
     for method in &config.methods {
         if let Some(file) = &method.config {
-            training(config, method, file, config.seeds[0], None, Path::new("."))?;
+            let variant = Variant { seed: config.seeds[0], rate: None, conversations: None };
+            training(config, method, file, variant, Path::new("."))?;
         }
     }
     Ok(())
@@ -50,7 +51,7 @@ pub fn check_trainings(config: &CompareConfig) -> Result<(), Failure> {
 pub fn report_plan(config: &CompareConfig, resume: Option<Resume<'_>>, settings: &Settings) -> Result<Value, Failure> {
     let changes = fitting::changes(resume, config)?;
     let fitted = config.methods.iter().filter(|method| method.config.is_some()).count();
-    let each = config.learning_rates.len().max(1) + config.seeds.len() - 1;
+    let each = config.learning_rates.len().max(1) + config.seeds.len() - 1 + config.learning_curve.len();
     settings.console.say(format!(
         "{} methods; {} trainings ({each} for each of {fitted}); {} prompts to calibrate on, {} to measure on",
         config.methods.len(),
@@ -100,8 +101,7 @@ fn training(
     job: &CompareConfig,
     method: &Method,
     file: &Path,
-    seed: u64,
-    rate: Option<f64>,
+    Variant { seed, rate, conversations }: Variant,
     runs: &Path,
 ) -> Result<TrainConfig, Failure> {
     let budget = job.budget.iter().map(|(key, value)| format!("training.{key}={value}"));
@@ -112,11 +112,13 @@ fn training(
     training.data.clone_from(&job.data);
     training.runs = runs.into();
     training.seed = seed;
+    training.train_conversations = conversations.or(training.train_conversations);
     training.check().map_err(|errors| Failure::settings(&errors))?;
     Ok(training)
 }
 
-/// Fits a method with every rate, then with every other seed at the best one; `None` if it stopped on request.
+/// Fits a method with every rate, then at the best one with every other seed and to every part of the data that the
+/// learning curve names; `None` if it stopped on request.
 ///
 /// # Errors
 /// When a training fails.
@@ -132,16 +134,18 @@ pub fn fit(
         false => config.learning_rates.iter().copied().map(Some).collect(),
     };
     let mut tried = vec![];
+    let first = |rate| Variant { seed: config.seeds[0], rate, conversations: None };
     for rate in rates {
-        let Some(fitted) = fit_once(config, method, file, (config.seeds[0], rate), run, settings)? else {
-            return Ok(None);
-        };
+        let Some(fitted) = fit_once(config, method, file, first(rate), run, settings)? else { return Ok(None) };
         tried.push(fitted);
     }
     tried.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut all = vec![tried.remove(0)];
-    for &seed in &config.seeds[1..] {
-        let Some(fitted) = fit_once(config, method, file, (seed, all[0].rate), run, settings)? else { return Ok(None) };
+    let best = all[0].variant;
+    let seeds = config.seeds[1..].iter().map(|&seed| Variant { seed, ..best });
+    let curve = config.learning_curve.iter().map(|&n| Variant { conversations: Some(n), ..best });
+    for variant in seeds.chain(curve) {
+        let Some(fitted) = fit_once(config, method, file, variant, run, settings)? else { return Ok(None) };
         all.push(fitted);
     }
     Ok(Some(all))
@@ -151,15 +155,18 @@ fn fit_once(
     config: &CompareConfig,
     method: &Method,
     file: &Path,
-    (seed, rate): (u64, Option<f64>),
+    variant: Variant,
     run: &RunDir,
     settings: &Settings,
 ) -> Result<Option<Fitted>, Failure> {
+    let Variant { seed, rate, conversations } = variant;
     let shown = rate.map_or_else(|| "own".to_owned(), |rate| format!("{rate:e}"));
-    settings.console.say(format!("\n== {}: seed {seed}, learning rate {shown}", method.name));
-    let folder = run.path().join(format!("{}-seed{seed}-rate{shown}", method.slug()));
+    let to = conversations.map_or_else(String::new, |n| format!(", {n} conversations"));
+    settings.console.say(format!("\n== {}: seed {seed}, learning rate {shown}{to}", method.name));
+    let part = conversations.map_or_else(String::new, |n| format!("-first{n}"));
+    let folder = run.path().join(format!("{}-seed{seed}-rate{shown}{part}", method.slug()));
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
-    let training = training(config, method, file, seed, rate, &folder)?;
+    let training = training(config, method, file, variant, &folder)?;
     let before = previous(&folder)?;
     let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
     fitting::changes(resume, &training.clone().resolved())?;
@@ -182,7 +189,7 @@ fn fit_once(
             finished.path().to_path_buf()
         }
     };
-    Fitted::read(&fitted, &seconds_file, seed, rate).map(Some)
+    Fitted::read(&fitted, &seconds_file, variant).map(Some)
 }
 
 /// SHA-256 of the weights and the config that a training published, by file name.

@@ -24,7 +24,11 @@ pub fn write(run: &RunDir, config: &CompareConfig, outcomes: &[Outcome]) -> Resu
     let plots = run.plots();
     std::fs::create_dir_all(&plots).map_err(|e| Failure::run(format!("{}: {e}", plots.display())))?;
     depths(outcomes).write(&plots.join("acceptance.svg"))?;
-    Ok(speeds(outcomes).write(&plots.join("speed.svg"))?)
+    speeds(outcomes).write(&plots.join("speed.svg"))?;
+    match config.learning_curve.is_empty() {
+        true => Ok(()),
+        false => Ok(learning_curve(outcomes).write(&plots.join("learning_curve.svg"))?),
+    }
 }
 
 /// The table.
@@ -32,6 +36,7 @@ pub fn table(outcomes: &[Outcome]) -> Table {
     let columns = [
         Column::text("method"),
         Column::text("tree"),
+        Column::number("T"),
         Column::number("parameters"),
         Column::number("training, s"),
         Column::number("tokens/step"),
@@ -46,14 +51,15 @@ pub fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-fn row(outcome: &Outcome) -> [String; 10] {
+fn row(outcome: &Outcome) -> [String; 11] {
     let number = |key: &str| outcome.summary[key].as_f64();
     let shown = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"));
     let spread = outcome.half_width.map_or_else(String::new, |half| format!(" ± {half:.2}"));
     let depths: Vec<String> = depth_shares(outcome).iter().take(6).map(|share| format!("{share:.2}")).collect();
     [
-        outcome.method.clone(),
+        outcome.conversations.map_or_else(|| outcome.method.clone(), |n| format!("{}, {n} seen", outcome.method)),
         outcome.tree.clone(),
+        outcome.temperature.to_string(),
         if outcome.parameters == 0 { "-".into() } else { count(outcome.parameters as u128) },
         outcome.training_seconds.map_or_else(|| "-".into(), |seconds| format!("{seconds:.0}")),
         shown(number("tokens_per_step").map(|_| outcome.mean_tokens_per_step), 2) + &spread,
@@ -71,7 +77,35 @@ fn depth_shares(outcome: &Outcome) -> Vec<f64> {
 }
 
 fn name(outcome: &Outcome) -> String {
-    format!("{} ({})", outcome.method, outcome.tree)
+    match outcome.temperature {
+        0.0 => format!("{} ({})", outcome.method, outcome.tree),
+        temperature => format!("{} ({}, T = {temperature})", outcome.method, outcome.tree),
+    }
+}
+
+/// A line per method, a point per number of conversations.
+fn learning_curve(outcomes: &[Outcome]) -> Chart {
+    let mut series: Vec<Series> = vec![];
+    for outcome in outcomes {
+        let Some(conversations) = outcome.conversations else { continue };
+        let point = (conversations as f64, outcome.mean_tokens_per_step);
+        match series.iter_mut().find(|line| line.name == name(outcome)) {
+            Some(line) => line.points.push(point),
+            None => series.push(Series { name: name(outcome), points: vec![point] }),
+        }
+    }
+    Chart {
+        title: "Tokens per step over conversations fitted to".into(),
+        x_label: "conversations".into(),
+        y_label: "tokens per step".into(),
+        series,
+        log_y: false,
+    }
+}
+
+/// Those that are no points of the learning curve.
+fn whole(outcomes: &[Outcome]) -> impl Iterator<Item = &Outcome> {
+    outcomes.iter().filter(|outcome| outcome.conversations.is_none())
 }
 
 fn depths(outcomes: &[Outcome]) -> Chart {
@@ -83,7 +117,7 @@ fn depths(outcomes: &[Outcome]) -> Chart {
         title: "Steps with at least so many drafts accepted".into(),
         x_label: "drafts".into(),
         y_label: "share of steps".into(),
-        series: outcomes.iter().filter(|outcome| !outcome.tree.starts_with("calibrated")).map(line).collect(),
+        series: whole(outcomes).filter(|outcome| !outcome.tree.starts_with("calibrated")).map(line).collect(),
         log_y: false,
     }
 }
@@ -97,7 +131,7 @@ fn speeds(outcomes: &[Outcome]) -> Chart {
         title: "Speed over tokens per step".into(),
         x_label: "tokens per step".into(),
         y_label: "times plain decoding".into(),
-        series: outcomes.iter().map(point).collect(),
+        series: whole(outcomes).map(point).collect(),
         log_y: false,
     }
 }

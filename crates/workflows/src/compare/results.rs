@@ -8,15 +8,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// The ways in which trainings of a method differ.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// The seed.
+    pub seed: u64,
+    /// The learning rate, if it is not the config's own.
+    pub rate: Option<f64>,
+    /// Conversations that are fitted to, if not all.
+    pub conversations: Option<usize>,
+}
+
 /// A finished training.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     /// The run folder.
     pub run: PathBuf,
-    /// Its seed.
-    pub seed: u64,
-    /// Its learning rate, if it was not the config's own.
-    pub rate: Option<f64>,
+    /// Seed, learning rate and data.
+    pub variant: Variant,
     /// How good it is on held-out text: tokens per step where that was measured, else the negative objective.
     pub score: f64,
     /// Parameters that were fitted.
@@ -30,7 +39,7 @@ impl Fitted {
     ///
     /// # Errors
     /// When a file is missing or damaged.
-    pub fn read(run: &Path, seconds: &Path, seed: u64, rate: Option<f64>) -> Result<Self, Failure> {
+    pub fn read(run: &Path, seconds: &Path, variant: Variant) -> Result<Self, Failure> {
         let view = RunView::open(run)?;
         let records = gorgon_runs::metrics::read(&view.metrics())?;
         let evaluations = records.iter().filter_map(|record| record.get("evaluation"));
@@ -46,7 +55,7 @@ impl Fitted {
         let text = std::fs::read_to_string(seconds).unwrap_or_default();
         let measured: Value = serde_json::from_str(&text).unwrap_or_default();
         let seconds = measured["seconds"].as_f64().filter(|_| measured["undisturbed"] == true);
-        Ok(Self { run: run.into(), seed, rate, score, parameters, seconds })
+        Ok(Self { run: run.into(), variant, score, parameters, seconds })
     }
 }
 
@@ -57,6 +66,10 @@ pub struct Outcome {
     pub method: String,
     /// The tree as it was named, or `calibrated`.
     pub tree: String,
+    /// The temperature that was decoded at.
+    pub temperature: f64,
+    /// Conversations of the training, where they are a point of the learning curve.
+    pub conversations: Option<usize>,
     /// Parameters that were fitted.
     pub parameters: usize,
     /// Seconds of the training.

@@ -51,10 +51,11 @@ impl Job {
         });
         files::write_json(&folder.join("report.json"), &report)?;
         settings.console.say(format!(
-            "{} conversations, {} tokens, {} of them the assistant's, {cut} answers cut off; {written} shards in {} ({:.1} s)",
+            "{} conversations, {} tokens, {} of them the assistant's, {cut} answers cut off; {written} {} in {} ({:.1} s)",
             rows.len(),
             count(tokens as u128),
             count(labels as u128),
+            if written == 1 { "shard" } else { "shards" },
             folder.display(),
             started.elapsed().as_secs_f64()
         ));

@@ -19,7 +19,12 @@ pub(super) fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Resu
             DrafterChoice::Heads(folder.detected.format.method())
         }
         (named, None) if named.needs_heads() => {
-            return Err(Failure::input("this drafter needs heads").hint("name their folder with --heads"));
+            return Err(Failure::input(format!("{named} needs heads")).hint("name their folder with --heads"));
+        }
+        (DrafterChoice::Heads(method), Some(folder)) if *method != folder.detected.format.method() => {
+            let (path, found) = (folder.path.display(), folder.detected.format.method().name());
+            let message = format!("{path}: these heads are {found}, not {}", method.name());
+            return Err(Failure::input(message).hint(format!("leave --drafter out, or --drafter {found}")));
         }
         (DrafterChoice::Model(dir), _) => DrafterChoice::Model(draft_model(dir)?),
         (DrafterChoice::Composed(composed), _) => {

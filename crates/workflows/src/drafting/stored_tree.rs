@@ -1,7 +1,7 @@
 //! Trees in files, and the tree that is stored with heads.
 
 use crate::failure::Failure;
-use crate::files;
+use crate::{absent, files};
 use gorgon_core::tree::TreeShape;
 use gorgon_runs::sealed;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # Errors
 /// When it cannot be read, is no such list, or was changed after it was stored.
 pub fn file(path: &Path) -> Result<TreeShape, Failure> {
+    absent::check(path, "file of a tree")?;
     let wrong = |reason: String| Failure::input(format!("{}: {reason}", path.display()));
     let bytes = gorgon_runs::file::read(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     let document = gorgon_runs::json::read(&bytes).map_err(|error| wrong(error.to_string()))?;

@@ -75,16 +75,17 @@ impl Prediction {
         let on = format!("{} general prompts, temperature 0", PROMPTS.len());
         match (self.found.has_tree(), &choice.drafting) {
             (true, _) => format!(
-                "should be {:.2} times as fast as plain decoding here, with {} nodes and {:.2} tokens per step ({on})",
+                "is predicted at {:.2} times plain decoding here, with {} nodes and {:.2} tokens per step ({on})",
                 choice.expected_speedup,
                 choice.shape.len(),
                 choice.expected_tokens
             ),
             (false, Some((shape, speedup))) => format!(
-                "does not pay here: at best {speedup:.2} times as fast as plain decoding, with {} nodes ({on})",
+                "is not expected to pay here: the best tree has {} nodes and is predicted at {speedup:.2} times plain \
+                 decoding ({on})",
                 shape.len()
             ),
-            (false, None) => format!("does not pay here: no draft was accepted ({on})"),
+            (false, None) => format!("is not expected to pay here: no draft was accepted ({on})"),
         }
     }
 }

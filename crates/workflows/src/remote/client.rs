@@ -45,6 +45,10 @@ impl Client {
     /// When it cannot be asked.
     pub fn open(url: &str) -> Result<Self, Failure> {
         let trimmed = url.trim_end_matches('/');
+        if !["http://", "https://"].iter().any(|scheme| trimmed.starts_with(scheme)) {
+            let message = format!("{url}: an address begins with http:// or https://");
+            return Err(Failure::input(message).hint(format!("http://{trimmed}")));
+        }
         let url = trimmed.strip_suffix("/v1").unwrap_or(trimmed).to_owned();
         let config = Agent::config_builder()
             .user_agent(concat!("gorgon/", env!("CARGO_PKG_VERSION")))

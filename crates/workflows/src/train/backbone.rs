@@ -203,6 +203,7 @@ fn conversations(
             held
         }
     };
+    rows.truncate(config.train_conversations.unwrap_or(usize::MAX));
     held_out.truncate(config.eval_conversations);
     for row in rows.iter_mut().chain(&mut held_out) {
         row.example.truncate(config.training.max_seq_len);
@@ -226,6 +227,10 @@ fn read_folder(
     let mut rows = vec![];
     let tokenizer_hash = files::tokenizer_hash(dir).ok();
     let mut other_model = false;
+    if !folder.exists() {
+        let message = format!("{}: no such folder of shards", folder.display());
+        return Err(Failure::input(message).hint("gorgon distill writes one"));
+    }
     manifest::verify(folder)?;
     for path in shard::files(folder)? {
         let (part, metadata) = shard::read(&path, model.vocab_size)?;

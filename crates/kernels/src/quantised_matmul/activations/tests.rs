@@ -14,6 +14,7 @@ fn matrix(d_in: usize, group: usize) -> QuantisedMatrix {
         scale_format: ScaleFormat::F32,
         zeros: None,
         order: None,
+        numbers: None,
     };
     QuantisedMatrix::pack(codes, &(&vec![128u8; d_in][..], d_in)).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Inputs as they are: codes become `f32` weights in registers, `scale · (code - zero)`, and are multiplied in order.
+//! Inputs as they are: codes become `f32` weights in registers, `scale · (code - zero)` or `scale · number[code]`, and
+//! are multiplied in order.
 
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL, QuantisedMatrix};
@@ -81,8 +82,17 @@ fn strip<const R: usize>(x: &[f32], d_in: usize, panel: &Panel<'_>, column: usiz
                     CodeBits::Four => (8 * (place % 4) + place / 4 * 4, 15),
                 };
                 let mut weights = [0f32; LANES];
-                for lane in 0..LANES {
-                    weights[lane] = scales[lane] * ((words[lane] >> shift & mask) as i32 - zeros[lane]) as f32;
+                match panel.numbers {
+                    None => {
+                        for lane in 0..LANES {
+                            weights[lane] = scales[lane] * ((words[lane] >> shift & mask) as i32 - zeros[lane]) as f32;
+                        }
+                    }
+                    Some(numbers) => {
+                        for lane in 0..LANES {
+                            weights[lane] = scales[lane] * numbers[(words[lane] >> shift & mask & 255) as usize];
+                        }
+                    }
                 }
                 for r in 0..R {
                     let value = rows[r][line * width + place];

@@ -1,7 +1,8 @@
 //! Every instruction set against the definition.
 
-use super::super::{CodeBits, Codes, ScaleFormat, reference};
+use super::super::{CodeBits, Codes, Numbers, ScaleFormat, reference};
 use super::*;
+use std::sync::Arc;
 
 fn random(seed: u32) -> impl FnMut() -> u32 {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
@@ -44,7 +45,7 @@ impl Case {
         places.reverse();
         places.rotate_left(d_in / 3);
         let order = order.then_some(places);
-        (Codes { d_in, d_out, bits, group, scales, scale_format: format, zeros, order }, values)
+        (Codes { d_in, d_out, bits, group, scales, scale_format: format, zeros, order, numbers: None }, values)
     }
 }
 
@@ -103,6 +104,34 @@ fn exact_products_are_those_of_the_dequantised_weights() {
 }
 
 #[test]
+fn codes_of_a_table_are_multiplied_as_the_numbers_that_they_stand_for() {
+    let numbers: Numbers = Arc::new(std::array::from_fn(|code| (code as f32 - 90.0) / (code as f32 + 7.0)));
+    for case in cases().into_iter().filter(|case| !case.zeros) {
+        let (layout, values) = case.codes();
+        let layout = Codes { numbers: Some(numbers.clone()), ..layout };
+        let w = QuantisedMatrix::pack(layout.clone(), &(&values[..], case.d_in)).unwrap();
+        let mut row = vec![0f32; case.d_in];
+        w.copy_row(case.d_out - 1, &mut row);
+        let at = layout.order.as_ref().map_or(0, |order| order[0] as usize);
+        let code = values[(case.d_out - 1) * case.d_in];
+        let first_scale = layout.scales[(case.d_out - 1) * layout.groups()];
+        assert_eq!(row[at], first_scale * numbers[usize::from(code)], "{case:?}");
+        for rows in [1, 2, 5, 16] {
+            let x = inputs(rows * case.d_in, rows as u32);
+            let want = reference::exact(&x, &layout, &values);
+            // Integer products cannot multiply such numbers, so inputs are never rounded.
+            for activations in [Activations::Exact, Activations::Eight] {
+                for isa in Isa::available() {
+                    let mut y = vec![0f32; rows * case.d_out];
+                    quantised_matmul(isa, &x, &w, activations, None, &mut y);
+                    assert!(y == want, "{isa:?} {rows} rows of {case:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn chunks_of_rows_change_no_bit() {
     let case = Case {
         d_in: 4096,
@@ -140,6 +169,7 @@ fn extreme_codes_and_inputs_stay_exact() {
         scale_format: ScaleFormat::F32,
         zeros: Some(vec![0; d_out]),
         order: None,
+        numbers: None,
     };
     let values = vec![255u8; d_in * d_out];
     let w = QuantisedMatrix::pack(layout, &(&values[..], d_in)).unwrap();
