@@ -7,6 +7,7 @@ mod job;
 mod launch;
 mod models;
 mod parity;
+mod published;
 mod shape;
 mod together;
 mod trajectories;
