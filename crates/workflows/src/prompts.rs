@@ -122,10 +122,6 @@ pub fn files(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PromptFile>
         let entry = path.to_string_lossy();
         let Some(name) = entry.strip_prefix("hf://") else {
             absent::check(path, "file")?;
-            if path.is_dir() {
-                let message = format!("{}: a folder; name a file in it", path.display());
-                return Err(Failure::input(message).hint(absent::inside(path)));
-            }
             files.push(PromptFile { path: path.clone(), name: path.display().to_string() });
             continue;
         };
@@ -158,6 +154,7 @@ pub fn read(entries: &[PathBuf], limit: usize, settings: &Settings) -> Result<Ve
         if left == 0 {
             break;
         }
+        refuse_folder(&path)?;
         let (more, report) = source::read(&path, &Options { limit: Some(left), ..Options::default() })?;
         if !report.skipped.is_empty() {
             settings.console.say(report.to_string().trim_end());
@@ -165,6 +162,18 @@ pub fn read(entries: &[PathBuf], limit: usize, settings: &Settings) -> Result<Ve
         conversations.extend(more);
     }
     Ok(conversations)
+}
+
+/// Fails for a folder where a file of conversations is needed; the hint says which names it has.
+///
+/// # Errors
+/// Then.
+pub fn refuse_folder(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        let message = format!("{}: a folder; name a file in it", path.display());
+        return Err(Failure::input(message).hint(absent::inside(path)));
+    }
+    Ok(())
 }
 
 /// The first user turns of the first `limit` conversations of a file, rendered as prompts; those that leave no room for

@@ -100,8 +100,12 @@ fn coded(numbers: &mut Numbers<'_>, x: &[f32], (d_in, d_out): (usize, usize)) {
     let scales = numbers.values(count);
     let zeros = [None, Some((0..count).map(|_| numbers.byte() as u8 & 15).collect())][numbers.within(0, 1)].clone();
     let scale_format = ScaleFormat::of(&scales);
-    let codes = Codes { d_in, d_out, bits, group, scales, scale_format, zeros, order: None };
     let values: Vec<u8> = (0..d_in * d_out).map(|_| numbers.byte() as u8).collect();
+    let table = (zeros.is_none() && numbers.within(0, 3) == 3).then(|| {
+        let table = numbers.values(256);
+        Arc::new(std::array::from_fn(|code| table[code]))
+    });
+    let codes = Codes { d_in, d_out, bits, group, scales, scale_format, zeros, order: None, numbers: table };
     let Ok(matrix) = QuantisedMatrix::pack(codes, &(&values[..], d_in)) else { return };
     for activations in [Activations::Exact, Activations::Eight, Activations::Sixteen] {
         on_all(|isa| {

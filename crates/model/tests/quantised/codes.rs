@@ -40,17 +40,25 @@ fn compare(checkpoint: &Checkpoint, modules: &[String]) -> bool {
 fn codes_equal_rows() {
     for (name, dir) in checkpoints("codes of quantised checkpoints") {
         let checkpoint = Checkpoint::open(&dir).unwrap();
+        // Blocks of 64 elements run on over the ends of rows of other widths: these are read as numbers.
+        let whole = |modules: &[String]| {
+            let names: Vec<String> = modules.iter().map(|module| format!("{module}.weight")).collect();
+            !name.contains("nf4") || WeightRows::new(&checkpoint, &names).unwrap().d_in.is_multiple_of(64)
+        };
         for module in checkpoint.quantised_modules().keys() {
-            assert!(compare(&checkpoint, &[module.to_string()]), "{name} {module}");
+            let module = [module.to_string()];
+            assert_eq!(compare(&checkpoint, &module), whole(&module), "{name} {module:?}");
         }
         for layer in 0..2 {
             let part = |name: &str| format!("model.layers.{layer}.{name}");
             let qkv = ["q_proj", "k_proj", "v_proj"].map(|name| part(&format!("self_attn.{name}")));
             let gate_up = ["mlp.gate_proj", "mlp.up_proj"].map(part);
-            let (qkv, gate_up) = (compare(&checkpoint, &qkv), compare(&checkpoint, &gate_up));
-            // Inputs in orders of their own do not go together.
-            if !name.contains("act") {
-                assert_eq!((qkv, gate_up), (true, true), "{name}");
+            for modules in [&qkv[..], &gate_up[..]] {
+                let codes = compare(&checkpoint, modules);
+                // Inputs in orders of their own do not go together.
+                if !name.contains("act") {
+                    assert_eq!(codes, whole(modules), "{name} {modules:?}");
+                }
             }
         }
     }

@@ -69,6 +69,7 @@ impl Job {
         }
         let drafting = memory_budget::drafting(&config, &dir, transform, settings)?;
         let files = crate::prompts::files(&config.prompts, settings)?;
+        files.iter().try_for_each(|file| crate::prompts::refuse_folder(&file.path))?;
         let gathered = prompts::gather(&config, &files, &renderer)?;
         if gathered.prompts.is_empty() {
             return Err(Failure::input("there are no prompts"));

@@ -61,6 +61,7 @@ impl Corpus {
         let mut files = vec![];
         let inputs = prompts::paths(&config.data.files, settings)?;
         for path in &inputs {
+            prompts::refuse_folder(path)?;
             let options = Options { answers_required: true, ..Options::default() };
             let (conversations, report) = source::read(path, &options)?;
             settings.console.say(report.to_string().trim_end());

@@ -62,6 +62,35 @@ per_isa! {
     }
 }
 
+/// The weights of an input of a line: `scale · (code - zero)`, or `scale · number[code]`.
+#[inline(always)]
+fn weights_at(
+    panel: &Panel<'_>,
+    place: usize,
+    words: &[u32; LANES],
+    scales: &[f32; LANES],
+    zeros: &[i32; LANES],
+) -> [f32; LANES] {
+    let (shift, mask) = match panel.bits {
+        CodeBits::Eight => (8 * place, 255),
+        CodeBits::Four => (8 * (place % 4) + place / 4 * 4, 15),
+    };
+    let mut weights = [0f32; LANES];
+    match panel.numbers {
+        None => {
+            for lane in 0..LANES {
+                weights[lane] = scales[lane] * ((words[lane] >> shift & mask) as i32 - zeros[lane]) as f32;
+            }
+        }
+        Some(numbers) => {
+            for lane in 0..LANES {
+                weights[lane] = scales[lane] * numbers[(words[lane] >> shift & mask & 255) as usize];
+            }
+        }
+    }
+    weights
+}
+
 /// `R` rows times the [`LANES`] columns from `column` on.
 #[inline(always)]
 fn strip<const R: usize>(x: &[f32], d_in: usize, panel: &Panel<'_>, column: usize, sums: &mut [[f32; PANEL]]) {
@@ -77,23 +106,7 @@ fn strip<const R: usize>(x: &[f32], d_in: usize, panel: &Panel<'_>, column: usiz
                 *word = u32::from_le_bytes(*cell);
             }
             for place in 0..width.min(d_in - line * width) {
-                let (shift, mask) = match panel.bits {
-                    CodeBits::Eight => (8 * place, 255),
-                    CodeBits::Four => (8 * (place % 4) + place / 4 * 4, 15),
-                };
-                let mut weights = [0f32; LANES];
-                match panel.numbers {
-                    None => {
-                        for lane in 0..LANES {
-                            weights[lane] = scales[lane] * ((words[lane] >> shift & mask) as i32 - zeros[lane]) as f32;
-                        }
-                    }
-                    Some(numbers) => {
-                        for lane in 0..LANES {
-                            weights[lane] = scales[lane] * numbers[(words[lane] >> shift & mask & 255) as usize];
-                        }
-                    }
-                }
+                let weights = weights_at(panel, place, &words, &scales, &zeros);
                 for r in 0..R {
                     let value = rows[r][line * width + place];
                     for lane in 0..LANES {
