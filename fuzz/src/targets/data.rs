@@ -95,7 +95,7 @@ pub(super) fn shard_seeds() -> Vec<Vec<u8>> {
         example: Example {
             ids: (0..i as u32 + 3).collect(),
             assistant: (0..i + 3).map(|k| k > 1).collect(),
-            corrected: (i % 2 == 0).then(|| (0..i + 3).map(|k| k == 2).collect()),
+            corrected: i.is_multiple_of(2).then(|| (0..i + 3).map(|k| k == 2).collect()),
         },
         ends: vec!["end_token".into()],
         shard: String::new(),
