@@ -25,7 +25,7 @@ pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};
 pub use quantize::Quantize;
 pub use replay::Replay;
 pub use runs::{CompareRuns, ListRuns, OneRun, RunsCommand};
-pub use serve::Serve;
+pub use serve::{Learn, Serve};
 pub use skip::SkipSearch;
 pub use spellings::today;
 pub use store::StoreCommand;
@@ -320,7 +320,7 @@ pub struct Chat {
     #[arg(long, value_name = "M", required_unless_present = "url")]
     pub model: Option<String>,
     /// Chat with the server at this address instead, such as http://127.0.0.1:8080. GORGON_API_KEY is its key.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "heads", "drafter", "tree", "accept"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "heads", "drafter", "tree", "accept", "learn"])]
     pub url: Option<String>,
     #[command(flatten)]
     pub draft: Draft,
@@ -330,10 +330,8 @@ pub struct Chat {
     /// A system message.
     #[arg(long, value_name = "S")]
     pub system: Option<String>,
-    /// Log which tokens the draft model of --drafter model:DIR got wrong to this folder, as training data. It holds the
-    /// token ids of prompts and answers.
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
-    pub learn: Option<PathBuf>,
+    #[command(flatten)]
+    pub learn: Learn,
     /// New tokens in an answer at most.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,

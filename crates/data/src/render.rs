@@ -44,14 +44,25 @@ pub struct Example {
     pub ids: Vec<Token>,
     /// True for tokens of the assistant, its end token included: those the model has to learn to write.
     pub assistant: Vec<bool>,
+    /// Where only some of the assistant's tokens are labels: whether each is one. In a log of corrections these are the
+    /// tokens whose drafts were all rejected.
+    pub corrected: Option<Vec<bool>>,
 }
 
 impl Example {
     /// True if the loss of head `k` counts at position `t`. Heads are numbered from 0, and head `k` has the label
-    /// `x_{t+k+2}`. All tokens from `x_{t+1}` to the label must be the assistant's, since decoding drafts only after a
-    /// token of the model's own. (Formulas that number heads from 1 say: `x_{t+1} .. x_{t+k+1}`.)
+    /// `x_{t+k+2}`, which must be a [label](Self::is_label). All tokens from `x_{t+1}` on must be the assistant's, since
+    /// decoding drafts only after a token of the model's own. (Formulas that number heads from 1 say:
+    /// `x_{t+1} .. x_{t+k+1}`.)
     pub fn counts(&self, head: usize, t: usize) -> bool {
-        self.assistant.get(t + 1..t + head + 3).is_some_and(|own| own.iter().all(|own| *own))
+        let own = |range: &[bool]| range.iter().all(|own| *own);
+        self.is_label(t + head + 2) && self.assistant.get(t + 1..t + head + 3).is_some_and(own)
+    }
+
+    /// Whether losses may count at the token at a place: it is the assistant's, and corrected where that is told.
+    pub fn is_label(&self, at: usize) -> bool {
+        let is_set = |mask: &Vec<bool>| mask.get(at) == Some(&true);
+        is_set(&self.assistant) && self.corrected.as_ref().is_none_or(is_set)
     }
 
     /// Number of assistant tokens.
@@ -63,6 +74,7 @@ impl Example {
     pub fn truncate(&mut self, length: usize) {
         self.ids.truncate(length);
         self.assistant.truncate(length);
+        self.corrected.iter_mut().for_each(|corrected| corrected.truncate(length));
     }
 }
 

@@ -11,7 +11,10 @@
 //! | `turns` | `UInt32` | answers in it |
 //! | `ids` | `List<UInt32>` | token ids of the whole conversation |
 //! | `assistant` | `List<Boolean>` | for each of them, whether the assistant wrote it |
+//! | `corrected` | `List<Boolean>`, nullable | in a log of `--learn`: for each of them, whether the target corrected its drafts |
 //! | `ends` | `List<Utf8>` | how each answer ended: `end_token`, `length` or `given`; with `:retokenised` after it where the ids are those of a server's text |
+//!
+//! Files without corrected tokens have no column `corrected`.
 //!
 //! The file's metadata says where the ids come from: model and tokenizer hashes, sampling, seed (keys `gorgon.…`).
 
@@ -34,6 +37,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Columns that a file may lack.
+const OPTIONAL: [&str; 2] = ["key", CORRECTED];
+/// The column of corrected tokens.
+const CORRECTED: &str = "corrected";
 
 /// Rows in a file.
 pub const ROWS_PER_SHARD: usize = 8192;
@@ -82,10 +90,11 @@ pub enum ShardError {
     },
 }
 
-fn schema() -> Schema {
-    let list =
-        |name: &str, item: DataType| Field::new(name, DataType::List(Arc::new(Field::new("item", item, true))), false);
-    Schema::new(vec![
+/// The columns, with that of corrected tokens or without.
+fn schema(corrected: bool) -> Schema {
+    let of = |item: DataType| DataType::List(Arc::new(Field::new("item", item, true)));
+    let list = |name: &str, item: DataType| Field::new(name, of(item), false);
+    let mut fields = vec![
         Field::new("row", DataType::UInt64, false),
         Field::new("key", DataType::UInt64, false),
         Field::new("id", DataType::Utf8, false),
@@ -96,7 +105,11 @@ fn schema() -> Schema {
         list("ids", DataType::UInt32),
         list("assistant", DataType::Boolean),
         list("ends", DataType::Utf8),
-    ])
+    ];
+    if corrected {
+        fields.push(Field::new(CORRECTED, of(DataType::Boolean), true));
+    }
+    Schema::new(fields)
 }
 
 /// The name of shard `index`.
@@ -124,10 +137,15 @@ pub fn encoded(rows: &[Row], metadata: &BTreeMap<String, String>) -> io::Result<
         .set_created_by("gorgon".into())
         .set_key_value_metadata(Some(pairs))
         .build();
-    let schema = Arc::new(schema());
+    let corrected = rows.iter().any(|row| row.example.corrected.is_some());
+    let schema = Arc::new(schema(corrected));
     let mut bytes = vec![];
     let mut writer = ArrowWriter::try_new(&mut bytes, schema.clone(), Some(properties)).map_err(io::Error::other)?;
-    let batch = RecordBatch::try_new(schema, columns(rows)).map_err(io::Error::other)?;
+    let mut columns = columns(rows);
+    if corrected {
+        columns.push(corrected_column(rows));
+    }
+    let batch = RecordBatch::try_new(schema, columns).map_err(io::Error::other)?;
     writer.write(&batch).map_err(io::Error::other)?;
     writer.close().map_err(io::Error::other)?;
     Ok(bytes)
@@ -153,6 +171,14 @@ fn columns(rows: &[Row]) -> Vec<ArrayRef> {
         Arc::new(assistant.finish()),
         Arc::new(ends.finish()),
     ]
+}
+
+fn corrected_column(rows: &[Row]) -> ArrayRef {
+    let mut corrected = ListBuilder::new(BooleanBuilder::new());
+    for row in rows {
+        corrected.append_option(row.example.corrected.as_ref().map(|mask| mask.iter().map(|&one| Some(one))));
+    }
+    Arc::new(corrected.finish())
 }
 
 /// The shards of a folder, in order.
@@ -194,14 +220,22 @@ const BREAKDOWN: &str = "it is damaged: the Parquet library broke down on it";
 /// # Errors
 /// When the file cannot be read or is no Parquet file.
 pub fn template(path: &Path) -> Result<Variables, ShardError> {
+    let metadata = described(path)?;
+    let template = metadata.get("gorgon.template").map(|text| serde_json::from_str(text));
+    template.transpose().map(Option::unwrap_or_default).map_err(|error| damaged(path, &error))
+}
+
+/// A shard's metadata; its rows are not read.
+///
+/// # Errors
+/// When the file cannot be read or is no Parquet file.
+pub fn described(path: &Path) -> Result<BTreeMap<String, String>, ShardError> {
     let read = std::panic::catch_unwind(|| {
         let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file);
         Ok(metadata(&builder.map_err(|error| damaged(path, &error))?))
     });
-    let metadata = read.unwrap_or_else(|_| Err(damaged(path, &BREAKDOWN)))?;
-    let template = metadata.get("gorgon.template").map(|text| serde_json::from_str(text));
-    template.transpose().map(Option::unwrap_or_default).map_err(|error| damaged(path, &error))
+    read.unwrap_or_else(|_| Err(damaged(path, &BREAKDOWN)))
 }
 
 fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> ShardError {
@@ -222,12 +256,12 @@ fn read_sound(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
     let invalid = |reason: &dyn std::fmt::Display| damaged(path, reason);
     let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?;
-    let (found, expected) = (builder.schema().fields(), schema());
+    let (found, expected) = (builder.schema().fields(), schema(true));
     for field in expected.fields() {
         match found.iter().find(|f| f.name() == field.name()) {
             Some(f) if f.data_type().equals_datatype(field.data_type()) => {}
             Some(f) => return Err(invalid(&format!("column {} is {}", f.name(), f.data_type()))),
-            None if field.name() == "key" => {}
+            None if OPTIONAL.contains(&field.name().as_str()) => {}
             None => return Err(invalid(&format!("column {} is missing", field.name()))),
         }
     }
@@ -238,8 +272,9 @@ fn read_sound(path: &Path, vocab_size: usize) -> Result<Shard, ShardError> {
         let batch = batch.map_err(|e| invalid(&e))?;
         for i in 0..batch.num_rows() {
             let row = row(&batch, i).ok_or_else(|| invalid(&format!("row {i}: a value is missing")))?;
-            let (ids, mask) = (&row.example.ids, &row.example.assistant);
-            if ids.len() != mask.len() {
+            let ids = &row.example.ids;
+            let masks = [Some(&row.example.assistant), row.example.corrected.as_ref()];
+            if let Some(mask) = masks.into_iter().flatten().find(|mask| mask.len() != ids.len()) {
                 let what = format!("row {}: {} ids and a mask of {}", row.row, ids.len(), mask.len());
                 return Err(invalid(&what));
             }
@@ -269,6 +304,10 @@ fn row(batch: &RecordBatch, i: usize) -> Option<Row> {
     let ids: Vec<Token> = ids.as_primitive_opt::<UInt32Type>()?.values().to_vec();
     let assistant = assistant.as_boolean_opt()?.values().iter().collect();
     let ends = ends.as_string_opt::<i32>()?.iter().flatten().map(str::to_owned).collect();
+    let corrected = match list(CORRECTED) {
+        Some(values) => Some(values.as_boolean_opt()?.values().iter().collect()),
+        None => None,
+    };
     Some(Row {
         row: number("row")?,
         key: if batch.column_by_name("key").is_some() { number("key")? } else { number("row")? },
@@ -276,7 +315,7 @@ fn row(batch: &RecordBatch, i: usize) -> Option<Row> {
         source: text("source")?,
         line: number("line")?,
         category: text("category"),
-        example: Example { ids, assistant },
+        example: Example { ids, assistant, corrected },
         ends,
         shard: String::new(),
     })

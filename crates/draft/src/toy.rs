@@ -29,7 +29,8 @@ pub struct ToyStep {
     pub emitted: Vec<Token>,
 }
 
-fn nothing() -> PassOutput {
+/// A pass without states.
+pub fn nothing() -> PassOutput {
     let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
     PassOutput { hidden, hooks: HookedStates::new(), stream: None }
 }

@@ -55,6 +55,7 @@ pub(crate) struct Metrics {
     pub rows_used: Count,
     pub rows_capacity: Count,
     pub sessions: Count,
+    pub renewals: Count,
     drafted_steps: Count,
     drafted: Count,
     step_micros: Count,
@@ -86,6 +87,7 @@ impl Metrics {
             rows_used: zero(),
             rows_capacity: zero(),
             sessions: zero(),
+            renewals: zero(),
             drafted_steps: zero(),
             drafted: zero(),
             step_micros: zero(),
@@ -157,6 +159,7 @@ impl Metrics {
             ("prompt_tokens_reused_total", "Prompt tokens that a cache knew", whole(&self.prompt_reused)),
             ("drafted_steps_total", "Drafted steps, each sequence counted", whole(&self.drafted_steps)),
             ("drafted_tokens_total", "Drafted tokens", whole(&self.drafted)),
+            ("drafter_renewals_total", "Times that newer weights of the drafter were taken up", whole(&self.renewals)),
             ("first_token_seconds_sum", "Time from arrival to the first token", seconds(&self.first_token_micros)),
             ("first_token_seconds_count", "Answers with a first token", whole(&self.first_tokens)),
         ];

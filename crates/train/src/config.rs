@@ -26,7 +26,7 @@ use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_kernels::TableFormat;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A training of draft heads: `gorgon train`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -43,6 +43,17 @@ pub struct TrainConfig {
     /// initialised anew.
     #[serde(default)]
     pub init_from: Option<PathBuf>,
+    /// Keeps what training starts from, which is `init_from` or `distill_spec.draft`, where no evaluation accepts more drafts
+    /// on held-out text. The best checkpoint then is the one of the most acceptance, otherwise of the least loss.
+    #[serde(default)]
+    pub keep_start: bool,
+    /// With `keep_start`: puts better weights in the place of those that training started from, once it has finished. A
+    /// server or chat with `--learn` that decodes with them takes the new ones up.
+    #[serde(default)]
+    pub publish: bool,
+    /// Tokens that losses count at.
+    #[serde(default)]
+    pub labels: Labels,
     /// Share of the conversations that is held out for evaluation, at least 0 and below 1.
     #[serde(default = "held_out_share")]
     pub held_out: f64,
@@ -85,6 +96,17 @@ pub struct TrainConfig {
     /// Steps, batches, optimizer, reports and checkpoints.
     #[serde(default)]
     pub training: Training,
+}
+
+/// Tokens that losses count at while heads or a draft model are fitted. Evaluations count at all answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Labels {
+    /// All tokens of answers.
+    #[default]
+    Answers,
+    /// In a log of `--learn`: those whose drafts were all rejected.
+    Corrected,
 }
 
 /// Number format of matmuls with the frozen LM head while heads are fitted. Parameters, the optimizer's moments and
@@ -155,6 +177,26 @@ impl TrainConfig {
         }
     }
 
+    /// Checks the settings that continue a training.
+    fn check_start(&self, check: &mut SettingsCheck) {
+        let starts = self.init_from.is_some() || matches!(self.method, MethodConfig::DistillSpec { .. });
+        let reason = "there is nothing to keep: it needs init_from, or distill-spec";
+        check.require(starts || !self.keep_start, "keep_start", self.keep_start, reason);
+        let reason = "it needs keep_start, so that nothing worse is published";
+        check.require(self.keep_start || !self.publish, "publish", self.publish, reason);
+        let reason = format_args!("{} is fitted to whole answers", self.method.name());
+        let fits = self.labels == Labels::Answers || self.method.takes_labels();
+        check.require(fits, "labels", "\"corrected\"", reason);
+    }
+
+    /// The folder of what training starts from, if it starts from something.
+    pub fn start(&self) -> Option<&Path> {
+        match &self.method {
+            MethodConfig::DistillSpec { distill_spec } => Some(&distill_spec.draft),
+            _ => self.init_from.as_deref(),
+        }
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
@@ -173,6 +215,7 @@ impl TrainConfig {
         let reason = "layerskip fits the model itself, and reads no hidden states of a frozen one";
         check.require(reads_states || !self.caches_features(), "cache_features", self.cache_features, reason);
         check.include(self.method.check());
+        self.check_start(&mut check);
         let held_out = (0.0..1.0).contains(&self.held_out);
         check.require(held_out, "held_out", self.held_out, "it has to be at least 0 and below 1");
         check.require(self.train_conversations != Some(0), "train_conversations", 0, "it has to be at least 1");

@@ -80,6 +80,28 @@ impl Metrics {
         }
     }
 
+    /// How many drafts are accepted, as predictions of held-out text tell it: those that a step with a chain of first
+    /// guesses is expected to accept, `Σ_i Π_{j<=i} top1_j`, or the share of first drafts where later ones were not
+    /// measured. `None` of what does not draft for an unchanged model.
+    pub fn acceptance(&self) -> Option<f64> {
+        let chain = |shares: &[f64]| {
+            let reached = shares.iter().scan(1.0, |reached, share| {
+                *reached *= share;
+                Some(*reached)
+            });
+            Some(reached.fold(0.0, |sum, reached| sum + reached))
+        };
+        match self {
+            Self::Heads(metrics) => Some(metrics.ranks.length_chain - 1.0),
+            Self::Eagle(metrics) => Some(metrics.top1),
+            Self::Eagle3(metrics) => chain(&metrics.step_top1),
+            Self::Block(metrics) => chain(&metrics.slot_top1),
+            Self::Kangaroo(metrics) => Some(metrics.top1),
+            Self::DistillSpec(metrics) => Some(metrics.acceptance),
+            Self::MedusaTwo(_) | Self::Cllm(_) | Self::LayerSkip(_) | Self::Pretrain(_) => None,
+        }
+    }
+
     /// Tokens per step when held-out prompts are decoded; `None` if none are.
     pub fn tau(&self) -> Option<f64> {
         let of = |decoded: &Option<Decoded>| decoded.as_ref().map(|decoded| decoded.tokens_per_step);

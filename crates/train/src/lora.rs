@@ -134,5 +134,49 @@ impl Lora {
     }
 }
 
+/// The fitted part of a network.
+#[derive(Clone, Debug)]
+pub enum NetworkWeights {
+    /// An adapter.
+    Lora(Lora),
+    /// All weights, which start so.
+    Full(Vec<Parameter>),
+}
+
+impl NetworkWeights {
+    /// The parameters before the first step.
+    pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        match self {
+            Self::Lora(lora) => lora.parameters(seed),
+            Self::Full(start) => start.clone(),
+        }
+    }
+
+    /// The network's weights with these parameters; tracked ones give tracked ones.
+    pub fn applied(&self, parameters: &[Tensor<1>], tracked: bool) -> Vec<Tensor<1>> {
+        match self {
+            Self::Lora(lora) => lora.applied(parameters, tracked),
+            Self::Full(_) => parameters.to_vec(),
+        }
+    }
+
+    /// All of the network's parameters with these in them.
+    pub fn whole(&self, parameters: &[Parameter]) -> Vec<Parameter> {
+        match self {
+            Self::Lora(lora) => {
+                let adapter: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
+                let values = lora.applied(&adapter, false);
+                lora.base.iter().zip(values).map(|(p, value)| Parameter { value, ..p.clone() }).collect()
+            }
+            Self::Full(_) => parameters.to_vec(),
+        }
+    }
+
+    /// Whether embedding and LM head are fitted too.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
 #[cfg(test)]
 mod tests;

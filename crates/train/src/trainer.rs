@@ -54,7 +54,7 @@ pub fn fit_in<O: Objective>(
     observe: &mut dyn FnMut(Report),
 ) -> Result<Outcome, TrainError> {
     let mut fit = Fit::start(group, objective, run, settings)?;
-    if objective.keeps_start() && group.is_root() && fit.step == 0 && run.steps()?.is_empty() {
+    if settings.keep_start && group.is_root() && fit.step == 0 && run.steps()?.is_empty() {
         fit.evaluate(observe)?;
         fit.save(observe)?;
     }
@@ -196,11 +196,13 @@ impl<'a, O: Objective> Fit<'a, O> {
         // Evaluation is no part of the training speed.
         self.since.started += started.elapsed();
         self.spent.evaluating += started.elapsed().as_secs_f64();
+        let acceptance = evaluation.metrics.acceptance().filter(|_| self.settings.keep_start);
+        let objective = acceptance.map_or(evaluation.objective, |acceptance| -acceptance);
         let record = EvaluationRecord { step: self.step, evaluation: evaluation.metrics };
         self.metrics.record(&record)?;
-        self.is_best = self.best_objective.is_none_or(|best| evaluation.objective < best);
+        self.is_best = self.best_objective.is_none_or(|best| objective < best);
         if self.is_best {
-            self.best_objective = Some(evaluation.objective);
+            self.best_objective = Some(objective);
         }
         observe(Report::Evaluation(record));
         Ok(())

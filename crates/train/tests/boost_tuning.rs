@@ -86,7 +86,7 @@ fn rows() -> Vec<Row> {
         let mode = &MODES[usize::from(i % 4 == 3)];
         let first = mode.start + (i as u32 * 5) % 7;
         let ids: Vec<Token> = std::iter::successors(Some(first), |&token| Some(next(token))).take(LENGTH).collect();
-        let example = Example { ids, assistant: (0..LENGTH).map(|t| t > 0).collect() };
+        let example = Example { ids, assistant: (0..LENGTH).map(|t| t > 0).collect(), corrected: None };
         Row {
             row: i as u64,
             key: i as u64,

@@ -7,6 +7,7 @@ mod shared;
 
 use burn::tensor::{Device, Tensor};
 use gorgon_core::Token;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::trajectory::{Trajectory, iterate, of_row};
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::decoder::Decoder;
@@ -17,12 +18,12 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_train::config::{CllmConfig, Consistency};
 use gorgon_train::evaluation::Metrics;
 use gorgon_train::llama::Llama;
-use gorgon_train::lora::{Lora, LoraConfig};
-use gorgon_train::methods::cllm::{ConsistencyLoss, NetworkWeights, Sample};
+use gorgon_train::lora::{Lora, LoraConfig, NetworkWeights};
+use gorgon_train::methods::cllm::{ConsistencyLoss, Sample, augmented};
 use gorgon_train::methods::{CllmFitting, lm_head as read_lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::Objective;
-use on_backbone::{assert_slopes, conversations, fitted, stirred};
+use on_backbone::{assert_slopes, conversations, fitted, step, stirred};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::Path;
@@ -150,6 +151,78 @@ fn trajectories_are_the_fixtures() {
             assert_eq!(target.len(), before.len());
         }
     }
+}
+
+/// Half of a state's wrong tokens become right. The first wrong one stays: the state agrees with the fixed point as far
+/// as the fixtures say of it.
+#[test]
+fn augmented_states_are_half_right() {
+    let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
+    let fixture = Fixture::open(&root);
+    let mut changed = 0;
+    for block in
+        fixture.json["trajectories"].as_array().unwrap().iter().flat_map(|one| one["blocks"].as_array().unwrap())
+    {
+        let states: Vec<Vec<Token>> = block["states"].as_array().unwrap().iter().map(tokens).collect();
+        let fixed = &states[states.len() - 1];
+        for (number, (state, first)) in states.iter().zip(tokens(&block["first_difference_by_state"])).enumerate() {
+            let wrong = |state: &[Token]| (0..fixed.len()).filter(|&at| state[at] != fixed[at]).collect::<Vec<_>>();
+            let before = wrong(state);
+            for seed in 0..20 {
+                let found = augmented(state, fixed, &mut SeededRandom::stream(seed, number as u64));
+                let left = wrong(&found);
+                assert_eq!(left.len(), before.len() - before.len() / 2);
+                assert_eq!(left.first().map_or(fixed.len(), |&at| at), first as usize);
+                assert!(left.iter().all(|&at| before.contains(&at) && found[at] == state[at]));
+                changed += usize::from(found != *state);
+            }
+        }
+    }
+    assert!(changed > 0);
+}
+
+/// Every later wrong token is corrected as often as any other.
+#[test]
+fn augmentation_draws_evenly() {
+    let (state, fixed) = ([9; 9], [9, 1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut right = [0; 9];
+    for seed in 0..7000 {
+        let found = augmented(&state, &fixed, &mut SeededRandom::new(seed));
+        (1..9).filter(|&at| found[at] == fixed[at]).for_each(|at| right[at] += 1);
+    }
+    assert_eq!(right[1], 0, "the first wrong one stays");
+    // Four of the other seven each time; five deviations.
+    assert!(right[2..].iter().all(|&times: &i32| (times - 4000).abs() < 210), "{right:?}");
+}
+
+/// Steps draw augmented states by step and conversation alone; the last two states of a trajectory stay.
+#[test]
+fn training_draws_augmented_states() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |augmented: bool| {
+        let mut objective = fitting(dir.path(), true, Consistency::Global);
+        objective.config.augmented = augmented;
+        objective
+    };
+    let (plain, more, again) = (of(false), of(true), of(true));
+    let parameters = plain.parameters(0);
+    let found: Vec<bool> = (0..6)
+        .map(|number| {
+            let (loss, gradients) = step(&more, &parameters, number);
+            assert_eq!((loss, gradients), step(&again, &parameters, number));
+            loss != step(&plain, &parameters, number).0
+        })
+        .collect();
+    assert!(found.contains(&true), "nothing was augmented");
+    let last = |mut objective: CllmFitting| {
+        for one in objective.trajectories.iter_mut().flatten() {
+            one.states.drain(..one.states.len().saturating_sub(2));
+        }
+        step(&objective, &parameters, 1)
+    };
+    assert_eq!(last(plain), last(more));
+    let evaluated = |objective: &CllmFitting| objective.evaluate(&parameters).unwrap().objective;
+    assert_eq!(evaluated(&of(false)), evaluated(&again));
 }
 
 /// A state that differs from the fixed point in its last token has the fixed point's contexts everywhere.

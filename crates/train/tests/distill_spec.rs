@@ -38,7 +38,7 @@ fn rows() -> Vec<Row> {
     let row = |i: usize| {
         let length = 12 + i * 5 % 17;
         let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
-        let example = Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() };
+        let example = Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect(), corrected: None };
         Row {
             row: i as u64,
             key: i as u64,

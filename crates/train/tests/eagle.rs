@@ -61,6 +61,7 @@ fn positions_reach_to_the_last_feature_that_is_guessed() {
     let example = |mask: &[u8]| Example {
         ids: (0..mask.len() as u32).collect(),
         assistant: mask.iter().map(|&own| own == 1).collect(),
+        corrected: None,
     };
     assert_eq!(objective.positions(&example(&[0, 0, 0, 0, 1, 1, 1, 0, 0])), [0, 1, 2, 3, 4, 5]);
     assert_eq!(objective.positions(&example(&[0, 1, 1])), [0, 1]);

@@ -43,7 +43,7 @@ fn rows(n: usize) -> Vec<Row> {
             source: "somewhere.jsonl".into(),
             line: i as u64 + 1,
             category: None,
-            example: Example { ids, assistant },
+            example: Example { ids, assistant, corrected: None },
             ends: vec!["end_token".into()],
             shard: "shard-00000.parquet".into(),
         }

@@ -38,7 +38,7 @@ fn examples(n: usize) -> Vec<Example> {
     let example = |i: usize| {
         let length = 12 + i * 5 % 17;
         let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
-        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() }
+        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect(), corrected: None }
     };
     (0..n).map(example).collect()
 }
@@ -170,7 +170,8 @@ fn threads_change_no_bit() {
 #[test]
 fn positions_are_those_with_a_label() {
     let mask = [0, 0, 0, 0, 1, 1, 1, 0, 0];
-    let example = Example { ids: (0..9).collect(), assistant: mask.iter().map(|&own| own == 1).collect() };
+    let assistant = mask.iter().map(|&own| own == 1).collect();
+    let example = Example { ids: (0..9).collect(), assistant, corrected: None };
     assert_eq!(positions(&example, 1), [3, 4]);
     assert_eq!(positions(&example, 3), [3, 4]);
 }

@@ -11,7 +11,7 @@ use gorgon_core::tree::ChainTree;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
-use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
+use gorgon_draft::corrections::{CorrectedDrafter, CorrectedText, Corrections};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_infer::{Limits, Method, Request, Session, decode};
 use gorgon_kernels::Frozen;
@@ -27,7 +27,7 @@ use gorgon_train::checkpoint::{MODEL_FILE, read_parameters, write_parameters};
 use gorgon_train::config::{Answers, DistillSpecConfig, Training};
 use gorgon_train::llama::Llama;
 use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, lm_head};
-use gorgon_train::trainer::{Objective, fit};
+use gorgon_train::trainer::{FitSettings, Objective, fit};
 use on_backbone::SHAPE;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -44,8 +44,9 @@ type Corrected = (Vec<Token>, Vec<usize>);
 struct Log(Mutex<Vec<Corrected>>);
 
 impl Corrections for Log {
-    fn take(&self, text: &[Token], corrected: &[usize]) {
-        self.0.lock().unwrap().push((text.to_vec(), corrected.to_vec()));
+    fn take(&self, text: CorrectedText<'_>) {
+        assert!(text.corrected.iter().all(|&at| text.own[at]));
+        self.0.lock().unwrap().push((text.ids.to_vec(), text.corrected.to_vec()));
     }
 }
 
@@ -112,7 +113,7 @@ impl Pair {
             decoded_tokens: 12,
             init_from: None,
         };
-        let config = DistillSpecConfig { answers: Answers::Data, keep_start: true, ..DistillSpecConfig::default() };
+        let config = DistillSpecConfig { answers: Answers::Data, ..DistillSpecConfig::default() };
         let earlier = Earlier::default();
         let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, earlier, data };
         DistillSpecFitting::new(llama, start, document, with)
@@ -120,8 +121,8 @@ impl Pair {
 }
 
 fn row(i: usize, ids: &[Token], corrected: &[usize]) -> Row {
-    let mut assistant = vec![false; ids.len()];
-    corrected.iter().for_each(|&at| assistant[at] = true);
+    let assistant = vec![true; ids.len()];
+    let corrected = Some((0..ids.len()).map(|at| corrected.contains(&at)).collect());
     Row {
         row: i as u64,
         key: i as u64,
@@ -129,7 +130,7 @@ fn row(i: usize, ids: &[Token], corrected: &[usize]) -> Row {
         source: "--learn".into(),
         line: 1 + i as u64,
         category: None,
-        example: Example { ids: ids.to_vec(), assistant },
+        example: Example { ids: ids.to_vec(), assistant, corrected },
         ends: vec!["given".into()],
         shard: "shard-00000.parquet".into(),
     }
@@ -154,8 +155,16 @@ fn gradients(objective: &DistillSpecFitting) -> Vec<Vec<f32>> {
     all.into_iter().next().unwrap()
 }
 
-fn settings(steps: u64, rate: f64) -> Training {
-    Training { steps, learning_rate: Some(rate), log_every: 1, save_every: 4, eval_every: 10, ..Training::default() }
+fn settings(steps: u64, rate: f64) -> FitSettings {
+    let of = Training {
+        steps,
+        learning_rate: Some(rate),
+        log_every: 1,
+        save_every: 4,
+        eval_every: 10,
+        ..Training::default()
+    };
+    FitSettings { keep_start: true, ..of.settings(1, 0).unwrap() }
 }
 
 /// Corrections are where the draft model is wrong and the target's token stands; the text is the target's.
@@ -209,7 +218,7 @@ fn a_correction_is_learnt_and_the_text_stays() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "test").unwrap();
     for steps in [3, 60] {
-        let settings = settings(steps, 2e-2).settings(1, 0).unwrap();
+        let settings = settings(steps, 2e-2);
         let outcome = fit(&objective, &run, &settings, &AtomicBool::new(false), &mut |_| ()).unwrap();
         write_parameters(folder.path(), &outcome.parameters, &[]).unwrap();
         std::fs::copy(pair.draft.path().join("config.json"), folder.path().join("config.json")).unwrap();
@@ -227,7 +236,7 @@ fn a_model_that_gets_worse_is_rolled_back() {
     let objective = pair.fitting(&taken);
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "test").unwrap();
-    let settings = settings(10, 5.0).settings(1, 0).unwrap();
+    let settings = settings(10, 5.0);
     fit(&objective, &run, &settings, &AtomicBool::new(false), &mut |_| ()).unwrap();
     assert_eq!(run.best().unwrap(), Some(0));
     let mut kept = objective.parameters(0);
@@ -246,7 +255,7 @@ fn interruptions_change_no_bit() {
     let fitted = |stop_at: Option<u64>| {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "test").unwrap();
-        let settings = settings(9, 1e-2).settings(1, 0).unwrap();
+        let settings = settings(9, 1e-2);
         let stop = AtomicBool::new(false);
         let mut observe = |report: gorgon_train::trainer::Report| {
             if let gorgon_train::trainer::Report::Step(record) = report {

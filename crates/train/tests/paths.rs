@@ -38,7 +38,7 @@ fn examples(n: usize) -> Vec<Example> {
     let example = |i: usize| {
         let length = 12 + i * 5 % 17;
         let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
-        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() }
+        Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect(), corrected: None }
     };
     (0..n).map(example).collect()
 }
@@ -201,6 +201,7 @@ fn what_is_read_depends_on_the_heads() {
     let example = |mask: &[u8]| Example {
         ids: (0..mask.len() as u32).collect(),
         assistant: mask.iter().map(|&own| own == 1).collect(),
+        corrected: None,
     };
     let text = example(&[0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
     let plain = hydra(HydraConfig { heads: 2, ..HydraConfig::default() });

@@ -1,17 +1,16 @@
-//! The log of `--learn`: texts with the positions at which the target corrected a draft model, as training shards.
+//! The log of `--learn`: texts with the positions at which the target corrected what drafted, as training shards.
 //!
-//! Training reads a folder of them like any other data. Every text has the mask of its corrected tokens alone, so a loss
-//! over masked tokens reaches no other position. The target's distributions are not kept: training computes them again
-//! from the text, whole and exact.
+//! Training reads a folder of them like any other data. A text has the mask of its answers, and a mask of its corrected
+//! tokens (`labels = "corrected"`). Neither hidden states nor distributions are kept: training computes them again from
+//! the tokens, whole and exact.
 
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::files;
-use gorgon_core::Token;
 use gorgon_data::manifest::{IDENTITY, MANIFEST};
 use gorgon_data::render::Example;
 use gorgon_data::shard::{self, Row};
-use gorgon_draft::corrections::Corrections;
+use gorgon_draft::corrections::{CorrectedText, Corrections};
 use gorgon_runs::provenance::hash_bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Texts that are gathered before they are written, as one file.
 const BUFFER: usize = 16;
+/// The key of metadata that marks the files of a log, and its value.
+const MARK: (&str, &str) = ("gorgon.log", "corrections");
+
+/// Where corrections are logged to.
+#[derive(Clone, Debug)]
+pub struct Learning {
+    /// The folder.
+    pub dir: PathBuf,
+    /// Bytes of its files at most. Beyond them the oldest are removed.
+    pub most_bytes: u64,
+}
 
 /// A folder that texts are logged to.
 pub struct CorrectionLog {
-    dir: PathBuf,
+    learning: Learning,
     metadata: BTreeMap<String, String>,
     gathered: Mutex<Gathered>,
 }
@@ -38,13 +48,15 @@ impl CorrectionLog {
     /// Opens a folder, or makes it. `model` is the target's folder. Later files are added to those that are there.
     ///
     /// # Errors
-    /// When the drafter is no draft model, or the folder holds something else or cannot be written.
-    pub fn open(dir: &Path, model: &Path, drafting: &Drafting) -> Result<Arc<dyn Corrections>, Failure> {
+    /// When nothing that can be fitted drafts, or the folder holds something else or cannot be written.
+    pub fn open(learning: &Learning, model: &Path, drafting: &Drafting) -> Result<Arc<dyn Corrections>, Failure> {
+        let dir = &learning.dir;
         let shown = dir.display();
-        if !drafting.is_draft_model() {
+        if !drafting.learns() {
             let name = drafting.name();
-            let message = format!("--learn {shown}: drafter {name}: corrections are logged of a draft model only");
-            return Err(Failure::input(message).hint("name one with --drafter model:DIR"));
+            let message =
+                format!("--learn {shown}: drafter {name}: corrections are logged of draft heads and draft models only");
+            return Err(Failure::input(message).hint("name some with --heads DIR or --drafter model:DIR"));
         }
         if drafting.is_plain() {
             let tree = &drafting.tree_name;
@@ -58,13 +70,18 @@ impl CorrectionLog {
         }
         files::check_writable(dir)?;
         std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir, &error))?;
-        let next = next_file(dir)?;
-        let mut metadata = BTreeMap::from([("gorgon.schema".to_owned(), "1".to_owned())]);
+        let known = shard::files(dir).unwrap_or_default();
+        if let Some(other) = known.first().filter(|file| !is_log(file)) {
+            let message = format!("--learn {shown}: {} is not of a log of corrections", other.display());
+            return Err(Failure::input(message).hint("name another folder"));
+        }
+        let mut metadata =
+            BTreeMap::from([("gorgon.schema", "1"), MARK].map(|(key, value)| (key.into(), value.into())));
         if let Ok(hash) = files::tokenizer_hash(model) {
             metadata.insert("gorgon.tokenizer_sha256".into(), hash);
         }
-        let gathered = Mutex::new(Gathered { rows: vec![], next });
-        Ok(Arc::new(Self { dir: dir.into(), metadata, gathered }))
+        let gathered = Mutex::new(Gathered { rows: vec![], next: next_file(&known) });
+        Ok(Arc::new(Self { learning: learning.clone(), metadata, gathered }))
     }
 
     /// Writes the gathered texts.
@@ -72,49 +89,73 @@ impl CorrectionLog {
         if gathered.rows.is_empty() {
             return;
         }
+        let dir = &self.learning.dir;
         // Another process may log to the same folder.
-        while self.dir.join(shard::file_name(gathered.next)).exists() {
+        while dir.join(shard::file_name(gathered.next)).exists() {
             gathered.next += 1;
         }
-        let path = self.dir.join(shard::file_name(gathered.next));
+        let path = dir.join(shard::file_name(gathered.next));
         match shard::write(&path, &gathered.rows, &self.metadata) {
             Ok(()) => gathered.next += 1,
             // Answers go on: what is lost is what would have been learnt.
             Err(error) => tracing::error!(path = %path.display(), %error, "corrections were not logged"),
         }
         gathered.rows.clear();
+        self.trim();
+    }
+
+    /// Removes the oldest files beyond the bound. The newest stays in any case, and so do files of others.
+    fn trim(&self) {
+        let known = shard::files(&self.learning.dir).unwrap_or_default();
+        let bytes = |path: &PathBuf| path.metadata().map_or(0, |data| data.len());
+        let mut total: u64 = known.iter().map(bytes).sum();
+        for path in &known[..known.len().saturating_sub(1)] {
+            if total <= self.learning.most_bytes || !is_log(path) {
+                return;
+            }
+            total -= bytes(path);
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::error!(path = %path.display(), %error, "an old file of the log was not removed");
+            }
+        }
     }
 }
 
-/// The number after the last file of a folder.
-fn next_file(dir: &Path) -> Result<usize, Failure> {
-    let number = |name: &str| name.strip_prefix("shard-")?.strip_suffix(".parquet")?.parse::<u32>().ok();
-    let mut next = 0;
-    for entry in dir.read_dir().map_err(|error| Failure::io(dir, &error))? {
-        let name = entry.map_err(|error| Failure::io(dir, &error))?.file_name();
-        next = next.max(number(&name.to_string_lossy()).map_or(0, |number| number as usize + 1));
-    }
-    Ok(next)
+/// Whether a shard was written by a log.
+fn is_log(path: &Path) -> bool {
+    shard::described(path).is_ok_and(|metadata| metadata.get(MARK.0).is_some_and(|mark| mark == MARK.1))
+}
+
+/// The number after the last of some files.
+fn next_file(known: &[PathBuf]) -> usize {
+    let number = |path: &PathBuf| path.file_stem()?.to_str()?.strip_prefix("shard-")?.parse::<u32>().ok();
+    known.iter().filter_map(number).max().map_or(0, |last| last as usize + 1)
+}
+
+/// Hash of a text's first prompt, which decides whether it is held out: a conversation and its longer versions are not
+/// on both sides.
+fn key(text: CorrectedText<'_>) -> Option<u64> {
+    let prompt = text.own.iter().position(|own| *own).unwrap_or(text.ids.len());
+    let bytes: Vec<u8> = text.ids[..prompt].iter().flat_map(|token| token.to_le_bytes()).collect();
+    u64::from_str_radix(hash_bytes(&bytes).get(..16)?, 16).ok()
 }
 
 impl Corrections for CorrectionLog {
-    fn take(&self, text: &[Token], corrected: &[usize]) {
+    fn take(&self, text: CorrectedText<'_>) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let row = (gathered.next * BUFFER + gathered.rows.len()) as u64;
-        let mut assistant = vec![false; text.len()];
-        for &at in corrected.iter().filter(|&&at| at < text.len()) {
-            assistant[at] = true;
+        let mut corrected = vec![false; text.ids.len()];
+        for &at in text.corrected.iter().filter(|&&at| at < text.ids.len()) {
+            corrected[at] = true;
         }
-        let bytes: Vec<u8> = text.iter().flat_map(|token| token.to_le_bytes()).collect();
-        let key = hash_bytes(&bytes).get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(row);
         gathered.rows.push(Row {
             row,
-            key,
+            key: key(text).unwrap_or(row),
             id: format!("correction-{row}"),
             source: "--learn".into(),
             line: row + 1,
             category: None,
-            example: Example { ids: text.to_vec(), assistant },
+            example: Example { ids: text.ids.to_vec(), assistant: text.own.to_vec(), corrected: Some(corrected) },
             ends: vec!["given".into()],
             shard: String::new(),
         });
@@ -130,3 +171,6 @@ impl Drop for CorrectionLog {
         self.write(&mut gathered);
     }
 }
+
+#[cfg(test)]
+mod tests;

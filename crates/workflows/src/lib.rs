@@ -32,6 +32,7 @@ pub mod prompts;
 pub mod quantize;
 pub mod question;
 pub mod remote;
+pub mod renewal;
 pub mod runs;
 pub mod serve;
 pub mod settings;

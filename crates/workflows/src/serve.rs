@@ -1,14 +1,15 @@
 //! `gorgon serve`: a model with its drafter behind an OpenAI-compatible API.
 
-use crate::drafting::Drafting;
+use crate::drafting::{Drafting, Newer};
 use crate::failure::Failure;
-use crate::learn::CorrectionLog;
+use crate::learn::{CorrectionLog, Learning};
 use crate::load;
 use crate::prompts;
+use crate::renewal::Renewal;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
-use gorgon_draft::corrections::CorrectedDrafter;
+use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
 use gorgon_draft::drafter::Drafter;
 use gorgon_infer::Drafts;
 use gorgon_model::cache::KvCache;
@@ -62,8 +63,8 @@ pub struct ServeJob {
     pub api_key: Option<String>,
     /// A web origin whose pages may ask.
     pub cors: Option<String>,
-    /// The folder that corrections of the draft model are logged to.
-    pub learn: Option<PathBuf>,
+    /// Where corrections of what drafts are logged to, if they are. Newer weights of it are taken up then.
+    pub learn: Option<Learning>,
 }
 
 impl ServeJob {
@@ -91,16 +92,10 @@ impl ServeJob {
             return Err(Failure::input(message).hint("--context asks for another number"));
         }
         let decoder = load::decoder(&dir, context, settings)?;
-        let drafters = drafting.drafters(&decoder)?;
-        let log = self.learn.as_deref().map(|learn| CorrectionLog::open(learn, &dir, &drafting)).transpose()?;
-        let drafter = || -> Box<dyn Drafter> {
-            match &log {
-                Some(log) => Box::new(CorrectedDrafter::new(drafting.drafter(&drafters), log.clone())),
-                None => drafting.drafter(&drafters),
-            }
-        };
-        let drafts = Drafts { drafter: &drafter, tree: drafting.builder.as_ref() };
-        let limits = self.limits(&drafting, &decoder, context, drafter().needs().lends_target, settings)?;
+        let newer = self.learn.as_ref().and_then(|_| Newer::of(&drafting));
+        let renewal = Renewal::new(&drafting, drafting.drafters(&decoder)?);
+        let log = self.learn.as_ref().map(|learn| CorrectionLog::open(learn, &dir, &drafting)).transpose()?;
+        let limits = self.limits(&drafting, &decoder, context, renewal.drafter().needs().lends_target, settings)?;
         let created = u64::try_from(settings.started.as_second()).unwrap_or_default();
         let name = self.name.clone().unwrap_or_else(|| name(&self.model));
         let model = Model { name: name.clone(), renderer, context, vocab_size: config.vocab_size, created };
@@ -111,11 +106,13 @@ impl ServeJob {
         let server = Server::bind(model, options).map_err(refused)?;
         listening(server.address(), &name);
         let _watch = Watch::start(server.stopper(), stop)?;
-        let drafts = (!drafting.is_plain()).then_some(drafts);
-        let engine = Engine { decoder: decoder.clone(), drafts, takes_chains: drafting.takes_chains() };
-        server.run(&engine).map_err(|error| match error {
-            EngineError::Decode(error) => Failure::from(error),
-            error => Failure::run(error),
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if let Some(newer) = newer {
+                scope.spawn(|| renewal.watch(newer, &decoder, &over, &settings.console));
+            }
+            let _over = Raised(&over);
+            answer(server, &decoder, &drafting, &renewal, log)
         })
     }
 
@@ -161,6 +158,30 @@ impl ServeJob {
     }
 }
 
+/// Answers until the server is asked to stop.
+fn answer(
+    server: Server,
+    decoder: &Arc<Decoder>,
+    drafting: &Drafting,
+    renewal: &Renewal<'_>,
+    log: Option<Arc<dyn Corrections>>,
+) -> Result<(), Failure> {
+    let drafter = || -> Box<dyn Drafter> {
+        match &log {
+            Some(log) => Box::new(CorrectedDrafter::new(renewal.drafter(), log.clone())),
+            None => renewal.drafter(),
+        }
+    };
+    let drafts = Drafts { drafter: &drafter, tree: drafting.builder.as_ref() };
+    let drafts = (!drafting.is_plain()).then_some(drafts);
+    let (takes_chains, version) = (drafting.takes_chains(), || renewal.version());
+    let engine = Engine { decoder: decoder.clone(), drafts, takes_chains, version: Some(&version) };
+    server.run(&engine).map_err(|error| match error {
+        EngineError::Decode(error) => Failure::from(error),
+        error => Failure::run(error),
+    })
+}
+
 /// Rows of caches for which half of the free memory is enough.
 fn affordable(drafting: &Drafting, decoder: &Arc<Decoder>, context: usize) -> Result<usize, Failure> {
     let compute = decoder.compute();
@@ -177,6 +198,15 @@ fn name(model: &str) -> String {
     let path = Path::new(model);
     let last = path.file_name().filter(|_| path.exists()).and_then(|name| name.to_str());
     last.unwrap_or(model).to_owned()
+}
+
+/// Raises a flag when it is dropped, after a panic too.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Looks for a request to stop, until it is dropped.

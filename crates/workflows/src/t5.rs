@@ -130,6 +130,7 @@ fn fit_settings(options: &Options, seed: u64) -> FitSettings {
         save_every: 0,
         save_total_limit: 1,
         seed,
+        keep_start: false,
         memory_limit: None,
     }
 }

@@ -92,7 +92,11 @@ pub(super) fn shard_seeds() -> Vec<Vec<u8>> {
         source: "prompts.jsonl".into(),
         line: i + 1,
         category: i.is_multiple_of(2).then(|| "maths".to_owned()),
-        example: Example { ids: (0..i as u32 + 3).collect(), assistant: (0..i + 3).map(|k| k > 1).collect() },
+        example: Example {
+            ids: (0..i as u32 + 3).collect(),
+            assistant: (0..i + 3).map(|k| k > 1).collect(),
+            corrected: i.is_multiple_of(2).then(|| (0..i + 3).map(|k| k == 2).collect()),
+        },
         ends: vec!["end_token".into()],
         shard: String::new(),
     };

@@ -2,6 +2,7 @@
 
 use super::Draft;
 use clap::Args;
+use gorgon_workflows::learn::Learning;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -43,8 +44,26 @@ pub struct Serve {
     /// A web origin whose pages may ask, such as https://example.org.
     #[arg(long, value_name = "ORIGIN")]
     pub cors: Option<String>,
-    /// Log which tokens the draft model of --drafter model:DIR got wrong to this folder, as training data. It holds the
-    /// token ids of prompts and answers.
+    #[command(flatten)]
+    pub learn: Learn,
+}
+
+/// Options of learning from corrections.
+#[derive(Debug, Args)]
+pub struct Learn {
+    /// Log prompts and answers to this folder as training data, with the tokens that draft heads or the draft model of
+    /// --drafter model:DIR got wrong, and take up newer weights of these when they appear.
     #[arg(long, value_name = "DIR")]
     pub learn: Option<PathBuf>,
+    /// With --learn: megabytes that the log may take; beyond them its oldest files are removed.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub learn_mb: u32,
+}
+
+impl Learn {
+    /// Folder and bound of the log, if one is written.
+    pub fn learning(&self) -> Option<Learning> {
+        let most_bytes = u64::from(self.learn_mb) * 1_000_000;
+        self.learn.clone().map(|dir| Learning { dir, most_bytes })
+    }
 }

@@ -42,7 +42,7 @@ pub fn run(args: &args::Chat, settings: &Settings) -> Result<ExitCode, Failure> 
     };
     settings.warn_without_effect(&options.transform()?);
     let prompt = args.prompt.as_deref().map(|prompt| prompts::given(prompt, std::io::stdin())).transpose()?;
-    let chat = Chat::open(model, options, args.system.clone(), args.learn.as_deref(), settings)?;
+    let chat = Chat::open(model, options, args.system.clone(), args.learn.learning().as_ref(), settings)?;
     let document = settings.json.then(|| Document::new(model));
     let stop = Arc::new(AtomicBool::new(false));
     let mut session = ChatSession { chat, screen: Screen::new(settings), document, stop };

@@ -24,7 +24,7 @@ pub fn run(args: &Serve, settings: &Settings) -> Result<ExitCode, Failure> {
         api_key_file: args.api_key_file.clone(),
         api_key: std::env::var(KEY).ok(),
         cors: args.cors.clone(),
-        learn: args.learn.clone(),
+        learn: args.learn.learning(),
     };
     let drafting = args.draft.resolve(&settings.console)?;
     let mut served = None;

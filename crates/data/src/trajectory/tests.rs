@@ -11,7 +11,7 @@ fn row(assistant: &[bool]) -> Row {
         source: "b".into(),
         line: 1,
         category: None,
-        example: Example { ids: (0..assistant.len() as Token).collect(), assistant: assistant.into() },
+        example: Example { ids: (0..assistant.len() as Token).collect(), assistant: assistant.into(), corrected: None },
         ends: vec![],
         shard: String::new(),
     }

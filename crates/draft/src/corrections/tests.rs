@@ -5,14 +5,15 @@ use crate::ngram::NgramDrafter;
 use crate::toy::{Toy, choose};
 use std::sync::Mutex;
 
-type Text = (Vec<Token>, Vec<usize>);
+/// Tokens, which of them are the target's, and corrected positions.
+type Text = (Vec<Token>, Vec<bool>, Vec<usize>);
 
 #[derive(Default)]
 struct Taken(Mutex<Vec<Text>>);
 
 impl Corrections for Taken {
-    fn take(&self, text: &[Token], corrected: &[usize]) {
-        self.0.lock().unwrap().push((text.to_vec(), corrected.to_vec()));
+    fn take(&self, text: CorrectedText<'_>) {
+        self.0.lock().unwrap().push((text.ids.to_vec(), text.own.to_vec(), text.corrected.to_vec()));
     }
 }
 
@@ -42,11 +43,30 @@ fn first_rejections_are_noted() {
     let text = toy.text.clone();
     drop(toy);
     let taken = taken.0.lock().unwrap();
-    // The last token may be one that corrected drafts and was not read.
     assert_eq!(taken.len(), 1);
-    assert_eq!(taken[0].1, expected);
-    assert_eq!(taken[0].0, text[..taken[0].0.len()]);
-    assert!(taken[0].1.iter().all(|&at| at < taken[0].0.len()));
+    let (ids, own, corrected) = &taken[0];
+    assert_eq!(*corrected, expected);
+    assert_eq!(*ids, text, "the last token was not read");
+    assert!(corrected.iter().all(|&at| at < ids.len()));
+    assert_eq!(*own, (0..ids.len()).map(|at| at + 1 >= prompt.len()).collect::<Vec<_>>(), "the root is the first");
+}
+
+/// A token that a prompt replaces is no correction: the text is the one that was read.
+#[test]
+fn a_prompt_takes_the_last_token_back() {
+    let taken = Arc::new(Taken::default());
+    let mut toy = Toy::new(CorrectedDrafter::new(NgramDrafter::new(2), taken.clone()), &[1, 4, 2, 8, 5]);
+    while toy.drafter.corrected.last() != Some(&toy.drafter.text.len()) {
+        toy.step();
+    }
+    let (noted, length) = (toy.drafter.corrected.clone(), toy.drafter.text.len());
+    let output = crate::toy::nothing();
+    toy.drafter.observe(VerifiedPass::prompt(&[toy.text[length] + 1, 3], &output, &[0, 1])).unwrap();
+    drop(toy);
+    let taken = taken.0.lock().unwrap();
+    let (ids, own, corrected) = &taken[0];
+    assert_eq!((ids.len(), own[length - 1], own[length]), (length + 2, true, false));
+    assert_eq!(corrected[..], noted[..noted.len() - 1]);
 }
 
 /// A text that goes another way is handed over as it was; positions are handed over once.

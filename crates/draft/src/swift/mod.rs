@@ -4,7 +4,8 @@
 //! The first and the last layer are kept. Of the `2 (L - 2)` other sub-layers, `n = ⌊2 ρ (L - 2)⌋` are left out at all
 //! times. Once 33 tokens of an answer are out, every step tries one other set ([`Search`]) on the answer's first tokens,
 //! until the search has ended. The set and the state of the search survive answers; scores of different answers are not
-//! compared. Which sets are tried depends on the seed and on the text alone, and no set changes the text.
+//! compared. Which sets are tried depends on the seed and on the text alone, and no set changes the text. A file keeps the
+//! search for later processes ([`StateFile`]).
 //!
 //! Drafts are a path of most likely tokens with siblings at each place: 3, 5, 8 or 10 tokens where the first is more
 //! likely than 0.95, 0.8, 0.5, or less. The path ends after a token less likely than 0.8. All are a list.
@@ -12,8 +13,10 @@
 mod gaussian;
 mod search;
 mod spine;
+mod stored;
 
 pub use search::Search;
+pub use stored::{StateFile, Stored};
 
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::levels::Levels;
@@ -25,29 +28,46 @@ use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::target::Target;
-use search::{Answer, left_out};
+use search::Answer;
 use spine::Spine;
+use std::path::Path;
+use stored::left_out;
 
 /// Percent of the sub-layers that are left out unless another share is named: the paper's.
 const SHARE: u8 = 45;
 /// Nodes and depth of the tree unless another one is named.
 const TREE: (usize, usize) = (64, 25);
 
-/// SWIFT, `swift`, `swift:PERCENT` or `swift:PERCENT,seed=N`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// SWIFT: `swift`, `swift:PERCENT`, and after a comma `seed=N` and `state=FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swift {
     /// `ρ` in percent.
     pub share: u8,
     /// Seed of the search.
     pub seed: u64,
+    /// Where the search is kept, if it is.
+    pub state: Option<StateFile>,
 }
 
 impl TrainingFreeMethod for Swift {
-    const SYNTAX: &'static str = "swift:PERCENT[,seed=N]";
+    const SYNTAX: &'static str = "swift:PERCENT[,seed=N][,state=FILE]";
 
     fn parse(arguments: &str) -> Result<Self, String> {
-        let wrong = || format!("swift:{arguments}: expected a share of 1 to 100 percent, and seed=N after a comma");
-        let mut parsed = Self { share: SHARE, seed: 0 };
+        let wrong = || {
+            format!("swift:{arguments}: expected a share of 1 to 100 percent, and after commas seed=N and state=FILE")
+        };
+        // A file's name may have commas, so it comes last.
+        let (arguments, file) = match arguments.split_once("state=") {
+            Some((before, file)) if before.is_empty() || before.ends_with(',') => {
+                (before.strip_suffix(',').unwrap_or(before), Some(file))
+            }
+            _ => (arguments, None),
+        };
+        let state = match file {
+            Some("") => return Err(wrong()),
+            file => file.map(|file| StateFile::open(Path::new(file))).transpose()?,
+        };
+        let mut parsed = Self { share: SHARE, seed: 0, state };
         for part in arguments.split(',').map(str::trim).filter(|_| !arguments.is_empty()) {
             match part.strip_prefix("seed=") {
                 Some(seed) => parsed.seed = seed.parse().map_err(|_| wrong())?,
@@ -58,10 +78,9 @@ impl TrainingFreeMethod for Swift {
     }
 
     fn name(&self) -> String {
-        match self.seed {
-            0 => format!("swift:{}", self.share),
-            seed => format!("swift:{},seed={seed}", self.share),
-        }
+        let seed = if self.seed == 0 { String::new() } else { format!(",seed={}", self.seed) };
+        let state = self.state.as_ref().map(|state| format!(",state={}", state.path.display()));
+        format!("swift:{}{seed}{}", self.share, state.unwrap_or_default())
     }
 
     fn default_tree(&self) -> TreeChoice {
@@ -69,6 +88,10 @@ impl TrainingFreeMethod for Swift {
     }
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        if let Some(StateFile { path, stored: Some(stored) }) = &self.state {
+            let checked = stored.check(model.layers, model.vocab_size, self.share);
+            checked.map_err(|reason| format!("swift: {}: {reason}", path.display()))?;
+        }
         match left_out(model.layers, self.share) {
             0 => Err(format!(
                 "{}: of a model with {} layers no sub-layer would be left out: the first and the last layer are kept",
@@ -85,7 +108,7 @@ impl TrainingFreeMethod for Swift {
     }
 
     fn drafter(&self) -> Box<dyn Drafter> {
-        Box::new(SwiftDrafter::new(*self))
+        Box::new(SwiftDrafter::new(self.clone()))
     }
 }
 
@@ -95,6 +118,9 @@ pub struct SwiftDrafter {
     method: Swift,
     /// For the target that was lent first.
     search: Option<Search>,
+    /// Its state in the file, and the target's vocabulary.
+    stored: Option<Stored>,
+    vocab_size: usize,
     /// Committed tokens.
     committed: usize,
     /// Those in front of the answer.
@@ -108,7 +134,9 @@ pub struct SwiftDrafter {
 impl SwiftDrafter {
     /// A drafter whose search has not begun.
     pub fn new(method: Swift) -> Self {
-        Self { name: method.name(), method, search: None, committed: 0, prompt: 0, answer: vec![], before: None }
+        let (name, stored) = (method.name(), method.state.as_ref().and_then(|state| state.stored.clone()));
+        let (search, answer, before) = (None, vec![], None);
+        Self { name, method, search, stored, vocab_size: 0, committed: 0, prompt: 0, answer, before }
     }
 
     /// The search, once a target was lent.
@@ -120,11 +148,29 @@ impl SwiftDrafter {
     fn begin(&mut self) {
         self.prompt = self.committed;
         self.answer.clear();
+        self.store();
         if self.before.take().is_some()
             && let Some(search) = &mut self.search
         {
             search.leave_answer();
         }
+    }
+
+    /// Stores the search, if it went on since it was stored.
+    fn store(&mut self) {
+        let (Some(file), Some(search)) = (&self.method.state, &self.search) else { return };
+        let now = search.stored(self.vocab_size, self.method.share);
+        if self.stored.as_ref() != Some(&now) {
+            file.write(&now);
+            self.stored = Some(now);
+        }
+    }
+
+    /// A search for a target: the stored one, if it is of such a target.
+    fn search_for(&self, target: &dyn Target) -> Search {
+        let (layers, share, seed) = (target.layers(), self.method.share, self.method.seed);
+        let known = self.stored.as_ref().filter(|stored| stored.check(layers, target.vocab_size(), share).is_ok());
+        known.map_or_else(|| Search::new(layers, share, seed), |stored| Search::resumed(stored, seed))
     }
 
     /// Tries a set, if the answer is long enough and the search goes on.
@@ -138,6 +184,12 @@ impl SwiftDrafter {
         }
         let before = self.before.get_or_insert_with(|| target.fork(self.prompt));
         Ok(search.step(&mut Answer { before: before.as_mut(), tokens: &self.answer })?)
+    }
+}
+
+impl Drop for SwiftDrafter {
+    fn drop(&mut self) {
+        self.store();
     }
 }
 
@@ -182,7 +234,8 @@ impl Drafter for SwiftDrafter {
             return Ok(Proposal::root(root));
         }
         if self.search.as_ref().is_none_or(|search| search.left_out().layers() != target.layers()) {
-            self.search = Some(Search::new(target.layers(), self.method.share, self.method.seed));
+            self.search = Some(self.search_for(&*target));
+            self.vocab_size = target.vocab_size();
             self.before = None;
         }
         self.look_on(&*target)?;

@@ -1,6 +1,7 @@
 //! The search for sub-layers to leave out.
 
 use super::gaussian;
+use super::stored::{Stored, left_out};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Row;
 use gorgon_core::{PooledVec, Token};
@@ -23,11 +24,6 @@ const MODELLED: usize = 25;
 const REMEMBERED: usize = 128;
 /// Random sets of which the process picks one.
 const CANDIDATES: usize = 256;
-
-/// The number of sub-layers that are left out, `⌊2 ρ (L - 2)⌋`.
-pub(super) fn left_out(layers: usize, percent: u8) -> usize {
-    2 * usize::from(percent) * layers.saturating_sub(2) / 100
-}
 
 /// An answer that sets are tried on.
 pub(super) struct Answer<'a> {
@@ -97,6 +93,25 @@ impl Search {
             tried: vec![],
             ended: count == 0,
         }
+    }
+
+    /// A search that goes on where another one stood, with other random sets. A set that is none of such a search is
+    /// not taken.
+    pub(super) fn resumed(stored: &Stored, seed: u64) -> Self {
+        let mut search = Self::new(stored.layers, stored.share, seed);
+        if let Ok(best) = stored.set() {
+            search.random = SeededRandom::stream(seed, stored.tries as u64);
+            (search.best, search.tries, search.since_better) = (best, stored.tries, stored.since_better);
+            search.ended |= stored.ended;
+        }
+        search
+    }
+
+    /// Where it stands, to be [`resumed`](Self::resumed).
+    pub(super) fn stored(&self, vocab_size: usize, share: u8) -> Stored {
+        let [attention, mlp] = self.best.lists();
+        let (layers, tries, since_better, ended) = (self.best.layers(), self.tries, self.since_better, self.ended);
+        Stored { layers, vocab_size, share, attention, mlp, tries, since_better, ended }
     }
 
     /// The best set so far.

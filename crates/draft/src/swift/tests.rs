@@ -5,12 +5,13 @@ use super::*;
 
 #[test]
 fn settings_are_checked() {
-    assert_eq!(Swift::parse(""), Ok(Swift { share: 45, seed: 0 }));
-    assert_eq!(Swift::parse("30"), Ok(Swift { share: 30, seed: 0 }));
+    assert_eq!(Swift::parse(""), Ok(Swift { share: 45, seed: 0, state: None }));
+    assert_eq!(Swift::parse("30"), Ok(Swift { share: 30, seed: 0, state: None }));
     let seeded = Swift::parse("30,seed=7").unwrap();
-    assert_eq!((seeded, seeded.name().as_str()), (Swift { share: 30, seed: 7 }, "swift:30,seed=7"));
+    assert_eq!(seeded.name(), "swift:30,seed=7");
+    assert_eq!(seeded, Swift { share: 30, seed: 7, state: None });
     assert_eq!(Swift::parse("seed=7").unwrap().name(), "swift:45,seed=7");
-    for wrong in ["0", "101", "x", "30,40,x", "30,seed=x", "30,"] {
+    for wrong in ["0", "101", "x", "30,40,x", "30,seed=x", "30,", "30,state="] {
         assert!(Swift::parse(wrong).unwrap_err().starts_with(&format!("swift:{wrong}: expected")), "{wrong}");
     }
 }
@@ -28,4 +29,45 @@ fn the_first_set_is_every_second_layer() {
     assert!(Search::new(2, 100, 0).has_ended() && Search::new(3, 45, 0).has_ended());
     let places = [0.99, 0.9, 0.6, 0.5, 0.1, f64::NAN].map(spine::width);
     assert_eq!(places, [3, 5, 8, 10, 10, 10]);
+}
+
+/// A stored search goes on; files of another search, and files that are none, are named.
+#[test]
+fn a_search_is_stored_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a, b.json");
+    let arguments = format!("40,seed=3,state={}", path.display());
+    let method = Swift::parse(&arguments).unwrap();
+    assert_eq!((method.name(), method.seed), (format!("swift:{arguments}"), 3));
+    assert_eq!(method.state.as_ref().unwrap().stored, None);
+    let set = |attention: &[usize], mlp: &[usize]| Stored {
+        layers: 5,
+        vocab_size: 300,
+        share: 40,
+        attention: attention.into(),
+        mlp: mlp.into(),
+        tries: 17,
+        since_better: 4,
+        ended: false,
+    };
+    let stored = set(&[3], &[1]);
+    method.state.as_ref().unwrap().write(&stored);
+    let again = Swift::parse(&arguments).unwrap();
+    assert_eq!(again.state.as_ref().unwrap().stored.as_ref(), Some(&stored));
+    let search = Search::resumed(&stored, 3);
+    assert_eq!((search.left_out().lists(), search.tries(), search.has_ended()), ([vec![3], vec![1]], 17, false));
+    assert_eq!(search.stored(300, 40), stored);
+    assert_eq!(stored.check(5, 300, 40), Ok(()));
+    assert!(stored.check(6, 300, 40).unwrap_err().contains("5 layers and 300 tokens; this one has 6"));
+    assert!(stored.check(5, 300, 41).unwrap_err().contains("40 percent, not 41"));
+    for wrong in [set(&[3, 1], &[1]), set(&[0], &[1]), set(&[4], &[1]), set(&[1, 1], &[]), set(&[usize::MAX], &[1])] {
+        method.state.as_ref().unwrap().write(&wrong);
+        let said = Swift::parse(&arguments).unwrap_err();
+        assert!(said.contains("a, b.json") && said.contains("2 sub-layers"), "{said}");
+    }
+    let endless = Stored { layers: usize::MAX, share: 0, ..set(&[], &[]) };
+    method.state.as_ref().unwrap().write(&endless);
+    assert!(Swift::parse(&arguments).unwrap_err().contains("a, b.json"));
+    std::fs::write(&path, "{\"layers\": 5}").unwrap();
+    assert!(Swift::parse(&arguments).unwrap_err().contains("a, b.json: missing field"));
 }

@@ -30,7 +30,7 @@ const SHAPE: LlamaShape = LlamaShape {
 };
 const PROMPT: [Token; 7] = [256, 3, 9, 40, 7, 77, 5];
 /// Two of the six sub-layers of three layers.
-const METHOD: Swift = Swift { share: 40, seed: 3 };
+const METHOD: Swift = Swift { share: 40, seed: 3, state: None };
 
 /// A random model; what layers 1 and 3 attend to adds nothing where `planted` says so.
 fn model(planted: bool) -> Arc<Decoder> {
@@ -144,6 +144,28 @@ fn the_search_ends_at_a_planted_set() {
         let deepest = step.draft.tree().depths().iter().copied().max().unwrap();
         assert_eq!(step.accepted, deepest);
     }
+}
+
+/// A later process goes on with the stored search; the text is the same.
+#[test]
+fn a_stored_search_goes_on() {
+    let (decoder, dir) = (model(false), tempfile::tempdir().unwrap());
+    let arguments = format!("40,seed=3,state={}", dir.path().join("swift.json").display());
+    let run = |tokens: usize| {
+        let mut drafter = SwiftDrafter::new(Swift::parse(&arguments).unwrap());
+        let text = answer(&mut ByHand::new(&decoder, &PROMPT, &mut drafter), tokens);
+        let search = drafter.search().unwrap();
+        (text, search.tries(), search.left_out().clone())
+    };
+    let (first, tries, set) = run(80);
+    assert!(tries > 0);
+    // An answer too short to be searched on: the set is the one that was found before.
+    let (short, same, kept) = run(20);
+    assert_eq!((same, kept), (tries, set));
+    assert_eq!(short[..20], first[..20]);
+    let (second, more, _) = run(80);
+    assert!(more > tries);
+    assert_eq!(first[..80], second[..80]);
 }
 
 #[test]

@@ -28,19 +28,36 @@ pub(super) struct Answers<'a> {
     abandoned: bool,
     /// The free slot that was asked last.
     asked: usize,
+    version: Version<'a>,
+}
+
+/// How often the drafter's weights were replaced, now and as the slots know.
+struct Version<'a> {
+    now: Option<&'a dyn Fn() -> u64>,
+    known: u64,
+}
+
+impl Version<'_> {
+    /// Whether they were replaced since this was last asked.
+    fn is_newer(&mut self) -> bool {
+        let now = self.now.map_or(0, |now| now());
+        std::mem::replace(&mut self.known, now) != now
+    }
 }
 
 impl<'a> Answers<'a> {
-    /// No answer yet.
+    /// No answer yet. `version` counts how often the drafter's weights were replaced.
     pub fn new(
         queue: &'a Queue,
         metrics: &'a Metrics,
         tokenizer: &'a Tokenizer,
         (slots, batch, rows): (usize, usize, usize),
+        version: Option<&'a dyn Fn() -> u64>,
     ) -> Self {
         let (planned, active) = ((0..slots).map(|_| None).collect(), (0..slots).map(|_| None).collect());
         let slots = Slots::new(slots, rows);
-        Self { queue, metrics, tokenizer, slots, batch, planned, active, abandoned: false, asked: usize::MAX }
+        let version = Version { now: version, known: version.map_or(0, |now| now()) };
+        Self { queue, metrics, tokenizer, slots, batch, planned, active, abandoned: false, asked: usize::MAX, version }
     }
 
     /// Whether jobs have a slot and were not begun.
@@ -50,6 +67,10 @@ impl<'a> Answers<'a> {
 
     /// Gives waiting jobs slots, first come, first served: one that does not fit yet keeps later ones waiting.
     fn plan(&mut self) {
+        if self.version.is_newer() {
+            self.slots.outdate();
+            self.metrics.renewals.add(1);
+        }
         while self.slots.busy() < self.batch {
             let slots = &mut self.slots;
             let mut found = None;

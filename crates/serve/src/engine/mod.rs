@@ -40,6 +40,9 @@ pub struct Engine<'a> {
     pub drafts: Option<Drafts<'a>>,
     /// Whether the drafter takes a short chain as well as its tree.
     pub takes_chains: bool,
+    /// Counts how often the drafter's weights were replaced, if they can be. Sequences that begin later have a new
+    /// drafter; those under way keep theirs.
+    pub version: Option<&'a dyn Fn() -> u64>,
 }
 
 impl Engine<'_> {
@@ -68,7 +71,7 @@ impl Engine<'_> {
     ) -> Result<(), DecodeError> {
         metrics.rows_capacity.set(limits.rows);
         let sizes = (limits.sessions, limits.batch, limits.rows);
-        let mut answers = Answers::new(queue, metrics, model.renderer.text(), sizes);
+        let mut answers = Answers::new(queue, metrics, model.renderer.text(), sizes, self.version);
         loop {
             let mut batch = self.batch(model, limits)?;
             loop {

@@ -20,6 +20,8 @@ struct Slot {
     busy: bool,
     /// Whether its memory is to be freed.
     forgotten: bool,
+    /// Whether it is to be forgotten as soon as it is free.
+    outdated: bool,
 }
 
 /// The slots, and the rows that their caches may have together.
@@ -95,7 +97,21 @@ impl Slots {
             while held < text.len() {
                 held *= 2;
             }
-            *slot = Slot { rows: held, held, text, used, busy: false, forgotten: false };
+            let outdated = slot.outdated;
+            *slot = Slot { rows: held, held, text, used, ..Slot::default() };
+            if outdated {
+                slot.forget();
+            }
+        }
+    }
+
+    /// All slots are to begin anew: free ones now, busy ones when they are free.
+    pub fn outdate(&mut self) {
+        for slot in &mut self.slots {
+            match slot.busy {
+                true => slot.outdated = true,
+                false => slot.forget(),
+            }
         }
     }
 

@@ -94,7 +94,7 @@ pub fn start(change: impl FnOnce(&mut Options)) -> Testing {
         let drafter = || Box::new(Gated { inner: NgramDrafter::new(2), gate: held.clone() }) as Box<dyn Drafter>;
         let tree = ChainTree::new(6).unwrap();
         let drafts = Some(Drafts { drafter: &drafter, tree: &tree as &dyn TreeBuilder });
-        server.run(&Engine { decoder, drafts, takes_chains: true }).unwrap();
+        server.run(&Engine { decoder, drafts, takes_chains: true, version: None }).unwrap();
     });
     Testing { address, gate, stop, thread: Some(thread) }
 }

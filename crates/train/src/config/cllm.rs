@@ -15,6 +15,9 @@ pub struct CllmConfig {
     pub lora: LoraConfig,
     /// The side that a state is compared with.
     pub consistency: Consistency,
+    /// Whether half of a state's wrong tokens, drawn at random, are corrected where at least two iterations are left. The
+    /// first wrong one stays.
+    pub augmented: bool,
     /// Weight `ω` of the cross-entropy of the text relative to the consistency loss.
     pub omega: f64,
     /// Share of each label's weight that all tokens of the vocabulary share in the cross-entropy, from 0 to 1.
@@ -51,6 +54,7 @@ impl Default for CllmConfig {
             weights: FittedWeights::Lora,
             lora: LoraConfig::default(),
             consistency: Consistency::Global,
+            augmented: false,
             omega: 10.0,
             label_smoothing: 0.1,
             kl_bound: 0.05,

@@ -24,9 +24,6 @@ pub struct DistillSpecConfig {
     pub beta: f32,
     /// Answers that the draft model is fitted on.
     pub answers: Answers,
-    /// Keeps the draft model as it was where no evaluation accepts more drafts on held-out text than before the first step.
-    /// The best checkpoint then is the one of the most acceptance, otherwise of the least divergence.
-    pub keep_start: bool,
     /// With `answers = "draft"`: optimizer steps between one writing of answers and the next.
     pub every: u64,
     /// With `answers = "draft"`: new tokens of an answer at most.
@@ -44,7 +41,6 @@ impl Default for DistillSpecConfig {
             divergence: Measure::Fkl,
             beta: 0.5,
             answers: Answers::Draft,
-            keep_start: false,
             every: 50,
             max_new_tokens: 128,
             temperature: 1.0,

@@ -1,6 +1,8 @@
 //! The `[layerskip]` table, and the schedules that it sets (LayerSkip, Elhoushi et al., 2024,
 //! <https://arxiv.org/abs/2404.16710>, section 4.1).
 
+use super::cllm::FittedWeights;
+use crate::lora::LoraConfig;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +12,13 @@ use std::f64::consts::LN_2;
 const MOST_SCALE: f64 = 1000.0;
 
 /// LayerSkip: a whole model fitted so that its early layers draft.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LayerSkipConfig {
+    /// How the model is fitted.
+    pub weights: FittedWeights,
+    /// The model's adapter, for `weights = "lora"`.
+    pub lora: LoraConfig,
     /// The rate `p_max`, 0 to 1, at which the last layer is left out of a conversation. Layer `l` of `L` has the rate
     /// `D(l) p_max` with `D(l) = e^{l ln 2 / (L - 1)} - 1`.
     pub dropout: f64,
@@ -44,6 +50,8 @@ impl Default for LayerSkipConfig {
     /// Those of the published fine-tuning.
     fn default() -> Self {
         Self {
+            weights: FittedWeights::Full,
+            lora: LoraConfig::default(),
             dropout: 0.2,
             rising: false,
             exit_scale: 1.0,
@@ -67,6 +75,7 @@ impl LayerSkipConfig {
         check.require(scale, "exit_scale", self.exit_scale, reason);
         check.at_least("every", self.every, 1);
         check.at_least("exit_layer", self.exit_layer.unwrap_or(1), 1);
+        check.include(self.lora.check("layerskip.lora"));
         check.finish()
     }
 

@@ -1,7 +1,7 @@
 //! The method of a training, with the tables that belong to it.
 
 use super::training::RATES;
-use super::{CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
+use super::{Answers, CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
@@ -160,6 +160,17 @@ impl MethodConfig {
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
         !matches!(self, Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. })
+    }
+
+    /// True where losses count at each label alone, so that some tokens of an answer can be left out.
+    pub(super) fn takes_labels(&self) -> bool {
+        match self {
+            Self::Medusa { .. } | Self::Hydra { .. } | Self::Mtp { .. } => true,
+            Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Kangaroo { .. } => true,
+            Self::DistillSpec { distill_spec } => distill_spec.answers == Answers::Data,
+            Self::MedusaTwo { .. } | Self::Block { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } => false,
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => false,
+        }
     }
 
     /// True where every head has an LM head of its own, so the backbone's is not needed in training.

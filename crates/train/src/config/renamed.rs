@@ -11,6 +11,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("training.keep", "training.save_total_limit"),
     ("finish.batch_tokens", "finish.micro_batch_tokens"),
     ("hydra.teacher", "hydra.soft_targets"),
+    ("distill_spec.keep_start", "keep_start"),
     ("eagle3.taps", "eagle3.aux_hidden_state_layers"),
 ];
 

@@ -172,6 +172,7 @@ impl Training {
             save_every: self.save_every,
             save_total_limit: self.save_total_limit,
             seed,
+            keep_start: false,
             memory_limit: self.memory_limit_mb.map(|mb| mb.saturating_mul(1_000_000)),
         })
     }

@@ -2,15 +2,18 @@
 //!
 //! `L = Σ_l ẽ(t, l) · mean CE(LM(norm(h_{l+1})), x)` over the tokens of answers, where each conversation is left out of
 //! layer `l` with the rate `p_l(t)` and its residual stream passes the layer unchanged ([`LayerSkipConfig`]). Which
-//! layers are left out is a function of seed, step and conversation.
+//! layers are left out is a function of seed, step and conversation. All weights are fitted, or an adapter of the layers
+//! (LoRA), which is in the published model.
 
 use super::conversations::{Conversations, OnBackbone, copy_fitted};
 use super::decoding::adapter_tree;
-use crate::checkpoint;
+use super::medusa_two::write_part;
+use crate::checkpoint::{self, MODEL_FILE};
 use crate::config::LayerSkipConfig;
-use crate::error::{TrainError, io};
+use crate::error::TrainError;
 use crate::evaluation::{Decoded, LayerSkipMetrics, Metrics};
 use crate::llama::{Llama, Packed};
+use crate::lora::NetworkWeights;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -35,7 +38,7 @@ const DROPOUT: u64 = 0x6c61_7965_7273;
 /// A model, and the conversations that it is fitted to.
 pub struct LayerSkipFitting {
     llama: Llama,
-    start: Vec<Parameter>,
+    weights: NetworkWeights,
     /// The model's `config.json`.
     document: Value,
     config: LayerSkipConfig,
@@ -51,7 +54,7 @@ pub struct LayerSkipFitting {
 }
 
 /// Settings of a fitting, whatever the model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Skipping {
     /// How it is fitted.
     pub config: LayerSkipConfig,
@@ -102,14 +105,39 @@ fn counted(example: &Example) -> Vec<usize> {
     (1..example.ids.len()).filter(|&t| example.assistant[t]).map(|t| t - 1).collect()
 }
 
+/// A network, which of it is fitted, and the LM head that it has where that is not fitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Network<'a> {
+    /// The network.
+    pub llama: &'a Llama,
+    /// The fitted part.
+    pub weights: &'a NetworkWeights,
+    /// The LM head before the first step, `[V, d]`.
+    pub lm_head: &'a Table,
+}
+
+impl Network<'_> {
+    /// The LM head with these parameters.
+    fn lm_head_of(&self, parameters: &[Tensor<1>]) -> Table {
+        let shape = self.llama.shape();
+        match self.weights.is_full() {
+            true => {
+                let head = parameters[self.llama.lm_head()].clone();
+                Table::from(head.reshape([shape.vocab_size, shape.hidden_size]))
+            }
+            false => self.lm_head.clone(),
+        }
+    }
+}
+
 /// The losses of every exit that has a weight, in the order of the layers, and, where `scale` is given, the gradients of
 /// `scale · Σ_l weights[l] · Σ CE` with respect to every parameter. `dropped[i][l]` leaves layer `l` out for dialogue
 /// `i`.
 ///
 /// # Shapes
-/// `parameters` flat, as in [`Llama::parameters`]; `weights` an entry per layer.
+/// `parameters` flat, as in [`NetworkWeights::parameters`]; `weights` an entry per layer.
 pub fn losses(
-    llama: &Llama,
+    network: Network<'_>,
     parameters: &[Tensor<1>],
     batch: &Labelled,
     (weights, dropped): (&[f64], &[Vec<bool>]),
@@ -118,22 +146,24 @@ pub fn losses(
     let leaf = |w: &Tensor<1>| if scale.is_some() { w.clone().autodiff().require_grad() } else { w.clone().autodiff() };
     let leaves: Vec<Tensor<1>> = parameters.iter().map(leaf).collect();
     let exits: Vec<bool> = weights.iter().map(|&weight| weight > 0.0).collect();
-    let (head, shape) = (llama.lm_head(), llama.shape());
-    let table = Table::from(parameters[head].clone().reshape([shape.vocab_size, shape.hidden_size]));
+    let (table, applied) = (network.lm_head_of(parameters), network.weights.applied(&leaves, true));
+    let fits_head = scale.is_some() && network.weights.is_full();
     let (n, mut carry, mut d_head) = (batch.rows.len(), GradientCarry::default(), None::<Tensor<2>>);
     let mut found = vec![];
     let own = weights.iter().filter(|&&weight| weight > 0.0);
-    for (states, weight) in llama.exits(&leaves, &batch.packed, &exits, dropped).into_iter().zip(own) {
+    for (states, weight) in network.llama.exits(&applied, &batch.packed, &exits, dropped).into_iter().zip(own) {
         let index = TensorData::new(batch.rows.clone(), [n]);
         let labelled = states.select(0, Tensor::<1, Int>::from_data(index, &parameters[0].device()));
         let scales = vec![(weight * scale.unwrap_or(0.0)) as f32; n];
         let labels = Labels { tokens: &batch.tokens, scales: &scales };
-        let mut output = linear_cross_entropy(&labelled.clone().inner(), &table, labels, chunk_rows, scale.is_some());
+        let mut output = linear_cross_entropy(&labelled.clone().inner(), &table, labels, chunk_rows, fits_head);
         if let Some(part) = output.d_weight.take() {
             d_head = Some(match d_head.take() {
                 Some(sum) => sum + part,
                 None => part,
             });
+        }
+        if scale.is_some() {
             carry.add(labelled, output.d_hidden.clone());
         }
         found.push(output);
@@ -144,6 +174,7 @@ pub fn losses(
     let mut gradients = carry.of_leaves(&leaves, parameters);
     // A table that is embedding and LM head at once has both gradients.
     if let Some(d_head) = d_head {
+        let head = network.llama.lm_head();
         gradients[head] = gradients[head].clone() + d_head.reshape([-1]);
     }
     (found, gradients)
@@ -154,13 +185,13 @@ fn sum(values: &[f32]) -> f64 {
 }
 
 impl LayerSkipFitting {
-    /// Fits a model, which begins as `start` and whose `config.json` is `document`.
+    /// Fits a model or an adapter of it. Its `config.json` is `document`.
     ///
     /// # Errors
     /// When it has too few layers.
     pub fn new(
         llama: Llama,
-        start: Vec<Parameter>,
+        weights: NetworkWeights,
         document: Value,
         data: Conversations,
         with: Skipping,
@@ -168,8 +199,9 @@ impl LayerSkipFitting {
         let Skipping { config, chunk_rows, seed, steps } = with;
         let drafting = config.drafting(llama.shape().layers).map_err(TrainError::Data)?;
         let shape = llama.shape();
+        let start = weights.whole(&weights.parameters(seed));
         let lm_head = start[llama.lm_head()].value.clone().reshape([shape.vocab_size, shape.hidden_size]).into();
-        Ok(Self { llama, start, document, config, drafting, lm_head, chunk_rows, seed, steps, data })
+        Ok(Self { llama, weights, document, config, drafting, lm_head, chunk_rows, seed, steps, data })
     }
 
     /// Layers of the model.
@@ -184,6 +216,16 @@ impl LayerSkipFitting {
         self.config.rates(self.layers(), step, self.steps).into_iter().map(|rate| random.flip(rate)).collect()
     }
 
+    fn network(&self) -> Network<'_> {
+        Network { llama: &self.llama, weights: &self.weights, lm_head: &self.lm_head }
+    }
+
+    /// Writes the whole model with these parameters in it.
+    fn write_model(&self, parameters: &[Parameter], folder: &Path) -> Result<(), TrainError> {
+        let whole = self.weights.whole(parameters);
+        write_part(folder, MODEL_FILE, &whole, "config.json", &self.document)
+    }
+
     fn labelled(&self, held_out: bool, rows: &[usize]) -> Labelled {
         Labelled::of(rows.iter().map(|&index| &self.data.row(held_out, index).example))
     }
@@ -194,9 +236,7 @@ impl LayerSkipFitting {
             return Ok(None);
         }
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;
-        checkpoint::write_parameters(folder.path(), parameters, &[])?;
-        let path = folder.path().join("config.json");
-        std::fs::write(&path, self.document.to_string()).map_err(io(&path))?;
+        self.write_model(parameters, folder.path())?;
         let fitted = self.data.on_model(folder.path())?;
         fitted.decode_with(&mut EarlyExitDrafter::new(self.drafting), &adapter_tree()?)
     }
@@ -205,8 +245,8 @@ impl LayerSkipFitting {
 impl Objective for LayerSkipFitting {
     type Batch = Skipped;
 
-    fn parameters(&self, _: u64) -> Vec<Parameter> {
-        self.start.clone()
+    fn parameters(&self, seed: u64) -> Vec<Parameter> {
+        self.weights.parameters(seed)
     }
 
     fn batches(&self, step: u64) -> Result<Vec<Skipped>, TrainError> {
@@ -229,7 +269,7 @@ impl Objective for LayerSkipFitting {
         let dropped: Vec<Vec<bool>> = batch.rows.iter().map(|&index| self.dropped(batch.step, index)).collect();
         let scale = 1.0 / totals[0].max(1.0);
         let how = (exits.as_slice(), dropped.as_slice());
-        let (found, gradients) = losses(&self.llama, weights, &labelled, how, (Some(scale), self.chunk_rows));
+        let (found, gradients) = losses(self.network(), weights, &labelled, how, (Some(scale), self.chunk_rows));
         let own = exits.iter().filter(|&&weight| weight > 0.0);
         let loss = found.iter().zip(own).map(|(exit, weight)| weight * sum(&exit.losses)).sum::<f64>() * scale;
         let mut counts = vec![];
@@ -271,7 +311,7 @@ impl Objective for LayerSkipFitting {
                 return vec![];
             }
             let kept = vec![vec![false; layers]];
-            losses(&self.llama, &weights, &labelled, (&vec![1.0; layers], &kept), (None, self.chunk_rows)).0
+            losses(self.network(), &weights, &labelled, (&vec![1.0; layers], &kept), (None, self.chunk_rows)).0
         };
         let found: Vec<Vec<LinearCrossEntropy>> =
             (0..count).into_par_iter().map(|index| team::one_of(count, || one(index))).collect();
@@ -289,8 +329,9 @@ impl Objective for LayerSkipFitting {
         Ok(Evaluation { metrics: Metrics::LayerSkip(metrics), objective: loss })
     }
 
+    /// An adapter's checkpoint is no model.
     fn document(&self) -> Option<Value> {
-        Some(self.document.clone())
+        self.weights.is_full().then(|| self.document.clone())
     }
 }
 
@@ -307,8 +348,18 @@ impl OnBackbone for LayerSkipFitting {
         &mut self.data
     }
 
+    fn published_bytes(&self, _: usize) -> u64 {
+        4 * self.llama.sizes().iter().sum::<usize>() as u64
+    }
+
+    /// Writes the whole model as `model/`, and an adapter as PEFT reads it.
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
-        copy_fitted(checkpoint, &run.join("model"))
+        let NetworkWeights::Lora(lora) = &self.weights else { return copy_fitted(checkpoint, &run.join("model")) };
+        let mut parameters = self.parameters(0);
+        checkpoint::read_parameters(&checkpoint.join(MODEL_FILE), &mut parameters, &[])?;
+        let document = lora.document(&self.data.base);
+        write_part(&run.join("adapter"), "adapter_model.safetensors", &parameters, "adapter_config.json", &document)?;
+        self.write_model(&parameters, &run.join("model"))
     }
 
     fn served(&self, run: &Path) -> Result<Option<Conversations>, TrainError> {
@@ -330,13 +381,16 @@ impl OnBackbone for LayerSkipFitting {
     }
 
     fn title(&self) -> String {
-        format!("a model of {} layers, of which {} draft", self.layers(), self.drafting)
+        let fitted = if self.weights.is_full() { "a model" } else { "an adapter of a model" };
+        format!("{fitted} of {} layers, of which {} draft", self.layers(), self.drafting)
     }
 
     fn bytes_at_work(&self, tokens: usize) -> usize {
         let s = self.llama.shape();
         let layers = s.layers * (10 * s.hidden_size + 4 * s.intermediate_size);
+        // Weights with the adapter in them, and their gradients.
+        let adapted: usize = if self.weights.is_full() { 0 } else { 2 * self.llama.sizes().iter().sum::<usize>() };
         // Values and their gradients; logits, and the gradient of the LM head, which is summed over the exits.
-        4 * (2 * tokens * layers + (2 * self.chunk_rows.min(tokens) + 2 * s.hidden_size) * s.vocab_size)
+        4 * (adapted + 2 * tokens * layers + (2 * self.chunk_rows.min(tokens) + 2 * s.hidden_size) * s.vocab_size)
     }
 }

@@ -30,12 +30,6 @@ pub trait Objective: Sync {
         vec![]
     }
 
-    /// Whether the parameters before the first step are evaluated and kept too, so that they are the best ones where no
-    /// step improves on them.
-    fn keeps_start(&self) -> bool {
-        false
-    }
-
     /// Called before every step, for data that is made with the parameters themselves. A resumed run calls it once more
     /// for the step that it resumes with.
     ///

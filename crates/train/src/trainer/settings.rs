@@ -22,6 +22,9 @@ pub struct FitSettings {
     pub save_total_limit: usize,
     /// Seed of the initial parameters.
     pub seed: u64,
+    /// Whether the parameters before the first step are evaluated and kept too, and the best ones are those of the most
+    /// [acceptance](crate::evaluation::Metrics::acceptance). So nothing is published that accepts less than the start.
+    pub keep_start: bool,
     /// Bytes that fitting may take: parameters, moments, gradients and micro-batches at work.
     pub memory_limit: Option<u64>,
 }

@@ -39,7 +39,7 @@ pub const SHAPE: LlamaShape = LlamaShape {
 fn example(i: usize) -> Example {
     let length = 12 + i * 5 % 17;
     let ids = (0..length).map(|t| ((t * t + 31 * i) % 250) as u32).collect();
-    Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect() }
+    Example { ids, assistant: (0..length).map(|t| t > 4 && t % 9 != 0).collect(), corrected: None }
 }
 
 /// Twelve conversations, three of which are measured on; the backbone is written to `dir`.

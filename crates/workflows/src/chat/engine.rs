@@ -38,15 +38,18 @@ enum Steps {
 impl Steps {
     fn load(drafting: &Drafting, model: &Model, rule: RuleChoice, settings: &Settings) -> Result<Self, Failure> {
         let (decoder, context) = (&model.decoder, model.context);
-        if let Some(recorded) = recording::steps(drafting, decoder, context, rule)? {
+        let log = model.log.as_ref().filter(|_| drafting.learns());
+        // A recorded step hands out nothing of its drafts, so corrections could not be seen.
+        let recorded = recording::steps(drafting, decoder, context, rule)?.filter(|_| log.is_none());
+        if let Some(recorded) = recorded {
             return Ok(Self::Recorded(Box::new(RecordedPair::new(recorded))));
         }
         let Loaded::Other(drafter) = drafting.load_for_use(decoder, settings.seed)? else {
             return Err(Failure::input("drafter oracle: it is for measurements, and cannot draft in a chat"));
         };
-        let drafter: Box<dyn Drafter> = match &model.log {
-            Some(log) if drafting.is_draft_model() => Box::new(CorrectedDrafter::new(drafter, log.clone())),
-            _ => drafter,
+        let drafter: Box<dyn Drafter> = match log {
+            Some(log) => Box::new(CorrectedDrafter::new(drafter, log.clone())),
+            None => drafter,
         };
         // Caches grow with the conversation, so the one that is not in use takes nothing.
         let target = |hooks| DecoderTarget::new(decoder.clone(), context, hooks);
@@ -60,7 +63,7 @@ impl Steps {
 pub(super) struct Model {
     pub decoder: Arc<Decoder>,
     pub context: usize,
-    /// Where corrections of a draft model are logged, if they are.
+    /// Where corrections of heads or a draft model are logged, if they are.
     pub log: Option<Arc<dyn Corrections>>,
 }
 

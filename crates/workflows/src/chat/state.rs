@@ -6,8 +6,9 @@ use super::conversation::Conversation;
 use super::engine::{Engine, Model};
 use super::options::Options;
 use super::saved;
+use crate::drafting::Newer;
 use crate::failure::Failure;
-use crate::learn::CorrectionLog;
+use crate::learn::{CorrectionLog, Learning};
 use crate::load;
 use crate::prompts;
 use crate::settings::Settings;
@@ -47,10 +48,13 @@ pub struct Chat<'a> {
     resting: bool,
     /// Time of a plain step, and the length of the text behind which it was measured.
     plain_step: Option<(Duration, usize)>,
+    /// Newer weights of what drafts, where corrections are logged.
+    newer: Option<Newer>,
 }
 
 impl<'a> Chat<'a> {
-    /// Loads a model, and what drafts for it. `learn` names the folder that corrections of a draft model are logged to.
+    /// Loads a model, and what drafts for it. With `learn`, corrections are logged, and newer weights of
+    /// what drafts are taken up between answers.
     ///
     /// # Errors
     /// When they cannot be loaded, or the model has no chat template.
@@ -58,7 +62,7 @@ impl<'a> Chat<'a> {
         model: &str,
         options: Options,
         system: Option<String>,
-        learn: Option<&Path>,
+        learn: Option<&Learning>,
         settings: &'a Settings,
     ) -> Result<Self, Failure> {
         options.transform()?;
@@ -75,8 +79,9 @@ impl<'a> Chat<'a> {
         let log = learn.map(|learn| CorrectionLog::open(learn, &dir, &drafting)).transpose()?;
         let model = Model { decoder: load::decoder(&dir, context, settings)?, context, log };
         let engine = Engine::load(drafting, &options, &model, settings)?;
-        let (conversation, totals, plain_step) = (Conversation::new(system), Totals::default(), None);
-        Ok(Self { settings, dir, renderer, model, engine, options, conversation, totals, resting: false, plain_step })
+        let newer = model.log.as_ref().and_then(|_| Newer::of(&engine.drafting));
+        let (conversation, totals, resting, plain_step) = (Conversation::new(system), Totals::default(), false, None);
+        Ok(Self { settings, dir, renderer, model, engine, options, conversation, totals, resting, plain_step, newer })
     }
 
     /// The conversation.
@@ -182,6 +187,7 @@ impl<'a> Chat<'a> {
     }
 
     fn answer(&mut self, prompt: &[Token], drafts: bool, watch: &mut Watch<'_>) -> Result<Answer, Failure> {
+        self.renew();
         let room = self.model.context - prompt.len();
         let end_tokens = self.renderer.end_tokens().to_vec();
         let limits = Limits { max_new_tokens: room.clamp(1, self.options.max_new_tokens), end_tokens };
@@ -271,10 +277,35 @@ impl<'a> Chat<'a> {
     }
 
     fn reload(&mut self, options: &Options) -> Result<(), Failure> {
-        let drafting = Engine::drafting(options, &self.dir, self.settings)?;
-        self.engine = Engine::load(drafting, options, &self.model, self.settings)?;
+        self.engine = self.loaded(options)?;
+        self.newer = self.model.log.as_ref().and_then(|_| Newer::of(&self.engine.drafting));
         (self.resting, self.plain_step) = (false, None);
         Ok(())
+    }
+
+    fn loaded(&self, options: &Options) -> Result<Engine, Failure> {
+        let drafting = Engine::drafting(options, &self.dir, self.settings)?;
+        Engine::load(drafting, options, &self.model, self.settings)
+    }
+
+    /// Takes newer weights of what drafts up, if there are some. Those that cannot be loaded are reported and left.
+    fn renew(&mut self) {
+        let Some(newer) = &mut self.newer else { return };
+        if !newer.appeared() {
+            return;
+        }
+        let path = newer.path().display().to_string();
+        match self.loaded(&self.options) {
+            Ok(mut engine) => {
+                engine.set_random(self.engine.random());
+                self.engine = engine;
+                self.settings.console.say(format!("newer weights of the drafter from now on: {path}"));
+            }
+            Err(failure) => {
+                let reason = failure.message();
+                self.settings.console.say(format!("note: newer weights of the drafter are not used: {path}: {reason}"));
+            }
+        }
     }
 
     /// Sets the system message, or takes it away, from the next message on.

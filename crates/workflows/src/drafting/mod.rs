@@ -3,11 +3,13 @@
 mod composed;
 mod memory;
 mod named;
+mod newer;
 pub mod recording;
 mod sequoia;
 pub mod stored_tree;
 mod tree;
 
+pub use self::newer::Newer;
 pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
@@ -214,9 +216,9 @@ impl Drafting {
         }
     }
 
-    /// Whether a draft model drafts, and nothing else.
-    pub fn is_draft_model(&self) -> bool {
-        matches!(self.choice, DrafterChoice::Model(_))
+    /// Whether heads or a draft model draft, and nothing else: they can be fitted where they are corrected.
+    pub fn learns(&self) -> bool {
+        matches!(self.choice, DrafterChoice::Model(_) | DrafterChoice::Heads(_))
     }
 
     /// The heads that draft, and as what.
@@ -283,14 +285,19 @@ impl Drafting {
     /// # Errors
     /// When the heads do not fit the model or cannot be read.
     pub fn drafters(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
-        self.drafters_of(&self.choice, decoder)
+        self.drafters_of(&self.choice, self.heads.as_ref(), decoder)
     }
 
-    fn drafters_of(&self, choice: &DrafterChoice, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
-        Ok(match (choice, &self.heads) {
+    fn drafters_of(
+        &self,
+        choice: &DrafterChoice,
+        heads: Option<&HeadsFolder>,
+        decoder: &Arc<Decoder>,
+    ) -> Result<Drafters, Failure> {
+        Ok(match (choice, heads) {
             (DrafterChoice::Handover { first, other, .. }, _) => {
                 first.check(decoder.config()).map_err(Failure::input)?;
-                let other = self.drafters_of(other, decoder)?;
+                let other = self.drafters_of(other, heads, decoder)?;
                 Drafters::Handover(first.clone(), handover::tree().map_err(Failure::input)?, Box::new(other))
             }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,

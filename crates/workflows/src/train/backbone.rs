@@ -12,7 +12,7 @@ use crate::{files, load};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
-use gorgon_data::shard::{self, Row};
+use gorgon_data::shard::{self, Row, ShardError};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
@@ -21,10 +21,11 @@ use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::weights::Checkpoint;
-use gorgon_train::config::TrainConfig;
+use gorgon_train::config::{Labels, TrainConfig};
 use gorgon_train::methods::{
     self, BlockFitting, Conversations, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack, KangarooFitting,
 };
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,7 +209,25 @@ fn conversations(
     for row in rows.iter_mut().chain(&mut held_out) {
         row.example.truncate(config.training.max_seq_len);
     }
+    let rows = choose_labels(config, rows, &mut held_out)?;
     Ok((rows, held_out, hash))
+}
+
+/// Leaves the labels that the config names, and conversations with labels. Held-out answers count whole.
+fn choose_labels(config: &TrainConfig, mut rows: Vec<Row>, held_out: &mut [Row]) -> Result<Vec<Row>, Failure> {
+    held_out.iter_mut().for_each(|row| row.example.corrected = None);
+    match config.labels {
+        Labels::Answers => rows.iter_mut().for_each(|row| row.example.corrected = None),
+        Labels::Corrected => {
+            if let Some(row) = rows.iter().find(|row| row.example.corrected.is_none()) {
+                let path = config.data.join(&row.shard);
+                let message = format!("{}: row {} tells no corrected tokens", path.display(), row.row);
+                return Err(Failure::input(message).hint("labels = \"corrected\" is for a log of --learn"));
+            }
+            rows.retain(|row| (0..row.example.ids.len()).any(|at| row.example.is_label(at)));
+        }
+    }
+    Ok(rows)
 }
 
 /// Whether a conversation is held out. That depends on its own record alone: other data does not reshuffle the parts.
@@ -233,7 +252,11 @@ fn read_folder(
     }
     manifest::verify(folder)?;
     for path in shard::files(folder)? {
-        let (part, metadata) = shard::read(&path, model.vocab_size)?;
+        let (part, metadata) = match shard::read(&path, model.vocab_size) {
+            // A log of corrections gives up its oldest files while it grows.
+            Err(ShardError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
+            read => read?,
+        };
         let of = |key: &str| metadata.get(&format!("gorgon.{key}"));
         if let (Some(theirs), Some(ours)) = (of("tokenizer_sha256"), &tokenizer_hash)
             && theirs != ours

@@ -12,6 +12,8 @@ use gorgon_train::methods::{FeatureCache, InitialValues, OnBackbone};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::FitSettings;
 use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// An objective and how to fit it.
@@ -28,7 +30,16 @@ impl<F: OnBackbone> Job<F> {
     pub fn new(objective: F, config: &TrainConfig) -> Result<Self, Failure> {
         let per_epoch = objective.data().packing.steps_per_epoch();
         let fit = config.training.settings(per_epoch, config.seed).map_err(|errors| Failure::settings(&errors))?;
-        Ok(Self { objective, fit })
+        Ok(Self { objective, fit: FitSettings { keep_start: config.keep_start, ..fit } })
+    }
+
+    /// The shards that the conversations were read from, as far as they are there: a log of corrections gives up its
+    /// oldest ones.
+    pub fn inputs(&self, config: &TrainConfig) -> Vec<PathBuf> {
+        let data = self.objective.data();
+        let held_out: &[Row] = if config.eval_data.is_none() { &data.held_out } else { &[] };
+        let names: BTreeSet<&String> = data.rows.iter().chain(held_out).map(|row| &row.shard).collect();
+        names.into_iter().map(|name| config.data.join(name)).filter(|path| path.is_file()).collect()
     }
 
     pub fn count_in(&self, rows: &[Row]) -> usize {
@@ -40,7 +51,12 @@ impl<F: OnBackbone> Job<F> {
     /// # Errors
     /// When no conversation has a position with a label, or the heads to start from do not fit.
     pub fn check(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
-        if self.count_in(&self.objective.data().rows) > 0 {
+        let data = self.objective.data();
+        if config.keep_start && self.count_in(&data.held_out) == 0 {
+            let message = "keep_start: no held-out position has a label, so nothing tells what is better";
+            return Err(Failure::input(message).hint("held_out or eval_data gives some"));
+        }
+        if self.count_in(&data.rows) > 0 {
             return self.start_from(config, settings);
         }
         let message = format!("{}: no position has a label for what is fitted", config.data.display());

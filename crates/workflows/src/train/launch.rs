@@ -5,6 +5,7 @@ use super::backbone_hash::backbone_hash;
 use super::features::StatesPlan;
 use super::job::Job;
 use super::parity;
+use super::published;
 use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
@@ -13,7 +14,6 @@ use crate::fitting::{self, FITTED_MODEL, Fitted, Plot, Progress, Results};
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
-use gorgon_data::shard;
 use gorgon_runs::provenance::ConfigChange;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{MethodConfig, TrainConfig};
@@ -76,6 +76,7 @@ impl Launch<'_> {
     ) -> Result<Done, Failure> {
         let Self { config, dir, resume, settings, .. } = *self;
         let mut job = make(backbone)?;
+        let replaced = published::place(config)?;
         job.check(config, settings)?;
         if self.only_features {
             return self.keep_features(&mut job);
@@ -88,7 +89,7 @@ impl Launch<'_> {
         self.watch.forget_peak();
         self.pool.iter().for_each(Pool::shrink);
         let stem = format!("{}-{}", config.method.name(), hub_id::stem(&config.model, dir));
-        let inputs = shard::files(&config.data)?;
+        let inputs = job.inputs(config).into_iter().chain(replaced).collect::<Vec<_>>();
         let group = ProcessGroup::current();
         if group.is_root() && config.caches_features() {
             job.cache(&job.cache_request(config, &self.before), true, settings)?;
@@ -162,6 +163,9 @@ impl Launch<'_> {
             _ => {}
         }
         parity::check(&job.objective, &run, best, &fitted(&run), settings)?;
+        if let Some(place) = published::place(config)? {
+            published::replace(&place, &run, best, &fitted(&run), settings)?;
+        }
         let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
         let plan = plan.close(&Measured { disk, checkpoints, spent: outcome.spent, ..measured }, settings);
         let parameters = outcome.parameters.iter().map(Parameter::len).sum();

@@ -7,6 +7,7 @@ mod job;
 mod launch;
 mod models;
 mod parity;
+mod published;
 mod shape;
 mod together;
 mod trajectories;
@@ -146,7 +147,7 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
         }
         MethodConfig::Block { block } => launch.fit(backbone, |backbone| backbone.block(config, block)),
         MethodConfig::LayerSkip { layerskip } => {
-            launch.fit(backbone, |backbone| backbone.layerskip(config, *layerskip, dir))
+            launch.fit(backbone, |backbone| backbone.layerskip(config, layerskip, dir))
         }
         MethodConfig::Cllm { cllm } => launch.fit(backbone, |backbone| backbone.cllm(config, cllm)),
         MethodConfig::DistillSpec { distill_spec } => {

@@ -7,8 +7,9 @@ use crate::load;
 use gorgon_draft::draft_model::DraftModel;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
-use gorgon_train::config::{DistillSpecConfig, LayerSkipConfig, TrainConfig};
+use gorgon_train::config::{DistillSpecConfig, FittedWeights, LayerSkipConfig, TrainConfig};
 use gorgon_train::llama::Llama;
+use gorgon_train::lora::{Lora, NetworkWeights};
 use gorgon_train::methods::{DistillSpecFitting, Distilled, Earlier, LayerSkipFitting, Skipping};
 use serde_json::Value;
 use std::path::Path;
@@ -56,7 +57,7 @@ impl Backbone {
     pub fn layerskip(
         self,
         config: &TrainConfig,
-        layerskip: LayerSkipConfig,
+        layerskip: &LayerSkipConfig,
         dir: &Path,
     ) -> Result<Job<LayerSkipFitting>, Failure> {
         refuse_quantised(dir, &self.model)?;
@@ -65,11 +66,15 @@ impl Backbone {
         let unfit = |error: String| Failure::input(format!("{}: {error}", dir.display()));
         let llama = Llama::of(&model, longest.max(1), device).map_err(unfit)?;
         let start = llama.load(&checkpoint).map_err(Failure::training)?;
+        let weights = match layerskip.weights {
+            FittedWeights::Lora => NetworkWeights::Lora(Lora::new(layerskip.lora.clone(), start)),
+            FittedWeights::Full => NetworkWeights::Full(start),
+        };
         let training = config.training.settings(data.packing.steps_per_epoch(), config.seed);
         let steps = training.map_err(|errors| Failure::settings(&errors))?.schedule.steps;
         let (chunk_rows, seed) = (config.chunk_rows, config.seed);
-        let with = Skipping { config: layerskip, chunk_rows, seed, steps };
-        let objective = LayerSkipFitting::new(llama, start, document(dir)?, data, with);
+        let with = Skipping { config: layerskip.clone(), chunk_rows, seed, steps };
+        let objective = LayerSkipFitting::new(llama, weights, document(dir)?, data, with);
         Job::new(objective.map_err(Failure::training)?, config)
     }
 }

@@ -42,6 +42,22 @@ fn memory_is_freed_of_what_was_used_longest_ago() {
     assert!(slots.forgets(2));
 }
 
+/// Free slots begin anew at once, busy ones when they are free.
+#[test]
+fn outdated_slots_begin_anew() {
+    let mut slots = Slots::new(3, 100);
+    assert_eq!((slots.take(&[1], 10), slots.take(&[2], 10)), (Some(0), Some(1)));
+    slots.release(0, vec![1, 3]);
+    slots.outdate();
+    assert_eq!([0, 1, 2].map(|at| slots.forgets(at)), [true, false, true]);
+    assert_eq!(slots.kept(), 1);
+    slots.release(1, vec![2, 4]);
+    assert_eq!((slots.forgets(1), slots.kept(), slots.rows_used()), (true, 0, 0));
+    assert_eq!(slots.take(&[2, 4, 5], 10), Some(0));
+    slots.release(0, vec![2, 4, 5]);
+    assert!(!slots.forgets(0), "it began anew once");
+}
+
 #[test]
 fn there_is_no_slot_beyond_the_last() {
     let mut slots = Slots::new(1, 100);

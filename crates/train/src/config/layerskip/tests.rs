@@ -39,17 +39,17 @@ fn schedules_are_the_fixtures() {
             ..LayerSkipConfig::default()
         };
         close(&config.rates(layers, 0, steps), &case["rates_finetune"], "rates");
-        let whole = LayerSkipConfig { dropout: 1.0, ..config };
+        let whole = LayerSkipConfig { dropout: 1.0, ..config.clone() };
         close(&whole.rates(layers, 7, steps), &case["D"], "D");
         for at in case["at"].as_array().unwrap() {
             let t = at["t"].as_u64().unwrap();
-            let rising = LayerSkipConfig { rising: true, ..config };
+            let rising = LayerSkipConfig { rising: true, ..config.clone() };
             close(&rising.rates(layers, t, steps), &at["rates_scratch"], "rates from scratch");
             for (curriculum, exits, weights) in [
                 (Curriculum::Rotational, "rotational", "weights_rotational"),
                 (Curriculum::Gradual, "gradual", "weights_gradual"),
             ] {
-                let config = LayerSkipConfig { curriculum, ..config };
+                let config = LayerSkipConfig { curriculum, ..config.clone() };
                 let found = config.exits(layers, t, steps);
                 let want: Vec<bool> =
                     at[exits].as_array().unwrap().iter().map(|exit| exit == 1 || exit == true).collect();
@@ -67,20 +67,20 @@ fn settings_are_checked() {
     let config = LayerSkipConfig::default();
     assert!(config.check().is_ok());
     assert_eq!((config.drafting(32), config.drafting(6), config.drafting(2)), (Ok(8), Ok(1), Ok(1)));
-    let deep = LayerSkipConfig { exit_layer: Some(6), ..config };
+    let deep = LayerSkipConfig { exit_layer: Some(6), ..config.clone() };
     assert!(deep.drafting(6).unwrap_err().starts_with("layerskip.exit_layer = 6: the model has 6 layers"));
     for wrong in [
-        LayerSkipConfig { dropout: 1.5, ..config },
-        LayerSkipConfig { exit_scale: f64::NAN, ..config },
-        LayerSkipConfig { every: 0, ..config },
-        LayerSkipConfig { exit_layer: Some(0), ..config },
+        LayerSkipConfig { dropout: 1.5, ..config.clone() },
+        LayerSkipConfig { exit_scale: f64::NAN, ..config.clone() },
+        LayerSkipConfig { every: 0, ..config.clone() },
+        LayerSkipConfig { exit_layer: Some(0), ..config.clone() },
     ] {
         assert!(wrong.check().unwrap_err().to_string().starts_with("layerskip."));
     }
     // All layers, one exit at the last: plain cross-entropy.
     assert_eq!(config.weights(&[false, false, true]), [0.0, 0.0, 1.0]);
     assert_eq!(config.weights(&[true]), [1.0]);
-    let all = LayerSkipConfig { curriculum: Curriculum::All, ..config };
+    let all = LayerSkipConfig { curriculum: Curriculum::All, ..config.clone() };
     assert_eq!(all.exits(3, 0, 10), [true; 3]);
     assert_eq!(config.exits(4, 0, 10), [false, false, false, true]);
     assert_eq!(config.exits(4, 5, 10), [true; 4]);

@@ -1,10 +1,11 @@
 //! Held-out losses, how far the backbone moved, and how fast it decodes.
 
-use super::fitting::{CllmFitting, NetworkWeights};
+use super::fitting::CllmFitting;
 use crate::checkpoint::values;
 use crate::error::TrainError;
 use crate::evaluation::{CllmMetrics, Decoded, Metrics};
 use crate::llama::Packed;
+use crate::lora::NetworkWeights;
 use crate::methods::conversations::OnBackbone;
 use crate::methods::language::Language;
 use crate::methods::medusa_two::{Merged, write_part};
@@ -48,8 +49,8 @@ pub(super) fn evaluate(fitting: &CllmFitting, parameters: &[Parameter]) -> Resul
 
 /// Consistency loss and cross-entropy of one state of a held-out conversation, the same one in every evaluation.
 fn losses(fitting: &CllmFitting, applied: &[Tensor<1>], lm_head: &Table, index: usize) -> Option<[f64; 2]> {
-    let sample = fitting.sample(true, index, None)?;
-    let found = fitting.loss(lm_head).of(applied, &[sample]);
+    let state = fitting.sample(true, index, None)?;
+    let found = fitting.loss(lm_head).of(applied, &[state.sample()]);
     Some([found.consistency[0], found.text[0]])
 }
 

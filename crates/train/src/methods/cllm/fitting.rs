@@ -3,10 +3,10 @@
 use super::loss::Sample;
 use crate::config::{CllmConfig, Consistency};
 use crate::llama::Llama;
-use crate::lora::Lora;
+use crate::lora::NetworkWeights;
 use crate::methods::conversations::Conversations;
-use crate::parameters::Parameter;
 use burn::tensor::Tensor;
+use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::trajectory::Trajectory;
 use gorgon_kernels::Table;
@@ -14,38 +14,6 @@ use gorgon_model::weights::Checkpoint;
 
 /// Separates the random stream of states from others of the same seed.
 const STATES: u64 = 0x7374_6174_6573;
-
-/// The fitted part of a backbone.
-#[derive(Clone, Debug)]
-pub enum NetworkWeights {
-    /// An adapter.
-    Lora(Lora),
-    /// All weights, which start so.
-    Full(Vec<Parameter>),
-}
-
-impl NetworkWeights {
-    /// The parameters before the first step.
-    pub fn parameters(&self, seed: u64) -> Vec<Parameter> {
-        match self {
-            Self::Lora(lora) => lora.parameters(seed),
-            Self::Full(start) => start.clone(),
-        }
-    }
-
-    /// The network's weights with these parameters; tracked ones give tracked ones.
-    pub fn applied(&self, parameters: &[Tensor<1>], tracked: bool) -> Vec<Tensor<1>> {
-        match self {
-            Self::Lora(lora) => lora.applied(parameters, tracked),
-            Self::Full(_) => parameters.to_vec(),
-        }
-    }
-
-    /// Whether embedding and LM head are fitted too.
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Full(_))
-    }
-}
 
 /// A backbone, the trajectories of its answers, and the conversations that they are of.
 pub struct CllmFitting {
@@ -80,24 +48,58 @@ pub struct Drawn {
     pub(super) rows: Vec<usize>,
 }
 
+/// A state of a trajectory that may have been augmented, and what it is compared with.
+pub(super) struct State<'a> {
+    /// With the state as it was drawn.
+    drawn: Sample<'a>,
+    augmented: Option<Vec<Token>>,
+}
+
+impl State<'_> {
+    /// As the loss takes it.
+    pub fn sample(&self) -> Sample<'_> {
+        Sample { state: self.augmented.as_deref().unwrap_or(self.drawn.state), ..self.drawn }
+    }
+}
+
+/// A state of which half of the tokens that differ from the fixed point, drawn at random, are the fixed point's. The
+/// first one that differs stays, so that the state agrees with the fixed point as far as before.
+pub fn augmented(state: &[Token], fixed_point: &[Token], random: &mut SeededRandom) -> Vec<Token> {
+    let mut state = state.to_vec();
+    let mut wrong: Vec<usize> = (0..state.len()).filter(|&at| state[at] != fixed_point[at]).collect();
+    let half = wrong.len() / 2;
+    for i in 1..=half {
+        let left = wrong.len() - i;
+        let other = i + ((random.uniform() * left as f64) as usize).min(left.saturating_sub(1));
+        wrong.swap(i, other);
+        state[wrong[i]] = fixed_point[wrong[i]];
+    }
+    state
+}
+
 impl CllmFitting {
     /// A random state of a random block of a conversation: a function of step and conversation. `None` without blocks.
-    pub(super) fn sample(&self, held_out: bool, index: usize, step: Option<u64>) -> Option<Sample<'_>> {
+    /// Held-out states are never augmented.
+    pub(super) fn sample(&self, held_out: bool, index: usize, step: Option<u64>) -> Option<State<'_>> {
         let all = if held_out { &self.held_out[index] } else { &self.trajectories[index] };
         let stream = step.map_or(u64::MAX, |step| step.wrapping_mul(self.data.rows.len() as u64));
         let mut random = SeededRandom::stream(self.seed ^ STATES, stream.wrapping_add(index as u64));
-        let mut draw = |n: usize| ((random.uniform() * n as f64) as usize).min(n.saturating_sub(1));
+        let draw =
+            |n: usize, random: &mut SeededRandom| ((random.uniform() * n as f64) as usize).min(n.saturating_sub(1));
         let ids = &self.data.row(held_out, index).example.ids;
         let cut: Vec<&Trajectory> =
             all.iter().filter(|one| one.prefix + one.fixed_point().len() <= ids.len()).collect();
-        let one = *cut.get(draw(cut.len()))?;
-        let state = draw(one.states.len());
+        let one = *cut.get(draw(cut.len(), &mut random))?;
+        let state = draw(one.states.len(), &mut random);
         let target = match self.config.consistency {
             Consistency::Global => one.states.len() - 1,
             Consistency::Local => (state + 1).min(one.states.len() - 1),
         };
+        let augments = self.config.augmented && !held_out && state + 2 < one.states.len();
+        let augmented = augments.then(|| augmented(&one.states[state], one.fixed_point(), &mut random));
         let (target, state) = (&one.states[target], &one.states[state]);
-        Some(Sample { prefix: &ids[..one.prefix], text: one.fixed_point(), target, state })
+        let drawn = Sample { prefix: &ids[..one.prefix], text: one.fixed_point(), target, state };
+        Some(State { drawn, augmented })
     }
 
     /// The LM head of the network with these parameters.

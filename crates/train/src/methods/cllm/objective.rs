@@ -1,7 +1,7 @@
 //! The consistency loss as an objective.
 
 use super::evaluate;
-use super::fitting::{CllmFitting, Drawn};
+use super::fitting::{CllmFitting, Drawn, State};
 use super::loss::{ConsistencyLoss, Sample};
 use crate::checkpoint::{self, MODEL_FILE};
 use crate::error::TrainError;
@@ -37,8 +37,9 @@ impl Objective for CllmFitting {
     }
 
     fn gradients(&self, weights: &[Tensor<1>], batch: &Drawn, totals: &[f64]) -> Result<Gradients, TrainError> {
-        let samples: Vec<Sample<'_>> =
+        let states: Vec<State<'_>> =
             batch.rows.iter().filter_map(|&index| self.sample(false, index, Some(batch.step))).collect();
+        let samples: Vec<Sample<'_>> = states.iter().map(State::sample).collect();
         let tokens = self.data.packing.tokens_of(&batch.rows);
         if samples.is_empty() {
             let gradients = weights.iter().map(Tensor::zeros_like).collect();

@@ -77,9 +77,9 @@ impl Answered {
     }
 }
 
-/// The positions whose next token is the assistant's.
+/// The positions whose next token is a label: the assistant's, and corrected where that is told.
 pub(super) fn counted(example: &Example) -> Vec<usize> {
-    (1..example.ids.len()).filter(|&t| example.assistant[t]).map(|t| t - 1).collect()
+    (1..example.ids.len()).filter(|&t| example.is_label(t)).map(|t| t - 1).collect()
 }
 
 /// The rows of `some` positions among those of `all`, both increasing.

@@ -33,10 +33,6 @@ impl Objective for DistillSpecFitting {
         self.start.clone()
     }
 
-    fn keeps_start(&self) -> bool {
-        self.config.keep_start
-    }
-
     /// At the first step of a round, the draft model writes answers to the prompts of all its steps. They are kept in
     /// the run folder, so a run that resumes within a round reads the same answers.
     fn prepare(&self, step: u64, parameters: &[Parameter]) -> Result<(), TrainError> {
@@ -192,8 +188,7 @@ impl Objective for DistillSpecFitting {
             top1: found.iter().map(|f| f.2).sum::<usize>() as f64 / n,
             decoded: self.data.decode_with(&mut drafter, &chain)?,
         };
-        let objective = if self.config.keep_start { -metrics.acceptance } else { loss };
-        Ok(Evaluation { metrics: Metrics::DistillSpec(metrics), objective })
+        Ok(Evaluation { metrics: Metrics::DistillSpec(metrics), objective: loss })
     }
 
     fn document(&self) -> Option<Value> {

@@ -47,7 +47,7 @@ impl Stored {
     fn into_round(self, number: u64) -> Round {
         let example = |(index, prompt, ids): (usize, usize, Vec<Token>)| {
             let assistant = (0..ids.len()).map(|t| t >= prompt).collect();
-            (index, Arc::new(Example { ids, assistant }))
+            (index, Arc::new(Example { ids, assistant, corrected: None }))
         };
         Round { number, examples: self.answers.into_iter().map(example).collect() }
     }

@@ -11,8 +11,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
 use gorgon_train::config::{CllmConfig, FittedWeights, MedusaTwoConfig, TrainConfig};
 use gorgon_train::llama::Llama;
-use gorgon_train::lora::Lora;
-use gorgon_train::methods::cllm::NetworkWeights;
+use gorgon_train::lora::{Lora, NetworkWeights};
 use gorgon_train::methods::{CllmFitting, Conversations, MedusaTwoFitting, ProbeFitting};
 use std::path::Path;
 
