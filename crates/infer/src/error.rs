@@ -24,7 +24,7 @@ pub enum DecodeError {
         position: usize,
     },
     /// Steps cannot be recorded there.
-    #[error("steps are recorded on a GPU only, not on {device}")]
+    #[error("steps are recorded on one GPU only, not on {device}")]
     NotRecorded {
         /// The device by name.
         device: String,

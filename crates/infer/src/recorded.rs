@@ -376,7 +376,7 @@ fn alone(nodes: usize) -> AttentionMask {
 /// not move once a step is recorded. Fails if there is nothing to record.
 fn prepared(mut target: DecoderTarget, nodes: usize) -> Result<DecoderTarget, DecodeError> {
     let compute = target.decoder().compute();
-    if compute.is_host() {
+    if compute.is_host() || compute.is_split() {
         return Err(DecodeError::NotRecorded { device: compute.choice().to_string() });
     }
     target.reserve(target.context() + 2 * PassTable::padded(nodes));

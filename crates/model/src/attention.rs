@@ -6,10 +6,10 @@ use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
 use crate::norm::Norm;
-use crate::rope::RopeTable;
+use crate::rope::{Rope, RopeTable};
 use crate::source::EncodedSource;
 use crate::weights::WeightsError;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
 use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable, PositionBias};
@@ -52,6 +52,17 @@ impl<'a> Pass<'a> {
     pub fn of_table(pass_table: &PassTable, view: &CacheView<'a>) -> Result<Self, CacheError> {
         let angles = view.angles.ok_or(CacheError::Host)?.clone();
         Ok(Self::Device { pass_table: pass_table.clone(), angles })
+    }
+
+    /// The pass on another GPU; `None` on the CPU.
+    pub fn on(&self, device: &Device, rope: &Rope) -> Option<Pass<'static>> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Device { pass_table, angles } => Some(Pass::Device {
+                pass_table: pass_table.to_device(device),
+                angles: rope.on_device(angles.dims()[0], device),
+            }),
+        }
     }
 
     /// Rows of the residual stream, padding included.

@@ -5,6 +5,7 @@
 //! none. A pass without a reservation, or a second reservation, is an error.
 
 mod error;
+mod on_device;
 mod retrieved;
 mod uncommitted;
 
@@ -12,9 +13,10 @@ use crate::config::ModelConfig;
 use crate::device::Compute;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
+use crate::stages::Stage;
 use burn::tensor::{Int, Tensor, TensorData};
-use gorgon_kernels::cache_rows;
 use gorgon_kernels::tree_attention::{AttentionMask, HostKv};
+use on_device::{OnDevice, grown};
 use std::ops::Range;
 use std::sync::Arc;
 use uncommitted::Uncommitted;
@@ -30,17 +32,8 @@ const STEP: usize = 16;
 pub(crate) enum LayerKv {
     /// On the CPU.
     Host(HostKv),
-    /// Elsewhere: a layer of the one tensor that all layers share.
+    /// Elsewhere: a layer of the one tensor that all layers of a stage share.
     Device { cache: Tensor<4>, layer: usize },
-}
-
-/// A cache's tensors on a device other than the CPU.
-#[derive(Debug)]
-struct OnDevice {
-    /// All layers, `[2 · layers, kv_heads, capacity, head_dim]`: keys of layer `l` at `2 l`, values at `2 l + 1`.
-    rows: Tensor<4>,
-    /// Cosines and sines of every position there is room for, and maybe of more: `[positions, 2, rotary_dim / 2]`.
-    angles: Tensor<3>,
 }
 
 /// A cache as a pass reads it.
@@ -63,8 +56,10 @@ pub(crate) struct CacheView<'a> {
 #[derive(Debug)]
 pub struct KvCache {
     layers: Vec<LayerKv>,
-    /// Layers, key/value heads, size of a head.
-    shape: [usize; 3],
+    /// Devices with their layers.
+    stages: Arc<[Stage]>,
+    /// Key/value heads, size of a head.
+    heads: [usize; 2],
     rope: Arc<Rope>,
     on_device: Option<OnDevice>,
     /// Tokens that can be committed.
@@ -84,11 +79,23 @@ pub struct KvCache {
 impl KvCache {
     /// A cache in which `context` tokens can be committed, with memory for `rows` rows.
     pub(crate) fn new(config: &ModelConfig, compute: &Compute, rope: &Arc<Rope>, context: usize, rows: usize) -> Self {
+        Self::over(Stage::whole(config.layers, compute), config, compute, rope, (context, rows))
+    }
+
+    /// As [`Self::new`], with layers on the devices of `stages`.
+    pub(crate) fn over(
+        stages: Arc<[Stage]>,
+        config: &ModelConfig,
+        compute: &Compute,
+        rope: &Arc<Rope>,
+        (context, rows): (usize, usize),
+    ) -> Self {
         let on_host = || LayerKv::Host(HostKv::new(config.kv_heads, 0, config.head_dim));
         let host_layers = if compute.is_host() { config.layers } else { 0 };
         let mut cache = Self {
             layers: (0..host_layers).map(|_| on_host()).collect(),
-            shape: [config.layers, config.kv_heads, config.head_dim],
+            stages,
+            heads: [config.kv_heads, config.head_dim],
             rope: rope.clone(),
             on_device: None,
             context,
@@ -210,7 +217,7 @@ impl KvCache {
     }
 
     /// Makes room for `capacity` rows. On the CPU layers are moved one by one, so that two copies of one layer are the
-    /// most there ever are. Elsewhere all layers are one tensor, which a larger one replaces.
+    /// most there ever are. Elsewhere the layers of a stage are one tensor, which a larger one replaces.
     fn allocate(&mut self, capacity: usize) {
         let capacity = capacity.next_multiple_of(STEP);
         if self.compute.is_host() {
@@ -227,22 +234,12 @@ impl KvCache {
     }
 
     fn allocate_on_device(&mut self, capacity: usize) {
-        let ([layers, kv_heads, head_dim], device) = (self.shape, self.compute.device());
-        let shape = |slots: usize| [2 * layers, kv_heads, slots, head_dim];
-        // Made flat: a device may pad the rows of other tensors, and kernels count on none being padded.
-        let zeros = |slots: usize| {
-            let size = shape(slots).iter().product::<usize>();
-            Tensor::<1>::zeros([size], (device, self.compute.format().tensor())).reshape(shape(slots))
-        };
-        let rows = match &self.on_device {
-            None => zeros(capacity),
-            Some(held) => Tensor::cat(vec![held.rows.clone(), zeros(capacity - self.capacity)], 2)
-                .reshape([shape(capacity).iter().product::<usize>()])
-                .reshape(shape(capacity)),
-        };
-        let angles = self.rope.on_device(capacity, device);
-        self.layers = (0..layers).map(|layer| LayerKv::Device { cache: rows.clone(), layer }).collect();
-        self.on_device = Some(OnDevice { rows, angles });
+        let size = (capacity, self.compute.format().tensor());
+        let held = |stage: usize| self.on_device.as_ref().map(|held| &held.rows[stage]);
+        let rows = self.stages.iter().enumerate().map(|(i, stage)| grown(stage, self.heads, size, held(i))).collect();
+        let on_device = OnDevice { rows, angles: self.rope.on_device(capacity, self.compute.device()) };
+        self.layers = on_device.layers();
+        self.on_device = Some(on_device);
         self.capacity = capacity;
     }
 
@@ -324,7 +321,7 @@ impl KvCache {
     /// table.
     pub(crate) fn compact(&self, path: &Tensor<1, Int>) {
         if let Some(on_device) = &self.on_device {
-            cache_rows::gather(&on_device.rows, path);
+            on_device.compact(path);
         }
     }
 
@@ -348,17 +345,12 @@ impl KvCache {
     /// A cache of its own with a copy of the first `length` committed tokens.
     #[must_use]
     pub fn copied(&self, length: usize) -> Self {
-        let on_device = self.on_device.as_ref().map(|held| {
-            // Rows are written in place, so the copy needs memory of its own.
-            OnDevice { rows: held.rows.clone().mul_scalar(1.0), angles: held.angles.clone() }
-        });
-        let layers = match &on_device {
-            None => self.layers.clone(),
-            Some(own) => (0..self.shape[0]).map(|layer| LayerKv::Device { cache: own.rows.clone(), layer }).collect(),
-        };
+        let on_device = self.on_device.as_ref().map(OnDevice::copied);
+        let layers = on_device.as_ref().map_or_else(|| self.layers.clone(), OnDevice::layers);
         let mut copy = Self {
             layers,
             on_device,
+            stages: self.stages.clone(),
             rope: self.rope.clone(),
             source: self.source.clone(),
             reserved: None,

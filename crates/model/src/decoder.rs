@@ -1,6 +1,7 @@
 //! The one decoder, for every supported architecture.
 
 mod logits;
+mod staged;
 
 use crate::attention::{Pass, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
@@ -18,7 +19,8 @@ use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, Skippe
 use crate::position_bias;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
-use crate::weights::{Checkpoint, WeightsError};
+use crate::stages::Stage;
+use crate::weights::Checkpoint;
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_kernels::tree_attention::PassTable;
@@ -47,6 +49,8 @@ pub struct Decoder {
     /// Of a model whose layers read a source.
     encoder: Option<Encoder>,
     layers: Vec<Layer>,
+    /// Where they are.
+    stages: Arc<[Stage]>,
     final_norm: Norm,
     lm_head: LmHead,
     /// In 8 bits, if drafts are made with that.
@@ -78,6 +82,7 @@ impl Decoder {
         checkpoint.check(&config)?;
         let config = checkpoint.resolved(&config);
         let loader = Loader { checkpoint, compute };
+        let stages = Stage::of(&config, compute)?;
         let table = loader.weight(&[layout::embedding(&config).to_owned()])?;
         let embedding = Embedding::new(table, config.embedding_scale);
         let lm_head = match config.tied_embeddings {
@@ -86,9 +91,13 @@ impl Decoder {
         };
         let encoder = Encoder::load(&loader, &config)?;
         let bias = position_bias::load(&loader, &config, &LayerNames::new(&config, 0))?;
-        let layer = |i| Layer::load(&loader, &config, &LayerNames::new(&config, i), i);
-        let layers =
-            (0..config.layers).map(|i| Ok(layer(i)?.biased(bias.clone()))).collect::<Result<_, WeightsError>>()?;
+        let mut layers = vec![];
+        for stage in stages.iter() {
+            let loader = Loader { checkpoint, compute: &compute.on(&stage.device) };
+            for i in stage.layers.clone() {
+                layers.push(Layer::load(&loader, &config, &LayerNames::new(&config, i), i)?.biased(bias.clone()));
+            }
+        }
         // A soft cap makes ties of logits that a prefilter tells apart.
         let lm_head = if config.final_soft_cap.is_some() {
             LmHead::unfiltered(lm_head, compute)
@@ -104,7 +113,7 @@ impl Decoder {
             _ => None,
         };
         let (rope, compute) = (Rope::new(&config.rope), compute.clone());
-        Ok(Self { config, compute, embedding, encoder, layers, final_norm, lm_head, draft_head, rope })
+        Ok(Self { config, compute, embedding, encoder, layers, stages, final_norm, lm_head, draft_head, rope })
     }
 
     /// The config.
@@ -130,7 +139,8 @@ impl Decoder {
     /// A cache for one sequence of at most `context` tokens. It grows as tokens come, and never beyond what the model's
     /// positions and uncommitted rows need.
     pub fn new_cache(&self, context: usize) -> KvCache {
-        KvCache::new(&self.config, &self.compute, &self.rope, context.min(self.config.max_positions), 0)
+        let size = (context.min(self.config.max_positions), 0);
+        KvCache::over(self.stages.clone(), &self.config, &self.compute, &self.rope, size)
     }
 
     /// Whether the model reads a source before its text ([`Self::read_source`]).
@@ -297,20 +307,26 @@ impl Decoder {
         let mut hooked: SmallVec<[Option<HiddenStates>; 4]> = hooks.layers().iter().map(|_| None).collect();
         let mut hook = |entered: usize, x: &HiddenStates| {
             for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entered) {
-                *slot = Some(x.clone());
+                *slot = Some(self.moved(x.clone(), 0));
             }
         };
-        for i in layers.clone() {
-            hook(i, &x);
-            let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
-            x = match skipped {
-                None => self.layers[i].forward(None, x, eps, passes, &mut kvs),
-                Some(skipped) => {
-                    let left_out = (skipped.attention(i), skipped.mlp(i));
-                    self.layers[i].forward_partly(x, eps, passes, &mut kvs, left_out)
-                }
-            };
+        for (stage, layers) in self.stages_of(&layers) {
+            let moved = self.passes_at(stage, passes);
+            let passes = moved.as_deref().unwrap_or(passes);
+            for i in layers {
+                hook(i, &x);
+                let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
+                x = self.moved(x, stage);
+                x = match skipped {
+                    None => self.layers[i].forward(None, x, eps, passes, &mut kvs),
+                    Some(skipped) => {
+                        let left_out = (skipped.attention(i), skipped.mlp(i));
+                        self.layers[i].forward_partly(x, eps, passes, &mut kvs, left_out)
+                    }
+                };
+            }
         }
+        let x = self.moved(x, 0);
         hook(layers.end, &x);
         let hidden = self.final_norm.forward(&x, eps);
         let stream = (layers.end < self.layers.len()).then_some(x);

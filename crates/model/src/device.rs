@@ -2,9 +2,11 @@
 
 mod error;
 mod options;
+mod split;
 
 pub use error::DeviceError;
 pub use options::{ActivationBits, DeviceChoice, DraftWeights, FloatFormat, IntegerWeights, Products, Weights};
+pub use split::CudaSplit;
 
 use crate::prefilter_budget::Int8PrefilterBudget;
 use burn::tensor::{DType, Device};
@@ -20,6 +22,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Compute {
     device: Device,
+    /// Devices of the later layers, if layers are split.
+    others: Arc<[Device]>,
     choice: DeviceChoice,
     format: FloatFormat,
     integers: IntegerWeights,
@@ -39,14 +43,20 @@ impl Compute {
             DeviceChoice::Auto => DeviceChoice::Cpu,
             named => named,
         };
+        let mut others = vec![];
         let (device, default) = match choice {
+            DeviceChoice::CudaSplit(split) => {
+                let mut devices = split.indices().map(cuda).collect::<Result<Vec<_>, _>>()?;
+                others = devices.split_off(1);
+                (devices.swap_remove(0), FloatFormat::Bf16)
+            }
             DeviceChoice::Auto | DeviceChoice::Cpu => (Device::flex(), FloatFormat::F32),
             DeviceChoice::Cuda(index) => (cuda(index)?, FloatFormat::Bf16),
             DeviceChoice::Wgpu => (wgpu()?, FloatFormat::F32),
         };
         let format = format.unwrap_or(default);
         let integers = IntegerWeights::default();
-        let compute = Self { device, choice, format, integers, products: Products::F32, prefilters: Arc::default() };
+        let compute = Self { device, others: others.into(), choice, format, integers, ..Self::cpu(format) };
         if !compute.is_host() && !compute.device.supports_dtype(format.tensor()) {
             return Err(DeviceError::Format { format: format.name(), name: choice.to_string() });
         }
@@ -55,9 +65,15 @@ impl Compute {
 
     /// The CPU.
     pub fn cpu(format: FloatFormat) -> Self {
-        let (device, choice) = (Device::flex(), DeviceChoice::Cpu);
-        let integers = IntegerWeights::default();
-        Self { device, choice, format, integers, products: Products::F32, prefilters: Arc::default() }
+        Self {
+            device: Device::flex(),
+            others: [].into(),
+            choice: DeviceChoice::Cpu,
+            format,
+            integers: IntegerWeights::default(),
+            products: Products::F32,
+            prefilters: Arc::default(),
+        }
     }
 
     /// The burn device.
@@ -126,7 +142,8 @@ impl Compute {
         if integers.draft_weights == DraftWeights::Int8 {
             integers.weights = Weights::Int8;
         }
-        Self { integers, ..self.clone() }
+        // A draft model is small: all of it is on the first device.
+        Self { integers, ..self.on(&self.device) }
     }
 
     /// The memory that the int8 prefilters of LM heads may take; all clones share it.
@@ -162,14 +179,17 @@ impl Compute {
 
     /// Bytes that a GPU's memory pool holds, pages that are kept for later included; `None` on the CPU.
     pub fn pool_bytes(&self) -> Option<u64> {
-        let usage = if self.is_host() { None } else { self.device().memory_pool_usage() };
-        usage.map(|usage| usage.bytes_reserved)
+        if self.is_host() {
+            return None;
+        }
+        let devices = self.devices();
+        devices.iter().map(|device| device.memory_pool_usage().map(|usage| usage.bytes_reserved)).sum()
     }
 
     /// Has a GPU's memory pool give back what nobody uses.
     pub fn shrink_pool(&self) {
         if !self.is_host() {
-            self.device().memory_cleanup();
+            self.devices().iter().for_each(Device::memory_cleanup);
         }
     }
 

@@ -26,6 +26,14 @@ pub enum ModelError {
         /// Size of the vocabulary.
         vocab_size: usize,
     },
+    /// More devices than there are layers for.
+    #[error("{devices} devices share the model's {layers} layers: each of them holds at least one")]
+    Split {
+        /// Devices.
+        devices: usize,
+        /// Layers.
+        layers: usize,
+    },
     /// A pass that contradicts itself or the model.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -1,6 +1,6 @@
 //! Hidden states that a pass hands out.
 
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::{Isa, host, norm};
 use std::ops::Add;
@@ -24,6 +24,15 @@ impl HiddenStates {
     /// States `[1, rows, d]` on a device other than the CPU.
     pub fn on_device(states: Tensor<3>) -> Self {
         Self::Device(Box::new(states))
+    }
+
+    /// The same states on another device; those on the CPU stay.
+    #[must_use]
+    pub fn to_device(self, device: &Device) -> Self {
+        match self {
+            Self::Device(states) if states.device() != *device => Self::on_device(states.to_device(device)),
+            states => states,
+        }
     }
 
     /// Number of rows.

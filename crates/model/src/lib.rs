@@ -29,6 +29,7 @@ pub mod quantisation;
 pub mod random;
 pub mod rope;
 pub mod source;
+pub mod stages;
 pub mod target;
 pub mod tuning;
 pub mod weight_rows;

@@ -184,14 +184,14 @@ impl RopeTable {
 #[derive(Debug)]
 pub(crate) struct Rope {
     table: RopeTable,
-    /// The first positions' angles on a device other than the CPU.
-    on_device: Mutex<Option<Tensor<3>>>,
+    /// The first positions' angles on each device other than the CPU that asked for them.
+    on_device: Mutex<Vec<Tensor<3>>>,
 }
 
 impl Rope {
     /// A rotary embedding whose angles are computed when they are needed.
     pub fn new(config: &RopeConfig) -> Arc<Self> {
-        Arc::new(Self { table: RopeTable::new(config), on_device: Mutex::new(None) })
+        Arc::new(Self { table: RopeTable::new(config), on_device: Mutex::new(vec![]) })
     }
 
     /// The angles on the CPU.
@@ -199,21 +199,26 @@ impl Rope {
         &self.table
     }
 
-    /// The angles of at least the first `positions` positions on `device`, which is always the same one. The tensor is
-    /// shared; one that is too short is replaced, and those who hold it keep it.
+    /// The angles of at least the first `positions` positions on `device`. The tensor is shared; one that is too short is
+    /// replaced, and those who hold it keep it.
     ///
     /// # Shapes
     /// Result `[positions or more, 2, r / 2]`: cosines, then sines.
     pub fn on_device(&self, positions: usize, device: &Device) -> Tensor<3> {
         let mut shared = self.on_device.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(angles) = shared.as_ref().filter(|angles| angles.dims()[0] >= positions) {
+        let held = shared.iter().position(|angles| angles.device() == *device);
+        if let Some(angles) = held.map(|held| &shared[held]).filter(|angles| angles.dims()[0] >= positions) {
             return angles.clone();
         }
         let (positions, half) = (positions.next_multiple_of(CHUNK), self.table.half());
         let values: Vec<f32> = (0..positions / CHUNK).flat_map(|chunk| self.table.chunk(chunk)).copied().collect();
         let size = values.len();
         let angles = Tensor::<1>::from_data(TensorData::new(values, [size]), device).reshape([positions, 2, half]);
-        shared.insert(angles).clone()
+        match held {
+            Some(held) => shared[held] = angles.clone(),
+            None => shared.push(angles.clone()),
+        }
+        angles
     }
 }
 

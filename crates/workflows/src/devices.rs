@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// One device, or several for a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// Names, separated by commas: `cuda:0,cuda:1`, in short `cuda:0,1`; `cpu,cpu` are two replicas on the CPU.
+    /// Names, separated by commas: `cuda:0,cuda:1`, in short `cuda:0,1`; `cpu,cpu` are two replicas on the CPU;
+    /// `cuda:0+1` is one device whose layers are split over two.
     Named(Vec<DeviceChoice>),
     /// `cuda:all`: all CUDA devices of this machine.
     AllCuda,
@@ -26,7 +27,13 @@ impl FromStr for Devices {
                 Some(DeviceChoice::Cuda(_)) if is_number => format!("cuda:{part}").parse(),
                 _ => part.parse(),
             };
-            devices.push(device.map_err(|_| DeviceError::UnknownDevice(text.into()))?);
+            devices.push(device.map_err(|error| match error {
+                DeviceError::Twice(_) => DeviceError::Twice(text.into()),
+                _ => DeviceError::UnknownDevice(text.into()),
+            })?);
+        }
+        if devices.len() > 1 && devices.iter().any(|device| matches!(device, DeviceChoice::CudaSplit(_))) {
+            return Err(DeviceError::SplitReplicas(text.into()));
         }
         let kind = std::mem::discriminant(&devices[0]);
         let alike = devices.iter().all(|device| std::mem::discriminant(device) == kind);

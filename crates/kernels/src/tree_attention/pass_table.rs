@@ -55,6 +55,12 @@ impl PassTable {
         Self { table, rows, padded, words, windows: windows.into(), slots }
     }
 
+    /// A copy on another device.
+    #[must_use]
+    pub fn to_device(&self, device: &Device) -> Self {
+        Self { table: self.table.clone().to_device(device), ..self.clone() }
+    }
+
     /// The table, for kernels that write it.
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table

@@ -6,7 +6,7 @@ use gorgon_core::suggest::did_you_mean;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// No such name.
-    #[error("{}expected auto, cpu, cuda, cuda:INDEX or wgpu", did_you_mean(.0, ["auto", "cpu", "cuda", "wgpu"]))]
+    #[error("{}expected auto, cpu, cuda, cuda:INDEX, cuda:INDEX+INDEX or wgpu", did_you_mean(.0, ["auto", "cpu", "cuda", "wgpu"]))]
     UnknownDevice(String),
     /// Several devices for what runs on one.
     #[error("--device {0}: only train and pretrain compute on several devices; name one")]
@@ -17,6 +17,17 @@ pub enum DeviceError {
     /// A GPU that is named more than once.
     #[error("a GPU is named twice")]
     Twice(String),
+    /// Layers on several devices, and replicas of them.
+    #[error("layers that are split over devices cannot be in a list of devices")]
+    SplitReplicas(String),
+    /// Layers on several devices for a job that needs them on one.
+    #[error("--device {device}: {job} takes one device; layers are split for decoding and for training heads")]
+    Whole {
+        /// The devices.
+        device: String,
+        /// The job.
+        job: &'static str,
+    },
     /// No such name.
     #[error("{}expected f32, f16 or bf16", did_you_mean(.0, ["f32", "f16", "bf16"]))]
     UnknownFormat(String),

@@ -1,6 +1,7 @@
 //! Command-line choices of devices and number formats.
 
 use super::error::DeviceError;
+use super::split::CudaSplit;
 use burn::tensor::DType;
 use gorgon_kernels::quantised_matmul::Activations;
 use std::str::FromStr;
@@ -14,6 +15,8 @@ pub enum DeviceChoice {
     Cpu,
     /// The CUDA device of this index.
     Cuda(usize),
+    /// CUDA devices that share the layers of a model.
+    CudaSplit(CudaSplit),
     /// The default Vulkan, Metal or DX12 device, through WGSL.
     Wgpu,
 }
@@ -145,6 +148,7 @@ impl FromStr for DeviceChoice {
                 "wgpu" => Some(Self::Wgpu),
                 _ => None,
             },
+            Some(("cuda", indices)) if indices.contains('+') => return indices.parse().map(Self::CudaSplit),
             Some(("cuda", index)) => index.parse().ok().map(Self::Cuda),
             Some(_) => None,
         }
@@ -158,6 +162,7 @@ impl std::fmt::Display for DeviceChoice {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::CudaSplit(split) => split.fmt(f),
             Self::Wgpu => f.write_str("wgpu"),
         }
     }

@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn names_are_parsed_and_wrong_ones_refused() {
-    for name in ["auto", "cpu", "cuda:0", "cuda:3", "wgpu"] {
+    for name in ["auto", "cpu", "cuda:0", "cuda:3", "cuda:0+1", "cuda:3+0+2", "wgpu"] {
         assert_eq!(name.parse::<DeviceChoice>().unwrap().to_string(), name);
     }
     assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-    for name in ["", "gpu", "cuda:", "cuda:x", "cpu:1", "cuda:-1"] {
+    for name in ["", "gpu", "cuda:", "cuda:x", "cpu:1", "cuda:-1", "cuda:0+", "cuda:+1", "cuda:0+0", "cuda:0+70000"] {
         assert!(name.parse::<DeviceChoice>().is_err(), "{name}");
     }
     assert!("f64".parse::<FloatFormat>().is_err());
@@ -40,5 +40,7 @@ fn a_device_that_is_not_built_in_says_how_to_get_it() {
     if !cfg!(feature = "cuda") {
         let error = Compute::resolve(DeviceChoice::Cuda(0), None).unwrap_err().to_string();
         assert!(error.contains("--features cuda"), "{error}");
+        let split = Compute::resolve("cuda:0+1".parse().unwrap(), None).unwrap_err();
+        assert!(matches!(split, DeviceError::NotBuilt { .. }), "{split}");
     }
 }

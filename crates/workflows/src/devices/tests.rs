@@ -9,6 +9,7 @@ fn lists_are_parsed_and_wrong_ones_refused() {
         ("cuda,1", "cuda:0,cuda:1"),
         ("cuda:2,cuda:0", "cuda:2,cuda:0"),
         ("cpu,cpu", "cpu,cpu"),
+        ("cuda:0+1", "cuda:0+1"),
         ("auto", "auto"),
         ("cuda:all", "cuda:all"),
     ] {
@@ -18,8 +19,16 @@ fn lists_are_parsed_and_wrong_ones_refused() {
         let error = text.parse::<Devices>().unwrap_err().to_string();
         assert!(error.contains("expected auto, cpu") || error.contains("of one kind"), "{text}: {error}");
     }
-    for text in ["cuda:0,0", "cuda,cuda:0", "wgpu,wgpu"] {
+    for text in ["cuda:1+1", "cuda:0,0", "cuda,cuda:0", "wgpu,wgpu"] {
         assert_eq!(text.parse::<Devices>(), Err(DeviceError::Twice(text.into())));
+    }
+}
+
+#[test]
+fn split_layers_are_one_device() {
+    assert!("cuda:0+1".parse::<Devices>().unwrap().one().is_ok());
+    for text in ["cuda:0+1,cuda:2", "cuda:0+1,cuda:2+3"] {
+        assert_eq!(text.parse::<Devices>(), Err(DeviceError::SplitReplicas(text.into())));
     }
 }
 

@@ -45,7 +45,8 @@ pub fn steps(
     if !matches!(asked.as_str(), "" | "recorded" | "launched") {
         return Err(Failure::input(format!("{STEPS}={asked}: expected recorded or launched")));
     }
-    if decoder.compute().is_host() || rule != RuleChoice::Greedy || asked == "launched" {
+    let is_elsewhere = decoder.compute().is_host() || decoder.compute().is_split();
+    if is_elsewhere || rule != RuleChoice::Greedy || asked == "launched" {
         return Ok(None);
     }
     let device = decoder.compute().choice().to_string();

@@ -47,6 +47,7 @@ pub(super) fn make(
     settings: &Settings,
 ) -> Result<(Pretraining, FitSettings), Failure> {
     let compute = settings.compute()?;
+    compute.check_whole("pretrain")?;
     let renderer = Renderer::load(tokenizer)?;
     // A model can have more rows than its tokenizer has tokens; one that drafts for it needs as many.
     let vocab_size = ModelConfig::read(tokenizer)?.vocab_size;

@@ -19,6 +19,7 @@ use std::path::Path;
 fn llama(checkpoint: &Checkpoint, data: &Conversations, longest: usize) -> Result<Llama, Failure> {
     let decoder = &data.features.decoder;
     let unfit = |error: String| Failure::input(format!("{}: {error}", checkpoint.dir().display()));
+    decoder.compute().check_whole("a training of the model's own layers")?;
     Llama::of(decoder.config(), longest, decoder.compute().device().clone()).map_err(unfit)
 }
 
