@@ -26,7 +26,7 @@ impl HiddenStates {
         Self::Device(Box::new(states))
     }
 
-    /// The same states on another device; those on the CPU stay.
+    /// These states on another device; those on the CPU stay.
     #[must_use]
     pub fn to_device(self, device: &Device) -> Self {
         match self {
