@@ -114,7 +114,7 @@ fn add(isa: Isa, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) 
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod exact;
+pub(super) mod exact;
 mod finish;
 #[cfg(target_arch = "aarch64")]
 mod neon;

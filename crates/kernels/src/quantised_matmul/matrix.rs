@@ -1,5 +1,6 @@
 //! Weights as codes in panels.
 
+use super::kernel::exact::E4m3;
 use super::scales::{ScaleFormat, Scales};
 use super::{CodeBits, LARGEST_GROUP, LINE, PANEL};
 use crate::few_row_matmul::{PackError, RowSource, pages};
@@ -8,6 +9,7 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Everything about coded weights but the codes.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +106,8 @@ pub struct QuantisedMatrix {
     zeros: Option<Vec<u8>>,
     order: Option<Vec<u32>>,
     numbers: Option<Numbers>,
+    /// Whether the numbers are 8-bit floats (E4M3) without NaN, which are computed instead of looked up.
+    e4m3: bool,
     bits: CodeBits,
     group: usize,
     d_in: usize,
@@ -130,12 +134,17 @@ impl QuantisedMatrix {
         let panel_bytes = d_in.div_ceil(bits.inputs_per_line()) * LINE;
         let Some(total) = d_out.div_ceil(PANEL).checked_mul(panel_bytes) else { return Err(size) };
         let mut panels = pages(total)?;
+        let eight = bits == CodeBits::Eight && codes.numbers.as_ref().is_some_and(|numbers| E4m3::is_table(numbers));
+        let has_nan = AtomicBool::new(false);
         panels.par_chunks_mut(panel_bytes).enumerate().try_for_each_init(
             || vec![0u8; PANEL * d_in],
             |rows, (panel, bytes)| {
                 let range = panel * PANEL..((panel + 1) * PANEL).min(d_out);
                 let rows = &mut rows[..range.len() * d_in];
                 source.read_codes(range, rows).map_err(PackError::Source)?;
+                if eight && rows.iter().any(|&code| E4m3::is_nan(code)) {
+                    has_nan.store(true, Ordering::Relaxed);
+                }
                 lay(rows, d_in, bits, bytes);
                 Ok(())
             },
@@ -143,7 +152,8 @@ impl QuantisedMatrix {
         let zeros = codes.zeros.as_ref().map(|zeros| by_panel(zeros, codes.groups(), d_out));
         let scales = Scales::new(codes.scale_format, by_panel(&codes.scales, codes.groups(), d_out));
         let Codes { order, numbers, group, .. } = codes;
-        Ok(Self { panels, scales, zeros, order, numbers, bits, group: group.min(d_in), d_in, d_out })
+        let e4m3 = eight && !has_nan.into_inner();
+        Ok(Self { panels, scales, zeros, order, numbers, e4m3, bits, group: group.min(d_in), d_in, d_out })
     }
 
     /// Input width.
@@ -199,7 +209,11 @@ impl QuantisedMatrix {
             codes: &self.panels[panel * size..(panel + 1) * size],
             scales: &self.scales,
             zeros: self.zeros.as_deref(),
-            numbers: self.numbers.as_deref(),
+            meaning: match self.numbers.as_deref() {
+                None => Meaning::Integers,
+                Some(_) if self.e4m3 => Meaning::E4m3,
+                Some(numbers) => Meaning::Table(numbers),
+            },
             first: panel * groups * PANEL,
             groups,
             lines_per_group: self.group.div_ceil(self.bits.inputs_per_line()),
@@ -258,6 +272,17 @@ fn lay(rows: &[u8], d_in: usize, bits: CodeBits, panel: &mut [u8]) {
     }
 }
 
+/// The numbers that codes stand for.
+#[derive(Clone, Copy)]
+pub(super) enum Meaning<'a> {
+    /// The code less its zero point.
+    Integers,
+    /// The number at the code's place.
+    Table(&'a [f32; 256]),
+    /// 8-bit floats.
+    E4m3,
+}
+
 /// One panel of a matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a> {
@@ -265,7 +290,7 @@ pub(super) struct Panel<'a> {
     pub codes: &'a [u8],
     pub scales: &'a Scales,
     pub zeros: Option<&'a [u8]>,
-    pub numbers: Option<&'a [f32; 256]>,
+    pub meaning: Meaning<'a>,
     /// Where this panel's scales and zero points begin.
     first: usize,
     pub groups: usize,
@@ -310,7 +335,11 @@ impl Panel<'_> {
     fn weight(&self, group: usize, place: usize, column: usize) -> f32 {
         let [zero] = self.zeros_of::<1>(group, column);
         let code = self.code(place, column);
-        let number = self.numbers.map_or((code - zero) as f32, |numbers| numbers[code as usize]);
+        let number = match self.meaning {
+            Meaning::Integers => (code - zero) as f32,
+            Meaning::Table(numbers) => numbers[code as usize],
+            Meaning::E4m3 => E4m3::number(code as u32),
+        };
         self.scales.get(self.first + group * PANEL + column) * number
     }
 

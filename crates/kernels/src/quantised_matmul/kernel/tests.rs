@@ -131,6 +131,43 @@ fn codes_of_a_table_are_multiplied_as_the_numbers_that_they_stand_for() {
     }
 }
 
+/// The value of 8 bits with a sign, 4 bits of exponent and 3 of mantissa.
+fn e4m3(bits: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+    let size = match exponent {
+        0 => mantissa / 512.0,
+        15 if bits & 7 == 7 => f32::NAN,
+        _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+    };
+    if bits & 128 == 0 { size } else { -size }
+}
+
+#[test]
+fn floats_of_eight_bits_are_computed_as_their_table_says() {
+    let numbers: Numbers = Arc::new(std::array::from_fn(|code| e4m3(code as u8)));
+    for case in cases().into_iter().filter(|case| !case.zeros && case.bits == CodeBits::Eight) {
+        let (layout, mut values) = case.codes();
+        let layout = Codes { numbers: Some(numbers.clone()), ..layout };
+        for has_nan in [false, true] {
+            // All codes occur where there is room.
+            values.iter_mut().zip((0..=255u8).cycle()).for_each(|(value, code)| {
+                *value = if code & 127 == 127 { if has_nan { code } else { 126 } } else { code };
+            });
+            let w = QuantisedMatrix::pack(layout.clone(), &(&values[..], case.d_in)).unwrap();
+            for rows in [1, 2, 3, 4, 5, 6, 7] {
+                let x = inputs(rows * case.d_in, rows as u32);
+                let want = reference::exact(&x, &layout, &values);
+                for isa in Isa::available() {
+                    let mut y = vec![0f32; rows * case.d_out];
+                    quantised_matmul(isa, &x, &w, Activations::Exact, None, &mut y);
+                    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                    assert!(y.iter().zip(&want).all(same), "{isa:?} {rows} rows of {case:?}, NaN: {has_nan}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn chunks_of_rows_change_no_bit() {
     let case = Case {
