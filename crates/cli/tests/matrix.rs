@@ -36,6 +36,8 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ),
 ];
 
+const LAYERSKIP: &[&str] = &["method=\"layerskip\"", "layerskip.exit_layer=1", "layerskip.weights=\"lora\""];
+
 const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:16"];
 
 struct Bench {
@@ -129,13 +131,12 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
     bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
     // The fitted model drafts with its own layers.
-    let keys = ["method=\"layerskip\"", "layerskip.exit_layer=1", "layerskip.weights=\"lora\""];
-    let run = bench.train("layerskip", &keys);
+    let run = bench.train("layerskip", LAYERSKIP);
     bench.check(run.join("model").to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
-    let sublayers = bench.job.path("sublayers.json");
+    let (sublayers, swift) = (bench.job.path("sublayers.json"), bench.job.text("swift.json"));
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
     for drafter in
@@ -146,8 +147,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
     // Of a model with two layers no sub-layer may be left out by a search.
     let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
-    let swift = format!("swift:50,state={}", bench.job.text("swift.json"));
-    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", &swift]);
+    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", &format!("swift:50,state={swift}")]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {

@@ -49,6 +49,9 @@ const MEASURED: usize = 8;
 /// The folder of the fitted model in a run folder.
 const MERGED: &str = "merged";
 
+/// Place, loss and rank of a mask's label.
+type MaskLabel = (usize, f32, u32);
+
 /// A backbone with a mask token, and the conversations that both are fitted to.
 pub struct SpaceSftFitting {
     /// The backbone as a network with gradients.
@@ -164,7 +167,7 @@ impl SpaceSftFitting {
     }
 
     /// Losses and ranks behind some places of a held-out conversation, with the place of each.
-    fn measured(&self, weights: &[Tensor<1>], index: usize) -> Vec<(usize, f32, u32)> {
+    fn measured(&self, weights: &[Tensor<1>], index: usize) -> Vec<MaskLabel> {
         let example = &self.data.row(true, index).example;
         let all = places(example);
         let mut masked = Masked::default();
@@ -179,7 +182,7 @@ impl SpaceSftFitting {
         found.map(|((&place, &loss), &rank)| (place, loss, rank)).collect()
     }
 
-    fn ranks(&self, measured: &[(usize, f32, u32)]) -> HeadRanks {
+    fn ranks(&self, measured: &[MaskLabel]) -> HeadRanks {
         let mut ranks = HeadRanks { length_tree: f64::NAN, ..HeadRanks::default() };
         let (mut reached, mut length) = (1.0, 1.0);
         for place in 1..=self.config.masks {
@@ -287,7 +290,7 @@ impl Objective for SpaceSftFitting {
         let tracked: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff()).collect();
         let (table, count) = (self.lm_head_of(&weights), self.data.held_out.len());
         let one = |index: usize| Ok((self.language(&tracked, &table, index)?, self.measured(&weights, index)));
-        let found: Vec<(Language, Vec<(usize, f32, u32)>)> =
+        let found: Vec<(Language, Vec<MaskLabel>)> =
             (0..count).into_par_iter().map(|i| team::one_of(count, || one(i))).collect::<Result<_, TrainError>>()?;
         let (language, measured): (Vec<Language>, Vec<Vec<_>>) = found.into_iter().unzip();
         let (language, ranks) = (Language::means(&language), self.ranks(&measured.concat()));
