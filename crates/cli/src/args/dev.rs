@@ -23,7 +23,7 @@ pub enum DevCommand {
     /// Measure the engine with random weights, beside the limits of this machine.
     Suite(Suite),
     /// Measure lossy acceptance rules over a range of α: right answers, rejections, speed.
-    Sweep(Sweep),
+    Sweep(Box<Sweep>),
     /// Measure drafters that read tokens alone on recorded answers: tokens per step by category, without a model.
     Replay(Replay),
     /// Search the attentions and feed-forward networks that a model drafts fastest without, for --drafter skip:FILE.
