@@ -6,6 +6,7 @@ pub mod distribution;
 pub mod lossless;
 pub mod measure;
 mod observed;
+pub mod pass_times;
 pub mod probe;
 pub mod record;
 pub mod replay;

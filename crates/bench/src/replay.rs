@@ -1,9 +1,11 @@
 //! Drafts against recorded answers: the tokens that a step emits where a target would write, greedily, what is recorded.
 //!
 //! No target runs. At every node the recorded text says which token follows, as far as the node's path is that text;
-//! what a target would say elsewhere is unknown, so only drafters that read tokens alone can be replayed.
+//! what a target would say elsewhere is unknown, so only drafters that read tokens alone can be replayed. Where times of
+//! passes are known ([`StepCurve`]), a replay also says how fast a model with these times would decode.
 
 use crate::BenchError;
+use crate::pass_times::StepCurve;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{TokenTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
@@ -43,6 +45,8 @@ pub struct Replay {
     pub nodes: usize,
     /// Steps by number of accepted drafts.
     pub accepted: Vec<usize>,
+    /// Steps by number of nodes.
+    pub sizes: Vec<usize>,
     /// Seconds of drafting.
     pub draft_seconds: f64,
 }
@@ -72,6 +76,7 @@ pub fn replay(
         steps: 0,
         nodes: 0,
         accepted: vec![],
+        sizes: vec![],
         draft_seconds: 0.0,
     };
     let output = nothing();
@@ -106,10 +111,10 @@ impl Replay {
     fn step(&mut self, nodes: usize, accepted: usize) {
         self.steps += 1;
         self.nodes += nodes;
-        if self.accepted.len() <= accepted {
-            self.accepted.resize(accepted + 1, 0);
+        for (counts, at) in [(&mut self.accepted, accepted), (&mut self.sizes, nodes)] {
+            counts.resize(counts.len().max(at + 1), 0);
+            counts[at] += 1;
         }
-        self.accepted[accepted] += 1;
     }
 }
 
@@ -147,22 +152,32 @@ pub struct ReplaySummary {
     pub acceptance_by_depth: Vec<f64>,
     /// Mean seconds of drafting per step.
     pub draft_seconds_per_step: f64,
+    /// Speed over plain decoding with known times of passes: `tokens · T(1) / (Σ T(nodes) + drafting)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<f64>,
 }
 
-/// Sums up replays; `None` where none took a step.
-pub fn summarise<'a>(replays: impl IntoIterator<Item = &'a Replay>) -> Option<ReplaySummary> {
+/// Sums up replays; `None` where none took a step. `costs` are the times of passes, where they are known.
+pub fn summarise<'a>(
+    replays: impl IntoIterator<Item = &'a Replay>,
+    costs: Option<&StepCurve>,
+) -> Option<ReplaySummary> {
     let (mut answers, mut tokens, mut steps, mut nodes, mut seconds) = (0, 0, 0, 0, 0.0);
-    let mut accepted: Vec<usize> = vec![];
+    let (mut accepted, mut sizes): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
     for replay in replays {
         answers += 1;
         tokens += replay.tokens;
         steps += replay.steps;
         nodes += replay.nodes;
         seconds += replay.draft_seconds;
-        accepted.resize(accepted.len().max(replay.accepted.len()), 0);
-        accepted.iter_mut().zip(&replay.accepted).for_each(|(all, one)| *all += one);
+        add(&mut accepted, &replay.accepted);
+        add(&mut sizes, &replay.sizes);
     }
     let share = |count: usize| count as f64 / steps as f64;
+    let speedup = |costs: &StepCurve| {
+        let passes = (0..).zip(&sizes).map(|(nodes, &steps)| costs.seconds(nodes) * steps as f64);
+        tokens as f64 * costs.seconds(1) / (passes.skip(1).sum::<f64>() + seconds)
+    };
     (steps > 0).then(|| ReplaySummary {
         answers,
         tokens,
@@ -171,7 +186,14 @@ pub fn summarise<'a>(replays: impl IntoIterator<Item = &'a Replay>) -> Option<Re
         nodes_per_step: share(nodes),
         acceptance_by_depth: (1..accepted.len()).map(|depth| share(accepted[depth..].iter().sum())).collect(),
         draft_seconds_per_step: seconds / steps as f64,
+        speedup: costs.map(speedup),
     })
+}
+
+/// Adds counts to totals.
+fn add(totals: &mut Vec<usize>, counts: &[usize]) {
+    totals.resize(totals.len().max(counts.len()), 0);
+    totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
 }
 
 #[cfg(test)]

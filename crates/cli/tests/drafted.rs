@@ -268,49 +268,96 @@ fn bench_and_verify_take_all_turns() {
     assert_eq!(few.status.code(), Some(2), "{}", stderr(&few));
 }
 
+/// A folder for replays: the tokenizer of a model without weights, conversations and a text.
+struct Recorded(tempfile::TempDir);
+
+impl Recorded {
+    fn new() -> Self {
+        let recorded = Self(tempfile::tempdir().unwrap());
+        let tiny = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../checkpoints/tiny"));
+        std::fs::create_dir(recorded.path("model")).unwrap();
+        for file in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+            std::fs::copy(tiny.join(file), recorded.0.path().join("model").join(file)).unwrap();
+        }
+        let repeated = "the cat sat on the mat and the dog sat on the mat and ".repeat(8);
+        let lines = [
+            json!({"question": "What is 3 + 4?", "answer": repeated}).to_string(),
+            json!({"question": "Hello there, how are you doing this morning?", "category": "talk"}).to_string(),
+        ];
+        std::fs::write(recorded.path("given.jsonl"), lines.join("\n")).unwrap();
+        let source: String = (0..90).map(|line| format!("set item_{line} to the sum of {line} and x\n")).collect();
+        std::fs::write(recorded.path("source.txt"), source).unwrap();
+        recorded
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// `gorgon dev replay` over all files.
+    fn command(&self, more: &[&str]) -> Vec<String> {
+        let (model, given, source) = (self.path("model"), self.path("given.jsonl"), self.path("source.txt"));
+        let files = ["--answers", &given, "--quotes", &given, "--edits", &source, "--texts", &source];
+        let words = [&["dev", "replay", "--model", &model][..], &files, more].concat();
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Its document for two drafters.
+    fn run(&self, more: &[&str]) -> Value {
+        let drafters = ["--drafter", "none", "--drafter", "ngram:3", "--json"];
+        json(&gorgon(&words(&self.command(&[&drafters, more].concat()))))
+    }
+
+    fn refused(&self, more: &[&str], parts: &[&str]) {
+        refused(&words(&self.command(more)), parts);
+    }
+}
+
+fn words(command: &[String]) -> Vec<&str> {
+    command.iter().map(String::as_str).collect()
+}
+
 #[test]
 fn recorded_answers_are_replayed_without_a_model() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    // The tokenizer alone: no weights are there to be read.
-    let tiny = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../checkpoints/tiny"));
-    std::fs::create_dir(path("model")).unwrap();
-    for file in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
-        std::fs::copy(tiny.join(file), dir.path().join("model").join(file)).unwrap();
-    }
-    let repeated = "the cat sat on the mat and the dog sat on the mat and ".repeat(8);
-    let lines = [
-        json!({"question": "What is 3 + 4?", "answer": repeated}).to_string(),
-        json!({"question": "Hello there, how are you doing this morning?", "category": "talk"}).to_string(),
-    ];
-    std::fs::write(path("given.jsonl"), lines.join("\n")).unwrap();
-    let source: String = (0..90).map(|line| format!("set item_{line} to the sum of {line} and x\n")).collect();
-    std::fs::write(path("source.txt"), source).unwrap();
-    let (model, given, source, out) = (path("model"), path("given.jsonl"), path("source.txt"), path("rows.json"));
-    let base = ["dev", "replay", "--model", &model];
-    let files = ["--answers", &given, "--quotes", &given, "--edits", &source];
-    let drafters = ["--drafter", "none", "--drafter", "ngram:3"];
-    let run = |more: &[&str]| json(&gorgon(&[&base[..], &files, &drafters, &["--json"], more].concat()));
-    let found = run(&["--out", &out]);
+    let recorded = Recorded::new();
+    let out = recorded.path("rows.json");
+    let found = recorded.run(&["--out", &out]);
     let rows = found["rows"].as_array().unwrap();
     let categories: Vec<&str> = rows.iter().map(|row| row["category"].as_str().unwrap()).collect();
-    assert_eq!(categories, ["edits", "given", "quotes", "all"].repeat(2), "{found}");
+    assert_eq!(categories, ["edits", "given", "talk", "texts", "all"].repeat(2), "{found}");
     let steps = |row: &Value| (row["answers"].clone(), row["tokens_per_step"].as_f64().unwrap());
-    assert_eq!(steps(&rows[3]), (json!(3), 1.0), "without drafts a step emits a token");
-    assert!([4, 5, 7].iter().all(|&row: &usize| steps(&rows[row]).1 > 1.5), "{found}");
+    assert_eq!(steps(&rows[4]), (json!(4), 1.0), "without drafts a step emits a token");
+    assert!([5, 6, 9].iter().all(|&row: &usize| steps(&rows[row]).1 > 1.5), "{found}");
     let stored: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
-    assert_eq!(stored["answers"].as_array().unwrap().len(), 6);
+    assert_eq!(stored["answers"].as_array().unwrap().len(), 8);
     let deterministic = |row: &Value| (row["tokens"].clone(), row["steps"].clone(), row["nodes_per_step"].clone());
     let all = |document: &Value| document["rows"].as_array().unwrap().iter().map(deterministic).collect::<Vec<_>>();
-    assert_eq!(all(&run(&[])), all(&found));
-    assert_ne!(all(&run(&["--seed", "9"])), all(&found), "a seed makes other quotations and edits");
+    assert_eq!(all(&recorded.run(&[])), all(&found));
+    assert_ne!(all(&recorded.run(&["--seed", "9"])), all(&found), "a seed makes other quotations and edits");
     for drafter in ["recycle", "jacobi:3", "early-exit:1", "medusa"] {
-        refused(&[&base[..], &files, &["--drafter", drafter]].concat(), &[drafter, "no model runs here"]);
+        recorded.refused(&["--drafter", drafter], &[drafter, "no model runs here"]);
     }
-    refused(&[&base[..], &["--drafter", "ngram:2"]].concat(), &["no recorded answer"]);
-    refused(&[&base[..], &["--drafter", "ngram:2", "--edits", &path("missing.txt")]].concat(), &["missing.txt"]);
-    std::fs::write(path("bytes.txt"), [0xff, 0xfe, 0x00]).unwrap();
-    refused(&[&base[..], &["--drafter", "ngram:2", "--edits", &path("bytes.txt")]].concat(), &["bytes.txt", "UTF-8"]);
+    refused(&["dev", "replay", "--model", &recorded.path("model"), "--drafter", "ngram:2"], &["no recorded answer"]);
+    recorded.refused(&["--drafter", "ngram:2", "--weights", "int8"], &["--weights has no effect"]);
+    recorded.refused(&["--drafter", "ngram:2", "--edits", &recorded.path("missing.txt")], &["missing.txt"]);
+    std::fs::write(recorded.path("bytes.txt"), [0xff, 0xfe, 0x00]).unwrap();
+    recorded.refused(&["--drafter", "ngram:2", "--edits", &recorded.path("bytes.txt")], &["bytes.txt", "UTF-8"]);
+}
+
+#[test]
+fn known_times_of_passes_give_replays_a_speed() {
+    let recorded = Recorded::new();
+    let (file, out) = (recorded.path("times.json"), recorded.path("costs.json"));
+    let times = |value: &Value| std::fs::write(&file, json!({ "step_times": value }).to_string()).unwrap();
+    times(&json!([{"nodes": 1, "seconds": 0.25}, {"nodes": 9, "seconds": 0.5}]));
+    let timed = recorded.run(&["--step-times", &file, "--out", &out]);
+    let speed = |row: usize| timed["rows"][row]["speedup"].as_f64().unwrap();
+    assert!(speed(0) > 0.98 && speed(0) <= 1.0 && speed(5) > 1.1, "{timed}");
+    assert_eq!(recorded.run(&["--step-times", &out])["step_times"], timed["step_times"], "a result has its times");
+    for wrong in [json!([]), json!([{"nodes": 1, "seconds": -1.0}]), json!(7)] {
+        times(&wrong);
+        recorded.refused(&["--drafter", "ngram:2", "--step-times", &file], &["times.json"]);
+    }
 }
 
 /// Without heads, `auto` tries drafters without weights; the text is plain decoding's whatever pays.

@@ -82,7 +82,7 @@ fn walk(kind: &str, config: &Path, of: impl Fn(&str) -> bool, verb: Option<&[&st
 }
 
 /// The tables of methods other than the default one.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "medusa2",
     "eagle",
     "eagle3",
@@ -94,6 +94,7 @@ const TABLES: [&str; 13] = [
     "ppd",
     "pass",
     "space",
+    "space_sft",
     "cllm",
     "distill_spec",
 ];
@@ -109,6 +110,7 @@ fn every_value_of_a_training_is_refused_or_planned() {
         let method = match table {
             "medusa2" => "medusa-2",
             "distill_spec" => "distill-spec",
+            "space_sft" => "space-sft",
             table => table,
         };
         let draft = format!("[distill_spec]\ndraft = {:?}\n", backbone());

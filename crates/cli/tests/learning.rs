@@ -246,6 +246,40 @@ fn a_chat_takes_newer_heads_up() {
     assert!(!shard::files(&job.path("log")).unwrap().is_empty());
 }
 
+/// Heads of every kind draft in a chat that learns, and go on from where they are on its log.
+#[test]
+fn heads_of_every_kind_learn() {
+    let job = Job::new();
+    job.distill(&[]);
+    let (model, config) = (backbone().to_str().unwrap(), job.text("train.toml"));
+    for method in ["eagle", "eagle3", "hydra", "mtp", "block", "kangaroo", "ppd", "pass", "space"] {
+        let (named, runs) = (format!("method={method:?}"), format!("runs={:?}", job.path(method)));
+        let train = |keys: &[&str]| {
+            let args =
+                [&["train", "-c", &config, "--no-progress", &named, &runs, "training.steps=2"][..], keys].concat();
+            String::from_utf8(finished(&args, &[]).stderr).unwrap()
+        };
+        train(&["kangaroo.exit_layer=1"][..usize::from(method == "kangaroo")]);
+        let run = std::fs::read_dir(job.path(method)).unwrap().next().unwrap().unwrap().path();
+        let (live, log) = (job.text(&format!("{method}-live")), job.text(&format!("{method}-log")));
+        std::fs::create_dir(&live).unwrap();
+        for entry in std::fs::read_dir(run.join("heads")).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), Path::new(&live).join(entry.file_name())).unwrap();
+        }
+        let chat = |more: &[&str]| {
+            let base = ["chat", "--model", model, "-p", "Who are you?", "--max-new-tokens", "16", "--json"];
+            json(&finished(&[&base[..], more].concat(), &[]))["turns"][0]["ids"].clone()
+        };
+        assert_eq!(chat(&["--heads", &live, "--learn", &log]), chat(&["--drafter", "none"]), "{method}");
+        let keys = [format!("data={log:?}"), format!("eval_data={log:?}"), format!("init_from={live:?}")];
+        let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        keys.extend(["held_out=0.0", "keep_start=true", "publish=true"]);
+        keys.extend((method == "kangaroo").then_some("kangaroo.exit_layer=1"));
+        let said = train(&keys);
+        assert!(said.contains("published: ") || said.contains("stays as it is"), "{method}: {said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_learnt_is_named() {
     let job = Job::new();

@@ -28,12 +28,15 @@ const METHODS: &[(&str, &[&str], bool)] = &[
     ("pass", &["method=\"pass\"", "pass.look_ahead=2"], false),
     ("pass-2", &["method=\"pass\"", "pass.look_ahead=2", "pass.two_pass=true"], false),
     ("space", &["method=\"space\"", "space.masks=2"], false),
+    ("space-sft", &["method=\"space-sft\"", "space_sft.masks=2", "space_sft.weights=\"full\""], true),
     (
         "block-2",
         &["method=\"block\"", "block.layers=1", "block.block_size=4", "block.conv=true", "block.selector.k=4"],
         false,
     ),
 ];
+
+const LAYERSKIP: &[&str] = &["method=\"layerskip\"", "layerskip.exit_layer=1", "layerskip.weights=\"lora\""];
 
 const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:16"];
 
@@ -128,12 +131,12 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
     bench.check(run.join("merged").to_str().unwrap(), &["chain:4"], &["--drafter", "jacobi:4"]);
     // The fitted model drafts with its own layers.
-    let run = bench.train("layerskip", &["method=\"layerskip\"", "layerskip.exit_layer=1"]);
+    let run = bench.train("layerskip", LAYERSKIP);
     bench.check(run.join("model").to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
     bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
-    let sublayers = bench.job.path("sublayers.json");
+    let (sublayers, swift) = (bench.job.path("sublayers.json"), bench.job.text("swift.json"));
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
     for drafter in
@@ -144,7 +147,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
     // Of a model with two layers no sub-layer may be left out by a search.
     let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
-    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", "swift:50"]);
+    bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", &format!("swift:50,state={swift}")]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {

@@ -9,6 +9,7 @@ mod method;
 mod pretrain;
 mod renamed;
 mod schema;
+mod space_sft;
 mod training;
 
 pub use cllm::{CllmConfig, Consistency, FittedWeights};
@@ -19,6 +20,7 @@ pub use medusa_two::{LanguageLoss, MedusaTwoConfig, Warmup};
 pub use method::MethodConfig;
 pub use pretrain::{Corpus, Finish, MOST_DIALOGUES, PretrainConfig, Shape, Vocabulary};
 pub use renamed::renamed;
+pub use space_sft::SpaceSftConfig;
 pub use training::{MOST_TOKENS, Training, checkpoints};
 
 use crate::methods::feature_format::FeatureFormat;

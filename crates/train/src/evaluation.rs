@@ -18,6 +18,8 @@ pub enum Metrics {
     /// Medusa-2.
     #[serde(rename = "medusa-2")]
     MedusaTwo(MedusaTwoMetrics),
+    /// SPACE with its backbone; the masks are its heads, and nothing is expected of trees.
+    SpaceSft(MedusaTwoMetrics),
     /// EAGLE-1 and EAGLE-2.
     Eagle(EagleMetrics),
     /// EAGLE-3.
@@ -68,7 +70,7 @@ impl Metrics {
     pub fn loss(&self) -> f64 {
         match self {
             Self::Heads(metrics) => metrics.loss,
-            Self::MedusaTwo(metrics) => metrics.loss,
+            Self::MedusaTwo(metrics) | Self::SpaceSft(metrics) => metrics.loss,
             Self::Eagle(metrics) => metrics.loss,
             Self::Eagle3(metrics) => metrics.loss,
             Self::Block(metrics) => metrics.loss,
@@ -98,7 +100,7 @@ impl Metrics {
             Self::Block(metrics) => chain(&metrics.slot_top1),
             Self::Kangaroo(metrics) => Some(metrics.top1),
             Self::DistillSpec(metrics) => Some(metrics.acceptance),
-            Self::MedusaTwo(_) | Self::Cllm(_) | Self::LayerSkip(_) | Self::Pretrain(_) => None,
+            Self::MedusaTwo(_) | Self::SpaceSft(_) | Self::Cllm(_) | Self::LayerSkip(_) | Self::Pretrain(_) => None,
         }
     }
 
@@ -107,7 +109,7 @@ impl Metrics {
         let of = |decoded: &Option<Decoded>| decoded.as_ref().map(|decoded| decoded.tokens_per_step);
         match self {
             Self::Heads(metrics) => metrics.tau,
-            Self::MedusaTwo(metrics) => metrics.tau,
+            Self::MedusaTwo(metrics) | Self::SpaceSft(metrics) => metrics.tau,
             Self::Eagle(metrics) => of(&metrics.decoded),
             Self::Eagle3(metrics) => of(&metrics.decoded),
             Self::Block(metrics) => of(&metrics.decoded),

@@ -4,6 +4,7 @@ use crate::error::TrainError;
 use crate::parameters::{Parameter, Role, from_values};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::accept::random::SeededRandom;
+use gorgon_kernels::Table;
 use gorgon_kernels::activation::{Activation, silu_gate_tracked};
 use gorgon_kernels::norm::rms_norm_tracked;
 use gorgon_kernels::segment_attention::{Segments, segment_attention};
@@ -172,6 +173,31 @@ impl Llama {
         let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
         let x = layers.fold(x, |x, layer| self.layer(x, layer, &segments));
         rms_norm_tracked(x, &weights[self.final_norm()], self.norm_eps)
+    }
+
+    /// As [`Self::hidden`], with one embedding in the place of some tokens'. `masked` marks these.
+    ///
+    /// # Shapes
+    /// The embedding `[d]`; `masked` an entry per token.
+    pub fn hidden_masked(
+        &self,
+        weights: &[Tensor<1>],
+        packed: &Packed,
+        (mask, masked): (&Tensor<1>, &[bool]),
+    ) -> Tensor<2> {
+        let (x, segments) = self.enter(weights, packed);
+        let shares: Vec<f32> = masked.iter().map(|&masked| f32::from(u8::from(masked))).collect();
+        let shares = Tensor::<2>::from_data(TensorData::new(shares, [masked.len(), 1]), &self.device).autodiff();
+        let others = shares.clone().neg().add_scalar(1.0);
+        let x = x * others + shares.matmul(mask.clone().reshape([1, self.shape.hidden_size]));
+        let layers = weights[1..self.final_norm()].chunks_exact(PER_LAYER);
+        let x = layers.fold(x, |x, layer| self.layer(x, layer, &segments));
+        rms_norm_tracked(x, &weights[self.final_norm()], self.norm_eps)
+    }
+
+    /// The LM head among all weights, `[V, d]`.
+    pub fn lm_head_of(&self, weights: &[Tensor<1>]) -> Table {
+        Table::from(weights[self.lm_head()].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]))
     }
 
     /// Hidden states after some layers and the final norm, as the LM head reads them at an early exit.

@@ -172,6 +172,14 @@ impl NetworkWeights {
         }
     }
 
+    /// The matrices that these change, with them in place: `(name, values)`.
+    pub fn changed(&self, parameters: &[Parameter]) -> Vec<(String, Vec<f32>)> {
+        match self {
+            Self::Lora(lora) => lora.merged(&parameters.iter().map(|p| p.value.clone()).collect::<Vec<_>>()),
+            Self::Full(_) => parameters.iter().map(|p| (p.name.clone(), values(&p.value))).collect(),
+        }
+    }
+
     /// Whether embedding and LM head are fitted too.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))

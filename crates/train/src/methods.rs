@@ -10,6 +10,7 @@
 //! | block drafter | [`block`] | [`BlockFitting`] |
 //! | Kangaroo | [`kangaroo`] | [`KangarooFitting`] |
 //! | PPD, PaSS, SPACE | [`probes`] | [`ProbeFitting`] |
+//! | SPACE with its backbone | [`space_sft`] | [`SpaceSftFitting`] |
 //! | Medusa-2 | [`medusa_two`] | [`MedusaTwoFitting`] |
 //! | LayerSkip | [`layerskip`] | [`LayerSkipFitting`] |
 //! | CLLM | [`cllm`] | [`CllmFitting`] |
@@ -27,6 +28,7 @@ pub mod medusa;
 pub mod medusa_two;
 pub mod mtp;
 pub mod probes;
+pub mod space_sft;
 
 pub mod at_work;
 mod conversations;
@@ -65,3 +67,4 @@ pub use medusa_two::{MedusaTwoFitting, Merged};
 pub use probes::ProbeFitting;
 pub use replay::{Lengths, Measured, replay};
 pub use shuffle_buffer::{DrawnRows, ShuffleBuffer};
+pub use space_sft::SpaceSftFitting;

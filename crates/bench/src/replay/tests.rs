@@ -1,6 +1,7 @@
 //! Tests of `replay`.
 
 use super::*;
+use crate::step_times::StepTime;
 use gorgon_core::tree::{ChainTree, Trie};
 use gorgon_draft::drafter::{DraftError, NoDrafter, Proposal};
 use gorgon_draft::jacobi::JacobiDrafter;
@@ -49,6 +50,7 @@ fn a_step_emits_accepted_drafts_and_a_token() {
     let replayed = replay(&mut drafter, &ChainTree::ROOT, &recorded(&[8, 8], &[5, 1, 3, 4, 7, 6, 0])).unwrap();
     assert_eq!((replayed.tokens, replayed.steps, replayed.nodes), (6, 3, 15));
     assert_eq!(replayed.accepted, [2, 0, 0, 1]);
+    assert_eq!(replayed.sizes, [0, 0, 0, 0, 0, 3]);
     assert_eq!(drafter.text, [8, 8, 5, 1, 3, 4, 7, 6], "the last token is emitted and not read");
     // The answer ends within the drafts: nothing follows them.
     let replayed = replay(&mut drafter, &ChainTree::ROOT, &recorded(&[], &[5, 1, 3])).unwrap();
@@ -97,15 +99,28 @@ fn a_drafter_that_is_replayed_sees_the_text_alone() {
         assert_eq!(replayed.steps, looked_up(&one.prompt, &one.answer, 3, 4));
         all.push(replayed);
     }
-    let summary = summarise(&all).unwrap();
+    let summary = summarise(&all, None).unwrap();
     assert_eq!((summary.answers, summary.tokens), (39, (1..40).map(|length| length + 6).sum()));
     assert!(summary.tokens_per_step > 1.2 && summary.acceptance_by_depth.len() == 4);
     assert!(summary.acceptance_by_depth.windows(2).all(|pair| pair[0] >= pair[1]));
-    assert_eq!(summarise(&[]), None);
+    assert_eq!(summarise(&[], None), None);
 }
 
 #[test]
 fn drafters_that_read_the_target_are_told_apart() {
     assert!(reads_tokens_alone(&NgramDrafter::new(2)) && reads_tokens_alone(&NoDrafter));
     assert!(!reads_tokens_alone(&JacobiDrafter::new(2)) && !reads_tokens_alone(&RecycleDrafter::new(2)));
+}
+
+#[test]
+fn known_times_give_a_speed() {
+    let time = |nodes, seconds| StepTime { nodes, seconds, draft_seconds: 0.0, spread: 0.0 };
+    let costs = StepCurve::new(vec![time(1, 1.0), time(3, 2.0)]).unwrap();
+    let mut replayed = replay(&mut NoDrafter, &ChainTree::ROOT, &recorded(&[3], &[1, 2, 3])).unwrap();
+    replayed.draft_seconds = 0.0;
+    assert_eq!(summarise([&replayed], Some(&costs)).unwrap().speedup, Some(1.0));
+    // Two steps of 3 and 2 nodes emit 6 tokens, and drafting takes half a plain step.
+    replayed = Replay { tokens: 6, steps: 2, nodes: 5, sizes: vec![0, 0, 1, 1], draft_seconds: 0.5, ..replayed };
+    let speedup = summarise([&replayed], Some(&costs)).unwrap().speedup.unwrap();
+    assert!((speedup - 6.0 / (2.0 + 1.5 + 0.5)).abs() < 1e-12, "{speedup}");
 }

@@ -3,9 +3,10 @@
 use super::probe;
 use crate::BenchError;
 use crate::measure::{BenchPrompt, Comparison, Summary, summarise};
+use crate::pass_times::verify_seconds;
 use gorgon_core::Token;
 use gorgon_core::accept::{Greedy, random::SeededRandom};
-use gorgon_core::tree::{FixedTree, TokenTree, TreeShape};
+use gorgon_core::tree::{FixedTree, TreeShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_draft::oracle::OracleDrafter;
@@ -15,7 +16,7 @@ use gorgon_model::device::{Compute, DraftWeights, IntegerWeights};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::linear::Linear;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::{DecoderTarget, Target};
+use gorgon_model::target::DecoderTarget;
 use gorgon_runs::tensors::{self, Source, write_f32};
 use safetensors::Dtype;
 use std::ops::ControlFlow;
@@ -175,30 +176,12 @@ impl Subject {
         Ok([plain, counted(&counts, run.accepted.len().saturating_sub(1))])
     }
 
-    /// Seconds of one pass over a tree of `nodes` nodes after the prompt, with the argmax of each, which is
-    /// what greedy decoding asks of it: the median of some.
+    /// Seconds of one pass over a tree of `nodes` nodes after the prompt.
     ///
     /// # Errors
     /// When the model fails.
     pub fn verify_seconds(&mut self, nodes: usize) -> Result<f64, BenchError> {
-        self.target.reset();
-        self.target.prefill(&self.prompt)?;
-        // A bush: as many nodes as can be on each level, two below each.
-        let tokens = (0..nodes as u32).collect();
-        let parents = (0..nodes).map(|node| node.saturating_sub(1) / 2).collect();
-        let tree = TokenTree::from_parts(tokens, parents).map_err(|error| BenchError::Empty(error.to_string()))?;
-        let mut seconds = vec![];
-        for _ in 0..5 {
-            let started = Instant::now();
-            let output = self.target.verify_tree(&tree)?;
-            if std::hint::black_box(self.target.top_tokens(&output.hidden, &vec![1; tree.len()])).is_none() {
-                std::hint::black_box(self.target.logits(&output.hidden));
-            }
-            seconds.push(started.elapsed().as_secs_f64());
-            self.target.commit(&[0])?;
-            self.target.truncate(PROMPT);
-        }
-        Ok(crate::median(seconds).unwrap_or(f64::NAN))
+        verify_seconds(&mut self.target, &self.prompt, nodes)
     }
 
     /// Seconds from `tokens` prompt tokens to the first new one.

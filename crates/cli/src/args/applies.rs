@@ -39,6 +39,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Dev(DevCommand::Features(_) | DevCommand::Pretrain(_) | DevCommand::Sweep(_)) => compute(&["seed"]),
         Command::Dev(DevCommand::Synth(synth)) if synth.check.is_some() => compute(&["seed"]),
         Command::Dev(DevCommand::Synth(_) | DevCommand::T5(_)) => vec!["seed"],
+        Command::Dev(DevCommand::Replay(replay)) if replay.step_times.is_some() => compute(&["seed", "template_var"]),
         Command::Dev(DevCommand::Replay(_)) => vec!["seed", "template_var"],
         Command::Export(_) => vec!["dtype"],
         Command::Quantize(_) | Command::Store(StoreCommand::Build(_)) => vec!["template_var"],

@@ -21,12 +21,20 @@ pub struct Replay {
     /// A file of conversations with answers. Their category is the record's, else the file's name.
     #[arg(long, value_name = "F")]
     pub answers: Vec<PathBuf>,
-    /// A file of prompts. The answer to each is half of its words, from a random place on.
+    /// A file of prompts. The answer to each is half of its words, from a random place on. Their category is the
+    /// record's, else "quotes".
     #[arg(long, value_name = "F")]
     pub quotes: Vec<PathBuf>,
     /// A text file as a prompt. The answer is the same text, with an edit in one of sixteen lines.
     #[arg(long, value_name = "F")]
     pub edits: Vec<PathBuf>,
+    /// A text file that is the answer itself.
+    #[arg(long, value_name = "F")]
+    pub texts: Vec<PathBuf>,
+    /// Times of passes, which give a speed: a JSON file with `step_times` (one that --out wrote, or a calibration.json),
+    /// or a model, which is measured here.
+    #[arg(long, value_name = "TIMES")]
+    pub step_times: Option<String>,
     /// Conversations of each file at most.
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
@@ -51,6 +59,8 @@ impl Replay {
             answers: self.answers.clone(),
             quotes: self.quotes.clone(),
             edits: self.edits.clone(),
+            texts: self.texts.clone(),
+            step_times: self.step_times.clone(),
             limit: self.limit as usize,
             max_new_tokens: self.max_new_tokens as usize,
         }

@@ -17,7 +17,7 @@ pub fn run(args: &Replay, settings: &Settings) -> Result<ExitCode, Failure> {
     let replayed = replay(&args.options(), settings)?;
     let document = json!({
         "model": args.model, "seed": settings.seed, "limit": args.limit, "max_new_tokens": args.max_new_tokens,
-        "rows": replayed.rows,
+        "rows": replayed.rows, "step_times": replayed.step_times,
     });
     let mut whole = document.clone();
     whole["answers"] = replayed
@@ -40,10 +40,11 @@ pub fn run(args: &Replay, settings: &Settings) -> Result<ExitCode, Failure> {
 fn print(replayed: &Replayed, markdown: bool) {
     let texts = ["drafter", "tree", "category"].map(Column::text);
     let numbers = ["answers", "tokens", "tokens/step", "nodes/step", "drafting"].map(Column::number);
-    let mut table = Table::new(texts.into_iter().chain(numbers));
+    let speed = replayed.step_times.as_ref().map(|_| Column::number("speed"));
+    let mut table = Table::new(texts.into_iter().chain(numbers).chain(speed));
     for row in &replayed.rows {
         let summary = &row.summary;
-        table.row([
+        let cells = [
             row.drafter.clone(),
             row.tree.clone(),
             row.category.clone(),
@@ -52,11 +53,15 @@ fn print(replayed: &Replayed, markdown: bool) {
             format!("{:.2}", summary.tokens_per_step),
             format!("{:.1}", summary.nodes_per_step),
             format!("{:.1} µs", 1e6 * summary.draft_seconds_per_step),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(summary.speedup.map(|speedup| format!("{speedup:.2}"))));
     }
     match markdown {
         true => printer::piece(&table.to_markdown()),
         false => printer::table(&table),
     }
     printer::line("recorded answers as greedy text; drafting: time per step that the drafter takes");
+    if replayed.step_times.is_some() {
+        printer::line("speed: over plain decoding, by measured times of passes and of drafting");
+    }
 }

@@ -28,6 +28,8 @@ use text::OwnText;
 
 /// Nodes of a tree for each token of the match.
 const NODES: usize = 4;
+/// Nodes of a tree however short the match is: in a short text, short matches are all there is.
+const LEAST: usize = 8;
 /// Nodes of one depth.
 const LEVEL: usize = 8;
 /// By so many tokens a match in the store must exceed the text's own.
@@ -138,7 +140,7 @@ impl Drafter for SuffixDrafter {
             return Ok(Proposal::root(root));
         }
         let limits = Limits {
-            nodes: tree.max_nodes().min(1 + NODES * length),
+            nodes: tree.max_nodes().min(1 + LEAST.max(NODES * length)),
             depth: tree.max_depth(),
             level: LEVEL,
             // Of a chain, no node has a sibling.

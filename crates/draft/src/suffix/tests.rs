@@ -30,13 +30,13 @@ fn drafted(text: &[Token], root: Token, tree: &dyn TreeBuilder) -> Vec<Token> {
 fn the_length_of_a_draft_follows_the_match() {
     let long = ChainTree::new(60).unwrap();
     assert_eq!(drafted(&[1, 2, 3], 9, &long), [9], "nothing repeats");
-    // One token matches: four drafts.
-    assert_eq!(drafted(&[5, 1, 2, 3, 4, 6, 7, 8], 5, &long), [5, 1, 2, 3, 4]);
+    // One token matches: eight drafts, as few as there are.
+    assert_eq!(drafted(&[5, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12], 5, &long), [5, 1, 2, 3, 4, 6, 7, 8, 10]);
     let u: Vec<Token> = (100..160).collect();
     for seen in [1, 3, 20] {
         let text = [&u[..], &u[..seen]].concat();
         let tokens = drafted(&text, u[seen], &long);
-        let drafts = (4 * (seen + 1)).min(60 - seen - 1).min(tokens.len() - 1);
+        let drafts = (4 * (seen + 1)).max(8).min(60 - seen - 1).min(tokens.len() - 1);
         assert_eq!(tokens[1..=drafts], u[seen + 1..][..drafts]);
     }
     // The root is part of the text, and a draft goes on behind the end of it.

@@ -46,7 +46,7 @@ pub struct Swift {
     /// Seed of the search.
     pub seed: u64,
     /// Where the search is kept, if it is.
-    pub state: Option<StateFile>,
+    pub state: Option<Box<StateFile>>,
 }
 
 impl TrainingFreeMethod for Swift {
@@ -65,7 +65,7 @@ impl TrainingFreeMethod for Swift {
         };
         let state = match file {
             Some("") => return Err(wrong()),
-            file => file.map(|file| StateFile::open(Path::new(file))).transpose()?,
+            file => file.map(|file| StateFile::open(Path::new(file)).map(Box::new)).transpose()?,
         };
         let mut parsed = Self { share: SHARE, seed: 0, state };
         for part in arguments.split(',').map(str::trim).filter(|_| !arguments.is_empty()) {
@@ -88,7 +88,7 @@ impl TrainingFreeMethod for Swift {
     }
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
-        if let Some(StateFile { path, stored: Some(stored) }) = &self.state {
+        if let Some(StateFile { path, stored: Some(stored) }) = self.state.as_deref() {
             let checked = stored.check(model.layers, model.vocab_size, self.share);
             checked.map_err(|reason| format!("swift: {}: {reason}", path.display()))?;
         }

@@ -1,7 +1,7 @@
 //! The method of a training, with the tables that belong to it.
 
 use super::training::RATES;
-use super::{Answers, CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig};
+use super::{Answers, CllmConfig, DistillSpecConfig, LayerSkipConfig, MedusaTwoConfig, SpaceSftConfig};
 use gorgon_draft::block::BlockConfig;
 use gorgon_draft::eagle::EagleConfig;
 use gorgon_draft::eagle::three::Eagle3Config;
@@ -97,6 +97,13 @@ pub enum MethodConfig {
         #[serde(default)]
         space: SpaceConfig,
     },
+    /// SPACE as published: the backbone and its mask token together.
+    #[serde(rename = "space-sft")]
+    SpaceSft {
+        /// SPACE as published: the backbone and its mask token are fitted together.
+        #[serde(default)]
+        space_sft: SpaceSftConfig,
+    },
     /// CLLM: the backbone, fitted so that Jacobi decoding converges in few steps.
     Cllm {
         /// CLLM: the backbone is fitted so that Jacobi decoding converges in few steps.
@@ -126,6 +133,7 @@ impl MethodConfig {
             Self::Ppd { .. } => "ppd",
             Self::Pass { .. } => "pass",
             Self::Space { .. } => "space",
+            Self::SpaceSft { .. } => "space-sft",
             Self::Cllm { .. } => "cllm",
             Self::Kangaroo { .. } => "kangaroo",
             Self::LayerSkip { .. } => "layerskip",
@@ -133,8 +141,8 @@ impl MethodConfig {
         }
     }
 
-    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, PPD, LayerSkip, CLLM and
-    /// DistillSpec.
+    /// Learning rate and bound on the gradients' norm; the paper's for EAGLE, DFlash, Kangaroo, PPD, LayerSkip, SPACE,
+    /// CLLM and DistillSpec.
     pub(super) fn rates(&self) -> (f64, f64) {
         match self {
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => RATES,
@@ -142,6 +150,7 @@ impl MethodConfig {
             Self::Eagle3 { .. } | Self::Kangaroo { .. } => (5e-5, 0.5),
             Self::Block { .. } => (6e-4, 1.0),
             Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => (1e-2, 1.0),
+            Self::SpaceSft { .. } => (5e-5, 1.0),
             Self::Cllm { .. } => (2e-5, 1.0),
             Self::LayerSkip { .. } => (2e-5, 1.0),
             Self::DistillSpec { .. } => (3e-4, 1.0),
@@ -159,7 +168,13 @@ impl MethodConfig {
 
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
-        !matches!(self, Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. })
+        match self {
+            Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } => false,
+            Self::SpaceSft { .. } | Self::DistillSpec { .. } => false,
+            Self::Medusa { .. } | Self::Hydra { .. } | Self::Mtp { .. } | Self::Block { .. } => true,
+            Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Kangaroo { .. } => true,
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => true,
+        }
     }
 
     /// True where losses count at each label alone, so that some tokens of an answer can be left out.
@@ -169,7 +184,7 @@ impl MethodConfig {
             Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Kangaroo { .. } => true,
             Self::DistillSpec { distill_spec } => distill_spec.answers == Answers::Data,
             Self::MedusaTwo { .. } | Self::Block { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } => false,
-            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } => false,
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } | Self::SpaceSft { .. } => false,
         }
     }
 
@@ -188,6 +203,7 @@ impl MethodConfig {
             | Self::Ppd { .. }
             | Self::Pass { .. }
             | Self::Space { .. }
+            | Self::SpaceSft { .. }
             | Self::Cllm { .. }
             | Self::DistillSpec { .. } => false,
         }
@@ -201,7 +217,7 @@ impl MethodConfig {
             Self::Space { space } => Some(ProbeTraining::space(space, hidden_size, vocab_size)),
             Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::Hydra { .. } | Self::Mtp { .. } => None,
             Self::Eagle { .. } | Self::Eagle3 { .. } | Self::Block { .. } | Self::Kangaroo { .. } => None,
-            Self::LayerSkip { .. } | Self::Cllm { .. } | Self::DistillSpec { .. } => None,
+            Self::LayerSkip { .. } | Self::SpaceSft { .. } | Self::Cllm { .. } | Self::DistillSpec { .. } => None,
         }
     }
 
@@ -228,6 +244,7 @@ impl MethodConfig {
             Self::Ppd { ppd } => ppd.check(),
             Self::Pass { pass } => pass.check(),
             Self::Space { space } => space.check(),
+            Self::SpaceSft { space_sft } => space_sft.check(),
             Self::Cllm { cllm } => cllm.check(),
             Self::Kangaroo { kangaroo } => kangaroo.check(),
             Self::LayerSkip { layerskip } => layerskip.check(),

@@ -119,14 +119,7 @@ pub struct Network<'a> {
 impl Network<'_> {
     /// The LM head with these parameters.
     fn lm_head_of(&self, parameters: &[Tensor<1>]) -> Table {
-        let shape = self.llama.shape();
-        match self.weights.is_full() {
-            true => {
-                let head = parameters[self.llama.lm_head()].clone();
-                Table::from(head.reshape([shape.vocab_size, shape.hidden_size]))
-            }
-            false => self.lm_head.clone(),
-        }
+        if self.weights.is_full() { self.llama.lm_head_of(parameters) } else { self.lm_head.clone() }
     }
 }
 

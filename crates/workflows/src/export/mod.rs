@@ -168,7 +168,9 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
     let wrong = |path: &Path, error: std::io::Error| Failure::io(path, &error);
     if !from.is_dir() {
         let message = format!("{}: no merged model is here", run.display());
-        return Err(Failure::input(message).hint("only runs with method = \"medusa-2\" or \"cllm\" have one"));
+        return Err(
+            Failure::input(message).hint("only runs with method = \"medusa-2\", \"space-sft\" or \"cllm\" have one")
+        );
     }
     for entry in from.read_dir().map_err(|error| wrong(&from, error))? {
         let path = entry.map_err(|error| wrong(&from, error))?.path();

@@ -163,9 +163,9 @@ impl Losses {
     /// From a record of held-out text.
     pub fn of_evaluation(evaluation: &Metrics) -> Self {
         let (head_loss, top1, top5): (&[f64], &[f64], &[f64]) = match evaluation {
-            Metrics::Heads(HeadMetrics { ranks, .. }) | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. }) => {
-                (&ranks.head_loss, &ranks.top1, &ranks.top5)
-            }
+            Metrics::Heads(HeadMetrics { ranks, .. })
+            | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. })
+            | Metrics::SpaceSft(MedusaTwoMetrics { ranks, .. }) => (&ranks.head_loss, &ranks.top1, &ranks.top5),
             Metrics::Eagle(eagle) => (&[], from_ref(&eagle.top1), from_ref(&eagle.top5)),
             Metrics::Eagle3(eagle) => (&eagle.step_loss, &eagle.step_top1, from_ref(&eagle.top5)),
             Metrics::Kangaroo(adapter) => (&[], from_ref(&adapter.top1), from_ref(&adapter.top5)),
@@ -185,7 +185,9 @@ impl TokensPerStep {
     pub fn of_evaluation(evaluation: &Metrics) -> Self {
         let decoded = evaluation.tau().and_then(finite);
         match evaluation {
-            Metrics::Heads(HeadMetrics { ranks, .. }) | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. }) => {
+            Metrics::Heads(HeadMetrics { ranks, .. })
+            | Metrics::MedusaTwo(MedusaTwoMetrics { ranks, .. })
+            | Metrics::SpaceSft(MedusaTwoMetrics { ranks, .. }) => {
                 Self { chain_expected: finite(ranks.length_chain), tree_expected: finite(ranks.length_tree), decoded }
             }
             Metrics::Eagle(_)

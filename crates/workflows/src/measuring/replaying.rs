@@ -1,5 +1,6 @@
-//! Drafters that read tokens alone, measured on recorded answers: no model runs.
+//! Drafters that read tokens alone, measured on recorded answers: no model decodes.
 
+mod costs;
 mod made;
 
 use crate::console::BarStyle;
@@ -8,6 +9,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{absent, load, prompts};
 use gorgon_bench::replay::{self, RecordedAnswer, Replay, ReplaySummary, reads_tokens_alone};
+use gorgon_bench::step_times::StepTime;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::render::{RenderError, Renderer};
@@ -24,6 +26,9 @@ const MOST_BYTES: u64 = 1 << 20;
 /// Categories of answers that are made from prompts.
 const QUOTES: &str = "quotes";
 const EDITS: &str = "edits";
+/// Category and prompt of texts that are answers themselves.
+const TEXTS: &str = "texts";
+const REQUEST: &str = "Write this file.";
 
 /// Settings of a replay.
 #[derive(Clone, Debug)]
@@ -40,6 +45,10 @@ pub struct Options {
     pub quotes: Vec<PathBuf>,
     /// Texts, whose answers are the same texts with small edits.
     pub edits: Vec<PathBuf>,
+    /// Texts that are answers themselves.
+    pub texts: Vec<PathBuf>,
+    /// Where times of passes come from: a JSON file with `step_times`, or a model, which is measured.
+    pub step_times: Option<String>,
     /// Conversations of a file at most.
     pub limit: usize,
     /// Tokens of an answer at most.
@@ -67,6 +76,8 @@ pub struct Replayed {
     pub rows: Vec<Row>,
     /// Every answer with every drafter, the drafters in their order.
     pub answers: Vec<(String, Replay)>,
+    /// Times of passes, where they are known.
+    pub step_times: Option<Vec<StepTime>>,
 }
 
 /// Replays every answer with every drafter. A drafter keeps from one answer to the next what it keeps across texts.
@@ -77,6 +88,8 @@ pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> 
     let drafters = options.drafters.iter().map(|choice| drafter(choice, options, settings));
     let drafters: Vec<Drafting> = drafters.collect::<Result<_, Failure>>()?;
     let recorded = recorded(options, settings)?;
+    let costs = options.step_times.as_ref().map(|from| costs::read(from, settings)).transpose()?;
+    let costs = costs.as_ref();
     let bar = settings.console.bar(BarStyle::Count, "answers", (drafters.len() * recorded.len()) as u64);
     let (mut rows, mut answers) = (vec![], vec![]);
     for (choice, drafting) in options.drafters.iter().zip(&drafters) {
@@ -88,8 +101,8 @@ pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> 
         }
         let mut by: BTreeMap<&str, Vec<&Replay>> = BTreeMap::new();
         replays.iter().for_each(|replay| by.entry(&replay.category).or_default().push(replay));
-        let totals = by.into_iter().map(|(category, replays)| (category, replay::summarise(replays)));
-        for (category, summary) in totals.chain([("all", replay::summarise(&replays))]) {
+        let totals = by.into_iter().map(|(category, replays)| (category, replay::summarise(replays, costs)));
+        for (category, summary) in totals.chain([("all", replay::summarise(&replays, costs))]) {
             let (drafter, tree) = (drafting.name(), drafting.tree_name.clone());
             rows.extend(summary.map(|summary| Row { drafter, tree, category: category.into(), summary }));
         }
@@ -99,7 +112,8 @@ pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> 
     if rows.is_empty() {
         return Err(Failure::run("no answer took a step: each has one token at most"));
     }
-    Ok(Replayed { rows, answers })
+    let step_times = costs.map(|costs| costs.times().to_vec());
+    Ok(Replayed { rows, answers, step_times })
 }
 
 /// Drafters by token, which need no model.
@@ -124,7 +138,8 @@ fn drafter(choice: &DrafterChoice, options: &Options, settings: &Settings) -> Re
 
 /// The answers of all files.
 fn recorded(options: &Options, settings: &Settings) -> Result<Vec<RecordedAnswer>, Failure> {
-    let texts: Vec<(String, String)> = options.edits.iter().map(|path| text(path)).collect::<Result<_, Failure>>()?;
+    let edits: Vec<(String, String)> = options.edits.iter().map(|path| text(path)).collect::<Result<_, Failure>>()?;
+    let texts: Vec<(String, String)> = options.texts.iter().map(|path| text(path)).collect::<Result<_, Failure>>()?;
     let renderer = prompts::renderer(&load::folder(&options.model, settings)?, None, settings)?;
     let (mut all, mut refused) = (vec![], 0);
     let mut keep = |answers: Result<Vec<RecordedAnswer>, RenderError>| match answers {
@@ -141,20 +156,26 @@ fn recorded(options: &Options, settings: &Settings) -> Result<Vec<RecordedAnswer
         for conversation in prompts::read(std::slice::from_ref(path), options.limit, settings)? {
             let prompt = conversation.turns.first().map_or("", |turn| turn.user.as_str());
             let quote = quotation(prompt, &mut random);
-            let answer = quote.map(|quote| made_answer(&renderer, (&conversation.id, QUOTES), prompt, quote));
+            let category = conversation.category.as_deref().unwrap_or(QUOTES);
+            let answer = quote.map(|quote| made_answer(&renderer, (&conversation.id, category), prompt, quote));
             keep(answer.transpose().map(|answer| answer.into_iter().collect()));
         }
     }
-    for (name, text) in &texts {
+    for (name, text) in &edits {
         let answer = made_answer(&renderer, (name, EDITS), text, &edited(text, &mut random));
         keep(answer.map(|answer| vec![answer]));
+    }
+    for (name, text) in &texts {
+        keep(made_answer(&renderer, (name, TEXTS), REQUEST, text).map(|answer| vec![answer]));
     }
     if refused > 0 {
         settings.console.say(format!("{refused} texts that the chat template or the tokenizer refuses: skipped"));
     }
     all.iter_mut().for_each(|one: &mut RecordedAnswer| one.answer.truncate(options.max_new_tokens));
     match all.is_empty() {
-        true => Err(Failure::input("no recorded answer").hint("name files with --answers, --quotes or --edits")),
+        true => {
+            Err(Failure::input("no recorded answer").hint("name files with --answers, --quotes, --edits or --texts"))
+        }
         false => Ok(all),
     }
 }

@@ -117,11 +117,9 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
     let (&Launch { config, dir, .. }, chunk_rows) = (launch, launch.config.chunk_rows);
     match &config.method {
         MethodConfig::Medusa { medusa } => launch.fit(backbone, |backbone| {
-            backbone.heads(config, |model, _| Heads {
-                config: *medusa,
-                hidden_size: model.hidden_size,
-                vocab_size: model.vocab_size,
-                chunk_rows,
+            backbone.heads(config, |model, _| {
+                let (hidden_size, vocab_size) = (model.hidden_size, model.vocab_size);
+                Heads { config: *medusa, hidden_size, vocab_size, chunk_rows }
             })
         }),
         MethodConfig::MedusaTwo { medusa, medusa2 } => {
@@ -149,6 +147,7 @@ fn fit(launch: &Launch<'_>, backbone: Backbone) -> Result<Done, Failure> {
         MethodConfig::LayerSkip { layerskip } => {
             launch.fit(backbone, |backbone| backbone.layerskip(config, layerskip, dir))
         }
+        MethodConfig::SpaceSft { space_sft } => launch.fit(backbone, |backbone| backbone.space_sft(config, space_sft)),
         MethodConfig::Cllm { cllm } => launch.fit(backbone, |backbone| backbone.cllm(config, cllm)),
         MethodConfig::DistillSpec { distill_spec } => {
             launch.fit(backbone, |backbone| backbone.distill_spec(config, distill_spec, dir))

@@ -144,11 +144,9 @@ impl Cost {
             MethodConfig::Block { block } => Self::of_block(&block.shape(model)?, chunk, tokens),
             MethodConfig::MedusaTwo { .. }
             | MethodConfig::LayerSkip { .. }
+            | MethodConfig::SpaceSft { .. }
             | MethodConfig::Cllm { .. }
-            | MethodConfig::DistillSpec { .. } => {
-                let message = format!("{} is planned with weights and data only", config.method.name());
-                return Err(Failure::input(message).hint("fetch the model and distil first"));
-            }
+            | MethodConfig::DistillSpec { .. } => return Err(needs_weights(config)),
         })
     }
 
@@ -194,4 +192,10 @@ impl Cost {
             + 6.0 * (self.applications * parameters) as f64
             + 2.0 * (self.lm_head_products * lm_head) as f64
     }
+}
+
+/// The failure of a method whose plan reads weights and conversations.
+fn needs_weights(config: &TrainConfig) -> Failure {
+    let message = format!("{} is planned with weights and data only", config.method.name());
+    Failure::input(message).hint("fetch the model and distil first")
 }

@@ -6,7 +6,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::table::{Column, Table};
 use gorgon_train::evaluation::{
     BlockMetrics, Decoded, DistillSpecMetrics, Eagle3Metrics, EagleMetrics, HeadRanks, KangarooMetrics,
-    LayerSkipMetrics, Metrics,
+    LayerSkipMetrics, MedusaTwoMetrics, Metrics,
 };
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::fitting::{FITTED_MODEL, MERGED, evaluation, measured};
@@ -27,13 +27,8 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
     }
     match measured(run, &records, best)? {
         Some(Metrics::Heads(metrics)) => print_heads(&metrics.ranks, metrics.tau),
-        Some(Metrics::MedusaTwo(metrics)) => {
-            print_heads(&metrics.ranks, metrics.tau);
-            print_language(
-                (metrics.kl, metrics.agreement, [metrics.perplexity_before, metrics.perplexity]),
-                metrics.degraded.then_some("medusa2.kl_bound"),
-            );
-        }
+        Some(Metrics::MedusaTwo(metrics)) => print_both(&metrics, "medusa2.kl_bound"),
+        Some(Metrics::SpaceSft(metrics)) => print_both(&metrics, "space_sft.kl_bound"),
         Some(Metrics::Eagle(metrics)) => print_layer(&metrics),
         Some(Metrics::Eagle3(metrics)) => print_steps(&metrics),
         Some(Metrics::Kangaroo(metrics)) => print_adapter(&metrics),
@@ -55,6 +50,15 @@ pub fn report(run: &RunDir, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Heads, and the backbone that was fitted with them within a bound.
+fn print_both(metrics: &MedusaTwoMetrics, bound: &'static str) {
+    print_heads(&metrics.ranks, metrics.tau);
+    print_language(
+        (metrics.kl, metrics.agreement, [metrics.perplexity_before, metrics.perplexity]),
+        metrics.degraded.then_some(bound),
+    );
+}
+
 fn print_heads(ranks: &HeadRanks, tau: Option<f64>) {
     let mut table =
         Table::new([Column::number("head"), Column::number("loss"), Column::number("top-1"), Column::number("top-5")]);
@@ -63,10 +67,12 @@ fn print_heads(ranks: &HeadRanks, tau: Option<f64>) {
         table.row([(head + 1).to_string(), number(*loss), of(&ranks.top1), of(&ranks.top5)]);
     }
     printer::table(&table);
-    printer::line(&format!(
-        "expected tokens per step on held-out text: {:.2} with a chain, {:.2} with the tree mc_sim_7b_63",
-        ranks.length_chain, ranks.length_tree
-    ));
+    let tree = match ranks.length_tree.is_finite() {
+        true => format!(", {:.2} with the tree mc_sim_7b_63", ranks.length_tree),
+        false => String::new(),
+    };
+    let chain = ranks.length_chain;
+    printer::line(&format!("expected tokens per step on held-out text: {chain:.2} with a chain{tree}"));
     if let Some(tau) = tau {
         printer::line(&format!("tokens per step when decoding held-out prompts: {tau:.2}"));
     }

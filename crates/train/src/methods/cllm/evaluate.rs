@@ -1,7 +1,6 @@
 //! Held-out losses, how far the backbone moved, and how fast it decodes.
 
 use super::fitting::CllmFitting;
-use crate::checkpoint::values;
 use crate::error::TrainError;
 use crate::evaluation::{CllmMetrics, Decoded, Metrics};
 use crate::llama::Packed;
@@ -95,11 +94,7 @@ fn decode(fitting: &CllmFitting, parameters: &[Parameter]) -> Result<Option<Deco
 
 /// Writes the fitted model.
 pub(super) fn write_merged(fitting: &CllmFitting, parameters: &[Parameter], out: &Path) -> Result<(), TrainError> {
-    let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
-    let changed = match &fitting.weights {
-        NetworkWeights::Lora(lora) => lora.merged(&weights),
-        NetworkWeights::Full(_) => parameters.iter().map(|p| (p.name.clone(), values(&p.value))).collect(),
-    };
+    let changed = fitting.weights.changed(parameters);
     Merged { base: &fitting.base, changed, heads: None }.write(out)
 }
 

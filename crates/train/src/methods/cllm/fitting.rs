@@ -106,10 +106,7 @@ impl CllmFitting {
     pub(super) fn lm_head_of(&self, parameters: &[Tensor<1>]) -> Table {
         match &self.weights {
             NetworkWeights::Lora(_) => self.lm_head.clone(),
-            NetworkWeights::Full(_) => {
-                let s = self.llama.shape();
-                Table::from(parameters[self.llama.lm_head()].clone().reshape([s.vocab_size, s.hidden_size]))
-            }
+            NetworkWeights::Full(_) => self.llama.lm_head_of(parameters),
         }
     }
 }

@@ -6,13 +6,13 @@ use super::{Backbone, held, refuse_quantised};
 use crate::failure::Failure;
 use gorgon_data::shard::Row;
 use gorgon_draft::medusa::{Heads, MedusaConfig};
-use gorgon_draft::probes::ProbeTraining;
+use gorgon_draft::probes::{ProbeTraining, SpaceConfig};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::weights::Checkpoint;
-use gorgon_train::config::{CllmConfig, FittedWeights, MedusaTwoConfig, TrainConfig};
+use gorgon_train::config::{CllmConfig, FittedWeights, MedusaTwoConfig, SpaceSftConfig, TrainConfig};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::{Lora, NetworkWeights};
-use gorgon_train::methods::{CllmFitting, Conversations, MedusaTwoFitting, ProbeFitting};
+use gorgon_train::methods::{CllmFitting, Conversations, MedusaTwoFitting, ProbeFitting, SpaceSftFitting};
 use std::path::Path;
 
 /// The network of a backbone, for sequences of at most `longest` tokens.
@@ -77,6 +77,44 @@ impl Backbone {
         let (training, chunk_rows) = (probes(config, &model)?, config.chunk_rows);
         let objective = ProbeFitting::new(training, weights, data, lm_head, chunk_rows, config.seed);
         Job::new(objective.map_err(Failure::training)?, config)
+    }
+
+    /// The backbone and a mask token in it.
+    ///
+    /// # Errors
+    /// When it is no plain Llama, has no such token or cannot be read, or the settings of the training are wrong.
+    pub fn space_sft(self, config: &TrainConfig, space: &SpaceSftConfig) -> Result<Job<SpaceSftFitting>, Failure> {
+        refuse_quantised(self.checkpoint.dir(), &self.model)?;
+        let lm_head = self.lm_head(Some(held(config, true)))?;
+        let Self { checkpoint, model, data, longest, .. } = self;
+        let probes = SpaceConfig { masks: space.masks, mask_token: space.mask_token, ..SpaceConfig::default() };
+        let training = ProbeTraining::space(&probes, model.hidden_size, model.vocab_size);
+        let start = training.start.unwrap_or_default();
+        if start as usize >= model.vocab_size {
+            let message = format!("space_sft.mask_token = {start}: the model has {} tokens", model.vocab_size);
+            return Err(Failure::input(message));
+        }
+        let llama = llama(&checkpoint, &data, longest + space.masks)?;
+        let network = llama.load(&checkpoint).map_err(Failure::training)?;
+        let weights = match space.weights {
+            FittedWeights::Lora => NetworkWeights::Lora(Lora::new(space.lora.clone(), network)),
+            FittedWeights::Full => NetworkWeights::Full(network),
+        };
+        let (chunk_rows, config_space, seed) = (config.chunk_rows, space.clone(), config.seed);
+        let (base, shape) = (checkpoint, training.shape);
+        let objective = SpaceSftFitting {
+            llama,
+            weights,
+            base,
+            lm_head,
+            chunk_rows,
+            config: config_space,
+            shape,
+            start,
+            seed,
+            data,
+        };
+        Job::new(objective, config)
     }
 
     /// The backbone itself, for Jacobi decoding.
