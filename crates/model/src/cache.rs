@@ -36,6 +36,13 @@ pub(crate) enum LayerKv {
     Device { cache: Tensor<4>, layer: usize },
 }
 
+impl LayerKv {
+    /// All layers on devices other than the CPU.
+    fn of(on_device: &OnDevice) -> Vec<Self> {
+        on_device.layers().map(|(cache, layer)| Self::Device { cache, layer }).collect()
+    }
+}
+
 /// A cache as a pass reads it.
 pub(crate) struct CacheView<'a> {
     /// Committed rows.
@@ -238,7 +245,7 @@ impl KvCache {
         let held = |stage: usize| self.on_device.as_ref().map(|held| &held.rows[stage]);
         let rows = self.stages.iter().enumerate().map(|(i, stage)| grown(stage, self.heads, size, held(i))).collect();
         let on_device = OnDevice { rows, angles: self.rope.on_device(capacity, self.compute.device()) };
-        self.layers = on_device.layers();
+        self.layers = LayerKv::of(&on_device);
         self.on_device = Some(on_device);
         self.capacity = capacity;
     }
@@ -346,7 +353,7 @@ impl KvCache {
     #[must_use]
     pub fn copied(&self, length: usize) -> Self {
         let on_device = self.on_device.as_ref().map(OnDevice::copied);
-        let layers = on_device.as_ref().map_or_else(|| self.layers.clone(), OnDevice::layers);
+        let layers = on_device.as_ref().map_or_else(|| self.layers.clone(), LayerKv::of);
         let mut copy = Self {
             layers,
             on_device,

@@ -2,6 +2,7 @@
 
 mod error;
 mod options;
+mod parts;
 mod split;
 
 pub use error::DeviceError;

@@ -1,6 +1,5 @@
 //! A cache's tensors on GPUs: one for the layers of each stage.
 
-use super::LayerKv;
 use crate::stages::Stage;
 use burn::tensor::{DType, Int, Tensor};
 use gorgon_kernels::cache_rows;
@@ -42,13 +41,9 @@ pub(super) fn grown(
 }
 
 impl OnDevice {
-    /// The layers of all stages.
-    pub fn layers(&self) -> Vec<LayerKv> {
-        let of_stage = |rows: &Tensor<4>| {
-            let rows = rows.clone();
-            (0..rows.dims()[0] / 2).map(move |layer| LayerKv::Device { cache: rows.clone(), layer })
-        };
-        self.rows.iter().flat_map(of_stage).collect()
+    /// The layers of all stages: the tensor of their stage, and their number in it.
+    pub fn layers(&self) -> impl Iterator<Item = (Tensor<4>, usize)> {
+        self.rows.iter().flat_map(|rows| (0..rows.dims()[0] / 2).map(|layer| (rows.clone(), layer)))
     }
 
     /// A copy with memory of its own: rows are written in place.
