@@ -21,8 +21,9 @@ pub struct Draft {
     /// ouroboros:DIR[,gamma=N][,k=N][,w=N][,n=N][,g=N] (one that drafts by phrases); without either:
     /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
     /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, swift,
-    /// recycle[:K], partial:B,C (the target over B retrieved rows of its cache, in chunks of C).
-    /// suffix[:STORE][,below=N],else=D (another drafter where the match is short); oracle:R1,R2,…
+    /// recycle[:K], partial:B,C[,small=DIR] (the target over B retrieved rows of its cache, in chunks of C).
+    /// suffix[:STORE][,below=N],else=D (another drafter where that gains more, or where fewer than N tokens match);
+    /// oracle:R1,R2,…
     /// [default: auto with heads, none without]
     #[arg(long, value_name = "D")]
     pub drafter: Option<DrafterChoice>,
