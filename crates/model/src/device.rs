@@ -1,6 +1,7 @@
 //! Where a model runs and in which number format.
 
 mod error;
+mod memory;
 mod options;
 mod parts;
 mod split;

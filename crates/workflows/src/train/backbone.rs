@@ -281,7 +281,7 @@ fn read_folder(
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
 pub(super) fn held(config: &TrainConfig, backward: bool) -> Frozen {
     // The other half is for what is at work. Without panels sums are rounded in another order, as on another processor.
-    let budget = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    let budget = load::free_memory().map_or(u64::MAX, |bytes| bytes / 2);
     Frozen { format: config.lm_head_format.into(), backward, budget }
 }
 
