@@ -109,7 +109,9 @@ test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; 
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=80 scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-kernels -p gorgon-model --features cuda,wgpu --lib --target-dir $(GPU_TARGET) skinny_matmul -- --test-threads 1
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
-		-p gorgon-model --features cuda,wgpu --test recorded --target-dir $(GPU_TARGET)
+		-p gorgon-model --features cuda,wgpu --test recorded --test gpu_integers --target-dir $(GPU_TARGET)
+	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=75 SOFTWARE_CUDA_DEVICES=3 \
+		scripts/software_cuda.sh $(CARGO) test -p gorgon-model --features cuda,wgpu --test split_layers --target-dir $(GPU_TARGET)
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-model --features cuda,wgpu --test backbones --target-dir $(GPU_TARGET) a_gpu_in_bf16
 

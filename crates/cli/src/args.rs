@@ -53,8 +53,9 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub struct Global {
-    /// Device: auto, cpu, cuda[:INDEX] or wgpu. train and pretrain divide their work among several devices of one
-    /// kind: cuda:0,1,2 or cuda:all (cpu,cpu: two replicas on the CPU).
+    /// Device: auto, cpu, cuda[:INDEX] or wgpu; cuda:0+1 has the first layers on one GPU and the others on the next.
+    /// train and pretrain divide their work among several devices of one kind: cuda:0,1,2 or cuda:all (cpu,cpu: two
+    /// replicas on the CPU).
     #[arg(long, global = true, default_value = "auto", value_name = "DEVICE", env = "GORGON_DEVICE")]
     pub device: Devices,
     /// Number format: f32, f16 or bf16 [default: f32 on cpu and wgpu, bf16 on cuda].
@@ -64,8 +65,8 @@ pub struct Global {
     /// with AVX-512 BF16).
     #[arg(long, global = true, default_value = "f32", value_name = "FORMAT")]
     pub compute_dtype: Products,
-    /// Weights on the CPU: stored (as --dtype says), int8 or int4 (rounded, and multiplied in integers: another model,
-    /// slightly).
+    /// Weights: stored (as --dtype says), int8 or int4 (rounded: another model, slightly). The CPU multiplies them in
+    /// integers, CUDA with activations in --dtype.
     #[arg(long, global = true, default_value = "stored", value_name = "FORMAT")]
     pub weights: Weights,
     /// Weights on the CPU that only drafts are made with: stored, or int8 (an LM head for drafts, a draft model; the

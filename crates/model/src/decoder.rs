@@ -7,12 +7,13 @@ use crate::attention::{Pass, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::{Compute, DraftWeights, Weights};
+use crate::embedding::Embedding;
 use crate::encoder::Encoder;
 use crate::hidden_states::HiddenStates;
 use crate::hooks::Hooks;
 use crate::layer::Layer;
 use crate::layout::{self, LayerNames};
-use crate::linear::{Embedding, Linear, Loader};
+use crate::linear::{Linear, Loader};
 use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, SkippedSublayers};
@@ -86,6 +87,10 @@ impl Decoder {
         let table = loader.weight(&[layout::embedding(&config).to_owned()])?;
         let embedding = Embedding::new(table, config.embedding_scale);
         let lm_head = match config.tied_embeddings {
+            // A table of embeddings that is looked up on a GPU stays in 16 bits.
+            true if compute.has_codes_on_gpu() => {
+                loader.linear(&[layout::embedding(&config).trim_end_matches(".weight").to_owned()], false)?
+            }
             true => Linear::shared(embedding.weight()),
             false => loader.linear(&["lm_head".to_owned()], false)?,
         };

@@ -14,6 +14,7 @@ use crate::prefilter_budget::Int8PrefilterBudget;
 use burn::tensor::{DType, Device};
 use gorgon_kernels::few_row_matmul::WeightDtype;
 use gorgon_kernels::quantised_matmul::Activations;
+use gorgon_kernels::skinny_matmul;
 use std::sync::Arc;
 
 /// A device with a number format.
@@ -49,6 +50,7 @@ impl Compute {
         let (device, default) = match choice {
             DeviceChoice::CudaSplit(split) => {
                 let mut devices = split.indices().map(cuda).collect::<Result<Vec<_>, _>>()?;
+                parts::check_moves(&devices, &choice.to_string())?;
                 others = devices.split_off(1);
                 (devices.swap_remove(0), FloatFormat::Bf16)
             }
@@ -93,17 +95,30 @@ impl Compute {
         self.format
     }
 
-    /// Copy with some weights in integers.
+    /// Copy with some weights in integers: on a GPU with tensor cores those of the target, which are multiplied with
+    /// activations as they are.
     ///
     /// # Errors
-    /// Elsewhere than on the CPU.
+    /// Of other integers elsewhere than on the CPU, and where the device has no such products in its number format.
     pub fn with_integers(self, integers: IntegerWeights) -> Result<Self, DeviceError> {
         let options = integers.options();
-        if !options.is_empty() && !self.is_host() {
-            let options = options.join(" ");
-            return Err(DeviceError::IntegerDevice { options, device: self.choice.to_string() });
+        if options.is_empty() || self.is_host() {
+            return Ok(Self { integers, ..self });
         }
-        Ok(Self { integers, ..self })
+        let (options, device) = (options.join(" "), self.choice.to_string());
+        if integers.draft_weights != DraftWeights::Stored || integers.activation_bits.is_some() {
+            return Err(DeviceError::IntegerDevice { options, device });
+        }
+        let multiplies = |device: &Device| skinny_matmul::is_supported(32, 32, self.format.tensor(), device);
+        match self.devices().iter().all(multiplies) {
+            true => Ok(Self { integers, ..self }),
+            false => Err(DeviceError::IntegerFormat { options, device, format: self.format.name() }),
+        }
+    }
+
+    /// Whether a GPU holds weights in integers.
+    pub(crate) fn has_codes_on_gpu(&self) -> bool {
+        !self.is_host() && self.integers.weights != Weights::Stored
     }
 
     /// Copy with matmuls in another format; those in `bf16` take weights in `bf16` with them.
@@ -159,9 +174,17 @@ impl Compute {
     }
 
     /// The name of the precision in which a backbone computes: the number format's, `int8` or `int4` (with the bits of
-    /// activations if they are not 8), or `bf16-products`.
+    /// activations if they are not 8, and the number format on a GPU), or `bf16-products`.
     pub fn precision(&self) -> &'static str {
         use Activations::{Eight, Exact, Sixteen};
+        if self.has_codes_on_gpu() {
+            return match (self.integers.weights, self.format) {
+                (Weights::Int4, FloatFormat::F16) => "int4-f16",
+                (Weights::Int4, _) => "int4-bf16",
+                (_, FloatFormat::F16) => "int8-f16",
+                (..) => "int8-bf16",
+            };
+        }
         match (self.integers.weights, self.integers.activations(), self.products) {
             (Weights::Int8, Eight, _) => "int8",
             (Weights::Int8, Sixteen, _) => "int8-a16",

@@ -1,29 +1,19 @@
 //! Frozen linear layers and where their weights come from.
 
-use crate::device::{Compute, IntegerWeights, Weights};
-use crate::fragments;
-use crate::hidden_states::{HiddenStates, select_rows};
-use crate::pass::Input;
+use crate::device::{Compute, IntegerWeights};
+use crate::fragments::{self, Tiles};
+use crate::hidden_states::HiddenStates;
+use crate::rounding::{EIGHT_BITS, rounding};
 use crate::weight_rows::{WeightRows, stored_as};
 use crate::weights::{Checkpoint, WeightsError};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
-use gorgon_kernels::quantised_matmul::{
-    self, Activations, CodeBits, QuantisedMatrix, Rounding, ScaleFormat, ScaleSearch,
-};
+use gorgon_kernels::quantised_matmul::{self, Activations, QuantisedMatrix};
 use gorgon_kernels::skinny_matmul::Fragments;
+use gorgon_kernels::skinny_matmul::codes::CodedFragments;
 use std::sync::Arc;
-
-/// A scale for each output: sums of all inputs are exact, and nothing slows a product down.
-const EIGHT_BITS: Rounding =
-    Rounding { bits: CodeBits::Eight, group: None, scale_format: ScaleFormat::F32, search: ScaleSearch::Fitted };
-/// With more exact inputs the rounding of weights is most of the error, and smaller groups make it less.
-const EIGHT_BITS_IN_GROUPS: Rounding = Rounding { group: Some(32), scale_format: ScaleFormat::F16, ..EIGHT_BITS };
-/// Scales for as many inputs as the usual blocks of 4 bits have.
-const FOUR_BITS: Rounding =
-    Rounding { bits: CodeBits::Four, group: Some(32), scale_format: ScaleFormat::F16, search: ScaleSearch::Clipped };
 
 /// A weight matrix in the layout its device reads fastest.
 #[derive(Clone, Debug)]
@@ -34,6 +24,8 @@ pub enum Weight {
     Quantised(Arc<QuantisedMatrix>, Activations),
     /// GPUs with tensor cores, 16-bit weights of a matmul: in the order of their fragments.
     Fragments(Fragments),
+    /// GPUs with tensor cores, weights in integer codes.
+    Coded(CodedFragments),
     /// Other devices, and tables: `[out, in]`, multiplied through its transposed view.
     Dense(Tensor<2>),
 }
@@ -64,6 +56,7 @@ impl Linear {
                 quantised_matmul::matmul(x, weight, *activations, self.bias.as_ref().map(|bias| &bias.tensor))
             }
             Weight::Fragments(weight) => self.biased(weight.matmul(x)),
+            Weight::Coded(weight) => self.biased(weight.matmul(x)),
             Weight::Dense(weight) => self.biased(x.clone().matmul(weight.clone().transpose().unsqueeze())),
         }
     }
@@ -104,7 +97,7 @@ impl Linear {
             Weight::Quantised(weight, activations) => {
                 quantised_matmul::quantised_matmul(Isa::detect(), x, weight, *activations, bias, y);
             }
-            Weight::Fragments(_) | Weight::Dense(_) => unreachable!("rows on the CPU go with weights there"),
+            _ => unreachable!("rows on the CPU go with weights there"),
         }
     }
 
@@ -122,6 +115,7 @@ impl Linear {
             Weight::Packed(weight) => weight.d_out(),
             Weight::Quantised(weight, _) => weight.d_out(),
             Weight::Fragments(weight) => weight.shape()[1],
+            Weight::Coded(weight) => weight.shape()[1],
             Weight::Dense(weight) => weight.dims()[0],
         }
     }
@@ -144,6 +138,7 @@ impl Linear {
             Weight::Packed(weight) => weight.bytes(),
             Weight::Quantised(weight, _) => weight.bytes(),
             Weight::Fragments(weight) => weight.bytes(),
+            Weight::Coded(weight) => weight.bytes(),
             Weight::Dense(weight) => weight.dims().iter().product::<usize>() * weight.dtype().size(),
         }
     }
@@ -179,130 +174,12 @@ fn on_host(
     source: &dyn RowSource,
     compute: &Compute,
 ) -> Result<Weight, PackError> {
-    let integers = compute.integers();
-    let rounding = match integers.weights {
-        Weights::Stored => return Ok(Weight::Packed(Arc::new(Packed::pack(d_in, d_out, dtype, source)?))),
-        Weights::Int8 if integers.activations() == Activations::Eight => EIGHT_BITS,
-        Weights::Int8 => EIGHT_BITS_IN_GROUPS,
-        Weights::Int4 => FOUR_BITS,
-    };
-    Ok(Weight::Quantised(Arc::new(rounding.pack(d_in, d_out, source)?), integers.activations()))
-}
-
-/// A table of rows looked up by token.
-#[derive(Clone, Debug)]
-pub struct Embedding {
-    weight: Weight,
-    scale: f32,
-}
-
-impl Embedding {
-    /// A table over `weight [vocab, d]` whose rows are multiplied by `scale`.
-    pub fn new(weight: Weight, scale: f32) -> Self {
-        Self { weight, scale }
-    }
-
-    /// The weights, for an LM head that shares them.
-    pub(crate) fn weight(&self) -> &Weight {
-        &self.weight
-    }
-
-    /// The rows of `tokens`.
-    ///
-    /// # Panics
-    /// If a token is outside the table; callers check ids where they enter.
-    pub fn look_up(&self, tokens: &[u32], device: &Device) -> HiddenStates {
-        match &self.weight {
-            Weight::Packed(table) => self.on_host(tokens, table.d_in()),
-            Weight::Quantised(table, _) => self.on_host(tokens, table.d_in()),
-            Weight::Fragments(_) | Weight::Dense(_) => {
-                let ids: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-                HiddenStates::on_device(self.select(Tensor::from_data(TensorData::new(ids, [tokens.len()]), device)))
-            }
+    match rounding(compute) {
+        None => Ok(Weight::Packed(Arc::new(Packed::pack(d_in, d_out, dtype, source)?))),
+        Some(rounding) => {
+            let packed = Arc::new(rounding.pack(d_in, d_out, source)?);
+            Ok(Weight::Quantised(packed, compute.integers().activations()))
         }
-    }
-
-    /// Rows of `width` numbers on the CPU.
-    fn on_host(&self, tokens: &[u32], width: usize) -> HiddenStates {
-        let mut values = PooledVec::unset(tokens.len() * width);
-        self.copy_rows(tokens, &mut values);
-        HiddenStates::Host { values, width }
-    }
-
-    /// Embeddings of tokens, and rows of `table`, which are not scaled.
-    ///
-    /// # Shapes
-    /// `table [embeddings, d]`, result `[rows, d]`.
-    ///
-    /// # Panics
-    /// If a token or an embedding is outside its table; callers check them.
-    pub(crate) fn look_up_rows(&self, rows: &[Input], table: &HiddenStates, device: &Device) -> HiddenStates {
-        let token = |input: &Input| if let Input::Token(token) = input { *token } else { 0 };
-        match table {
-            HiddenStates::Host { values: table, width } => {
-                let mut values = PooledVec::unset(rows.len() * width);
-                for (input, row) in rows.iter().zip(values.chunks_exact_mut(*width)) {
-                    match *input {
-                        Input::Token(token) => self.copy_rows(&[token], row),
-                        Input::Embedding(embedding) => row.copy_from_slice(&table[embedding * width..][..*width]),
-                    }
-                }
-                HiddenStates::Host { values, width: *width }
-            }
-            HiddenStates::Device(table) => {
-                let tokens: Vec<u32> = rows.iter().map(token).collect();
-                let tokens = self.look_up(&tokens, device).into_tensor();
-                let both = Tensor::cat(vec![tokens.clone(), table.clone().cast(tokens.dtype())], 1);
-                let place = |(row, input): (usize, &Input)| match *input {
-                    Input::Token(_) => row,
-                    Input::Embedding(embedding) => rows.len() + embedding,
-                };
-                let order: Vec<usize> = rows.iter().enumerate().map(place).collect();
-                HiddenStates::on_device(select_rows(&both, &order))
-            }
-        }
-    }
-
-    /// The embeddings of tokens on the CPU.
-    ///
-    /// # Shapes
-    /// `out [tokens, d]`.
-    ///
-    /// # Panics
-    /// If a token is outside the table, or the table is elsewhere.
-    pub(crate) fn copy_rows(&self, tokens: &[u32], out: &mut [f32]) {
-        if tokens.is_empty() {
-            return;
-        }
-        let width = out.len() / tokens.len();
-        for (&token, row) in tokens.iter().zip(out.chunks_exact_mut(width)) {
-            match &self.weight {
-                Weight::Packed(table) => table.copy_row(token as usize, row),
-                Weight::Quantised(table, _) => table.copy_row(token as usize, row),
-                Weight::Fragments(_) | Weight::Dense(_) => unreachable!("rows on the CPU go with a table there"),
-            }
-        }
-        if self.scale != 1.0 {
-            out.iter_mut().for_each(|value| *value *= self.scale);
-        }
-    }
-
-    /// The rows of tokens that are on the device.
-    ///
-    /// # Shapes
-    /// `ids [tokens]`, result `[1, tokens, d]`.
-    ///
-    /// # Panics
-    /// If the table is on the CPU.
-    pub fn select(&self, ids: Tensor<1, Int>) -> Tensor<3> {
-        match &self.weight {
-            Weight::Dense(table) => self.scaled(table.clone().select(0, ids).unsqueeze()),
-            _ => unreachable!("tokens on a device go with a table there"),
-        }
-    }
-
-    fn scaled(&self, rows: Tensor<3>) -> Tensor<3> {
-        if self.scale == 1.0 { rows } else { rows * self.scale }
     }
 }
 
@@ -322,7 +199,11 @@ impl Loader<'_> {
     pub fn linear(&self, names: &[String], bias: bool) -> Result<Linear, WeightsError> {
         let weights: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
         let fragments = fragments::load(self.checkpoint, self.compute, &weights)?;
-        let weight = fragments.map_or_else(|| self.weight(&weights), |found| Ok(Weight::Fragments(found)))?;
+        let weight = match fragments {
+            Some(Tiles::Plain(weight)) => Weight::Fragments(weight),
+            Some(Tiles::Coded(weight)) => Weight::Coded(weight),
+            None => self.weight(&weights)?,
+        };
         let bias = if bias {
             let mut values = vec![];
             for name in names {

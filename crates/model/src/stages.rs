@@ -69,5 +69,33 @@ pub fn split(config: &ModelConfig, devices: usize) -> Result<Vec<Range<usize>>, 
     Ok(parts)
 }
 
+/// Layers and memory of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its layers.
+    pub layers: Range<usize>,
+    /// Bytes of weights: those of the layers, and on the first device what lies outside the layers.
+    pub weights: u128,
+    /// Bytes of the cache.
+    pub cache: u128,
+}
+
+/// How `weights` and `cache` bytes of a model lie on `devices` devices.
+///
+/// # Errors
+/// As of [`split`].
+pub fn shares(config: &ModelConfig, devices: usize, weights: u128, cache: u128) -> Result<Vec<Share>, ModelError> {
+    let (layer, rest) = parameters(config);
+    let of_layers = |count: usize, bytes: u128| bytes * count as u128 / config.layers.max(1) as u128;
+    let all = (layer * config.layers + rest).max(1) as u128;
+    let outside = weights * rest as u128 / all;
+    let share = |(number, layers): (usize, Range<usize>)| Share {
+        weights: of_layers(layers.len(), weights - outside) + if number == 0 { outside } else { 0 },
+        cache: of_layers(layers.len(), cache),
+        layers,
+    };
+    Ok(split(config, devices)?.into_iter().enumerate().map(share).collect())
+}
+
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,9 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_hub::{self as hub, HubError, HubOptions, Repo};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::decoder::Decoder;
+use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::device::Compute;
+use gorgon_model::stages;
 use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,6 +172,10 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     let checkpoint = Checkpoint::open(dir)?.finite();
     checkpoint.check(&config)?;
     let left = check_memory(&config, &checkpoint, &compute, tokens)?;
+    if compute.is_split() {
+        let plan = memory_plan(&config, &checkpoint, &compute, tokens)?;
+        settings.console.say_all(plan);
+    }
     let spinner = settings.console.bar(BarStyle::Spinner, &format!("loading {}", dir.display()), 0);
     // Draft heads, and what else is loaded later, want memory too.
     compute.prefilter_budget().set(u64::try_from(left / 4).unwrap_or(u64::MAX));
@@ -261,6 +266,30 @@ fn check_memory(
         compute.choice()
     ))
     .hint("ask for fewer new tokens, use --dtype f16 if the checkpoint is in f32, or free some memory"))
+}
+
+/// A line for each device of a split model: its layers, and what they take.
+///
+/// # Errors
+/// When there are more devices than layers.
+fn memory_plan(
+    config: &ModelConfig,
+    checkpoint: &Checkpoint,
+    compute: &Compute,
+    tokens: usize,
+) -> Result<Vec<String>, ModelError> {
+    let (weights, cache) = (checkpoint.loaded_bytes(compute) as u128, KvCache::bytes(config, compute, tokens));
+    let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    let line = |(number, share): (usize, stages::Share)| {
+        let (first, last) = (share.layers.start, share.layers.end.saturating_sub(1));
+        let (weights, cache) = (size(share.weights), size(share.cache));
+        format!(
+            "GPU {} of {}: layers {first} to {last}, {weights} of weights, {cache} of cache",
+            number + 1,
+            compute.choice()
+        )
+    };
+    Ok(stages::shares(config, compute.devices().len(), weights, cache)?.into_iter().enumerate().map(line).collect())
 }
 
 /// Bytes of memory that a device can still give, where it says.

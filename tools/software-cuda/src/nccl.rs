@@ -1,13 +1,14 @@
-//! The functions of NCCL that this project's programs call: devices of one process add up what they hold.
+//! The functions of NCCL that this project's programs call: devices of one process add up what they hold, and send it
+//! to each other.
 //!
-//! The library is found as `libnccl.so`. A sum waits for all of its group, as long as [`PATIENCE`]; NCCL itself would
+//! The library is found as `libnccl.so`. A sum waits for all of its group, and a receiver for its sender, as long as [`PATIENCE`]; NCCL itself would
 //! wait for ever.
 
 #![allow(non_snake_case, reason = "the names of another library")]
 
 use crate::memory::Memory;
 use crate::ptx::number::{Rounding, Type, float, rounded};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -41,6 +42,8 @@ struct State {
     parts: HashMap<usize, Part>,
     /// Sums that were made.
     sums: u64,
+    /// Bytes that were sent and not yet received, by the ranks of sender and receiver.
+    sent: HashMap<(usize, usize), VecDeque<Vec<u8>>>,
 }
 
 /// Devices that add up together.
@@ -89,6 +92,59 @@ impl Member {
         };
         self.group.meet(bring, |state| state.sums > before)
     }
+
+    /// Leaves a copy of some memory for another member.
+    fn send(&self, from: u64, bytes: usize, to: usize) -> bool {
+        // SAFETY: the caller found the bytes in memory that was allocated.
+        let values = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) }.to_vec();
+        let bring = |state: &mut State| state.sent.entry((self.rank, to)).or_default().push_back(values);
+        self.group.meet(bring, |_| true)
+    }
+
+    /// Writes what another member sent first of all that is not received.
+    fn receive(&self, to: u64, bytes: usize, from: usize) -> bool {
+        let at = (from, self.rank);
+        let is_there = |state: &State| state.sent.get(&at).is_some_and(|waiting| !waiting.is_empty());
+        if !self.group.meet(|_| {}, is_there) {
+            return false;
+        }
+        let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(values) = state.sent.get_mut(&at).and_then(VecDeque::pop_front) else { return false };
+        if values.len() == bytes {
+            // SAFETY: the caller found as many bytes in memory that was allocated.
+            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to as *mut u8, bytes) };
+        }
+        values.len() == bytes
+    }
+}
+
+/// Bytes of a number of `ncclDataType_t`.
+fn width(ty: c_int) -> Option<usize> {
+    match ty {
+        0 | 1 | 10 | 11 => Some(1),
+        6 | 9 => Some(2),
+        2 | 3 | 7 => Some(4),
+        4 | 5 | 8 => Some(8),
+        _ => None,
+    }
+}
+
+/// The member and the number of bytes of a message, if they are valid.
+///
+/// # Safety
+/// Members are those of [`ncclCommInitRank`].
+unsafe fn message<'a>(
+    member: *const Member,
+    at: u64,
+    count: usize,
+    ty: c_int,
+    peer: c_int,
+) -> Option<(&'a Member, usize)> {
+    // SAFETY: as the caller says.
+    let member = unsafe { member.as_ref() }?;
+    let bytes = count.checked_mul(width(ty)?)?;
+    let valid = (0..member.ranks as c_int).contains(&peer) && Memory::lock().holds(at, bytes as u64);
+    valid.then_some((member, bytes))
 }
 
 /// Writes the sum of all parts, in the order of their ranks, to where each wants it.
@@ -166,6 +222,40 @@ unsafe extern "C" fn ncclAllReduce(
         return INVALID_ARGUMENT;
     }
     if member.add(Part { from, to, count, ty }, operation == MEAN) { SUCCESS } else { SYSTEM_ERROR }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclSend(
+    from: u64,
+    count: usize,
+    ty: c_int,
+    peer: c_int,
+    member: *const Member,
+    _stream: u64,
+) -> Status {
+    // SAFETY: members are those of ncclCommInitRank.
+    match unsafe { message(member, from, count, ty, peer) } {
+        Some((member, bytes)) if member.send(from, bytes, peer as usize) => SUCCESS,
+        Some(_) => SYSTEM_ERROR,
+        None => INVALID_ARGUMENT,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclRecv(
+    to: u64,
+    count: usize,
+    ty: c_int,
+    peer: c_int,
+    member: *const Member,
+    _stream: u64,
+) -> Status {
+    // SAFETY: members are those of ncclCommInitRank.
+    match unsafe { message(member, to, count, ty, peer) } {
+        Some((member, bytes)) if member.receive(to, bytes, peer as usize) => SUCCESS,
+        Some(_) => SYSTEM_ERROR,
+        None => INVALID_ARGUMENT,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -6,8 +6,9 @@ use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
+use gorgon_model::embedding::Embedding;
 use gorgon_model::hidden_states::HiddenStates;
-use gorgon_model::linear::{Embedding, Loader};
+use gorgon_model::linear::Loader;
 use gorgon_model::weights::WeightsError;
 use serde_json::{Map, Value, json};
 

@@ -10,7 +10,7 @@ use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::*;
 
 /// Warps of a cube: neighbouring groups of outputs, which read the same rows of `x`.
-const PLANES: usize = 4;
+pub(super) const PLANES: usize = 4;
 /// Units of a cube that moves numbers one by one.
 const UNITS: usize = 256;
 
@@ -72,7 +72,7 @@ fn multiply_part<F: Float, G: Float>(
 
 /// Writes a lane's sums, those of outputs from `base` on, to the rows from `first_row` on.
 #[cube]
-fn write_sums<G: Float>(
+pub(super) fn write_sums<G: Float>(
     sums: &Array<Vector<f32, Const<2>>>,
     out: &mut Tensor<G>,
     first_row: usize,
@@ -131,6 +131,24 @@ fn multiply_tile<F: Float>(
         pair.insert(0usize, weights.extract(comptime!(2 * i)));
         pair.insert(1usize, weights.extract(comptime!(2 * i + 1)));
         a[i] = pair;
+    }
+    multiply_registers::<F>(&a, inputs, sums, 0usize, at, from);
+}
+
+/// As [`multiply_tile`], with a tile in the four registers from `first` on.
+#[cube]
+pub(super) fn multiply_registers<F: Float>(
+    registers: &Array<Vector<F, Const<2>>>,
+    inputs: Vector<F, Const<8>>,
+    sums: &mut Array<Vector<f32, Const<2>>>,
+    #[comptime] first: usize,
+    #[comptime] at: usize,
+    #[comptime] from: usize,
+) {
+    let mut a = Array::<Vector<F, Const<2>>>::new(4usize);
+    #[unroll]
+    for i in 0..4usize {
+        a[i] = registers[comptime!(first + i)];
     }
     let mut b = Array::<Vector<F, Const<2>>>::new(2usize);
     #[unroll]
@@ -230,7 +248,7 @@ pub(super) fn multiply(x: &CubeTensor, packed: &CubeTensor, rows: usize, d_in: u
     if direct { sums } else { join(x, &sums, rows * d_out, parts, [rows, d_out]) }
 }
 
-fn join(x: &CubeTensor, sums: &CubeTensor, size: usize, parts: usize, shape: [usize; 2]) -> CubeTensor {
+pub(super) fn join(x: &CubeTensor, sums: &CubeTensor, size: usize, parts: usize, shape: [usize; 2]) -> CubeTensor {
     let out = device::empty(x, shape, x.dtype);
     // SAFETY: units beyond the result's size do nothing, and there are as many sums for each part.
     unsafe {

@@ -6,8 +6,9 @@
 //! of `x` its columns (N). K is split into a number of parts that depends on the matrix alone. The parts' sums are
 //! added in their order, so a row's result has the same bits whatever rows are computed with it.
 //!
-//! The layout is described in [`reference::pack`].
+//! The layout is described in [`reference::pack`]. Weights of 8 and 4 bits are in [`codes`].
 
+pub mod codes;
 #[cfg(feature = "gpu")]
 mod cube;
 #[cfg(all(test, feature = "gpu"))]
@@ -34,15 +35,25 @@ const WARPS: usize = 1056;
 const PART_BLOCKS: usize = 8;
 
 /// How many blocks of inputs a warp loads before it multiplies them: eight loads of 16 bytes are under way in a lane.
-const fn ahead(blocks: usize) -> usize {
-    if blocks.is_multiple_of(2) { 2 } else { 1 }
+fn ahead(blocks: usize) -> usize {
+    ahead_of(blocks, 2)
+}
+
+/// The greatest power of two that divides the blocks, and `most` at most.
+fn ahead_of(blocks: usize, most: usize) -> usize {
+    1 << blocks.trailing_zeros().min(most.ilog2())
 }
 
 /// Blocks of inputs of a part of K: K is split until there are enough warps, and not below [`PART_BLOCKS`] blocks.
 pub fn part_blocks(d_in: usize, d_out: usize) -> usize {
+    part_blocks_of(d_in, d_out, ahead(d_in / INPUTS))
+}
+
+/// As [`part_blocks`], where `ahead` blocks are loaded at a time.
+fn part_blocks_of(d_in: usize, d_out: usize, ahead: usize) -> usize {
     let (groups, blocks) = (d_out.div_ceil(OUTPUTS), d_in / INPUTS);
     let wanted = WARPS.div_ceil(groups.max(1)).min(blocks / PART_BLOCKS).max(1);
-    blocks.div_ceil(wanted).next_multiple_of(ahead(blocks)).max(1)
+    blocks.div_ceil(wanted).next_multiple_of(ahead).max(1)
 }
 
 /// Parts of K, none of which is without inputs.

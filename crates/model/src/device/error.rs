@@ -28,6 +28,11 @@ pub enum DeviceError {
         /// The job.
         job: &'static str,
     },
+    /// Devices that tensors do not get to.
+    #[error(
+        "--device {0}: what one of these GPUs sends does not arrive on the next; layers are split through NCCL (libnccl.so)"
+    )]
+    Moves(String),
     /// No such name.
     #[error("{}expected f32, f16 or bf16", did_you_mean(.0, ["f32", "f16", "bf16"]))]
     UnknownFormat(String),
@@ -46,13 +51,26 @@ pub enum DeviceError {
     /// Where products cannot be chosen, or not with the other options.
     #[error("--compute-dtype bf16 with {0}")]
     Products(String),
-    /// Weights in integers elsewhere than on the CPU.
-    #[error("{options} with --device {device}: products in integers are for the CPU")]
+    /// Products of integers elsewhere than on the CPU.
+    #[error("{options} with --device {device}: of these a GPU takes --weights int8 or --weights int4 alone")]
     IntegerDevice {
         /// The options that were given.
         options: String,
         /// The device.
         device: String,
+    },
+    /// Weights in integers where nothing multiplies them.
+    #[error(
+        "{options} with --device {device} and --dtype {format}: on a GPU weights in integers take CUDA with tensor cores \
+         (compute capability 8.0) and --dtype bf16 or f16"
+    )]
+    IntegerFormat {
+        /// The options that were given.
+        options: String,
+        /// The device.
+        device: String,
+        /// The number format.
+        format: &'static str,
     },
     /// The binary lacks the backend.
     #[error(

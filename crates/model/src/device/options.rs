@@ -30,7 +30,7 @@ pub enum FloatFormat {
     Bf16,
 }
 
-/// Value of `--weights`: how the CPU stores the matrices of a model.
+/// Value of `--weights`: how the CPU, or a GPU with tensor cores, stores the matrices of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
     /// As `--dtype` says; those of a quantised checkpoint as they are.

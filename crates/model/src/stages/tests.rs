@@ -42,3 +42,15 @@ fn more_devices_than_layers_are_refused() {
     assert!(error.contains("3 devices") && error.contains("2 layers"), "{error}");
     assert!(split(&config(2, 300), 0).is_err());
 }
+
+#[test]
+fn shares_add_up_and_the_first_device_has_what_lies_outside_the_layers() {
+    let config = config(4, 300);
+    let (layer, rest) = parameters(&config);
+    let weights = 2 * (4 * layer + rest) as u128;
+    let shares = shares(&config, 2, weights, 4096).unwrap();
+    assert_eq!(shares.iter().map(|share| share.weights).sum::<u128>(), weights);
+    assert_eq!(shares.iter().map(|share| share.cache).sum::<u128>(), 4096);
+    assert_eq!(shares[1].weights, 2 * (layer * shares[1].layers.len()) as u128);
+    assert_eq!(shares[0].cache, 1024 * shares[0].layers.len() as u128);
+}

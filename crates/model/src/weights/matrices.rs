@@ -85,9 +85,15 @@ impl Checkpoint {
         };
         let quantised: usize = modules.iter().map(|(module, shape)| self.module_bytes(module, *shape, compute)).sum();
         let integers = compute.integers();
+        // A GPU looks embeddings up in 16 bits; an LM head that shares them has codes besides.
+        let table = |coded: fn(usize) -> usize| {
+            let found = shape(layout::EMBEDDING).filter(|_| !compute.is_host()).unwrap_or(0);
+            let own_head = self.entries.contains_key(layout::LM_HEAD);
+            found * compute.format().bytes() - if own_head { coded(found) } else { 0 }
+        };
         let copied = match (integers.weights, integers.draft_weights) {
-            (Weights::Int8, _) => return quantised + plain,
-            (Weights::Int4, _) => return quantised + in_four_bits(plain),
+            (Weights::Int8, _) => return quantised + plain + table(|weights| weights),
+            (Weights::Int4, _) => return quantised + in_four_bits(plain) + table(in_four_bits),
             (Weights::Stored, DraftWeights::Int8) => {
                 shape(layout::LM_HEAD).or_else(|| shape(layout::EMBEDDING)).unwrap_or(0)
             }

@@ -18,10 +18,10 @@ pub fn constant(text: &str) -> Option<u64> {
     if let Some(digits) = text.strip_prefix("0d").or_else(|| text.strip_prefix("0D")) {
         return hex(digits).filter(|_| digits.len() == 16);
     }
+    let text = text.trim_end_matches('U');
     if let Some(digits) = text.strip_prefix("0x") {
         return hex(digits);
     }
-    let text = text.trim_end_matches('U');
     text.parse().ok().or_else(|| text.parse::<i64>().ok().map(|number| number as u64))
 }
 
