@@ -3,11 +3,12 @@ CARGO ?= cargo
 # Where cargo puts it, also when CARGO_TARGET_DIR is set.
 export GORGON ?= $(abspath $(or $(CARGO_TARGET_DIR),target)/release/gorgon)
 GPU_TARGET := target/gpu
+PUSH_TARGET := target/push
 MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push test-push-cli check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,7 +65,10 @@ serve-page: build ## The server's page in headless Chromium, by keyboard, in lig
 serve-speed: build ## gorgon serve beside generate, distill and, with PYTHON=..., transformers serve
 	python3 scripts/bench/serve_speed.py --gorgon $(GORGON) $(if $(PYTHON),--python $(PYTHON)) $(if $(OUT),--out $(OUT))
 
-test-push: ## Uploads to a hub on the loopback interface (builds hf-hub, some minutes)
+test-push: ## Uploads to a hub on the loopback interface (builds hf-hub without optimisation, two minutes)
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) test -p gorgon-hub --features push --test push --target-dir $(PUSH_TARGET)
+
+test-push-cli: ## gorgon export --push there (builds everything with hf-hub, some fifteen minutes)
 	$(CARGO) test --release --workspace --features gorgon-cli/push --test push
 
 docs: ## The documentation as a book, target/book/index.html (needs mdbook: cargo install mdbook --locked)

@@ -111,6 +111,12 @@ impl StepCurve {
         let ((from, low), (to, high)) = (verified(below), verified(above));
         low + (high - low) * (nodes as f64 - from) / (to - from)
     }
+
+    /// Seconds of drafting for a step of `nodes` nodes: those of the largest measured size within them.
+    pub fn draft_seconds(&self, nodes: usize) -> f64 {
+        let within = self.0.partition_point(|time| time.nodes <= nodes);
+        self.0.get(within.max(1) - 1).map_or(0.0, |time| time.draft_seconds)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! what a target would say elsewhere is unknown, so only drafters that read tokens alone can be replayed. Where times of
 //! passes are known ([`StepCurve`]), a replay also says how fast a model with these times would decode.
 
+mod heads;
+
 use crate::BenchError;
 use crate::pass_times::StepCurve;
 use gorgon_core::accept::random::SeededRandom;
@@ -16,6 +18,8 @@ use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+
+pub use heads::{SimulatedHeads, Simulation};
 
 /// An answer that was written elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]

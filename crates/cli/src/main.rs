@@ -14,6 +14,7 @@ use args::{Cli, Command, DevCommand};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use gorgon_runs::visible;
+use gorgon_workflows::config::Kind;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::load;
 use printer::Style;
@@ -121,9 +122,12 @@ fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
         printer::complain(text.trim_end());
         return ExitCode::from(2);
     }
+    let setting = as_setting(error, &text);
     let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !json {
-        error.exit();
+        let _ = error.print();
+        setting.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let failure = Failure::input(message.trim_start_matches("error: "));
@@ -133,6 +137,17 @@ fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
     printer::failure(&match suggested {
         Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
         Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
-        _ => failure.hint("see gorgon --help"),
+        _ => failure.hint(setting.unwrap_or_else(|| "see gorgon --help".into())),
     })
+}
+
+/// Where a verb reads a config and an unknown option is near one of its keys: how that key is set.
+fn as_setting(error: &clap::Error, text: &str) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || !text.contains("[KEY.PATH=VALUE]") {
+        return None;
+    }
+    let name = option.trim_start_matches('-').replace('-', "_");
+    let kind = Kind::ALL.into_iter().find(|kind| text.contains(&format!(" {kind} ")))?;
+    kind.nearest_key(&name).map(|key| format!("settings of a config are given without dashes: {key}=VALUE"))
 }

@@ -58,6 +58,8 @@ impl Drafts {
             (format!("ouroboros:{model},gamma=4,w=3,n=4,g=3"), "own:14,7"),
             (format!("ouroboros:{model},gamma=2,k=1,w=3,n=3,g=3"), "own:5,4"),
             ("partial:16,4".to_owned(), "chain:6"),
+            (format!("partial:16,4,small={model},window=16"), "chain:6"),
+            (format!("partial:16,4,small={one},sinks=0,window=8,ahead=2"), "chain:6"),
         ]
     }
 }
@@ -176,6 +178,22 @@ fn those_that_cannot_be_are_refused_in_a_line() {
         &["bench", "--model", model, "--drafter", &format!("cascade:{one},then=none"), "--sweep", "alpha=0"],
         &["sweep"],
     );
+}
+
+/// The small model of a part of the cache.
+#[test]
+fn a_small_model_that_cannot_be_is_refused_in_a_line() {
+    let drafts = Drafts::new();
+    let (model, one) = (backbone().to_str().unwrap(), &drafts.one);
+    let refuse = |drafter: &str, more: &[&str], words: &[&str]| {
+        refused(&[&["generate", "--model", model, "--prompt", "x", "--drafter", drafter], more].concat(), words);
+    };
+    refuse("partial:16,4,small=/nowhere/at/all", &[], &["/nowhere/at/all", "no such folder"]);
+    refuse(&format!("partial:16,4,small={one}"), &["--tree", "own:8,4"], &["chain:N"]);
+    refuse(&format!("partial:4,16,small={one}"), &[], &["partial:4,16", "2·C"]);
+    refuse(&format!("partial:16,4,small={one},window=2"), &[], &["window=2", "from 8"]);
+    refuse(&format!("partial:16,4,small={one},window=99999"), &[], &["window=99999", "512 positions"]);
+    refuse("partial:16,4,window=16", &[], &["small=DIR"]);
 }
 
 /// A draft model that is fitted where another one fails.

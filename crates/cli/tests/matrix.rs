@@ -135,7 +135,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(run.join("model").to_str().unwrap(), TREES, &["--drafter", "early-exit:1"]);
     // A model can draft for itself, and a text for its own continuation.
     bench.check(model, TREES, &["--drafter", &format!("model:{model}")]);
-    bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,below=2,else=model:{model}")]);
+    bench.check(model, &["chain:2"], &["--drafter", &format!("suffix,else=model:{model}")]);
     let (sublayers, swift) = (bench.job.path("sublayers.json"), bench.job.text("swift.json"));
     std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", sublayers.display());
@@ -210,6 +210,9 @@ fn text_of_composed_drafters_is_the_models_own() {
     bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
     for then in ["ngram:2,tail=1", "early-exit:1", "partial:16,4", "none"] {
         bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
+    }
+    for small in ["window=16", "sinks=0,window=8,ahead=3"] {
+        bench.check(model, &["chain:4"], &["--drafter", &format!("partial:16,4,small={model},{small}")]);
     }
     bench.check(model, &["own:15,8"], &["--drafter", &format!("ouroboros:{model},gamma=4,w=3,n=4,g=3")]);
 }

@@ -25,6 +25,8 @@ fn mistyped_flags_verbs_and_names_are_suggested() {
         (&["export", "run", "--to", "eagel3", "out"], "did you mean \"eagle3\"?"),
         (&["config", "schema", "trian"], "did you mean \"train\"?"),
         (&["doctor", "--device", "cdua"], "'--device <DEVICE>': did you mean \"cuda\"? expected auto"),
+        (&["train", "--lr", "3"], "settings of a config are given without dashes: training.learning_rate=VALUE"),
+        (&["distill", "--max-new-tokens", "3"], "without dashes: sampling.max_new_tokens=VALUE"),
         (&["doctor", "--dtype", "b16"], "did you mean \"bf16\"?"),
         (&["doctor", "--compute-dtype", "b16"], "did you mean \"bf16\"?"),
         (&["doctor", "--weights", "stord"], "did you mean \"stored\"?"),

@@ -14,7 +14,12 @@ pub struct MeanSpeed {
 impl MeanSpeed {
     /// Adds a step.
     pub fn add(&mut self, seconds: f64, tokens: f64) {
-        let weight = WEIGHT.max(1.0 / f64::from(self.steps.saturating_add(1)));
+        self.add_slowly(WEIGHT, seconds, tokens);
+    }
+
+    /// Adds a step that counts for `least` of the means once there are many: less than a tenth where steps differ much.
+    pub fn add_slowly(&mut self, least: f64, seconds: f64, tokens: f64) {
+        let weight = least.max(1.0 / f64::from(self.steps.saturating_add(1)));
         self.seconds += weight * (seconds - self.seconds);
         self.tokens += weight * (tokens - self.tokens);
         self.steps = self.steps.saturating_add(1);

@@ -8,7 +8,7 @@ use crate::eagle::three::Eagle3Model;
 use crate::eagle::{EagleDrafter, EagleModel};
 use crate::folder::{HeadsError, HeadsFolder};
 use crate::format::{HeadsFormat, HeadsMethod, ProbeKind};
-use crate::handover::{HandoverDrafter, THRESHOLD};
+use crate::handover::{HandoverDrafter, StepRatios};
 use crate::hydra::{HydraDrafter, HydraModel};
 use crate::kangaroo::{KangarooDrafter, KangarooModel};
 use crate::measured::{self, MeasuredDrafter};
@@ -47,8 +47,8 @@ pub enum DrafterChoice {
     Handover {
         /// The first.
         first: TrainingFree,
-        /// Tokens of the shortest match that it drafts for.
-        below: usize,
+        /// Tokens of the shortest match that it drafts for; where none is named, the measured gains decide.
+        below: Option<usize>,
         /// The other.
         other: Box<DrafterChoice>,
     },
@@ -66,11 +66,11 @@ impl FromStr for DrafterChoice {
             return handover(first, other);
         }
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
-        if let Some(parsed) = TrainingFree::parse(name, arguments) {
-            return parsed.map(Self::TrainingFree);
-        }
         if let Some(parsed) = Composed::parse(name, arguments) {
             return parsed.map(Self::Composed);
+        }
+        if let Some(parsed) = TrainingFree::parse(name, arguments) {
+            return parsed.map(Self::TrainingFree);
         }
         let heads = HeadsMethod::ALL.into_iter().find(|method| method.name() == text);
         match (text, name) {
@@ -87,13 +87,14 @@ impl FromStr for DrafterChoice {
 /// `FIRST[,below=N]` and the drafter after `,else=`.
 fn handover(first: &str, other: &str) -> Result<DrafterChoice, String> {
     let (first, below) = first.rsplit_once(BELOW).map_or((first, None), |(first, below)| (first, Some(below)));
-    let below = below.map_or(Ok(THRESHOLD), |below| match below.parse() {
+    let number = |below: &str| match below.parse() {
         Ok(below) if below > 0 => Ok(below),
         _ => Err(format!("below={below}: a whole number of tokens from 1 on is expected")),
-    })?;
+    };
+    let below = below.map(number).transpose()?;
     let (name, arguments) = first.split_once(':').unwrap_or((first, ""));
     let parsed = TrainingFree::parse(name, arguments).unwrap_or_else(|| Err(unknown_first(first)))?;
-    let first = parsed.declining_below(below)?;
+    let first = parsed.declining_below(below.unwrap_or(1))?;
     Ok(DrafterChoice::Handover { first, below, other: Box::new(other.parse()?) })
 }
 
@@ -137,8 +138,8 @@ impl fmt::Display for DrafterChoice {
                 let rates: Vec<String> = rates.iter().map(f64::to_string).collect();
                 write!(f, "oracle:{}", rates.join(","))
             }
-            Self::Handover { first, below: THRESHOLD, other } => write!(f, "{first}{ELSE}{other}"),
-            Self::Handover { first, below, other } => write!(f, "{first}{BELOW}{below}{ELSE}{other}"),
+            Self::Handover { first, below: None, other } => write!(f, "{first}{ELSE}{other}"),
+            Self::Handover { first, below: Some(below), other } => write!(f, "{first}{BELOW}{below}{ELSE}{other}"),
         }
     }
 }
@@ -211,8 +212,17 @@ pub enum Drafters {
     Eagle3(Arc<Eagle3Model>),
     /// Drafters without weights, each where its drafts pay.
     Measured,
-    /// One without weights, its tree, and the others for what it declines.
-    Handover(TrainingFree, OwnTree, Box<Drafters>),
+    /// One without weights, its tree, and the others.
+    Handover {
+        /// The first.
+        first: TrainingFree,
+        /// The first one's tree.
+        tree: OwnTree,
+        /// How long steps last, where the measured gains decide which one drafts.
+        ratios: Option<StepRatios>,
+        /// The others.
+        other: Box<Drafters>,
+    },
 }
 
 impl Drafters {
@@ -267,8 +277,12 @@ impl Drafters {
             Self::Kangaroo(model) => Box::new(KangarooDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
-            Self::Handover(first, tree, other) => {
-                Box::new(HandoverDrafter::new(first.drafter(), other.drafter(), *tree))
+            Self::Handover { first, tree, ratios, other } => {
+                let drafter = HandoverDrafter::new(first.drafter(), other.drafter(), *tree);
+                Box::new(match ratios {
+                    Some(ratios) => drafter.measured(ratios.clone()),
+                    None => drafter,
+                })
             }
         }
     }

@@ -149,6 +149,8 @@ pub struct Proposal {
     /// Embeddings `[embeddings, d]` that the tree's probes read ([`NodeInput::Embedding`]), where the target is.
     /// Shared, so that no step copies them.
     pub probes: Option<Arc<HiddenStates>>,
+    /// Tokens of the match that the drafts followed; 0 of drafters that go by no match.
+    pub matched: usize,
 }
 
 /// A source of drafts.
@@ -200,7 +202,7 @@ impl Proposal {
 
     /// A tree whose children were all taken from one source.
     pub fn drawn(draft: DraftTree, rows: Option<PooledVec<f32>>, scheme: SamplingScheme) -> Self {
-        Self { draft, sources: SmallVec::from_buf([Source { rows, scheme }]), resume: None, probes: None }
+        Self { draft, sources: SmallVec::from_buf([Source { rows, scheme }]), resume: None, probes: None, matched: 0 }
     }
 
     /// The inputs of the tree's nodes where some of them are embeddings; `None` where all are tokens.

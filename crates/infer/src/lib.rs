@@ -2,7 +2,8 @@
 //!
 //! * [`session`]: a sequence with its target and its drafter, which lives across turns.
 //! * [`step`](mod@step): one step on a page: draft, verify, accept, commit. `verdict.rs` has the accepting.
-//! * [`cascade`]: a drafter that takes such steps with a draft model; [`ouroboros`] does with phrases behind its drafts.
+//! * [`cascade`]: a drafter that takes such steps with a draft model; [`ouroboros`] does with phrases behind its drafts,
+//!   [`triforce`] with the target over a part of its cache.
 //! * [`generate`]: the one loop, for one sequence and for several ([`batch`]), plain and drafted, launched and
 //!   [`recorded`].
 
@@ -20,6 +21,7 @@ pub mod request;
 pub mod session;
 pub mod step;
 pub mod timing;
+pub mod triforce;
 pub mod turn;
 mod verdict;
 

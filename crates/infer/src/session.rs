@@ -63,6 +63,16 @@ impl<T: Target, D: Drafter> Session<T, D> {
         Self { needs: drafter.needs(), target, drafter, text: vec![], source: 0 }
     }
 
+    /// A session of a target and a drafter that both have read `text`.
+    pub(crate) fn resumed(target: T, drafter: D, text: Vec<Token>) -> Self {
+        Self { needs: drafter.needs(), target, drafter, text, source: 0 }
+    }
+
+    /// The tokens that were read and are kept, without target and drafter.
+    pub(crate) fn into_text(self) -> Vec<Token> {
+        self.text
+    }
+
     /// Tokens that were read and are kept.
     pub fn len(&self) -> usize {
         self.text.len()

@@ -7,6 +7,7 @@
 mod error;
 mod on_device;
 mod retrieved;
+mod streaming;
 mod uncommitted;
 
 use crate::config::ModelConfig;
@@ -280,13 +281,25 @@ impl KvCache {
     /// When nothing is uncommitted, the path is no list of uncommitted rows, or its tokens do not fit the context.
     /// Nothing changes then.
     pub fn commit(&mut self, path: &[usize]) -> Result<(), CacheError> {
-        let reserved = self.reserved.ok_or(CacheError::NotReserved)?;
-        let increasing = path.windows(2).all(|pair| pair[0] < pair[1]);
-        if !increasing || path.last().is_some_and(|&last| last >= reserved) {
-            return Err(CacheError::Path { path: path.into(), reserved });
-        }
+        self.check_path(path)?;
         self.check_context(path.len())?;
         self.uncommitted.check_path(path, self.layers.len())?;
+        self.keep(path);
+        Ok(())
+    }
+
+    /// Fails unless a path is an increasing list of uncommitted rows.
+    fn check_path(&self, path: &[usize]) -> Result<(), CacheError> {
+        let reserved = self.reserved.ok_or(CacheError::NotReserved)?;
+        let increasing = path.windows(2).all(|pair| pair[0] < pair[1]);
+        match !increasing || path.last().is_some_and(|&last| last >= reserved) {
+            true => Err(CacheError::Path { path: path.into(), reserved }),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps the rows of a path that was checked.
+    fn keep(&mut self, path: &[usize]) {
         // The part of the path that already lies in place needs no copy: for a chain, all of it.
         let in_place = path.iter().enumerate().take_while(|&(i, &row)| i == row).count();
         if in_place < path.len() {
@@ -294,7 +307,6 @@ impl KvCache {
         }
         self.committed += path.len();
         self.roll_back();
-        Ok(())
     }
 
     /// Fails unless so many more tokens can be committed.

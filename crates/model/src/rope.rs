@@ -153,6 +153,12 @@ impl RopeTable {
         });
     }
 
+    /// Cosines and sines of a turn by so many positions, without the factor that lengthens what is rotated.
+    pub fn turn(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
+        let angles = self.frequencies.iter().map(|f| positions as f32 * f);
+        (angles.clone().map(f32::cos).collect(), angles.map(f32::sin).collect())
+    }
+
     /// All cosines and all sines of positions `0..positions`.
     ///
     /// # Shapes

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 /// Three steps over the greater part of the tokens.
 fn fitting(lm_head_value: Option<f32>, draft_vocab: usize) -> Eagle3Fitting {
     let config = Eagle3Config { steps: 3, draft_vocab, ..Eagle3Config::default() };
-    Eagle3Fitting::new(config, loaded(), lm_head(lm_head_value).into(), 16).unwrap()
+    Eagle3Fitting::new(config, loaded(), lm_head(lm_head_value).into(), None, 16).unwrap()
 }
 
 #[test]
@@ -134,9 +134,21 @@ fn a_checkpoint_with_another_vocabulary_is_refused() {
     let mut other = loaded();
     other.rows.iter_mut().for_each(|row| row.example.ids.iter_mut().for_each(|id| *id = *id / 2 + 100));
     let config = Eagle3Config { steps: 3, draft_vocab: 150, ..Eagle3Config::default() };
-    let other = Eagle3Fitting::new(config, other, lm_head(None).into(), 16).unwrap();
+    let other = Eagle3Fitting::new(config, other, lm_head(None).into(), None, 16).unwrap();
     let error = fit(&other, &run, &settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("d2t") && error.contains("data"), "{error}");
+}
+
+/// Other answers have other frequent tokens; a layer that is fitted further keeps its own.
+#[test]
+fn a_vocabulary_that_is_given_stays() {
+    let config = Eagle3Config { steps: 3, draft_vocab: 150, ..Eagle3Config::default() };
+    let first = fitting(None, 150);
+    let mut data = loaded();
+    data.rows.iter_mut().for_each(|row| row.example.ids.iter_mut().for_each(|id| *id = *id / 2 + 100));
+    let given = Some(first.vocabulary().clone());
+    let second = Eagle3Fitting::new(config, data, lm_head(None).into(), given, 16).unwrap();
+    assert_eq!((second.vocabulary(), second.constants()), (first.vocabulary(), first.constants()));
 }
 
 #[test]
@@ -156,7 +168,7 @@ fn a_loss_that_is_no_number_names_shard_and_row() {
 #[test]
 fn layers_that_the_backbone_has_not_are_refused() {
     let config = Eagle3Config { hooks: Some(vec![0, 1, 3]), ..Eagle3Config::default() };
-    let error = Eagle3Fitting::new(config, loaded(), lm_head(None).into(), 16).err().unwrap().to_string();
+    let error = Eagle3Fitting::new(config, loaded(), lm_head(None).into(), None, 16).err().unwrap().to_string();
     assert!(error.contains("eagle3.aux_hidden_state_layers = [0, 1, 3]") && error.contains("2 layers"), "{error}");
 }
 

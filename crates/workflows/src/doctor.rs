@@ -52,7 +52,9 @@ pub fn examine(settings: &Settings) -> Report {
         (true, 0) => "built in, no device found".to_owned(),
         (true, n) => format!("{n} device(s)"),
     };
-    let facts = vec![
+    // Of the device that --device names; nothing on the CPU.
+    let device = settings.compute().ok().and_then(|compute| Some((compute.choice(), compute.free_bytes()?)));
+    let mut facts = vec![
         ("gorgon", settings.build.to_string()),
         ("cpu", format!("{threads} threads, {}{products}", isa.name())),
         ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
@@ -61,6 +63,7 @@ pub fn examine(settings: &Settings) -> Report {
         ("memory", format!("{} available of {}", bytes(available), bytes(total))),
         ("disk", free.map_or("unknown".to_owned(), |free| format!("{} free at {}", bytes(free), cache.display()))),
     ];
+    facts.extend(device.map(|(name, free)| ("gpu memory", format!("{} available on {name}", bytes(free)))));
     let details = json!({
         "version": settings.build.version, "commit": settings.build.commit, "features": settings.build.features,
         "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "screens": screens },
@@ -68,6 +71,7 @@ pub fn examine(settings: &Settings) -> Report {
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
         "driver": driver,
         "memory": { "total_bytes": total, "available_bytes": available },
+        "device_memory": device.map(|(name, free)| json!({ "device": name.to_string(), "available_bytes": free })),
         "disk": { "free_bytes": free },
         "cache": cache.display().to_string(),
     });

@@ -253,16 +253,17 @@ fn check_memory(
 ) -> Result<u128, Failure> {
     let weights = checkpoint.loaded_bytes(compute) as u128;
     let cache = KvCache::bytes(config, compute, tokens);
-    let Some(available) = available_memory().filter(|_| compute.is_host()) else { return Ok(u128::MAX) };
+    let Some(available) = available_memory(compute) else { return Ok(u128::MAX) };
     if let Some(left) = u128::from(available).checked_sub(weights + cache) {
         return Ok(left);
     }
     let size = |n: u128| bytes(u64::try_from(n).unwrap_or(u64::MAX));
     Err(Failure::input(format!(
-        "{} of weights and {} of cache for {tokens} tokens do not fit the {} of memory that are available",
+        "{} of weights and {} of cache for {tokens} tokens do not fit the {} of memory that are available on {}",
         size(weights),
         size(cache),
-        bytes(available)
+        bytes(available),
+        compute.choice()
     ))
     .hint("ask for fewer new tokens, use --dtype f16 if the checkpoint is in f32, or free some memory"))
 }
@@ -291,8 +292,13 @@ fn memory_plan(
     Ok(stages::shares(config, compute.devices().len(), weights, cache)?.into_iter().enumerate().map(line).collect())
 }
 
-/// Bytes of memory that programs can still have, where the system says.
-pub fn available_memory() -> Option<u64> {
+/// Bytes of memory that a device can still give, where it says.
+pub fn available_memory(compute: &Compute) -> Option<u64> {
+    if compute.is_host() { free_memory() } else { compute.free_bytes() }
+}
+
+/// Bytes of the machine's memory that programs can still have, where the system says.
+pub fn free_memory() -> Option<u64> {
     let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     System::new_with_specifics(refresh).ok().map(|system| system.available_memory())
 }

@@ -185,7 +185,7 @@ fn answer(
 /// Rows of caches for which half of the free memory is enough.
 fn affordable(drafting: &Drafting, decoder: &Arc<Decoder>, context: usize) -> Result<usize, Failure> {
     let compute = decoder.compute();
-    let Some(available) = load::available_memory().filter(|_| compute.is_host()) else {
+    let Some(available) = load::available_memory(compute) else {
         return Ok(UNMEASURED.saturating_mul(context));
     };
     let (_, drafter) = drafting.memory(decoder.config(), compute, context)?;

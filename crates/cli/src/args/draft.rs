@@ -14,15 +14,11 @@ pub struct Draft {
     /// interrupted).
     #[arg(long, value_name = "H")]
     pub heads: Option<PathBuf>,
-    /// Which drafter proposes tokens: auto (of the kind of the heads; without heads suffix and recycle, each where its
-    /// measured drafts pay), none; those that read --heads: medusa, hydra, eagle, mtp, block, ppd, pass, space,
-    /// kangaroo; draft models: model:DIR (a smaller model with the same tokens), specinfer:DIR1+DIR2[,expand=K1,K2,…]
-    /// (several, one merged tree), cascade:DIR,then=D[,ahead=N][,tail=N] (one for which D drafts),
-    /// ouroboros:DIR[,gamma=N][,k=N][,w=N][,n=N][,g=N] (one that drafts by phrases); without either:
-    /// suffix[:STORE] (continuations of the longest match in the text and a store), rest:STORE, ngram:N (prompt
-    /// lookup), jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, swift,
-    /// recycle[:K], partial:B,C (the target over B retrieved rows of its cache, in chunks of C).
-    /// suffix[:STORE][,below=N],else=D (another drafter where the match is short); oracle:R1,R2,…
+    /// Which drafter proposes tokens: auto (of the kind of the heads; without heads suffix and recycle where they pay)
+    /// or none; with heads medusa, hydra, eagle, mtp, block, ppd, pass, space, kangaroo; with draft models model:DIR,
+    /// specinfer:DIR1+DIR2, cascade:DIR,then=D, ouroboros:DIR; without training suffix[:STORE], rest:STORE (STORE: a file, or
+    /// live), ngram:N, recycle, jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, swift,
+    /// partial:B,C[,small=DIR], or suffix,else=D. docs/src/reference/trees-and-rules.md has all of them with their parameters
     /// [default: auto with heads, none without]
     #[arg(long, value_name = "D")]
     pub drafter: Option<DrafterChoice>,

@@ -12,7 +12,8 @@ pub struct Replay {
     /// A model folder, a GGUF file or a repo id. Its tokenizer and chat template are used, its weights are not.
     #[arg(long, value_name = "M")]
     pub model: String,
-    /// A drafter that reads tokens alone, such as ngram:N; repeat it to compare several.
+    /// A drafter that reads tokens alone, such as ngram:N, or oracle:R1,R2,… for simulated heads (right at these rates,
+    /// as slow as the step times say); repeat it to compare several.
     #[arg(long = "drafter", value_name = "D", required = true)]
     pub drafters: Vec<DrafterChoice>,
     /// The tree of all drafters, as of bench [default: the one of each drafter].

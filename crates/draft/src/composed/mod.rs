@@ -1,21 +1,25 @@
 //! The names of drafters that are made of other drafters.
 //!
 //! `specinfer:DIR1+DIR2` merges the trees of several draft models ([`crate::specinfer`]). `cascade:DIR,then=D` decodes
-//! a draft model with the drafts of another drafter, and `ouroboros:DIR` one phrase by phrase; the loops that do it are
-//! in `gorgon-infer`.
+//! a draft model with the drafts of another drafter, and `ouroboros:DIR` one phrase by phrase; `partial:B,C,small=DIR`
+//! is TriForce with all its levels. The loops that do it are in `gorgon-infer`.
 
 mod cascade;
 mod options;
 mod ouroboros;
 mod specinfer;
+mod triforce;
 
 pub use cascade::{CascadeName, Then};
 pub use ouroboros::{Ouroboros, OuroborosName};
 pub use specinfer::SpecInferName;
+pub use triforce::TriForceName;
 
 use crate::store::StoreFile;
-use crate::training_free::TrainingFree;
+use crate::training_free::{TrainingFree, TrainingFreeMethod};
 use gorgon_core::tree::{TreeChoice, TreeKind};
+use gorgon_model::config::ModelConfig;
+use gorgon_model::device::Compute;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -28,11 +32,14 @@ pub enum Composed {
     Cascade(CascadeName),
     /// `ouroboros`
     Ouroboros(OuroborosName),
+    /// `partial` with a small model
+    TriForce(TriForceName),
 }
 
 impl Composed {
     /// How each of them is written on the command line.
-    pub const SYNTAX: [&'static str; 3] = [SpecInferName::SYNTAX, CascadeName::SYNTAX, OuroborosName::SYNTAX];
+    pub const SYNTAX: [&'static str; 4] =
+        [SpecInferName::SYNTAX, CascadeName::SYNTAX, OuroborosName::SYNTAX, TriForceName::SYNTAX];
 
     /// The drafter of a name, if there is one.
     ///
@@ -43,6 +50,7 @@ impl Composed {
             "specinfer" | "multi" => SpecInferName::parse(arguments).map(Self::SpecInfer),
             "cascade" => CascadeName::parse(arguments).map(Self::Cascade),
             "ouroboros" => OuroborosName::parse(arguments).map(Self::Ouroboros),
+            "partial" if TriForceName::is_named(arguments) => TriForceName::parse(arguments).map(Self::TriForce),
             _ => return None,
         };
         Some(parsed.map_err(|reason| format!("{name}:{arguments}: {reason}")))
@@ -54,6 +62,7 @@ impl Composed {
             Self::SpecInfer(name) => name.default_tree(),
             Self::Cascade(name) => name.default_tree(),
             Self::Ouroboros(name) => name.settings.default_tree(),
+            Self::TriForce(name) => name.default_tree(),
         }
     }
 
@@ -66,6 +75,7 @@ impl Composed {
             Self::SpecInfer(name) => name.check_tree(tree),
             Self::Cascade(name) => name.check_tree(tree),
             Self::Ouroboros(name) => name.settings.check_tree(tree),
+            Self::TriForce(name) => name.check_tree(tree),
         }
     }
 
@@ -73,7 +83,7 @@ impl Composed {
     pub fn trees(&self) -> usize {
         match self {
             Self::SpecInfer(name) => name.models.len(),
-            Self::Cascade(_) | Self::Ouroboros(_) => 1,
+            Self::Cascade(_) | Self::Ouroboros(_) | Self::TriForce(_) => 1,
         }
     }
 
@@ -82,7 +92,9 @@ impl Composed {
         match self {
             Self::SpecInfer(name) => name.models.iter().collect(),
             Self::Cascade(CascadeName { model, then: Then::Model(then), .. }) => vec![model, then],
-            Self::Cascade(CascadeName { model, .. }) | Self::Ouroboros(OuroborosName { model, .. }) => vec![model],
+            Self::Cascade(CascadeName { model, .. })
+            | Self::Ouroboros(OuroborosName { model, .. })
+            | Self::TriForce(TriForceName { model, .. }) => vec![model],
         }
     }
 
@@ -105,6 +117,7 @@ impl Composed {
                 }
             }
             Self::Ouroboros(name) => name.model = folder(&name.model)?,
+            Self::TriForce(name) => name.model = folder(&name.model)?,
         }
         Ok(changed)
     }
@@ -122,7 +135,7 @@ impl Composed {
                 };
                 Ok(Self::Cascade(CascadeName { then, ..name }))
             }
-            other @ (Self::SpecInfer(_) | Self::Ouroboros(_)) => Ok(other),
+            other @ (Self::SpecInfer(_) | Self::Ouroboros(_) | Self::TriForce(_)) => Ok(other),
         }
     }
 
@@ -130,7 +143,15 @@ impl Composed {
     pub fn then(&self) -> Option<&TrainingFree> {
         match self {
             Self::Cascade(CascadeName { then: Then::TrainingFree(method), .. }) => Some(method),
-            Self::Cascade(_) | Self::SpecInfer(_) | Self::Ouroboros(_) => None,
+            Self::Cascade(_) | Self::SpecInfer(_) | Self::Ouroboros(_) | Self::TriForce(_) => None,
+        }
+    }
+
+    /// Tokens of a text of `tokens` that its models keep in their caches at most, and bytes that are kept beside these.
+    pub fn kept(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> (usize, u128) {
+        match self {
+            Self::TriForce(name) => (tokens.min(name.rows()), name.partial.bytes(model, compute, tokens)),
+            Self::SpecInfer(_) | Self::Cascade(_) | Self::Ouroboros(_) => (tokens, 0),
         }
     }
 
@@ -146,6 +167,7 @@ impl fmt::Display for Composed {
             Self::SpecInfer(name) => name.fmt(f),
             Self::Cascade(name) => name.fmt(f),
             Self::Ouroboros(name) => name.fmt(f),
+            Self::TriForce(name) => name.fmt(f),
         }
     }
 }

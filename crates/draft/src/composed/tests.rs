@@ -25,6 +25,8 @@ fn names_are_read_and_written() {
         "cascade:a,b,then=early-exit:2,tail=1",
         "ouroboros:one",
         "ouroboros:a,b,gamma=4,k=0,w=3,n=4,g=2",
+        "partial:64,8,small=a folder",
+        "partial:64,8,random,small=a,b,sinks=0,window=8,ahead=3",
     ] {
         assert_eq!(composed(text).to_string(), text);
     }
@@ -33,6 +35,28 @@ fn names_are_read_and_written() {
     assert_eq!(name.models(), [&PathBuf::from("a,b=c")]);
     let moved = composed("cascade:one,then=model:two").with_models(|model| Ok::<_, String>(model.join("model")));
     assert_eq!(moved.unwrap().to_string(), "cascade:one/model,then=model:two/model");
+}
+
+#[test]
+fn a_small_model_goes_with_a_part() {
+    assert!(matches!("partial:64,8".parse(), Ok(DrafterChoice::TrainingFree(_))));
+    let name = composed("partial:64,8,small=one,window=32");
+    assert_eq!(name.models(), [&PathBuf::from("one")]);
+    assert_eq!(name.default_tree(), TreeChoice::Chain(ChainTree::new(6).unwrap()));
+    assert!(name.check_tree(&TreeKind::Chain(4)).is_ok());
+    assert!(name.check_tree(&TreeKind::Own(OwnTree::new(9, 4).unwrap())).unwrap_err().contains("chain:N"));
+    for (wrong, words) in [
+        ("partial:64,8,sinks=4", "small=DIR"),
+        ("partial:64,8,small=", "small= is empty"),
+        ("partial:8,64,small=one", "expected B,C"),
+        ("partial:64,8,small=one,window=7", "window=7 is no whole number from 8"),
+        ("partial:64,8,small=one,ahead=0", "ahead=0 is no whole number from 1 to 128"),
+        ("partial:64,8,small=one,sinks=x", "sinks=x is no whole number"),
+        ("partial:64,8,small=one,small=two", "small= is given twice"),
+    ] {
+        let message = wrong.parse::<DrafterChoice>().unwrap_err();
+        assert!(message.contains(words), "{wrong}: {message}");
+    }
 }
 
 #[test]

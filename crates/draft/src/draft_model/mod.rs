@@ -6,7 +6,9 @@
 mod model;
 mod propose;
 mod sampling;
+mod window;
 
 pub use model::{DraftModel, DraftModelError};
 pub use propose::DraftModelDrafter;
 pub use sampling::DraftSampling;
+pub use window::StreamingWindow;

@@ -2,6 +2,7 @@
 
 use super::model::DraftModel;
 use super::sampling::DraftSampling;
+use super::window::StreamingWindow;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::levels::{LevelNetwork, Levels, tokens_of};
 use crate::uncommitted::UncommittedRows;
@@ -34,13 +35,23 @@ pub struct DraftModelDrafter {
     rooted: Option<(Token, HiddenStates)>,
     /// Whether the text holds a token that the model does not have.
     lost: bool,
+    /// Tokens that the cache keeps, if not all.
+    window: Option<StreamingWindow>,
+    /// Tokens that it has dropped.
+    dropped: usize,
 }
 
 impl DraftModelDrafter {
     /// A drafter with this model.
     pub fn new(model: DraftModel, sampling: DraftSampling) -> Self {
         let cache = model.new_cache();
-        Self { model, sampling, cache, unread: PooledVec::new(), rooted: None, lost: false }
+        let unread = PooledVec::new();
+        Self { model, sampling, cache, unread, rooted: None, lost: false, window: None, dropped: 0 }
+    }
+
+    /// A drafter whose cache keeps the first tokens and the last ones.
+    pub fn streaming(model: DraftModel, sampling: DraftSampling, window: StreamingWindow) -> Self {
+        Self { window: Some(window), ..Self::new(model, sampling) }
     }
 
     /// The model.
@@ -56,7 +67,13 @@ impl DraftModelDrafter {
     /// Reads all unread tokens; the state after the last of them, if there were any.
     fn read(&mut self) -> Result<Option<HiddenStates>, ModelError> {
         let (decoder, mut last) = (self.model.decoder(), None);
-        for chunk in std::mem::take(&mut self.unread).chunks(PREFILL_CHUNK) {
+        let most = self.window.map_or(PREFILL_CHUNK, |window| window.chunk());
+        for chunk in std::mem::take(&mut self.unread).chunks(most) {
+            if let Some(window) = self.window {
+                let before = self.cache.len();
+                self.cache.slide(window.sinks, window.excess(before, chunk.len())).map_err(ModelError::from)?;
+                self.dropped += before - self.cache.len();
+            }
             self.cache.reserve(chunk.len())?;
             let mask = AttentionMask::Causal { rows: chunk.len() };
             let output = decoder.forward(&PassPlan::of_tokens(chunk, &mask), &mut self.cache, &Hooks::none())?;
@@ -86,7 +103,8 @@ impl DraftModelDrafter {
 
     /// Whether the model can read on after `more` tokens.
     fn has_room(&self, more: usize) -> bool {
-        self.cache.len() + self.unread.len() + more <= self.model.decoder().config().max_positions
+        self.window.is_some()
+            || self.cache.len() + self.unread.len() + more <= self.model.decoder().config().max_positions
     }
 
     /// The state at `root`, to which the cache is brought up. `None` where the model cannot follow.
@@ -127,12 +145,19 @@ impl Drafter for DraftModelDrafter {
         self.unread.clear();
         self.rooted = None;
         self.lost = false;
+        self.dropped = 0;
     }
 
     fn truncate(&mut self, length: usize) -> bool {
+        let sinks = self.window.map_or(0, |window| window.sinks);
+        if self.dropped > 0 && length < self.dropped + sinks {
+            // Tokens in front of it are gone.
+            self.reset();
+            return false;
+        }
         self.forget_root();
-        self.cache.truncate(length);
-        self.unread.truncate(length.saturating_sub(self.cache.len()));
+        self.cache.truncate(length - self.dropped);
+        self.unread.truncate(length.saturating_sub(self.dropped + self.cache.len()));
         // Whether the tokens that are left are the model's is not known any more.
         !self.lost
     }

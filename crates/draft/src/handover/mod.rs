@@ -1,20 +1,26 @@
-//! Two drafters: the other one drafts where the first has nothing to draft.
+//! Two drafters of which one goes by the text alone, and which of them drafts a step.
 //!
-//! The first is one that goes by the text alone and declines, with a lone root, where it is not sure enough: where its
-//! match is shorter than a threshold. So the choice is made before any token is drawn, and each proposal is accepted by
-//! the law of the drafter that made it. Both observe all committed text.
+//! With a threshold (`below=N`) the first declines, with a lone root, where fewer than `N` tokens match, and the other
+//! one drafts there. Without one the measured gains decide: the first drafts where, after matches of about this length,
+//! its steps emit more tokens per time than the other's. Both rules look at committed text alone and settle the choice
+//! before a token is drawn, so each proposal is accepted by the law of the drafter that made it. Both drafters observe
+//! all committed text.
+
+mod gains;
+mod watched;
 
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::trace::Trace;
+use gains::Gains;
 use gorgon_core::Token;
 use gorgon_core::tree::{OwnError, OwnTree};
 use gorgon_model::target::Target;
 
-/// Tokens of the shortest match that the first drafts for, unless told otherwise (SAM-Decoding's).
-pub const THRESHOLD: usize = 5;
+pub use gains::StepRatios;
+
 /// Nodes and depth of the first drafter's trees (SAM-Decoding's beside another drafter).
-const TREE: (usize, usize) = (40, 39);
+const TREE: (usize, usize) = (gains::LARGEST, gains::LARGEST - 1);
 
 /// The tree of a first drafter.
 ///
@@ -24,19 +30,40 @@ pub fn tree() -> Result<OwnTree, OwnError> {
     OwnTree::new(TREE.0, TREE.1)
 }
 
-/// A drafter, and another one for what it declines.
+/// A drafter, and another one for what it declines, or for where it gains less.
 pub struct HandoverDrafter {
     name: String,
     first: Box<dyn Drafter>,
     other: Box<dyn Drafter>,
     /// The first drafter's tree. The one that steps name is the other's.
     tree: OwnTree,
+    /// Decides where the first does not decline.
+    gains: Option<Gains>,
 }
 
 impl HandoverDrafter {
-    /// `first` reads no hidden states, and drafts `tree`.
+    /// `first` reads no hidden states, and drafts `tree` wherever it does not decline.
     pub fn new(first: Box<dyn Drafter>, other: Box<dyn Drafter>, tree: OwnTree) -> Self {
-        Self { name: format!("{},else={}", first.name(), other.name()), first, other, tree }
+        Self { name: format!("{},else={}", first.name(), other.name()), first, other, tree, gains: None }
+    }
+
+    /// Copy in which the measured gains decide which one drafts, where steps last as long as is given.
+    pub fn measured(self, ratios: StepRatios) -> Self {
+        Self { gains: Some(Gains::new(ratios)), ..self }
+    }
+
+    /// The other drafter drafts.
+    fn hand_over(
+        &mut self,
+        matched: usize,
+        root: Token,
+        context: &mut DraftContext<'_>,
+    ) -> Result<Proposal, DraftError> {
+        let proposal = self.other.draft(root, context)?;
+        if let Some(gains) = &mut self.gains {
+            gains.handed_over(matched, proposal.draft.tree().len());
+        }
+        Ok(proposal)
     }
 }
 
@@ -57,14 +84,19 @@ impl Drafter for HandoverDrafter {
     fn reset(&mut self) {
         self.first.reset();
         self.other.reset();
+        self.gains.iter_mut().for_each(Gains::forget_text);
     }
 
     fn truncate(&mut self, length: usize) -> bool {
+        self.gains.iter_mut().for_each(Gains::forget_text);
         let both = [self.first.truncate(length), self.other.truncate(length)];
         both == [true, true]
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if let (Some(gains), Some(verified)) = (&mut self.gains, pass.verified) {
+            gains.observe(pass.tokens, verified.next);
+        }
         self.first.observe(pass)?;
         self.other.observe(pass)
     }
@@ -74,7 +106,14 @@ impl Drafter for HandoverDrafter {
         let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
         let tree = CoupledTree { tree: &self.tree, coupling };
         let proposal = self.first.draft(root, &mut DraftContext { tree, random: &mut *context.random, target })?;
-        if proposal.draft.tree().len() > 1 { Ok(proposal) } else { self.other.draft(root, context) }
+        if proposal.draft.tree().len() == 1 {
+            return self.hand_over(0, root, context);
+        }
+        let Some(gains) = &mut self.gains else { return Ok(proposal) };
+        match gains.choose(proposal.matched, &proposal.draft) {
+            Some(draft) => Ok(Proposal::list(draft)),
+            None => self.hand_over(proposal.matched, root, context),
+        }
     }
 
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {

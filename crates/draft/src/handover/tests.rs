@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::choice::DrafterChoice;
+use crate::drafter::VerifiedTree;
 use crate::jacobi::JacobiDrafter;
+use crate::measured::StepCosts;
 use crate::suffix::{Suffix, SuffixDrafter};
 use crate::toy::{Toy, choose};
 use gorgon_core::PooledVec;
@@ -72,7 +74,8 @@ fn names_are_read_and_written() {
         let choice: DrafterChoice = name.parse().unwrap();
         assert_eq!(choice.to_string(), name);
     }
-    assert_eq!("suffix,below=5,else=ngram:2".parse::<DrafterChoice>().unwrap().to_string(), "suffix,else=ngram:2");
+    let named = |text: &str| text.parse::<DrafterChoice>().unwrap().to_string();
+    assert_eq!(named("suffix,below=5,else=ngram:2"), "suffix,below=5,else=ngram:2");
     for (wrong, words) in [
         ("jacobi:4,else=suffix", "jacobi:4 drafts in any case"),
         ("medusa,else=suffix", "\"medusa\" hands over to no other drafter"),
@@ -127,10 +130,18 @@ impl Drafter for Drawing {
 }
 
 /// The first tokens that are emitted after a text.
-fn sampled(least: usize, prompt: &[Token], count: usize, random: &mut dyn RandomSource) -> (Vec<Token>, [usize; 2]) {
+fn sampled(
+    least: Option<usize>,
+    prompt: &[Token],
+    count: usize,
+    random: &mut dyn RandomSource,
+) -> (Vec<Token>, [usize; 2]) {
     let transform = Transform::new(1.0, None, None).unwrap();
     let tree = OwnTree::new(4, 2).unwrap();
-    let mut drafter = HandoverDrafter::new(suffix(least), Box::new(Drawing(vec![])), tree);
+    let mut drafter = HandoverDrafter::new(suffix(least.unwrap_or(1)), Box::new(Drawing(vec![])), tree);
+    if least.is_none() {
+        drafter = drafter.measured(StepRatios::default());
+    }
     let (mut text, mut steps) = (prompt.to_vec(), [0, 0]);
     let observe = |drafter: &mut HandoverDrafter, tokens: &[Token]| {
         let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
@@ -153,7 +164,10 @@ fn sampled(least: usize, prompt: &[Token], count: usize, random: &mut dyn Random
         let verdict =
             proposal.with_draft_rows(|drafts| Sampling { transform }.accept(nodes, drafts, rows, random)).unwrap();
         let read: Vec<Token> = verdict.path.iter().map(|&node| nodes.token(node)).collect();
-        observe(&mut drafter, &read);
+        let (output, path) = (crate::toy::nothing(), &verdict.path[..]);
+        let verified = Some(VerifiedTree { tree: nodes, path, next: verdict.bonus, target: None });
+        let pass = VerifiedPass { tokens: &read, output: &output, rows: path, verified, is_source: false };
+        drafter.observe(pass).unwrap();
         text.extend(read[1..].iter().copied().chain([verdict.bonus]));
     }
     (text[prompt.len()..prompt.len() + count].to_vec(), steps)
@@ -163,17 +177,93 @@ fn sampled(least: usize, prompt: &[Token], count: usize, random: &mut dyn Random
 #[test]
 fn the_law_of_the_text_is_exact() {
     let prompt = [0, 1, 2, 0, 1];
-    for least in [1, 2, 3] {
+    for least in [Some(1), Some(2), Some(3), None] {
         let runs = enumerate(|random| sampled(least, &prompt, 3, random));
         let steps = runs.iter().fold([0, 0], |sum, (_, (_, steps))| [sum[0] + steps[0], sum[1] + steps[1]]);
-        assert!(steps[0] > 0 && (least == 1 || steps[1] > 0), "{least}: {steps:?}");
+        assert!(steps[0] > 0 && (least == Some(1) || steps[1] > 0), "{least:?}: {steps:?}");
         let mut found = BTreeMap::<Vec<Token>, f64>::new();
         runs.into_iter().for_each(|(probability, (tokens, _))| *found.entry(tokens).or_default() += probability);
         for (a, b, c) in (0..27).map(|i| (i / 9, i / 3 % 3, i % 3)) {
             let step = |text: &[Token], token: Token| law(&[&prompt[..], text].concat(), 0)[token as usize];
             let want = step(&[], a) * step(&[a], b) * step(&[a, b], c);
             let share = found.get(&vec![a, b, c]).copied().unwrap_or(0.0);
-            assert!((share - want).abs() < 1e-6, "{least}: {a} {b} {c}: {share} and {want}");
+            assert!((share - want).abs() < 1e-6, "{least:?}: {a} {b} {c}: {share} and {want}");
         }
     }
+}
+
+/// Drafts so many tokens, of which the first `right` are what follows in a text that repeats itself every `period`.
+struct Periodic {
+    period: u32,
+    right: usize,
+    drafts: usize,
+}
+
+impl Drafter for Periodic {
+    fn name(&self) -> &str {
+        "periodic"
+    }
+
+    fn reset(&mut self) {}
+
+    fn observe(&mut self, _: VerifiedPass<'_>) -> Result<(), DraftError> {
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, _: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let mut draft = DraftTree::root(root);
+        for node in 0..self.drafts {
+            let token = if node < self.right { (root + 1 + node as u32) % self.period } else { Token::MAX };
+            draft.push(node, Candidate { token, probability: 1.0 });
+        }
+        Ok(Proposal::list(draft))
+    }
+}
+
+/// Steps of both drafters, and the tokens of all, on `count` steps of a text of period `period`.
+fn periodic(period: u32, other: Periodic, ratios: StepRatios, count: usize) -> ([usize; 2], usize) {
+    let other_rows = other.drafts + 1;
+    let mut drafter = HandoverDrafter::new(suffix(1), Box::new(other), tree().unwrap()).measured(ratios);
+    let (mut at, mut steps) = (0, [0, 0]);
+    let token = |at: usize| (at % period as usize) as Token;
+    let own = OwnTree::new(512, 64).unwrap();
+    for _ in 0..count {
+        let random = &mut gorgon_core::accept::random::SeededRandom::new(0);
+        let context = &mut DraftContext { tree: CoupledTree::plain(&own), random, target: None };
+        let proposal = drafter.draft(token(at), context).unwrap();
+        let tree = proposal.draft.tree();
+        let mut path = vec![0];
+        while let Some(child) = tree.children(path[path.len() - 1]).find(|&c| tree.token(c) == token(at + path.len())) {
+            path.push(child);
+        }
+        steps[usize::from(proposal.matched == 0 && tree.len() == other_rows)] += 1;
+        let read: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
+        at += path.len();
+        let verified = VerifiedTree { tree, path: &path, next: token(at), target: None };
+        let output = crate::toy::nothing();
+        let pass =
+            VerifiedPass { tokens: &read, output: &output, rows: &path, verified: Some(verified), is_source: false };
+        drafter.observe(pass).unwrap();
+    }
+    (steps, at)
+}
+
+/// Where a text repeats itself, long matches draft; nearly all steps of one that does not are the other drafter's.
+#[test]
+fn the_drafter_that_gains_more_drafts() {
+    let poor = |period| Periodic { period, right: 1, drafts: 2 };
+    let (steps, tokens) = periodic(50, poor(50), StepRatios::default(), 300);
+    assert!(steps[0] > 250 && steps[1] > 3 && tokens > 30 * 250, "{steps:?} {tokens}");
+    // Every token of a text without repetitions is new.
+    let (steps, tokens) = periodic(1_000_000, poor(1_000_000), StepRatios::default(), 300);
+    assert_eq!((steps, tokens), ([0, 300], 600));
+}
+
+/// Where rows are so dear that 39 drafts cost more than they bring, small trees are drafted or the other drafter's.
+#[test]
+fn steps_are_as_large_as_they_pay() {
+    let times = [(1, 1.0), (3, 1.0), (4, 2.0), (40, 400.0)];
+    let ratios = || StepRatios { verified: StepCosts::known(times), drafted: StepCosts::known(times) };
+    let (steps, tokens) = periodic(50, Periodic { period: 50, right: 2, drafts: 2 }, ratios(), 300);
+    assert!(steps[1] > 280 && tokens < 3 * 300 + 40 * 20, "{steps:?} {tokens}");
 }

@@ -9,12 +9,21 @@ const LONGEST: f64 = 3.0;
 
 /// `T(n)`: mean time of steps with `n` rows, drafting included.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StepCosts {
+pub struct StepCosts {
     /// Number of rows less one.
     by_rows: Vec<MeanSpeed>,
 }
 
 impl StepCosts {
+    /// Of known times: rows and seconds.
+    pub fn known(times: impl IntoIterator<Item = (usize, f64)>) -> Self {
+        let mut costs = Self::default();
+        for (rows, seconds) in times.into_iter().filter(|&(rows, _)| rows > 0) {
+            costs.add(rows, seconds);
+        }
+        costs
+    }
+
     /// Notes a step. Returns the seconds that it counts for.
     pub fn add(&mut self, rows: usize, seconds: f64) -> f64 {
         if self.by_rows.len() < rows {

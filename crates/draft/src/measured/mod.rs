@@ -6,7 +6,7 @@
 //! emitted on average exceed `T(n) / T(1)`, the measured time of such a step over that of a plain one.
 //!
 //! An unknown way is tried as long as its loss can be borne: the loss of all drafted steps, in plain steps, stays
-//! below `0.25 + 0.01 · tokens`. So over a text of 50 tokens or more, decoding keeps 0.98 of the speed of plain
+//! below `0.25 + 0.01 · tokens`, counted over all texts. So over a text of 50 tokens or more, decoding keeps 0.98 of the speed of plain
 //! decoding, as far as times repeat themselves. Trees begin small and have at most twice the rows that were
 //! measured before. A way that does not pay rests for 32 steps, then for twice as many each time. One step in 64 is
 //! plain, so that `T(1)` stays known while the text grows.
@@ -25,7 +25,6 @@ use crate::ledger::Ledger;
 use crate::method::TrainingFreeMethod;
 use crate::recycle::Recycle;
 use crate::suffix::Suffix;
-use costs::StepCosts;
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::{OwnError, OwnTree, TreeBuilder, TreeKind};
@@ -33,6 +32,8 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
+
+pub use costs::StepCosts;
 
 /// The name on the command line.
 pub const NAME: &str = "auto";
@@ -312,13 +313,13 @@ impl Drafter for MeasuredDrafter {
 
     fn reset(&mut self) {
         self.ways.iter_mut().for_each(|tried| tried.way.drafter.reset());
-        (self.ledger, self.under_way) = (Ledger::default(), None);
+        self.under_way = None;
     }
 
     fn truncate(&mut self, length: usize) -> bool {
         let mut kept = true;
         self.ways.iter_mut().for_each(|tried| kept &= tried.way.drafter.truncate(length));
-        (self.ledger, self.under_way) = (Ledger::default(), None);
+        self.under_way = None;
         kept
     }
 

@@ -12,8 +12,10 @@
 //! as `q`. So they have exactly that law, and the text has the target's whatever is retrieved. Under other rules drafts
 //! are a list of most likely tokens.
 //!
-//! Differences from the paper: one level, without a small model with a streaming cache below; a prompt may have any
-//! length; a text may go on for longer than `B` tokens; with fewer key/value heads than query heads, scores are summed
+//! A small model with a streaming cache may draft for the target over its part (`partial:B,C,small=DIR`): that loop is in
+//! `gorgon-infer`.
+//!
+//! Differences from the paper: a prompt may have any length; a text may go on for longer than `B` tokens; with fewer key/value heads than query heads, scores are summed
 //! over the query heads that share one. Models with sliding windows are refused: their caches are short already.
 
 use crate::draft_model::DraftSampling;

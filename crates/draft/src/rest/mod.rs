@@ -122,7 +122,7 @@ impl Drafter for RestDrafter {
         let children = tree.ranks_at(0).unwrap_or(nodes);
         let limits = Limits { nodes, depth: tree.max_depth(), level: nodes, children };
         let mut trie = self.growth.grow(&mut store, found, root, limits);
-        Ok(Proposal::list(tree.build(root, &mut trie)?))
+        Ok(Proposal { matched: found.length, ..Proposal::list(tree.build(root, &mut trie)?) })
     }
 }
 

@@ -150,7 +150,7 @@ impl Drafter for SuffixDrafter {
             Some((mut store, found)) => self.stored_growth.grow(&mut store, found, root, limits),
             None => self.growth.grow(&mut self.text.automaton, state, root, limits),
         };
-        Ok(Proposal::list(context.tree.build(root, &mut trie)?))
+        Ok(Proposal { matched: length, ..Proposal::list(context.tree.build(root, &mut trie)?) })
     }
 }
 

@@ -7,7 +7,7 @@ use gorgon_draft::drafter::{Proposal, Source};
 use gorgon_kernels::top_rows::top_rows;
 
 /// Tokens of a draft model with the rows that they were drawn from, then those of another source.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     draft: DraftTree,
     own: Source,
     tail: Option<Source>,

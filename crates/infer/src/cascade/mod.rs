@@ -19,28 +19,27 @@
 //! Differences from the paper: no lenience, one chain, and two levels.
 
 mod chain;
+mod decode;
 mod model;
 mod random;
-mod recording;
+pub(crate) mod recording;
 
-use crate::error::DecodeError;
-use crate::session::{Method, Session};
-use crate::step::step;
-use crate::timing::StepTimes;
-use crate::turn::Turn;
-use chain::Chain;
+use crate::session::Session;
+use decode::chain_of;
 use gorgon_core::Token;
-use gorgon_core::accept::{AcceptanceRule, Coupled, RandomSource, RuleChoice, SamplingScheme};
-use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, TreeBuilder, TreeKind};
+use gorgon_core::accept::{AcceptanceRule, Coupled, RandomSource, RuleChoice};
+use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::coupled::{CoupledTree, Coupling};
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_model::target::Target;
 use model::DraftTarget;
-use random::InnerRandom;
 use recording::Recording;
 use std::sync::Arc;
+
+pub(crate) use chain::Chain;
+pub(crate) use decode::{decode, draft_error, draws, rule_of};
+pub(crate) use random::InnerRandom;
 
 /// How the inner drafter drafts for the draft model.
 #[derive(Clone)]
@@ -55,11 +54,6 @@ pub struct Inner {
 /// `sampling`.
 pub fn inner_sampling(sampling: &DraftSampling) -> DraftSampling {
     if draws(sampling) { DraftSampling::of(RuleChoice::Sampling, sampling.transform) } else { DraftSampling::GREEDY }
-}
-
-/// Whether drafts are draws.
-fn draws(sampling: &DraftSampling) -> bool {
-    sampling.children != SamplingScheme::Deterministic
 }
 
 /// Drafts chains with a draft model that is decoded with drafts.
@@ -118,65 +112,6 @@ impl<D: Drafter> CascadeDrafter<D> {
         Ok(count.min(room))
     }
 
-    /// The rule by which the draft model accepts drafts.
-    fn rule(&self, coupling: Option<Coupling>) -> Box<dyn AcceptanceRule + Send + Sync> {
-        let emitted = coupling.and_then(|coupling| coupling.of_drafts());
-        match emitted {
-            _ if draws(&self.sampling) => RuleChoice::Sampling.rule(self.sampling.transform),
-            Some(transform) => RuleChoice::Coupled.rule(transform),
-            None => RuleChoice::Greedy.rule(Transform::GREEDY),
-        }
-    }
-
-    /// Decodes `count` tokens of the draft model. False where it became too unsure to go on.
-    fn decode(
-        &mut self,
-        count: usize,
-        rule: &dyn AcceptanceRule,
-        random: &mut dyn RandomSource,
-        chain: &mut Chain,
-    ) -> Result<bool, DraftError> {
-        let mut left = count;
-        while left > 0 {
-            let (short, named) = (self.short_tree(left)?, self.inner.tree.clone());
-            let tree: &dyn TreeBuilder = short.as_ref().map_or(&*named, |short| short);
-            let (root, random) = (chain.last(), &mut *random);
-            let drafts = tree.max_depth() > 0;
-            let turn = Turn { slot: 0, root, left, end_tokens: &[], random, rule: None, drafts };
-            let turns = &mut [turn];
-            let sessions = std::slice::from_mut(&mut self.session);
-            let outcomes = step(sessions, turns, Method { tree, rule }, &mut StepTimes::default());
-            let tokens = outcomes.map_err(draft_error)?.into_iter().flat_map(|outcome| outcome.tokens.into_vec());
-            let rows = self.session.drafter().take_rows();
-            let before = left;
-            for (index, token) in tokens.enumerate() {
-                let row = rows.as_ref().map(|rows| rows.row(index));
-                if let (Some(stop), Some(row)) = (self.sampling.stop, row)
-                    && !chain::is_sure(row, stop)
-                {
-                    return Ok(false);
-                }
-                chain.push(token, row.filter(|_| self.sampling.rows));
-                left -= 1;
-            }
-            if left == before {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The tree of a step of which `left` tokens are wanted, where the named one would draft more than they need.
-    fn short_tree(&self, left: usize) -> Result<Option<ChainTree>, DraftError> {
-        let most = left - 1;
-        let drafts = match self.inner.tree.kind() {
-            TreeKind::Chain(drafts) => drafts.min(most),
-            TreeKind::Fixed(_) | TreeKind::Dynamic(_) | TreeKind::Own(_) if most == 0 => 0,
-            TreeKind::Fixed(_) | TreeKind::Dynamic(_) | TreeKind::Own(_) => return Ok(None),
-        };
-        chain_of(drafts).map(Some)
-    }
-
     /// Adds the drafts that the inner drafter makes alone. Under a coupled rule they are ranked by the target's noise.
     fn add_tail(
         &mut self,
@@ -195,20 +130,6 @@ impl<D: Drafter> CascadeDrafter<D> {
         target.roll_back();
         chain.append(&proposal, target.vocab_size());
         Ok(())
-    }
-}
-
-/// A chain of so many drafts.
-fn chain_of(drafts: usize) -> Result<ChainTree, DraftError> {
-    ChainTree::new(drafts).map_err(|error| DraftError::Tree(error.to_string()))
-}
-
-/// A failure of the draft model as its drafter's.
-fn draft_error(error: DecodeError) -> DraftError {
-    match error {
-        DecodeError::Model(error) => error.into(),
-        DecodeError::Draft(error) => error,
-        error => DraftError::Tree(error.to_string()),
     }
 }
 
@@ -247,11 +168,13 @@ impl<D: Drafter> Drafter for CascadeDrafter<D> {
         if count == 0 {
             return Ok(Proposal::root(root));
         }
-        let (rule, draws) = (self.rule(tree.coupling), draws(&self.sampling));
+        let (rule, draws) = (rule_of(&self.sampling, tree.coupling), draws(&self.sampling));
         // A rule that tests ratios must not share the noise of plain sampling.
         let mut inner = InnerRandom { source: &mut **random, has_noise: !draws };
         let mut chain = Chain::new(root, self.sampling.children);
-        let is_whole = self.decode(count, rule.as_ref(), &mut inner, &mut chain)?;
+        let method = (&*self.inner.tree as &dyn TreeBuilder, &*rule as &dyn AcceptanceRule);
+        let decoded = decode(&mut self.session, method, (&self.sampling, count), &mut inner, &mut chain);
+        let is_whole = decoded.map_err(draft_error)?;
         if is_whole && tail > 0 {
             self.add_tail(tree.coupling.is_some(), &mut inner, &mut chain)?;
         }

@@ -3,7 +3,7 @@
 use gorgon_core::accept::{NoiseAhead, RandomSource};
 
 /// Another random source, with its noise or without. Without noise, plain sampling draws from the stream too.
-pub(super) struct InnerRandom<'a> {
+pub(crate) struct InnerRandom<'a> {
     pub source: &'a mut dyn RandomSource,
     pub has_noise: bool,
 }

@@ -7,7 +7,7 @@ use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, 
 
 /// Another drafter, beside which the target's rows are kept: those at committed nodes, from which the tokens after them
 /// were accepted or drawn.
-pub(super) struct Recording<D> {
+pub(crate) struct Recording<D> {
     inner: D,
     /// The rows since they were taken last, if any are asked for.
     rows: Option<EmittedRows>,
@@ -15,7 +15,7 @@ pub(super) struct Recording<D> {
 
 /// Rows of logits, one per emitted token.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EmittedRows {
+pub(crate) struct EmittedRows {
     data: PooledVec<f32>,
     vocab: usize,
 }

@@ -9,3 +9,4 @@ mod models;
 mod ouroboros;
 mod partial;
 mod specinfer;
+mod triforce;

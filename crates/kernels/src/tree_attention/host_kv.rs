@@ -173,6 +173,19 @@ impl HostKv {
         }
     }
 
+    /// Turns the keys of a slot back by the angles whose cosines and sines `[r / 2]` are given.
+    pub fn turn_back(&mut self, slot: usize, cos: &[f32], sin: &[f32]) {
+        let half = cos.len();
+        for head in 0..self.kv_heads {
+            let key = self.key_at(head, slot);
+            for (i, (c, s)) in cos.iter().zip(sin).enumerate() {
+                let (a, b) = (key + i * SLOTS, key + (i + half) * SLOTS);
+                (self.keys[a], self.keys[b]) =
+                    (self.keys[a] * c + self.keys[b] * s, self.keys[b] * c - self.keys[a] * s);
+            }
+        }
+    }
+
     /// Key/value heads.
     pub fn kv_heads(&self) -> usize {
         self.kv_heads

@@ -71,12 +71,14 @@ pub struct RetrievedCache {
     next: usize,
     /// Committed rows of the whole cache when it was read last; 0 where a part has to be retrieved anew.
     read: usize,
+    /// Rows of drafts that are kept behind the part's own.
+    kept: usize,
 }
 
 impl RetrievedCache {
     /// Nothing yet.
     pub fn new(retrieval: Retrieval) -> Self {
-        Self { retrieval, cache: None, order: vec![], next: 0, read: 0 }
+        Self { retrieval, cache: None, order: vec![], next: 0, read: 0, kept: 0 }
     }
 
     /// Retrieves anew when it is brought up to date next.
@@ -94,8 +96,34 @@ impl RetrievedCache {
         self.len() == 0
     }
 
-    /// Drops the uncommitted rows.
+    /// Keeps the rows of a path of drafts, and drops the other uncommitted ones. Later rows see them, at the positions
+    /// behind them. The whole cache does not have them.
+    ///
+    /// # Errors
+    /// When nothing was retrieved, nothing is uncommitted, or the path is no increasing list of uncommitted rows.
+    pub fn keep(&mut self, path: &[usize]) -> Result<(), CacheError> {
+        let cache = self.cache()?;
+        cache.check_path(path)?;
+        cache.keep(path);
+        self.kept += path.len();
+        Ok(())
+    }
+
+    /// Rows of drafts that are kept.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Drops the uncommitted rows, and those of drafts that were kept.
     pub fn roll_back(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        if let Some(cache) = &mut self.cache {
+            cache.truncate(cache.len() - kept);
+        }
+    }
+
+    /// Drops the uncommitted rows.
+    pub fn drop_uncommitted(&mut self) {
         if let Some(cache) = &mut self.cache {
             cache.roll_back();
         }
@@ -109,9 +137,10 @@ impl RetrievedCache {
         }
     }
 
-    /// Rows of the whole cache that are not in the part: its next row is at that many positions behind the part's last.
+    /// Rows of the whole cache that are not in the part: its next row is at that many positions behind the part's last,
+    /// drafts that are kept included.
     pub(crate) fn behind(&self, whole: &KvCache) -> usize {
-        whole.len().saturating_sub(self.len())
+        (whole.len() + self.kept).saturating_sub(self.len())
     }
 
     /// The cache that passes run on.

@@ -44,3 +44,11 @@ fn a_device_that_is_not_built_in_says_how_to_get_it() {
         assert!(matches!(split, DeviceError::NotBuilt { .. }), "{split}");
     }
 }
+
+#[test]
+fn a_gpu_has_free_memory_and_the_cpu_leaves_it_to_the_system() {
+    assert_eq!(Compute::cpu(FloatFormat::F32).free_bytes(), None);
+    let Some(device) = std::env::var("GORGON_TEST_DEVICE").ok().filter(|name| name == "cuda") else { return };
+    let compute = Compute::resolve(device.parse().unwrap(), None).unwrap();
+    assert!(compute.free_bytes().unwrap() > 1 << 22);
+}

@@ -3,7 +3,7 @@
 use super::error::{ApiError, quoted};
 use super::fields::Fields;
 use gorgon_core::Token;
-use gorgon_core::dist::Transform;
+use gorgon_core::dist::{Transform, TransformError};
 use serde_json::Value;
 
 /// Stop strings at most, and bytes of one.
@@ -47,7 +47,7 @@ impl Sampling {
         let top_p = fields.number("top_p")?.filter(|&top_p| top_p != 1.0);
         let top_k = fields.integer("top_k", -1, i64::MAX)?.filter(|&top_k| top_k > 0);
         let top_k = top_k.map(|top_k| usize::try_from(top_k).unwrap_or(usize::MAX));
-        let transform = Transform::new(temperature, top_k, top_p).map_err(ApiError::request)?;
+        let transform = Transform::new(temperature, top_k, top_p).map_err(wrong_transform)?;
         let max_tokens = fields.integer("max_tokens", 1, i64::MAX)?;
         let max_tokens = fields.integer("max_completion_tokens", 1, i64::MAX)?.or(max_tokens);
         let (stream, include_usage) = streaming(fields)?;
@@ -66,6 +66,16 @@ impl Sampling {
             token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
         })
     }
+}
+
+/// The error of the field that is out of range.
+fn wrong_transform(error: TransformError) -> ApiError {
+    let field = match error {
+        TransformError::Temperature(_) => "temperature",
+        TransformError::TopK => "top_k",
+        TransformError::TopP(_) => "top_p",
+    };
+    ApiError::field(field, error)
 }
 
 /// `stream` and `stream_options`.

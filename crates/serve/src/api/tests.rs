@@ -73,6 +73,15 @@ fn wrong_types_and_numbers_name_their_field() {
 }
 
 #[test]
+fn numbers_out_of_range_have_their_field_as_param() {
+    for (name, value) in [("temperature", -1.0), ("top_p", 2.0)] {
+        let body = json!({"messages": [{"role": "user", "content": "x"}], name: value});
+        let error = Chat::parse(body.to_string().as_bytes(), 8).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some(name), "{}", error.message);
+    }
+}
+
+#[test]
 fn messages_become_what_templates_expect() {
     let messages = json!([
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},

@@ -1,7 +1,7 @@
 //! Fitting a block drafter to a frozen backbone.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::decoding::block_tree;
 use super::drawn::Draw;
 use super::initial::initial_all;
@@ -262,17 +262,7 @@ impl Objective for BlockFitting {
 }
 
 impl OnBackbone for BlockFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     /// All positions before the last place of a block, which sees them all.
     fn positions(&self, example: &Example) -> Vec<usize> {

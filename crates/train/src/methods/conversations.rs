@@ -99,6 +99,24 @@ pub(super) fn copy_fitted(checkpoint: &Path, folder: &Path) -> Result<(), TrainE
     Ok(())
 }
 
+/// The three accessors of [`OnBackbone`] for a type with the fields `lm_head` and `data`.
+macro_rules! on_conversations {
+    () => {
+        fn lm_head(&self) -> &gorgon_kernels::Table {
+            &self.lm_head
+        }
+
+        fn data(&self) -> &$crate::methods::Conversations {
+            &self.data
+        }
+
+        fn data_mut(&mut self) -> &mut $crate::methods::Conversations {
+            &mut self.data
+        }
+    };
+}
+pub(super) use on_conversations;
+
 /// An objective over a frozen backbone's states.
 pub trait OnBackbone: Objective {
     /// The conversations.

@@ -1,7 +1,7 @@
 //! Fitting an EAGLE-1/2 draft layer to a frozen backbone.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::initial::initial_all;
 use crate::error::TrainError;
 use crate::evaluation::{EagleMetrics, Metrics};
@@ -197,17 +197,7 @@ impl Objective for EagleFitting {
 }
 
 impl OnBackbone for EagleFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn positions(&self, example: &Example) -> Vec<usize> {
         read_positions(example)

@@ -1,7 +1,7 @@
 //! Fitting an EAGLE-3 draft layer to a frozen backbone.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::eagle::{read_positions, sum};
 use super::initial::initial_all;
 use crate::error::TrainError;
@@ -85,7 +85,7 @@ impl StepRows {
 }
 
 impl Eagle3Fitting {
-    /// A draft layer for the conversations' backbone. The draft vocabulary holds the most frequent tokens of the
+    /// A draft layer for the conversations' backbone. Without a draft vocabulary it has the most frequent tokens of the
     /// answers that are fitted to.
     ///
     /// # Errors
@@ -94,13 +94,14 @@ impl Eagle3Fitting {
         config: Eagle3Config,
         data: Conversations,
         lm_head: Table,
+        vocabulary: Option<DraftVocabulary>,
         chunk_rows: usize,
     ) -> Result<Self, TrainError> {
         let backbone = data.features.decoder.config();
         let wrong = |error: &dyn std::fmt::Display| TrainError::Data(error.to_string());
         let layers = config.hooks_of(backbone.layers).map_err(|error| wrong(&error))?;
         let hooks = Hooks::new(layers.clone(), backbone.layers).map_err(|error| wrong(&error))?;
-        let vocabulary = vocabulary(&data, backbone.vocab_size, config.draft_vocab);
+        let vocabulary = vocabulary.unwrap_or_else(|| most_frequent(&data, backbone.vocab_size, config.draft_vocab));
         let draft_head = match vocabulary.is_whole() {
             true => lm_head.clone(),
             false => {
@@ -206,7 +207,7 @@ impl Eagle3Fitting {
 }
 
 /// The most frequent tokens of the answers that are fitted to.
-fn vocabulary(data: &Conversations, vocab_size: usize, size: usize) -> DraftVocabulary {
+fn most_frequent(data: &Conversations, vocab_size: usize, size: usize) -> DraftVocabulary {
     let mut counts = vec![0u64; vocab_size];
     for row in &data.rows {
         let answers = row.example.ids.iter().zip(&row.example.assistant).filter(|(_, own)| **own);
@@ -321,17 +322,7 @@ impl Objective for Eagle3Fitting {
 }
 
 impl OnBackbone for Eagle3Fitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn positions(&self, example: &Example) -> Vec<usize> {
         read_positions(example)

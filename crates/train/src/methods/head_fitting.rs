@@ -1,7 +1,7 @@
 //! Heads with a loss each on a frozen backbone: the objective of Medusa, Hydra and MTP.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::head_stack::HeadStack;
 use super::initial::initial_all;
 use super::replay::{Measured, head_ranks};
@@ -297,17 +297,7 @@ impl<S: HeadStack> Objective for HeadFitting<S> {
 }
 
 impl<S: HeadStack> OnBackbone for HeadFitting<S> {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn positions(&self, example: &Example) -> Vec<usize> {
         self.read_positions(example)

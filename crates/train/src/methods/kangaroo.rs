@@ -1,7 +1,7 @@
 //! Fitting Kangaroo's adapter on an early exit of a frozen backbone.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::decoding::adapter_tree;
 use super::eagle::{counted, read_positions, sum};
 use super::initial::initial_all;
@@ -177,17 +177,7 @@ impl Objective for KangarooFitting {
 }
 
 impl OnBackbone for KangarooFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn positions(&self, example: &Example) -> Vec<usize> {
         read_positions(example)

@@ -5,7 +5,7 @@
 //! layers are left out is a function of seed, step and conversation. All weights are fitted, or an adapter of the layers
 //! (LoRA), which is in the published model.
 
-use super::conversations::{Conversations, OnBackbone, copy_fitted};
+use super::conversations::{Conversations, OnBackbone, copy_fitted, on_conversations};
 use super::decoding::adapter_tree;
 use super::medusa_two::write_part;
 use crate::checkpoint::{self, MODEL_FILE};
@@ -329,17 +329,7 @@ impl Objective for LayerSkipFitting {
 }
 
 impl OnBackbone for LayerSkipFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn published_bytes(&self, _: usize) -> u64 {
         4 * self.llama.sizes().iter().sum::<usize>() as u64

@@ -1,7 +1,7 @@
 //! Fitting probes to a frozen backbone: gradients go through the backbone and reach the probes' embeddings only.
 
 use super::at_work;
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::decoding::probe_tree;
 use super::drawn::Draw;
 use super::replay::{Measured, head_ranks};
@@ -279,17 +279,7 @@ impl Objective for ProbeFitting {
 }
 
 impl OnBackbone for ProbeFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     /// All positions up to the last one that probes stand behind, and those of the labels' own states.
     fn positions(&self, example: &Example) -> Vec<usize> {

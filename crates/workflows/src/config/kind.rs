@@ -1,5 +1,7 @@
 //! The kinds of configs.
 
+use super::check::paths;
+use super::suggest::nearest;
 use crate::compare::CompareConfig;
 use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::{BatchSize, DistillConfig};
@@ -61,6 +63,13 @@ impl Kind {
             Self::Distill => format!("sampling.seed={seed}"),
             Self::Compare => format!("seeds=[{seed}]"),
         }
+    }
+
+    /// The key of such a config that is nearest to `name`, which need not name its table.
+    pub fn nearest_key(self, name: &str) -> Option<String> {
+        let mut known = vec![];
+        paths(&self.schema(), "", &mut known);
+        nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
     }
 
     /// Its JSON Schema.

@@ -35,6 +35,10 @@ fn a_wrong_key_is_named_with_its_line_and_the_nearest_one() {
     assert_eq!(said, "c.toml:8: unknown key \"training.stepz\"; did you mean \"training.steps\"?");
     let said = message(&format!("learning_rate = 1e-3\n{TRAIN}"), &[]);
     assert_eq!(said, "c.toml:1: unknown key \"learning_rate\"; did you mean \"training.learning_rate\"?");
+    for (theirs, ours) in [("training.lr", "training.learning_rate"), ("grad_clip", "training.max_grad_norm")] {
+        let said = message(TRAIN, &[&format!("{theirs}=1")]);
+        assert!(said.ends_with(&format!("unknown key {theirs:?}; did you mean {ours:?}?")), "{said}");
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl MemoryBudget {
         let loaded = Checkpoint::open(dir).map_or_else(|_| by_shape(), |checkpoint| checkpoint.loaded_bytes(compute));
         let (weights, each) = (loaded as u128 + draft_weights, cache + cached + 4 * (nodes * model.vocab_size) as u128);
         let granted = config.memory_mib.map(|mib| u128::from(mib) << 20);
-        let available = load::available_memory().filter(|_| compute.is_host());
+        let available = load::available_memory(compute);
         let memory = granted.or(available.map(|bytes| u128::from(bytes) * TAKEN / 100));
         let left = memory.map(|memory| memory.saturating_sub(weights));
         let rows = if compute.is_host() { USEFUL_ROWS.0 } else { USEFUL_ROWS.1 };

@@ -3,13 +3,15 @@
 use super::tree::builder;
 use crate::failure::Failure;
 use crate::load;
-use gorgon_core::tree::TreeBuilder;
+use gorgon_core::tree::{ChainTree, TreeBuilder};
 use gorgon_draft::choice::{DrafterChoice, Drafters};
-use gorgon_draft::composed::{CascadeName, Composed, OuroborosName, SpecInferName, Then};
+use gorgon_draft::composed::{CascadeName, Composed, OuroborosName, SpecInferName, Then, TriForceName};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::specinfer::SpecInferDrafter;
+use gorgon_draft::training_free::TrainingFreeMethod;
 use gorgon_infer::cascade::{CascadeDrafter, Inner, inner_sampling};
 use gorgon_infer::ouroboros::OuroborosDrafter;
+use gorgon_infer::triforce::TriForceDrafter;
 use gorgon_model::decoder::Decoder;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ pub(super) fn drafters(
         Composed::SpecInfer(name) => specinfer(name, decoder, sampling),
         Composed::Cascade(name) => cascade(name, decoder, sampling),
         Composed::Ouroboros(name) => ouroboros(name, decoder, sampling),
+        Composed::TriForce(name) => triforce(name, decoder, sampling),
     }
 }
 
@@ -70,4 +73,21 @@ fn cascade(name: &CascadeName, decoder: &Arc<Decoder>, sampling: DraftSampling) 
 fn ouroboros(name: &OuroborosName, decoder: &Arc<Decoder>, sampling: DraftSampling) -> Result<Drafters, Failure> {
     let (name, settings, model) = (name.to_string(), name.settings, model(&name.model, decoder)?);
     Ok(Drafters::Composed(Box::new(move || Box::new(OuroborosDrafter::new(name.clone(), &model, settings, sampling)))))
+}
+
+fn triforce(name: &TriForceName, decoder: &Arc<Decoder>, sampling: DraftSampling) -> Result<Drafters, Failure> {
+    name.partial.check(decoder.config()).map_err(Failure::input)?;
+    let small = model(&name.model, decoder)?;
+    let (positions, rows) = (small.decoder().config().max_positions, name.window.rows() + name.ahead);
+    if rows > positions {
+        let message =
+            format!("{name}: sinks, window and ahead are {rows} rows, and the small model has {positions} positions");
+        return Err(Failure::input(message).hint("name a smaller window="));
+    }
+    let ahead = ChainTree::new(name.ahead).map_err(Failure::input)?;
+    let (retrieval, window, name) = (name.partial.0, name.window, name.to_string());
+    Ok(Drafters::Composed(Box::new(move || {
+        let small = DraftModelDrafter::streaming(small.clone(), inner_sampling(&sampling), window);
+        Box::new(TriForceDrafter::new(name.clone(), retrieval, (small, ahead), sampling))
+    })))
 }

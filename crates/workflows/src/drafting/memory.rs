@@ -2,6 +2,7 @@
 
 use super::{DrafterChoice, Drafting};
 use crate::failure::Failure;
+use gorgon_draft::composed::Composed;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::measured;
 use gorgon_model::cache::KvCache;
@@ -18,11 +19,14 @@ impl Drafting {
     /// When a draft model cannot be read.
     pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
         let mut models = (0, 0);
-        let mut then = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.then() } else { None };
+        let composed = if let DrafterChoice::Composed(composed) = self.choice.last() { Some(composed) } else { None };
+        let (cached, beside) = composed.map_or((tokens, 0), |composed| composed.kept(model, compute, tokens));
+        models.1 += beside;
+        let mut then = composed.and_then(Composed::then);
         for dir in self.models() {
             let config = ModelConfig::read(dir)?;
             models.0 += Checkpoint::open(dir)?.loaded_bytes(compute) as u128;
-            models.1 += KvCache::bytes(&config, compute, tokens);
+            models.1 += KvCache::bytes(&config, compute, cached);
             models.1 += then.take().map_or(0, |method| method.bytes(&config, compute, tokens));
         }
         models.1 += self.choice.methods().map(|method| method.bytes(model, compute, tokens)).sum::<u128>();

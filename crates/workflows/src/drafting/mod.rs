@@ -4,12 +4,14 @@ mod composed;
 mod memory;
 mod named;
 mod newer;
+mod ratios;
 pub mod recording;
 mod sequoia;
 pub mod stored_tree;
 mod tree;
 
 pub use self::newer::Newer;
+pub(crate) use self::ratios::step_ratios;
 pub use self::sequoia::{SequoiaChoice, sequoia_choice};
 pub use gorgon_draft::choice::{DrafterChoice, Drafters};
 
@@ -295,10 +297,12 @@ impl Drafting {
         decoder: &Arc<Decoder>,
     ) -> Result<Drafters, Failure> {
         Ok(match (choice, heads) {
-            (DrafterChoice::Handover { first, other, .. }, _) => {
+            (DrafterChoice::Handover { first, below, other }, _) => {
                 first.check(decoder.config()).map_err(Failure::input)?;
-                let other = self.drafters_of(other, heads, decoder)?;
-                Drafters::Handover(first.clone(), handover::tree().map_err(Failure::input)?, Box::new(other))
+                let ratios = if below.is_none() { Some(self.step_ratios(decoder)?) } else { None };
+                let other = Box::new(self.drafters_of(other, heads, decoder)?);
+                let tree = handover::tree().map_err(Failure::input)?;
+                Drafters::Handover { first: first.clone(), tree, ratios, other }
             }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
             (DrafterChoice::Measured, _) => Drafters::Measured,

@@ -1,22 +1,23 @@
-//! Drafters that read tokens alone, measured on recorded answers: no model decodes.
+//! Drafters that read tokens alone, and simulated heads, measured on recorded answers: no model decodes.
 
 mod costs;
 mod made;
+mod replayed;
 
 use crate::console::BarStyle;
-use crate::drafting::{DrafterChoice, Drafters, Drafting};
+use crate::drafting::DrafterChoice;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{absent, load, prompts};
-use gorgon_bench::replay::{self, RecordedAnswer, Replay, ReplaySummary, reads_tokens_alone};
+use gorgon_bench::replay::{self, RecordedAnswer, Replay, ReplaySummary};
 use gorgon_bench::step_times::StepTime;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeChoice;
 use gorgon_data::render::{RenderError, Renderer};
 use gorgon_data::source::Conversation;
-use gorgon_draft::draft_model::DraftSampling;
 use gorgon_runs::file;
 use made::{edited, quotation};
+use replayed::ReplayedDrafter;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -85,28 +86,28 @@ pub struct Replayed {
 /// # Errors
 /// When a file or the tokenizer cannot be read, no file is named, or a drafter reads more than tokens.
 pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> {
-    let drafters = options.drafters.iter().map(|choice| drafter(choice, options, settings));
-    let drafters: Vec<Drafting> = drafters.collect::<Result<_, Failure>>()?;
+    let tree = options.tree.as_ref();
+    options.drafters.iter().try_for_each(|choice| ReplayedDrafter::check(choice, tree, settings))?;
     let recorded = recorded(options, settings)?;
     let costs = options.step_times.as_ref().map(|from| costs::read(from, settings)).transpose()?;
     let costs = costs.as_ref();
-    let bar = settings.console.bar(BarStyle::Count, "answers", (drafters.len() * recorded.len()) as u64);
+    let bar = settings.console.bar(BarStyle::Count, "answers", (options.drafters.len() * recorded.len()) as u64);
     let (mut rows, mut answers) = (vec![], vec![]);
-    for (choice, drafting) in options.drafters.iter().zip(&drafters) {
-        let mut drafter = drafting.drafter(&token_drafters(choice));
+    for choice in &options.drafters {
+        let mut drafter = ReplayedDrafter::new(choice, tree, costs, settings)?;
         let mut replays = vec![];
         for answer in &recorded {
-            replays.push(replay::replay(drafter.as_mut(), drafting.builder.as_ref(), answer)?);
+            replays.push(drafter.replay(answer)?);
             bar.inc(1);
         }
         let mut by: BTreeMap<&str, Vec<&Replay>> = BTreeMap::new();
         replays.iter().for_each(|replay| by.entry(&replay.category).or_default().push(replay));
         let totals = by.into_iter().map(|(category, replays)| (category, replay::summarise(replays, costs)));
         for (category, summary) in totals.chain([("all", replay::summarise(&replays, costs))]) {
-            let (drafter, tree) = (drafting.name(), drafting.tree_name.clone());
+            let (drafter, tree) = (drafter.name.clone(), drafter.tree.clone());
             rows.extend(summary.map(|summary| Row { drafter, tree, category: category.into(), summary }));
         }
-        answers.extend(replays.into_iter().map(|replay| (drafting.name(), replay)));
+        answers.extend(replays.into_iter().map(|replay| (drafter.name.clone(), replay)));
     }
     bar.finish();
     if rows.is_empty() {
@@ -114,26 +115,6 @@ pub fn run(options: &Options, settings: &Settings) -> Result<Replayed, Failure> 
     }
     let step_times = costs.map(|costs| costs.times().to_vec());
     Ok(Replayed { rows, answers, step_times })
-}
-
-/// Drafters by token, which need no model.
-fn token_drafters(choice: &DrafterChoice) -> Drafters {
-    match choice {
-        DrafterChoice::TrainingFree(method) => Drafters::TrainingFree(method.clone(), DraftSampling::GREEDY),
-        _ => Drafters::None,
-    }
-}
-
-/// A drafter and its tree, if it can be replayed.
-fn drafter(choice: &DrafterChoice, options: &Options, settings: &Settings) -> Result<Drafting, Failure> {
-    let plain = matches!(choice, DrafterChoice::None);
-    let alone = reads_tokens_alone(token_drafters(choice).drafter().as_ref());
-    if !(plain || alone && matches!(choice, DrafterChoice::TrainingFree(_))) {
-        let message = format!("--drafter {choice}: it reads more of a model than tokens, and no model runs here");
-        return Err(Failure::input(message).hint("gorgon bench measures it; ngram:N is one that reads tokens alone"));
-    }
-    let tree = if plain { None } else { options.tree.as_ref() };
-    Drafting::resolve(None, choice, tree, &settings.console)
 }
 
 /// The answers of all files.

@@ -14,8 +14,9 @@ use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
 use gorgon_data::shard::{self, Row, ShardError};
 use gorgon_draft::block::BlockConfig;
-use gorgon_draft::eagle::three::Eagle3Config;
+use gorgon_draft::eagle::three::{Eagle3Config, vocabulary_of};
 use gorgon_draft::eagle::{EagleConfig, EagleNetwork, EagleShape};
+use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::kangaroo::KangarooConfig;
 use gorgon_kernels::{Frozen, Table};
 use gorgon_model::config::ModelConfig;
@@ -144,8 +145,11 @@ impl Backbone {
     /// the training are wrong.
     pub fn eagle3(self, config: &TrainConfig, eagle3: &Eagle3Config) -> Result<Job<Eagle3Fitting>, Failure> {
         let lm_head = self.lm_head(Some(held(config, false)))?;
-        let Self { data, .. } = self;
-        let objective = Eagle3Fitting::new(eagle3.clone(), data, lm_head, config.chunk_rows);
+        let Self { data, model, .. } = self;
+        // A layer that is fitted further drafts the tokens that it drafted before.
+        let start = config.init_from.as_deref().map(HeadsFolder::open).transpose()?;
+        let vocabulary = start.map(|heads| vocabulary_of(&heads, model.vocab_size)).transpose()?.flatten();
+        let objective = Eagle3Fitting::new(eagle3.clone(), data, lm_head, vocabulary, config.chunk_rows);
         Job::new(objective.map_err(Failure::training)?, config)
     }
 
@@ -281,7 +285,7 @@ fn read_folder(
 /// How the frozen LM head is held that losses are computed with, and gradients, where they go back through it.
 pub(super) fn held(config: &TrainConfig, backward: bool) -> Frozen {
     // The other half is for what is at work. Without panels sums are rounded in another order, as on another processor.
-    let budget = load::available_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    let budget = load::free_memory().map_or(u64::MAX, |bytes| bytes / 2);
     Frozen { format: config.lm_head_format.into(), backward, budget }
 }
 

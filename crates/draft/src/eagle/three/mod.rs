@@ -17,7 +17,7 @@ mod vocabulary;
 pub use config::{Eagle3Config, Eagle3Shape, default_hooks};
 pub use export::{Base, Layout, export};
 pub use loss::{Criterion, Eagle3Batch, Eagle3Output, Eagle3Step, losses};
-pub use model::Eagle3Model;
+pub use model::{Eagle3Model, vocabulary_of};
 pub use network::{Eagle3Network, Unrolled};
 pub use vocabulary::DraftVocabulary;
 

@@ -280,6 +280,17 @@ fn check_sizes(folder: &HeadsFolder, spec: &EagleSpec, backbone: &ModelConfig) -
     Ok(())
 }
 
+/// The tokens that an EAGLE-3 draft layer drafts; `None` of other heads.
+///
+/// # Errors
+/// When its table of them is missing or wrong.
+pub fn vocabulary_of(folder: &HeadsFolder, vocab_size: usize) -> Result<Option<DraftVocabulary>, HeadsError> {
+    match (&folder.detected.spec, prefix(folder.detected.format)) {
+        (HeadSpec::Eagle(spec), Some(_)) => vocabulary(folder, spec, vocab_size).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// The tokens behind drafted ids.
 pub(super) fn vocabulary(
     folder: &HeadsFolder,

@@ -5,7 +5,7 @@ use super::fitting::{CllmFitting, Drawn, State};
 use super::loss::{ConsistencyLoss, Sample};
 use crate::checkpoint::{self, MODEL_FILE};
 use crate::error::TrainError;
-use crate::methods::conversations::{Conversations, OnBackbone};
+use crate::methods::conversations::{Conversations, OnBackbone, on_conversations};
 use crate::methods::medusa_two::merged_bytes;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
@@ -102,17 +102,7 @@ impl CllmFitting {
 }
 
 impl OnBackbone for CllmFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     /// Positions whose next token is the assistant's: evaluations read the original's states there.
     fn positions(&self, example: &Example) -> Vec<usize> {

@@ -7,7 +7,7 @@ use crate::checkpoint;
 use crate::config::Answers;
 use crate::error::{TrainError, io};
 use crate::evaluation::{DistillSpecMetrics, Metrics};
-use crate::methods::conversations::{Conversations, OnBackbone, copy_fitted};
+use crate::methods::conversations::{OnBackbone, copy_fitted, on_conversations};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Purpose, Size};
 use burn::tensor::Tensor;
@@ -15,7 +15,7 @@ use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
 use gorgon_draft::draft_model::{DraftModelDrafter, DraftSampling};
 use gorgon_draft::fitting::GradientCarry;
-use gorgon_kernels::{Table, team};
+use gorgon_kernels::team;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::ops::Range;
@@ -201,17 +201,7 @@ fn sum(values: &[f32]) -> f64 {
 }
 
 impl OnBackbone for DistillSpecFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn publish(&self, checkpoint: &Path, run: &Path) -> Result<(), TrainError> {
         copy_fitted(checkpoint, &run.join("model"))

@@ -3,7 +3,7 @@
 use super::fitting::{Balanced, MedusaTwoFitting, positions, right};
 use super::{evaluate, merged, publish};
 use crate::error::TrainError;
-use crate::methods::conversations::{Conversations, OnBackbone};
+use crate::methods::conversations::{Conversations, OnBackbone, on_conversations};
 use crate::methods::initial::initial;
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
@@ -11,7 +11,6 @@ use burn::tensor::{IndexingUpdateOp, Tensor};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::GradientCarry;
-use gorgon_kernels::Table;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
@@ -119,17 +118,7 @@ impl Objective for MedusaTwoFitting {
 }
 
 impl OnBackbone for MedusaTwoFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     fn positions(&self, example: &Example) -> Vec<usize> {
         positions(example, self.heads.config.heads)

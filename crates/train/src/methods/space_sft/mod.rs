@@ -13,7 +13,7 @@ mod masked;
 
 pub use masked::Masked;
 
-use super::conversations::{Conversations, OnBackbone};
+use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::decoding::probe_tree;
 use super::language::Language;
 use super::medusa_two::{Merged, merged_bytes, write_part};
@@ -311,17 +311,7 @@ impl Objective for SpaceSftFitting {
 }
 
 impl OnBackbone for SpaceSftFitting {
-    fn lm_head(&self) -> &Table {
-        &self.lm_head
-    }
-
-    fn data(&self) -> &Conversations {
-        &self.data
-    }
-
-    fn data_mut(&mut self) -> &mut Conversations {
-        &mut self.data
-    }
+    on_conversations!();
 
     /// Evaluations read the original's states there.
     fn positions(&self, example: &Example) -> Vec<usize> {

@@ -1,0 +1,132 @@
+//! Which of two drafters drafts a step, by what their steps emitted before.
+//!
+//! Matches fall into classes by their length: 1, 2 to 3, 4 to 7, and so on to 32 and more tokens. Of each class decayed
+//! means are kept of the tokens that a step of the first drafter emits with its best 3, 7, 15 and 39 drafts, of the
+//! time of such a step, and the same of the other drafter's steps. A step goes to the first where a tree size of it has
+//! no fewer tokens per step and more tokens per time, to the fastest such size.
+//!
+//! * The first drafter's drafts are followed through the text whether they were verified or not ([`Watched`]): what
+//!   would have been accepted of them is known a few tokens later. So it is measured in every class without a wrong
+//!   step. It begins optimistic from 4 tokens on: a match is taken to go on for half its length.
+//! * The other drafter is measured where it drafts. A class that it was seldom asked in counts as all of its steps. After
+//!   64 steps of the first drafter in a class it drafts one.
+//! * Times are `T(n) / T(1)` where they were measured with the heads ([`StepRatios`]); else all steps count alike, and
+//!   tokens per step decide.
+//!
+//! No clock takes part. Means outlive a text.
+
+use super::watched::{Watched, cut, order};
+use crate::measured::StepCosts;
+use gorgon_core::Token;
+use gorgon_core::mean_speed::MeanSpeed;
+use gorgon_core::tree::DraftTree;
+
+/// Classes of matches: the last has those of 32 tokens and more.
+const CLASSES: usize = 6;
+/// Nodes of the first drafter's trees that are measured, the root included.
+const SIZES: [usize; 4] = [4, 8, 16, LARGEST];
+/// Nodes of its largest tree.
+pub(super) const LARGEST: usize = 40;
+/// Steps that the means of the first drafter begin with.
+const BEGUN: usize = 2;
+/// Weight of a new step in the means.
+const WEIGHT: f64 = 1.0 / 32.0;
+/// Steps of all classes that the other drafter's mean in a class begins with.
+const ALIKE: f64 = 16.0;
+/// Steps of the first drafter in a class after which the other drafts one.
+const EXPLORED: u32 = 64;
+/// By so much the first drafter has to be faster: the best of several sizes has been lucky.
+const MARGIN: f64 = 1.05;
+
+/// How many plain steps a step of so many rows lasts; 1 of all where nothing was measured.
+#[derive(Clone, Debug, Default)]
+pub struct StepRatios {
+    /// Verification alone: the first drafter takes next to no time.
+    pub verified: StepCosts,
+    /// With the drafts of the other drafter.
+    pub drafted: StepCosts,
+}
+
+/// Means of both drafters.
+#[derive(Clone, Debug)]
+pub(super) struct Gains {
+    ratios: StepRatios,
+    first: [[MeanSpeed; SIZES.len()]; CLASSES],
+    /// By class, no match included; seconds are plain steps.
+    other: [MeanSpeed; CLASSES + 1],
+    /// The other's steps of all classes.
+    all: MeanSpeed,
+    /// Steps of the first drafter in a class since the other drafted one.
+    since: [u32; CLASSES],
+    watched: Option<Watched<{ SIZES.len() }>>,
+    /// Class and rows of the other's step that is under way.
+    step: Option<(usize, usize)>,
+}
+
+impl Gains {
+    pub fn new(ratios: StepRatios) -> Self {
+        let mut first = [[MeanSpeed::default(); SIZES.len()]; CLASSES];
+        for (class, means) in first.iter_mut().enumerate() {
+            for (mean, size) in means.iter_mut().zip(SIZES) {
+                let tokens = (1.0 + f64::from(1 << class) / 2.0).min(size as f64);
+                (0..BEGUN).for_each(|_| mean.add_slowly(WEIGHT, ratios.verified.ratio(size), tokens));
+            }
+        }
+        let (other, all) = ([MeanSpeed::default(); CLASSES + 1], MeanSpeed::default());
+        Self { ratios, first, other, all, since: [0; CLASSES], watched: None, step: None }
+    }
+
+    /// The text goes on elsewhere.
+    pub fn forget_text(&mut self) {
+        (self.watched, self.step) = (None, None);
+    }
+
+    /// The draft that the first drafter makes of its whole one; `None` where the other is to draft.
+    pub fn choose(&mut self, matched: usize, draft: &DraftTree) -> Option<DraftTree> {
+        self.step = None;
+        let (class, order) = (class(matched), order(draft));
+        let size = self.size(class).filter(|_| self.since[class] < EXPLORED);
+        self.since[class] = size.map_or(0, |_| self.since[class] + 1);
+        let chosen = size.map(|size| cut(draft, &order, size));
+        self.watched.get_or_insert_with(|| Watched::new(class, draft, order));
+        chosen
+    }
+
+    /// The size of tree with which the first drafter gains most, if it gains more than the other.
+    fn size(&self, class: usize) -> Option<usize> {
+        let own = self.other[class + 1];
+        self.all.rate(1)?;
+        let steps = f64::from(own.steps());
+        let mean = |own: f64, all: f64| (steps * own + ALIKE * all) / (steps + ALIKE);
+        let tokens = mean(own.tokens(), self.all.tokens());
+        let least = MARGIN * tokens / mean(own.seconds(), self.all.seconds());
+        let sizes = self.first[class].iter().zip(SIZES).filter(|(mean, _)| mean.tokens() >= tokens);
+        let gains = sizes.filter_map(|(mean, size)| Some((mean.rate(1)?, size))).filter(|&(rate, _)| rate > least);
+        gains.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, size)| size)
+    }
+
+    /// The other drafter has drafted so many rows.
+    pub fn handed_over(&mut self, matched: usize, rows: usize) {
+        self.step = Some((matched.checked_ilog2().map_or(0, |_| class(matched) + 1), rows));
+    }
+
+    /// A step has committed tokens: as many as it emitted. `next` is the one that they are followed by.
+    pub fn observe(&mut self, tokens: &[Token], next: Token) {
+        if let Some((class, rows)) = self.step.take() {
+            let (cost, tokens) = (self.ratios.drafted.ratio(rows), tokens.len() as f64);
+            self.other[class].add_slowly(WEIGHT, cost, tokens);
+            self.all.add_slowly(WEIGHT, cost, tokens);
+        }
+        if let Some(watched) = self.watched.take_if(|watched| watched.follow(tokens, next, SIZES)) {
+            for ((mean, size), accepted) in self.first[watched.class].iter_mut().zip(SIZES).zip(watched.accepted) {
+                let cost = self.ratios.verified.ratio(size.min(watched.nodes()));
+                mean.add_slowly(WEIGHT, cost, accepted as f64 + 1.0);
+            }
+        }
+    }
+}
+
+/// The class of a match of one token or more.
+fn class(matched: usize) -> usize {
+    (matched.max(1).ilog2() as usize).min(CLASSES - 1)
+}

@@ -1,0 +1,76 @@
+//! A draft that is followed through the text, whether it was verified or not.
+
+use gorgon_core::tree::{Candidate, DraftTree, TokenTree};
+use gorgon_core::{PooledVec, Token};
+
+/// The number of each node in the order of their worth: the product of the probabilities on its path. The first nodes
+/// in this order are a tree, since worth never grows along a path.
+pub(super) fn order(draft: &DraftTree) -> PooledVec<usize> {
+    let (tree, nodes) = (draft.tree(), draft.tree().len());
+    let mut worth = PooledVec::of(1.0, nodes);
+    for node in 1..nodes {
+        worth[node] = worth[tree.parents()[node]] * draft.probabilities()[node];
+    }
+    let mut best: PooledVec<usize> = (0..nodes).collect();
+    best.sort_unstable_by(|&a, &b| f64::total_cmp(&worth[b], &worth[a]).then(a.cmp(&b)));
+    let mut order = PooledVec::of(0, nodes);
+    best.iter().enumerate().for_each(|(number, &node)| order[node] = number);
+    order
+}
+
+/// The first `most` nodes of a list draft in an order.
+pub(super) fn cut(draft: &DraftTree, order: &[usize], most: usize) -> DraftTree {
+    let tree = draft.tree();
+    let (mut kept, mut places) = (DraftTree::root(tree.token(0)), PooledVec::of(0, tree.len()));
+    for node in (1..tree.len()).filter(|&node| order[node] < most) {
+        let candidate = Candidate { token: tree.token(node), probability: draft.probabilities()[node] };
+        places[node] = kept.push(places[tree.parents()[node]], candidate);
+    }
+    kept
+}
+
+/// A draft, and how far the text has followed it.
+#[derive(Clone, Debug)]
+pub(super) struct Watched<const SIZES: usize> {
+    /// The class of the match that it followed.
+    pub class: usize,
+    tree: TokenTree,
+    order: PooledVec<usize>,
+    /// The last of its nodes that the text has reached; `None` before the root was committed.
+    reached: Option<usize>,
+    /// Drafts on the text's path that the tree has within so many nodes.
+    pub accepted: [usize; SIZES],
+}
+
+impl<const SIZES: usize> Watched<SIZES> {
+    /// Begins at the root, which is the next token to be committed.
+    pub fn new(class: usize, draft: &DraftTree, order: PooledVec<usize>) -> Self {
+        Self { class, tree: draft.tree().clone(), order, reached: None, accepted: [0; SIZES] }
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Follows committed tokens; `next` is the one behind them. True once the text has left the tree.
+    pub fn follow(&mut self, tokens: &[Token], next: Token, sizes: [usize; SIZES]) -> bool {
+        for &token in tokens {
+            let next = match self.reached {
+                None => Some(0).filter(|_| self.tree.token(0) == token),
+                Some(node) => self.tree.children(node).find(|&child| self.tree.token(child) == token),
+            };
+            let Some(next) = next else { return true };
+            if next > 0 {
+                let order = self.order[next];
+                let counted = self.accepted.iter_mut().zip(sizes).filter(|&(_, size)| order < size);
+                counted.for_each(|(count, _)| *count += 1);
+            }
+            self.reached = Some(next);
+        }
+        self.reached.is_some_and(|node| self.tree.children(node).all(|child| self.tree.token(child) != next))
+    }
+}
+
+#[cfg(test)]
+mod tests;
