@@ -50,7 +50,7 @@ impl Compute {
         let (device, default) = match choice {
             DeviceChoice::CudaSplit(split) => {
                 let mut devices = split.indices().map(cuda).collect::<Result<Vec<_>, _>>()?;
-                parts::check_moves(&devices, &choice.to_string())?;
+                split::check_moves(&devices, &choice.to_string())?;
                 others = devices.split_off(1);
                 (devices.swap_remove(0), FloatFormat::Bf16)
             }

@@ -13,9 +13,9 @@ use gorgon_kernels::skinny_matmul::{Fragments, is_supported};
 /// A matrix in the order of fragments.
 pub(crate) enum Tiles {
     /// In 16 bits.
-    Plain(Fragments),
+    Plain(Box<Fragments>),
     /// In integers.
-    Coded(CodedFragments),
+    Coded(Box<CodedFragments>),
 }
 
 /// Weights of a random matrix: a variance of one over the width keeps activations as large as they are.
@@ -42,12 +42,8 @@ pub(crate) fn load(
     if let Some(rounding) = rounding(compute) {
         let drawn = checkpoint.is_drawn();
         let (codes, values) = if drawn { drawn_codes(&rows, rounding) } else { codes(&rows, compute, rounding)? };
-        return Ok(Some(Tiles::Coded(CodedFragments::new(
-            &codes,
-            &values,
-            compute.format().tensor(),
-            compute.device(),
-        ))));
+        let (device, dtype) = (compute.device(), compute.format().tensor());
+        return Ok(Some(Tiles::Coded(Box::new(CodedFragments::new(&codes, &values, dtype, device)))));
     }
     let (d_in, d_out) = (rows.d_in, rows.height());
     let (device, dtype) = (compute.device(), compute.format().tensor());
@@ -55,11 +51,11 @@ pub(crate) fn load(
         return Ok(None);
     }
     if checkpoint.is_drawn() {
-        return Ok(Some(Tiles::Plain(Fragments::drawn(d_in, d_out, drawn(d_in), dtype, device))));
+        return Ok(Some(Tiles::Plain(Box::new(Fragments::drawn(d_in, d_out, drawn(d_in), dtype, device)))));
     }
     let bytes = rows.dense(compute.format()).map_err(|reason| rows.error(PackError::Source(reason)))?;
     let bits: Vec<u16> = bytes.chunks_exact(2).map(|bits| u16::from_le_bytes([bits[0], bits[1]])).collect();
-    Ok(Some(Tiles::Plain(Fragments::new(d_in, &bits, dtype, device))))
+    Ok(Some(Tiles::Plain(Box::new(Fragments::new(d_in, &bits, dtype, device)))))
 }
 
 /// A matrix as codes: those of a quantised checkpoint, or rounded ones. Codes of a checkpoint are not rounded again.

@@ -25,7 +25,7 @@ pub enum Weight {
     /// GPUs with tensor cores, 16-bit weights of a matmul: in the order of their fragments.
     Fragments(Fragments),
     /// GPUs with tensor cores, weights in integer codes.
-    Coded(CodedFragments),
+    Coded(Box<CodedFragments>),
     /// Other devices, and tables: `[out, in]`, multiplied through its transposed view.
     Dense(Tensor<2>),
 }
@@ -200,7 +200,7 @@ impl Loader<'_> {
         let weights: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
         let fragments = fragments::load(self.checkpoint, self.compute, &weights)?;
         let weight = match fragments {
-            Some(Tiles::Plain(weight)) => Weight::Fragments(weight),
+            Some(Tiles::Plain(weight)) => Weight::Fragments(*weight),
             Some(Tiles::Coded(weight)) => Weight::Coded(weight),
             None => self.weight(&weights)?,
         };

@@ -1,8 +1,7 @@
 //! Layers split over the devices of a [`Compute`].
 
 use super::{Compute, DeviceError};
-use burn::tensor::{Device, Tensor, TensorData};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use burn::tensor::Device;
 
 impl Compute {
     /// The devices that share the layers of a model, in the order of the layers.
@@ -38,20 +37,4 @@ impl Compute {
             false => Ok(()),
         }
     }
-}
-
-/// Fails where tensors do not arrive on other devices: without NCCL they do not, and no call says so.
-///
-/// # Errors
-/// Then.
-pub(super) fn check_moves(devices: &[Device], name: &str) -> Result<(), DeviceError> {
-    const SENT: [f32; 3] = [1.0, -2.0, 3.0];
-    let arrives = |from: &Device, to: &Device| {
-        let sent = Tensor::<1>::from_data(TensorData::from(SENT), from);
-        let read = || sent.to_device(to).into_data().convert::<f32>().try_into_vec::<f32>().ok();
-        catch_unwind(AssertUnwindSafe(read)).ok().flatten().is_some_and(|found| found == SENT)
-    };
-    let onwards = devices.windows(2).all(|pair| arrives(&pair[0], &pair[1]));
-    let back = || devices.first().zip(devices.last()).is_none_or(|(first, last)| arrives(last, first));
-    if onwards && back() { Ok(()) } else { Err(DeviceError::Moves(name.into())) }
 }
