@@ -150,7 +150,7 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
     bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", &format!("swift:50,state={swift}")]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
-    for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2")] {
+    for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2"), "suffix:live:1".into()] {
         bench.check(model, TREES, &["--drafter", &drafter]);
     }
     // Drafters that arrange their drafts themselves: the tree only bounds nodes and depth.

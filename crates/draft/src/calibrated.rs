@@ -95,6 +95,10 @@ impl<D: Drafter> Drafter for CalibratedDrafter<D> {
         self.inner.observe(pass)
     }
 
+    fn finished(&mut self, answer: &[Token]) {
+        self.inner.finished(answer);
+    }
+
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         self.inner.trace(root, drafts)
     }

@@ -131,6 +131,10 @@ impl<D: Drafter> Drafter for CorrectedDrafter<D> {
         self.inner.draft(root, context)
     }
 
+    fn finished(&mut self, answer: &[Token]) {
+        self.inner.finished(answer);
+    }
+
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         self.inner.trace(root, drafts)
     }

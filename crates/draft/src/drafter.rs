@@ -260,6 +260,9 @@ pub trait Drafter: Send {
     /// When the drafter's own model fails.
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError>;
 
+    /// An answer ended, by itself or at its length. Stores that outlive a text take it up.
+    fn finished(&mut self, _answer: &[Token]) {}
+
     /// Drafts without a target of its own and with chance of seed 0: for measuring a drafter alone.
     ///
     /// # Errors
@@ -335,6 +338,10 @@ macro_rules! behind_pointer {
 
             fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
                 (**self).draft(root, context)
+            }
+
+            fn finished(&mut self, answer: &[Token]) {
+                (**self).finished(answer);
             }
 
             fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {

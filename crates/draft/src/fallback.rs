@@ -75,6 +75,10 @@ impl Drafter for FallbackDrafter {
         self.inner.observe(pass)
     }
 
+    fn finished(&mut self, answer: &[Token]) {
+        self.inner.finished(answer);
+    }
+
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         self.inner.trace(root, drafts)
     }

@@ -32,6 +32,9 @@ pub(crate) trait Executor {
     /// Reads on in a request's text; behind its end, picks the first new token.
     fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError>;
 
+    /// A slot's answer ended, by itself or at its length.
+    fn finished(&mut self, _slot: usize, _answer: &[Token]) {}
+
     /// Measured speeds of ways to draft, where trees are chosen by them.
     fn pace(&self) -> Option<&Pace> {
         None

@@ -109,7 +109,7 @@ pub(crate) fn run<'r, E>(executor: &mut dyn Executor, feed: &mut dyn Feed<'r, Er
             if let Some(finish) = emit(generation, &request.limits, &outcome, observe) {
                 generation.decode_time = since.elapsed();
                 generation.finish = finish;
-                finished(feed, slot, place)?;
+                finished((executor, feed), slot, place)?;
             }
         }
     }
@@ -156,7 +156,7 @@ fn read<'r, E>(
         let Some(running) = place.as_mut() else { continue };
         if !feed.wanted(slot) {
             running.generation = Some(Generation::stopped(running.since.elapsed(), running.read));
-            finished(feed, slot, place)?;
+            finished((executor, feed), slot, place)?;
             continue;
         }
         let progress = executor.read_on(slot, &mut running.request).map_err(|error| feed.failed(error))?;
@@ -175,18 +175,23 @@ fn read<'r, E>(
         generation.finish = finish.unwrap_or(generation.finish);
         running.generation = Some(generation);
         if finish.is_some() {
-            finished(feed, slot, place)?;
+            finished((executor, feed), slot, place)?;
         }
     }
     Ok(())
 }
 
 /// Hands over a generation that has ended, and frees its slot.
-fn finished<'r, E>(feed: &mut dyn Feed<'r, Error = E>, slot: usize, place: &mut Option<Running<'r>>) -> Result<(), E> {
-    match place.take().and_then(|running| running.generation) {
-        Some(generation) => feed.finished(slot, generation),
-        None => Ok(()),
+fn finished<'r, E>(
+    (executor, feed): (&mut dyn Executor, &mut dyn Feed<'r, Error = E>),
+    slot: usize,
+    place: &mut Option<Running<'r>>,
+) -> Result<(), E> {
+    let Some(generation) = place.take().and_then(|running| running.generation) else { return Ok(()) };
+    if generation.finish != Finish::Stopped {
+        executor.finished(slot, &generation.ids);
     }
+    feed.finished(slot, generation)
 }
 
 impl Running<'_> {

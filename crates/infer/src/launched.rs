@@ -9,6 +9,7 @@ use crate::step::step;
 use crate::timing::StepTimes;
 use crate::turn::{Outcomes, Turn};
 use crate::verdict::first;
+use gorgon_core::Token;
 use gorgon_draft::drafter::Drafter;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::Target;
@@ -48,6 +49,10 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
             Some(renew) => self.sessions[slot] = renew(),
             None => self.sessions[slot].reset(),
         }
+    }
+
+    fn finished(&mut self, slot: usize, answer: &[Token]) {
+        self.sessions[slot].drafter().finished(answer);
     }
 
     fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {

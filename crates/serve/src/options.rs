@@ -1,7 +1,9 @@
 //! The model of a server, and its limits.
 
 use gorgon_data::render::Renderer;
+use gorgon_draft::store::LiveStore;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The model as requests see it.
@@ -73,6 +75,8 @@ pub struct Options {
     pub cors: Option<String>,
     /// Limits.
     pub limits: Limits,
+    /// The answers that the server keeps to draft from, if it does.
+    pub store: Option<Arc<LiveStore>>,
     /// Seed of requests that bring none is drawn from this, so that two of them differ.
     pub entropy: u64,
 }

@@ -100,8 +100,8 @@ impl ServeJob {
         let name = self.name.clone().unwrap_or_else(|| name(&self.model));
         let model = Model { name: name.clone(), renderer, context, vocab_size: config.vocab_size, created };
         let entropy = RandomState::new().hash_one(settings.started.as_nanosecond());
-        let address = SocketAddr::new(self.host, self.port);
-        let options = Options { address, api_key, cors: self.cors.clone(), limits, entropy };
+        let (address, store) = (SocketAddr::new(self.host, self.port), drafting.live_store());
+        let options = Options { address, api_key, cors: self.cors.clone(), limits, store, entropy };
         let refused = |error| Failure::run(format!("{address}: {error}")).hint("choose another --port");
         let server = Server::bind(model, options).map_err(refused)?;
         listening(server.address(), &name);

@@ -1,6 +1,7 @@
 //! Stores of past answers and documents, which `suffix:STORE` and `rest:STORE` draft from.
 
 use crate::failure::Failure;
+use crate::remote::Client;
 use crate::settings::Settings;
 use crate::{absent, files, load, prompts};
 use gorgon_core::Token;
@@ -9,6 +10,7 @@ use gorgon_data::source::{self, Conversation, Options as SourceOptions};
 use gorgon_data::{manifest, shard};
 use gorgon_draft::store::{Store, StoreBuilder, StoreError, StoreFile};
 use gorgon_model::config::ModelConfig;
+use gorgon_runs::atomic;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -58,6 +60,20 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
     inspect(&options.out)
 }
 
+/// Writes the answers that a server keeps to draft from as a store, and describes it.
+///
+/// # Errors
+/// When the server keeps none or sends no store, or the file cannot be written.
+pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
+    files::check_output(out)?;
+    let bytes = Client::open(url)?.store()?;
+    let wrong = |error: StoreError| Failure::run(format!("{url}: the server sent no store: {error}"));
+    let store = Store::of_bytes(bytes, out).map_err(wrong)?;
+    store.verify().map_err(wrong)?;
+    atomic::write(out, |file| file.write_all(store.whole())).map_err(|error| Failure::io(out, &error))?;
+    inspect(out)
+}
+
 /// Describes a store, after comparing its bytes with the hash that was written.
 ///
 /// # Errors
@@ -78,6 +94,12 @@ pub fn inspect(path: &Path) -> Result<Value, Failure> {
 /// # Errors
 /// Then, or when the model has no tokenizer.
 pub fn check(file: &StoreFile, model: &Path) -> Result<(), Failure> {
+    if let Some(live) = file.live() {
+        let fits = live.bind(&files::tokenizer_hash(model)?);
+        let message =
+            || format!("{file}: this store holds tokens of another tokenizer than that of {}", model.display());
+        return if fits { Ok(()) } else { Err(Failure::input(message())) };
+    }
     let Some(store) = file.store() else { return Ok(()) };
     file.check(ModelConfig::read(model)?.vocab_size).map_err(Failure::input)?;
     let tokenizer = files::tokenizer_hash(model)?;

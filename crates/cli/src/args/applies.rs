@@ -43,7 +43,7 @@ fn effective(command: &Command) -> Vec<&'static str> {
         Command::Dev(DevCommand::Replay(_)) => vec!["seed", "template_var"],
         Command::Export(_) => vec!["dtype"],
         Command::Quantize(_) | Command::Store(StoreCommand::Build(_)) => vec!["template_var"],
-        Command::Store(StoreCommand::Inspect(_)) => vec![],
+        Command::Store(StoreCommand::Inspect(_) | StoreCommand::Save(_)) => vec![],
         Command::Fetch(_) | Command::Inspect(_) | Command::Config(_) | Command::Init(_) | Command::Runs(_) => vec![],
         Command::Tree(TreeCommand::Sequoia(_) | TreeCommand::Show(_) | TreeCommand::Plan(_)) => vec![],
         Command::Completions(_) | Command::Dev(DevCommand::Man(_) | DevCommand::Plot(_)) => vec![],

@@ -16,9 +16,10 @@ pub struct Draft {
     pub heads: Option<PathBuf>,
     /// Which drafter proposes tokens: auto (of the kind of the heads; without heads suffix and recycle where they pay)
     /// or none; with heads medusa, hydra, eagle, mtp, block, ppd, pass, space, kangaroo; with draft models model:DIR,
-    /// specinfer:DIR1+DIR2, cascade:DIR,then=D, ouroboros:DIR; without training suffix[:STORE], rest:STORE (STORE: a file, or
+    /// specinfer:DIR1+DIR2, cascade:DIR,then=D, ouroboros:DIR; without training suffix[:STORE], rest:STORE (a file, or
     /// live), ngram:N, recycle, jacobi:M, lookahead:W,N,G, early-exit:LAYERS, pipelined:LAYERS,K, skip:FILE, swift,
-    /// partial:B,C[,small=DIR], or suffix,else=D. docs/src/reference/trees-and-rules.md has all of them with their parameters
+    /// partial:B,C[,small=DIR], or suffix,else=D. docs/src/reference/trees-and-rules.md has all of them with their
+    /// parameters
     /// [default: auto with heads, none without]
     #[arg(long, value_name = "D")]
     pub drafter: Option<DrafterChoice>,

@@ -10,6 +10,8 @@ pub enum StoreCommand {
     Build(StoreBuild),
     /// Describe a store: tokens, documents, tokenizer, whether it is as it was written.
     Inspect(StoreInspect),
+    /// Save the answers that a running gorgon serve keeps to draft from (suffix:live) as a store.
+    Save(StoreSave),
 }
 
 /// Options of `gorgon store build`.
@@ -30,4 +32,15 @@ pub struct StoreInspect {
     /// A store.
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
+}
+
+/// Options of `gorgon store save`.
+#[derive(Debug, Args)]
+pub struct StoreSave {
+    /// The server's address, such as http://127.0.0.1:8080. GORGON_API_KEY is its key.
+    #[arg(long, value_name = "URL")]
+    pub url: String,
+    /// The store to write.
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
 }

@@ -19,6 +19,7 @@ pub fn run(command: &StoreCommand, settings: &Settings) -> Result<ExitCode, Fail
             store::build(&options, settings)?
         }
         StoreCommand::Inspect(args) => store::inspect(&args.store)?,
+        StoreCommand::Save(args) => store::save(&args.url, &args.out)?,
     };
     if settings.json {
         printer::document(&document.to_string());

@@ -116,6 +116,11 @@ impl Drafter for HandoverDrafter {
         }
     }
 
+    fn finished(&mut self, answer: &[Token]) {
+        self.first.finished(answer);
+        self.other.finished(answer);
+    }
+
     fn trace(&mut self, root: Token, drafts: &[Token]) -> Result<Option<Trace>, DraftError> {
         self.other.trace(root, drafts)
     }

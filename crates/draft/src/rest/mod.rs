@@ -39,7 +39,7 @@ impl TrainingFreeMethod for Rest {
     fn parse(arguments: &str) -> Result<Self, String> {
         match arguments.is_empty() {
             true => Err("rest:STORE names a store that gorgon store build wrote".into()),
-            false => Ok(Self { store: StoreFile::new(arguments), least: SHORTEST }),
+            false => Ok(Self { store: StoreFile::named(arguments)?, least: SHORTEST }),
         }
     }
 
@@ -76,6 +76,8 @@ impl TrainingFreeMethod for Rest {
 #[derive(Clone, Debug)]
 pub struct RestDrafter {
     name: String,
+    file: StoreFile,
+    /// The store, as it was when the text was begun or went on.
     store: Option<Arc<Store>>,
     least: usize,
     text: Vec<Token>,
@@ -85,8 +87,8 @@ pub struct RestDrafter {
 impl RestDrafter {
     /// A drafter of an empty text.
     pub fn new(settings: &Rest) -> Self {
-        let store = settings.store.store().cloned();
-        Self { name: settings.name(), store, least: settings.least, text: vec![], growth: Growth::default() }
+        let (file, store) = (settings.store.clone(), settings.store.store());
+        Self { name: settings.name(), file, store, least: settings.least, text: vec![], growth: Growth::default() }
     }
 }
 
@@ -105,8 +107,15 @@ impl Drafter for RestDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if pass.verified.is_none() {
+            self.store = self.file.store();
+        }
         self.text.extend_from_slice(pass.tokens);
         Ok(())
+    }
+
+    fn finished(&mut self, answer: &[Token]) {
+        self.file.live().into_iter().for_each(|live| live.add(answer));
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {

@@ -3,6 +3,7 @@
 use super::StoreError;
 use super::file::{Body, MOST_ENTRIES, SEPARATOR};
 use gorgon_core::Token;
+use gorgon_runs::atomic;
 use libsais::SuffixArrayConstruction;
 use std::path::Path;
 
@@ -54,6 +55,15 @@ impl StoreBuilder {
     /// # Errors
     /// When there is no document, or the file cannot be written.
     pub fn write(self, path: &Path, tokenizer: &str) -> Result<(), StoreError> {
+        let bytes = self.bytes(tokenizer)?;
+        atomic::write(path, |file| file.write_all(&bytes)).map_err(StoreError::io(path))
+    }
+
+    /// Orders the text: the bytes of a store.
+    ///
+    /// # Errors
+    /// When there is no document.
+    pub fn bytes(self, tokenizer: &str) -> Result<Vec<u8>, StoreError> {
         if self.documents == 0 {
             return Err(StoreError::Empty);
         }
@@ -64,7 +74,7 @@ impl StoreBuilder {
         let mut prefixes = suffix_array(&mut ranks)?;
         prefixes.iter_mut().for_each(|at| *at = last - *at);
         let body = Body { text: self.text, documents: self.documents, suffixes, prefixes };
-        body.write(path, tokenizer)
+        Ok(body.bytes(tokenizer))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::StoreError;
 use gorgon_core::Token;
+use gorgon_runs::file;
 use gorgon_runs::provenance::hash_bytes;
-use gorgon_runs::{atomic, file};
 use memmap2::Mmap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// How a file begins.
@@ -94,11 +95,8 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Writes a store, whole or not at all. `tokenizer` is the SHA-256 of the tokenizer, in hexadecimal.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn write(&self, path: &Path, tokenizer: &str) -> Result<(), StoreError> {
+    /// The bytes of a store. `tokenizer` is the SHA-256 of the tokenizer, in hexadecimal.
+    pub fn bytes(&self, tokenizer: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.text.len() * ENTRY);
         self.text.iter().for_each(|token| bytes.extend_from_slice(&token.to_le_bytes()[..TEXT]));
         self.suffixes.iter().chain(&self.prefixes).for_each(|at| bytes.extend_from_slice(&at.to_le_bytes()));
@@ -109,19 +107,34 @@ impl Body {
             tokenizer: tokenizer.to_owned(),
             contents: hash_bytes(&bytes),
         };
-        let written = atomic::write(path, |file| {
-            file.write_all(&header.bytes())?;
-            file.write_all(&bytes)
-        });
-        written.map_err(StoreError::io(path))
+        bytes.splice(0..0, header.bytes());
+        bytes
     }
 }
 
-/// A store that is mapped.
+/// The bytes of a store.
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Held(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Held(bytes) => bytes,
+        }
+    }
+}
+
+/// A store that is mapped, or held in memory.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    map: Mmap,
+    map: Bytes,
     header: Header,
 }
 
@@ -138,6 +151,18 @@ impl Store {
         // SAFETY: stores appear by renaming, and this program never writes into one that exists. Every value that is
         // read is checked where it is used, so other contents are wrong drafts at worst.
         let map = unsafe { Mmap::map(&file) }.map_err(StoreError::io(path))?;
+        Self::over(Bytes::Mapped(map), path)
+    }
+
+    /// A store of given bytes; errors name `path`.
+    ///
+    /// # Errors
+    /// When they are no store.
+    pub fn of_bytes(bytes: Vec<u8>, path: &Path) -> Result<Self, StoreError> {
+        Self::over(Bytes::Held(bytes), path)
+    }
+
+    fn over(map: Bytes, path: &Path) -> Result<Self, StoreError> {
         let header = Header::read(&map, path)?;
         Ok(Self { path: path.into(), map, header })
     }
@@ -165,6 +190,11 @@ impl Store {
     /// Bytes of its file.
     pub fn bytes(&self) -> usize {
         self.map.len()
+    }
+
+    /// The bytes of its file, all of them.
+    pub fn whole(&self) -> &[u8] {
+        &self.map
     }
 
     /// SHA-256 of the tokenizer that made its tokens, in hexadecimal.

@@ -28,12 +28,14 @@ mod build;
 mod error;
 mod file;
 mod followed;
+mod live;
 mod named;
 mod search;
 
 pub use build::StoreBuilder;
 pub use error::StoreError;
 pub use file::Store;
+pub use live::LiveStore;
 pub use named::StoreFile;
 pub use search::Match;
 

@@ -1,28 +1,57 @@
 //! A store as settings name it.
 
-use super::{Store, StoreError};
+use super::{LiveStore, Store, StoreError};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The path of a store, and the store once it was opened. Two are equal if their paths are.
+/// A store that grows.
+const LIVE: &str = "live";
+/// MiB of one at most, unless another size is named.
+const USUAL: usize = 16;
+/// The largest size that may be named, in MiB.
+const LARGEST: usize = 65_536;
+
+/// The name of a store, and the store once it was opened. Two are equal if their names are.
 #[derive(Clone)]
 pub struct StoreFile {
     path: PathBuf,
     store: Option<Arc<Store>>,
+    /// The size in MiB of one that grows, and the store itself.
+    live: Option<(usize, Option<Arc<LiveStore>>)>,
 }
 
 impl StoreFile {
-    /// A store that is not opened yet.
+    /// A store file that is not opened yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), store: None }
+        Self { path: path.into(), store: None, live: None }
     }
 
-    /// Opens it.
+    /// The store of a name: `live`, `live:MIB`, or a file.
+    ///
+    /// # Errors
+    /// When a size is none.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let (first, size) = name.split_once(':').map_or((name, None), |(first, size)| (first, Some(size)));
+        if first != LIVE {
+            return Ok(Self::new(name));
+        }
+        let mib = match size.map(str::parse) {
+            None => USUAL,
+            Some(Ok(mib)) if (1..=LARGEST).contains(&mib) => mib,
+            Some(_) => return Err(format!("{name}: a size from 1 to {LARGEST} MiB is expected behind live:")),
+        };
+        Ok(Self { live: Some((mib, None)), ..Self::new(name) })
+    }
+
+    /// Opens it. One that grows begins empty, and is shared by the copies of what is returned.
     ///
     /// # Errors
     /// As of [`Store::open`].
     pub fn opened(self) -> Result<Self, StoreError> {
+        if let Some((mib, _)) = self.live {
+            return Ok(Self { live: Some((mib, Some(Arc::new(LiveStore::new(mib))))), ..self });
+        }
         let store = Arc::new(Store::open(&self.path)?);
         Ok(Self { store: Some(store), ..self })
     }
@@ -32,9 +61,24 @@ impl StoreFile {
         &self.path
     }
 
-    /// The store, if it was opened.
-    pub fn store(&self) -> Option<&Arc<Store>> {
-        self.store.as_ref()
+    /// The store that drafts are looked up in, if it was opened: of one that grows, what it has now.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.store.clone().or_else(|| self.live()?.snapshot())
+    }
+
+    /// The store that grows, if it is one and was opened.
+    pub fn live(&self) -> Option<&Arc<LiveStore>> {
+        self.live.as_ref()?.1.as_ref()
+    }
+
+    /// Whether it grows.
+    pub fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Bytes that one that grows takes at most.
+    pub fn bytes(&self) -> u128 {
+        self.live.as_ref().map_or(0, |&(mib, _)| (mib as u128) << 20)
     }
 
     /// Fails if the store holds tokens that a vocabulary lacks.

@@ -20,10 +20,11 @@ use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::growth::{Growth, Limits};
 use crate::method::TrainingFreeMethod;
-use crate::store::{Match, StoreFile};
+use crate::store::{Match, Store, StoreFile};
 use gorgon_core::Token;
 use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice};
 use gorgon_model::config::ModelConfig;
+use std::sync::Arc;
 use text::OwnText;
 
 /// Nodes of a tree for each token of the match.
@@ -52,7 +53,7 @@ impl TrainingFreeMethod for Suffix {
     const SYNTAX: &'static str = "suffix[:STORE]";
 
     fn parse(arguments: &str) -> Result<Self, String> {
-        let store = (!arguments.is_empty()).then(|| StoreFile::new(arguments));
+        let store = (!arguments.is_empty()).then(|| StoreFile::named(arguments)).transpose()?;
         Ok(Self { store, least: 1 })
     }
 
@@ -94,6 +95,8 @@ pub struct SuffixDrafter {
     text: OwnText,
     growth: Growth<u32>,
     stored_growth: Growth<Match>,
+    /// The store, as it was when the text was begun or went on.
+    store: Option<Arc<Store>>,
 }
 
 impl SuffixDrafter {
@@ -101,7 +104,8 @@ impl SuffixDrafter {
     pub fn new(settings: Suffix) -> Self {
         let name = settings.name();
         let (growth, stored_growth) = (Growth::default(), Growth::default());
-        Self { settings, name, text: OwnText::default(), growth, stored_growth }
+        let store = settings.store.as_ref().and_then(StoreFile::store);
+        Self { settings, name, text: OwnText::default(), growth, stored_growth, store }
     }
 }
 
@@ -120,8 +124,16 @@ impl Drafter for SuffixDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        if let (None, Some(file)) = (pass.verified, &self.settings.store) {
+            self.store = file.store();
+        }
         self.text.extend(pass.tokens);
         Ok(())
+    }
+
+    fn finished(&mut self, answer: &[Token]) {
+        let live = self.settings.store.as_ref().and_then(StoreFile::live);
+        live.into_iter().for_each(|live| live.add(answer));
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
@@ -131,8 +143,7 @@ impl Drafter for SuffixDrafter {
         }
         self.text.read_ahead(root);
         let (state, own) = self.text.automaton.matched();
-        let store = self.settings.store.as_ref().and_then(StoreFile::store);
-        let stored = store.map(|store| (&**store, store.longest(self.text.tokens())));
+        let stored = self.store.as_deref().map(|store| (store, store.longest(self.text.tokens())));
         let is_better = |found: &Match| found.length > own + BIAS || own == 0 && found.length >= STORED;
         let stored = stored.filter(|(_, found)| is_better(found));
         let length = stored.map_or(own, |(_, found)| found.length);

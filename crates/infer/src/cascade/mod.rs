@@ -158,6 +158,10 @@ impl<D: Drafter> Drafter for CascadeDrafter<D> {
         Ok(())
     }
 
+    fn finished(&mut self, answer: &[Token]) {
+        self.inner().finished(answer);
+    }
+
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let DraftContext { tree, random, .. } = context;
         let (wanted, tail) = (tree.max_depth(), self.inner.tail);

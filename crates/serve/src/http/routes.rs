@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+use gorgon_draft::store::StoreError;
 use hyper::body::Body as _;
 use serde_json::{Value, json};
 use std::future::poll_fn;
@@ -44,6 +45,7 @@ pub(super) fn router(shared: App) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/v1/models", get(list))
+        .route("/v1/store", get(store))
         .route("/v1/models/{*name}", get(one_model))
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completion))
@@ -131,6 +133,27 @@ async fn one_model(State(shared): State<App>, request: Request) -> Response {
             let error = ApiError::new(404, "invalid_request_error", "this model is not served here");
             failure(&error.code("model_not_found"))
         }
+    }
+}
+
+/// All kept answers as a store file. They are those of all clients, so on an address that others reach a key has to be
+/// set.
+async fn store(State(shared): State<App>) -> Response {
+    let refused = |status, reason: &str| failure(&ApiError::new(status, "invalid_request_error", reason));
+    let options = &shared.options;
+    let Some(live) = options.store.clone() else {
+        return refused(404, "this server keeps no answers: --drafter suffix:live does");
+    };
+    if options.api_key.is_none() && !options.address.ip().is_loopback() {
+        return refused(
+            403,
+            "without an API key, the answers of all clients are handed out on a loopback address only",
+        );
+    }
+    match tokio::task::spawn_blocking(move || live.bytes()).await {
+        Ok(Ok(bytes)) => answer(StatusCode::OK, "application/octet-stream", bytes),
+        Ok(Err(StoreError::Empty)) => refused(404, "no answer is finished yet"),
+        _ => failure(&ApiError::server("the store cannot be ordered")),
     }
 }
 

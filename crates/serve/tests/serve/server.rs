@@ -82,7 +82,7 @@ pub struct Testing {
 pub fn start(change: impl FnOnce(&mut Options)) -> Testing {
     let limits = Limits { client_time: Duration::from_secs(300), ..Limits::new(4, 8 * 1024) };
     let address = "127.0.0.1:0".parse().unwrap();
-    let mut options = Options { address, api_key: None, cors: None, limits, entropy: 7 };
+    let mut options = Options { address, api_key: None, cors: None, limits, store: None, entropy: 7 };
     change(&mut options);
     let decoder = Arc::new(Decoder::load(&folder(), &Compute::cpu(FloatFormat::F32)).unwrap());
     let renderer = Renderer::load(&folder()).unwrap();

@@ -53,6 +53,11 @@ pub fn drafting(
         return Err(wrong("drafter", "an oracle has to know the answers; it is for measuring".into()));
     }
     let drafting = Drafting::resolve(config.heads.as_deref(), &choice, tree.as_ref(), &settings.console)?;
+    if drafting.live_store().is_some() && !transform.is_greedy() {
+        let reason =
+            format!("{choice}: a live store makes sampled answers depend on the ones before; sample without it");
+        return Err(wrong("drafter", reason));
+    }
     let drafting = drafting.for_text_of(model, RuleChoice::Auto, transform)?;
     Ok(Some(drafting).filter(|drafting| !drafting.is_plain()))
 }

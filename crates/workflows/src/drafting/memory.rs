@@ -5,20 +5,34 @@ use crate::failure::Failure;
 use gorgon_draft::composed::Composed;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::measured;
+use gorgon_draft::store::{LiveStore, StoreFile};
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::lm_head;
 use gorgon_model::weights::Checkpoint;
+use std::sync::Arc;
 
 impl Drafting {
+    /// The stores that it reads.
+    pub(super) fn stores(&self) -> impl Iterator<Item = &StoreFile> {
+        let inner = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.store() } else { None };
+        self.choice.methods().filter_map(TrainingFree::store).chain(inner)
+    }
+
+    /// The store of finished answers that grows while it drafts, if there is one.
+    pub fn live_store(&self) -> Option<Arc<LiveStore>> {
+        self.stores().find_map(StoreFile::live).cloned()
+    }
+
     /// Bytes of the weights that draft for a model, and of what is kept of a sequence of so many tokens: for heads at
     /// most a layer of the model's own for each layer of theirs, without heads a table or a part of the model's cache.
     ///
     /// # Errors
     /// When a draft model cannot be read.
     pub fn memory(&self, model: &ModelConfig, compute: &Compute, tokens: usize) -> Result<(u128, u128), Failure> {
-        let mut models = (0, 0);
+        let mut models = (self.stores().map(StoreFile::bytes).sum(), 0);
         let composed = if let DrafterChoice::Composed(composed) = self.choice.last() { Some(composed) } else { None };
         let (cached, beside) = composed.map_or((tokens, 0), |composed| composed.kept(model, compute, tokens));
         models.1 += beside;
@@ -36,7 +50,7 @@ impl Drafting {
         let Some(folder) = self.heads.as_ref().filter(|_| self.models().is_empty()) else { return Ok(models) };
         let layers = folder.checkpoint.entries().keys().filter(|name| name.ends_with("k_proj.weight")).count();
         let layer = KvCache::bytes(model, compute, tokens) / model.layers.max(1) as u128;
-        Ok((folder.checkpoint.loaded_bytes(compute) as u128, models.1 + layer * layers as u128))
+        Ok((models.0 + folder.checkpoint.loaded_bytes(compute) as u128, models.1 + layer * layers as u128))
     }
 
     /// Bytes of copies in 8 bits that find top tokens: of the model's LM head, where the text is greedy or heads

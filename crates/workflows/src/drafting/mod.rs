@@ -40,7 +40,6 @@ use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::probes;
-use gorgon_draft::training_free::TrainingFree;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use std::path::{Path, PathBuf};
@@ -115,9 +114,7 @@ impl Drafting {
             load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
         }
         self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
-        let inner = if let DrafterChoice::Composed(composed) = self.choice.last() { composed.store() } else { None };
-        let stores = self.choice.methods().filter_map(TrainingFree::store).chain(inner);
-        stores.into_iter().try_for_each(|store| store::check(store, target))?;
+        self.stores().try_for_each(|store| store::check(store, target))?;
         Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
     }
 

@@ -13,6 +13,8 @@ const KEY: &str = "GORGON_API_KEY";
 const MOST_BYTES: u64 = 256 << 20;
 /// Bytes of an error or a list of models at most.
 const SHORT_BODY: u64 = 1 << 20;
+/// Bytes of a store at most.
+const MOST_STORE: u64 = 1 << 36;
 /// Longest time without an answer.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -67,17 +69,31 @@ impl Client {
     }
 
     fn list(&self) -> Result<Value, Failure> {
-        let mut request = self.agent.get(format!("{}/v1/models", self.url));
+        serde_json::from_slice(&self.get("models", SHORT_BODY)?).map_err(|error| self.failed(&error))
+    }
+
+    /// The answers that the server keeps to draft from, as a store file.
+    ///
+    /// # Errors
+    /// When the server cannot be asked, keeps none or breaks off.
+    pub fn store(&self) -> Result<Vec<u8>, Failure> {
+        self.get("store", MOST_STORE)
+    }
+
+    /// The body at a path below `/v1`, of at most so many bytes.
+    fn get(&self, path: &str, most: u64) -> Result<Vec<u8>, Failure> {
+        let mut request = self.agent.get(format!("{}/v1/{path}", self.url));
         if let Some(key) = &self.key {
             request = request.header("Authorization", format!("Bearer {key}"));
         }
         let mut response = request.call().map_err(|error| self.failed(&error))?;
-        let text = response.body_mut().with_config().limit(SHORT_BODY).read_to_string();
-        let text = text.map_err(|error| self.failed(&error))?;
-        if !response.status().is_success() {
-            return Err(self.refused(response.status().as_u16(), &text));
+        let is_fine = response.status().is_success();
+        let most = if is_fine { most } else { SHORT_BODY };
+        let body = response.body_mut().with_config().limit(most).read_to_vec().map_err(|error| self.failed(&error))?;
+        match is_fine {
+            true => Ok(body),
+            false => Err(self.refused(response.status().as_u16(), &String::from_utf8_lossy(&body))),
         }
-        serde_json::from_str(&text).map_err(|error| self.failed(&error))
     }
 
     /// Asks for an answer to some messages and shows its parts to `show`, which ends it by breaking.

@@ -9,7 +9,7 @@ use gorgon_model::device::{ActivationBits, DraftWeights, FloatFormat, Products, 
 use std::collections::BTreeSet;
 
 /// The least arguments of each verb.
-const VERBS: [(&str, &str); 41] = [
+const VERBS: [(&str, &str); 42] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
@@ -33,6 +33,7 @@ const VERBS: [(&str, &str); 41] = [
     ("quantize", "m o --to int8"),
     ("store build", "f o --model m"),
     ("store inspect", "s"),
+    ("store save", "--url u o"),
     ("runs list", ""),
     ("runs show", "r"),
     ("runs compare", "r"),
