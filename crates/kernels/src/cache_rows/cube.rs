@@ -37,8 +37,7 @@ fn place_head<F: Float>(
     #[comptime] g: Geometry,
     #[define(F)] _dtype: ElemType,
 ) {
-    let d = comptime!(g.head_dim);
-    let half = comptime!(g.half);
+    let (d, half) = comptime!((g.head_dim, g.half));
     let (head, unit) = (CUBE_POS_X as usize, UNIT_POS as usize);
     let row = shares.index(0usize).first_row + CUBE_POS_Y as usize;
     let (table, own_row, rows, capacity, sequence) = find_row(shares, row, places);
@@ -53,10 +52,7 @@ fn place_head<F: Float>(
         position = angles.shape(0) - 1;
     }
     let angle = position * 2 * half;
-    let mut plane = (2 * layer) * comptime!(g.kv_heads) + head - comptime!(g.heads);
-    if is_query {
-        plane = 0;
-    }
+    let plane = if is_query { 0usize } else { 2 * layer * comptime!(g.kv_heads) + head - comptime!(g.heads) };
     // Values follow the keys' heads in the projection, and lie a plane of the cache further.
     let to = (plane * capacity + slot) * d;
     // A step that is run to be recorded may run past the end; what it writes is not kept.

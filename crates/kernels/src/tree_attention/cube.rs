@@ -258,9 +258,7 @@ fn attend_launch(
 ) {
     let total = out.meta.shape()[0] * g.group;
     let splits = launch.parts.iter().map(|part| part.splits).max().unwrap_or(1);
-    let sums = device::empty(q, [splits, total, g.kv_heads, g.head_dim], DType::F32);
-    let weights = device::empty(q, [splits, total, g.kv_heads, 2], DType::F32);
-    let table = device::ints(tables.table());
+    let [sums, weights] = [g.head_dim, 2].map(|d| device::empty(q, [splits, total, g.kv_heads, d], DType::F32));
     let address = device::address([q, &sums, out].into_iter().chain(&launch.caches));
     // SAFETY: every index is within the shapes above, which are the launch's own; slots read end at the rows in flight
     // of a sequence's table, which its cache had room for when the table was made. A join reads the splits that were
@@ -275,7 +273,7 @@ fn attend_launch(
             device::arg(q),
             launch.cache_args().collect(),
             launch.shares(),
-            device::arg(&table),
+            device::arg(&device::ints(tables.table())),
             device::arg(&sums),
             device::arg(&weights),
             layer,
