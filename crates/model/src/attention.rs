@@ -90,6 +90,23 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// Has the tables of several passes on a GPU lie in one tensor, where kernels that serve all sequences read them.
+pub(crate) fn join_tables(passes: &mut [Pass<'_>]) {
+    let table = |pass: &Pass<'_>| match pass {
+        Pass::Device { pass_table, .. } => Some(pass_table.clone()),
+        Pass::Host { .. } => None,
+    };
+    let Some(tables) = passes.iter().map(table).collect::<Option<Vec<_>>>().filter(|tables| tables.len() > 1) else {
+        return;
+    };
+    let joined = PassTable::joined(&tables.iter().collect::<Vec<_>>());
+    for (pass, table) in passes.iter_mut().zip(joined) {
+        if let Pass::Device { pass_table, .. } = pass {
+            *pass_table = table;
+        }
+    }
+}
+
 /// Rows of one pass with the padding that it has; on the CPU there is none.
 ///
 /// # Shapes
@@ -218,14 +235,9 @@ impl Attention {
     /// # Shapes
     /// `qkv [1, rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
     fn mix_on_device(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
-        let mut start = 0;
-        let mut mixed: SmallVec<[HiddenStates; 1]> = SmallVec::new();
-        for (pass, kv) in passes.iter().zip(kvs) {
-            let rows = qkv.clone().narrow(1, start, pass.padded_rows());
-            start += pass.padded_rows();
-            mixed.push(HiddenStates::on_device(self.mix_sequence_on_device(&rows, pass, kv)));
-        }
-        HiddenStates::concat(&mixed)
+        let (q, places) = self.place_on_device(qkv, passes, kvs.iter().map(|kv| &**kv));
+        let mixed = tree_attention::attend_cached(&self.spec, &q, &places.caches, places.layer, &places.tables);
+        HiddenStates::on_device(mixed)
     }
 
     /// Several sequences' rows, side by side.
@@ -306,30 +318,51 @@ impl Attention {
                 self.place_rows(rows, rope, &values, &mut PooledVec::unset(wide + kv_width), kv);
             }
             (HiddenStates::Device(qkv), pass, kv) => {
-                self.place_on_device(&qkv, pass, kv);
+                self.place_on_device(&qkv, std::slice::from_ref(pass), std::iter::once(&*kv));
             }
             (HiddenStates::Host { .. }, ..) => unreachable!("a pass is made for the device its cache lives on"),
         }
     }
 
-    /// One sequence's rows, padding included.
-    fn mix_sequence_on_device(&self, qkv: &Tensor<3>, pass: &Pass<'_>, kv: &mut LayerKv) -> Tensor<3> {
-        let (q, cache, layer, pass_table) = self.place_on_device(qkv, pass, kv);
-        tree_attention::attend_cached(&self.spec, &q, cache, layer, pass_table)
-    }
-
-    /// Writes the rows' keys and values to a cache; the rotated queries, and where they attend to.
+    /// Writes the rows' keys and values to the caches; the rotated queries, and where they attend to.
     fn place_on_device<'a>(
         &self,
         qkv: &Tensor<3>,
-        pass: &'a Pass<'_>,
-        kv: &'a LayerKv,
-    ) -> (Tensor<3>, &'a Tensor<4>, usize, &'a PassTable) {
-        let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
-            unreachable!("a pass is made for the device its cache lives on")
-        };
+        passes: &'a [Pass<'_>],
+        kvs: impl Iterator<Item = &'a LayerKv>,
+    ) -> (Tensor<3>, Places<'a>) {
+        let places = Places::new(passes, kvs);
         let norms = self.head_norms.as_ref().map(|(q, k)| (q.weight(), k.weight(), self.norm_eps));
-        let placing = Placing { spec: &self.spec, norms, angles };
-        (cache_rows::place(&placing, qkv, cache, *layer, pass_table), cache, *layer, pass_table)
+        let placing = Placing { spec: &self.spec, norms, angles: places.angles };
+        (cache_rows::place(&placing, qkv, &places.caches, places.layer, &places.tables), places)
+    }
+}
+
+/// The caches and tables of some sequences on a GPU.
+struct Places<'a> {
+    caches: SmallVec<[&'a Tensor<4>; 1]>,
+    tables: SmallVec<[&'a PassTable; 1]>,
+    /// In all caches the same.
+    layer: usize,
+    /// Those of the most positions: the others are their beginning.
+    angles: &'a Tensor<3>,
+}
+
+impl<'a> Places<'a> {
+    fn new(passes: &'a [Pass<'_>], kvs: impl Iterator<Item = &'a LayerKv>) -> Self {
+        let mut found: Option<Self> = None;
+        for (pass, kv) in passes.iter().zip(kvs) {
+            let (Pass::Device { pass_table, angles }, LayerKv::Device { cache, layer }) = (pass, kv) else {
+                unreachable!("a pass is made for the device its cache lives on")
+            };
+            let none = || Self { caches: SmallVec::new(), tables: SmallVec::new(), layer: *layer, angles };
+            let places = found.get_or_insert_with(none);
+            places.caches.push(cache);
+            places.tables.push(pass_table);
+            if angles.dims()[0] > places.angles.dims()[0] {
+                places.angles = angles;
+            }
+        }
+        found.unwrap_or_else(|| unreachable!("a pass has rows of a sequence"))
     }
 }

@@ -3,7 +3,7 @@
 mod logits;
 mod staged;
 
-use crate::attention::{Pass, pad, unpad};
+use crate::attention::{Pass, join_tables, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
 use crate::config::ModelConfig;
 use crate::device::{Compute, DraftWeights, Weights};
@@ -235,6 +235,7 @@ impl Decoder {
             passes.push(pass);
             caches.push(kvs);
         }
+        join_tables(&mut passes);
         let alone = if streams.len() == 1 { streams.pop() } else { None };
         let x = alone.unwrap_or_else(|| HiddenStates::concat(&streams));
         let output = self.run(x, &passes, &mut caches, (layers, skipped), hooks);

@@ -3,6 +3,7 @@
 use super::Placing;
 use crate::device;
 use crate::tree_attention::PassTable;
+use crate::tree_attention::sequences::{Sequences, Share};
 use burn::tensor::{Int, Tensor as Burn};
 use cubecl::prelude::*;
 
@@ -16,11 +17,10 @@ struct Geometry {
     kv_heads: usize,
     head_dim: usize,
     half: usize,
-    rows: usize,
     normed: bool,
 }
 
-/// One head of one row: a query, a key or a value.
+/// One head of one row of a sequence: a query, a key or a value.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn place_head<F: Float>(
     qkv: &Tensor<F>,
@@ -29,34 +29,34 @@ fn place_head<F: Float>(
     k_norm: &Tensor<f32>,
     pass_table: &Tensor<i32>,
     queries: &mut Tensor<F>,
-    cache: &mut Tensor<F>,
+    caches: &mut Sequence<OwnedTensor<F>>,
+    shares: &Sequence<Share>,
     layer: usize,
     eps: f32,
+    #[comptime] places: usize,
     #[comptime] g: Geometry,
     #[define(F)] _dtype: ElemType,
 ) {
-    let d = comptime!(g.head_dim);
-    let half = comptime!(g.half);
-    let (head, row, unit) = (CUBE_POS_X as usize, CUBE_POS_Y as usize, UNIT_POS as usize);
+    let (d, half) = comptime!((g.head_dim, g.half));
+    let (head, unit) = (CUBE_POS_X as usize, UNIT_POS as usize);
+    let row = shares.index(0usize).first_row + CUBE_POS_Y as usize;
+    let (table, own_row, rows, capacity, sequence) = find_row(shares, row, places);
     let from = (row * comptime!(g.heads + 2 * g.kv_heads) + head) * d;
     let is_query = head < comptime!(g.heads);
     let is_value = head >= comptime!(g.heads + g.kv_heads);
 
     let scale = inverse_rms::<F>(qkv, from, eps, g);
-    let slot = usize::cast_from(pass_table[0]) + usize::cast_from(pass_table[1]) + row;
-    let mut position = usize::cast_from(pass_table[4 + comptime!(g.rows) + row]);
+    let slot = usize::cast_from(pass_table[table]) + usize::cast_from(pass_table[table + 1]) + own_row;
+    let mut position = usize::cast_from(pass_table[table + 4 + rows + own_row]);
     if position >= angles.shape(0) {
         position = angles.shape(0) - 1;
     }
     let angle = position * 2 * half;
-    let mut plane = (2 * layer) * comptime!(g.kv_heads) + head - comptime!(g.heads);
-    if is_query {
-        plane = 0;
-    }
+    let plane = if is_query { 0usize } else { 2 * layer * comptime!(g.kv_heads) + head - comptime!(g.heads) };
     // Values follow the keys' heads in the projection, and lie a plane of the cache further.
-    let to = (plane * cache.shape(2) + slot) * d;
+    let to = (plane * capacity + slot) * d;
     // A step that is run to be recorded may run past the end; what it writes is not kept.
-    let uncommitted = row < usize::cast_from(pass_table[2]) && slot < cache.shape(2);
+    let uncommitted = own_row < usize::cast_from(pass_table[table + 2]) && slot < capacity;
     let mut dim = unit;
     while dim < d {
         let mut x = f32::cast_from(qkv[from + dim]);
@@ -74,9 +74,48 @@ fn place_head<F: Float>(
         if is_query {
             queries[(row * comptime!(g.heads) + head) * d + dim] = F::cast_from(x);
         } else if uncommitted {
-            cache[to + dim] = F::cast_from(x);
+            write_to::<F>(caches, sequence, to + dim, F::cast_from(x), places);
         }
         dim += UNITS;
+    }
+}
+
+/// The sequence of a row: where its table begins, the row's number in it, its rows, the slots of its cache, its number.
+#[cube]
+fn find_row(shares: &Sequence<Share>, row: usize, #[comptime] places: usize) -> (usize, usize, usize, usize, usize) {
+    let mut table = 0usize;
+    let mut own_row = 0usize;
+    let mut rows = 0usize;
+    let mut capacity = 0usize;
+    let mut sequence = 0usize;
+    #[unroll]
+    for i in 0..places {
+        let share = shares.index(i);
+        if row >= share.first_row {
+            table = share.table;
+            own_row = row - share.first_row;
+            rows = share.rows;
+            capacity = share.capacity;
+            sequence = i;
+        }
+    }
+    (table, own_row, rows, capacity, sequence)
+}
+
+/// Writes a number of the cache of one sequence.
+#[cube]
+fn write_to<F: Float>(
+    caches: &mut Sequence<OwnedTensor<F>>,
+    sequence: usize,
+    at: usize,
+    value: F,
+    #[comptime] places: usize,
+) {
+    #[unroll]
+    for i in 0..places {
+        if sequence == i {
+            caches.index_mut(i).as_mut_slice()[at] = value;
+        }
     }
 }
 
@@ -170,42 +209,47 @@ fn gather_path<F: Float>(
 pub(super) fn place(
     placing: &Placing<'_>,
     qkv: &Burn<3>,
-    cache: &Burn<4>,
+    caches: &[&Burn<4>],
     layer: usize,
-    pass_table: &PassTable,
+    tables: &[&PassTable],
 ) -> Burn<3> {
     let spec = placing.spec;
-    let (heads, kv_heads, head_dim, rows) = (spec.heads, spec.kv_heads, spec.head_dim, pass_table.padded_rows());
+    let (heads, kv_heads, head_dim) = (spec.heads, spec.kv_heads, spec.head_dim);
     let half = placing.angles.dims()[2];
-    let g = Geometry { heads, kv_heads, head_dim, half, rows, normed: placing.norms.is_some() };
-    let (qkv, cache) = (device::floats(qkv), device::in_place(cache));
-    let (angles, table) = (device::floats(placing.angles), device::ints(pass_table.table()));
+    let g = Geometry { heads, kv_heads, head_dim, half, normed: placing.norms.is_some() };
+    let qkv = device::floats(qkv);
+    let (angles, table) = (device::floats(placing.angles), device::ints(tables[0].table()));
     // Without norms their places are taken by anything that is there.
     let (q_norm, k_norm, eps) = match placing.norms {
         Some((q, k, eps)) => (device::floats(q), device::floats(k), eps),
         None => (angles.clone(), angles.clone(), 0.0),
     };
+    let rows = tables.iter().map(|table| table.padded_rows()).sum();
     let queries = device::empty(&qkv, [1, rows, heads * head_dim], qkv.dtype);
-    // SAFETY: positions are within the table of angles and slots within the cache, which had room for the rows in
-    // flight when the table was made.
-    unsafe {
-        place_head::launch_unchecked(
-            &qkv.client,
-            CubeCount::Static((heads + 2 * kv_heads) as u32, rows as u32, 1),
-            CubeDim::new_1d(UNITS as u32),
-            device::address([&qkv, &cache]),
-            device::arg(&qkv),
-            device::arg(&angles),
-            device::arg(&q_norm),
-            device::arg(&k_norm),
-            device::arg(&table),
-            device::arg(&queries),
-            device::arg(&cache),
-            layer,
-            eps,
-            g,
-            device::elem(&qkv),
-        );
+    for launch in Sequences::launches(caches, tables) {
+        // SAFETY: positions are within the table of angles and slots within the caches, which had room for the rows in
+        // flight when the tables were made.
+        unsafe {
+            place_head::launch_unchecked(
+                &qkv.client,
+                CubeCount::Static((heads + 2 * kv_heads) as u32, launch.rows() as u32, 1),
+                CubeDim::new_1d(UNITS as u32),
+                device::address(std::iter::once(&qkv).chain(&launch.caches)),
+                device::arg(&qkv),
+                device::arg(&angles),
+                device::arg(&q_norm),
+                device::arg(&k_norm),
+                device::arg(&table),
+                device::arg(&queries),
+                launch.cache_args().collect(),
+                launch.shares(),
+                layer,
+                eps,
+                launch.places(),
+                g,
+                device::elem(&qkv),
+            );
+        }
     }
     device::float_tensor(queries)
 }

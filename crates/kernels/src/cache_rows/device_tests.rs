@@ -46,7 +46,8 @@ fn placed(format: DType, limit: f32) {
         let table = tensor(angles.clone(), [capacity, 2, half], &device);
         let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
         let rows = tensor(qkv.clone(), [1, padded, width], &device).cast(format);
-        let queries = values_of(place(&placing, &rows, &cache, layer, &pass_table));
+        let queries = values_of(place(&placing, &rows, &[&cache], layer, &[&pass_table]));
+        check_company(&placing, &rows, [&before[..], &values_of(cache.clone()), &queries], &pass_table);
         let mut want = before;
         for (row, position) in [5, 6, 6].into_iter().enumerate() {
             let (cos, sin) = angles[position * 2 * half..][..2 * half].split_at(half);
@@ -62,6 +63,23 @@ fn placed(format: DType, limit: f32) {
         }
         close(&values_of(cache), &want, limit);
     }
+}
+
+/// Rows of three sequences, each with a cache of its own, in one launch: what one of them gets alone.
+fn check_company(placing: &Placing<'_>, qkv: &Tensor<3>, [before, after, queries]: [&[f32]; 3], table: &PassTable) {
+    let (spec, device) = (placing.spec, qkv.device());
+    let capacity = before.len() / (4 * spec.kv_heads * spec.head_dim);
+    let cache = |_| {
+        let flat: Tensor<1> = flat(before.to_vec(), [before.len()], &device).cast(qkv.dtype());
+        flat.reshape([4, spec.kv_heads, capacity, spec.head_dim])
+    };
+    let caches: Vec<Tensor<4>> = (0..3).map(cache).collect();
+    let joined = PassTable::joined(&[table; 3]);
+    let qkv = Tensor::cat(vec![qkv.clone(); 3], 1);
+    let all =
+        values_of(place(placing, &qkv, &caches.iter().collect::<Vec<_>>(), 1, &joined.iter().collect::<Vec<_>>()));
+    assert_eq!(all, queries.repeat(3));
+    caches.into_iter().for_each(|cache| assert_eq!(values_of(cache), after));
 }
 
 #[test]

@@ -7,27 +7,28 @@ use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
 /// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
-/// to the slots of the uncommitted rows. Returns the queries.
+/// to the slots of the uncommitted rows, each sequence's to its cache. Returns the queries.
 ///
 /// # Shapes
-/// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with padded rows.
+/// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with the padded rows of all
+/// `tables`, which are [`PassTable::joined`].
 ///
 /// # Panics
-/// If the tensors are not on a GPU.
+/// If the tensors are not on a GPU, or there are not as many caches as tables.
 pub fn place(
     placing: &Placing<'_>,
     qkv: &Tensor<3>,
-    cache: &Tensor<4>,
+    caches: &[&Tensor<4>],
     layer: usize,
-    pass_table: &PassTable,
+    tables: &[&PassTable],
 ) -> Tensor<3> {
     #[cfg(feature = "gpu")]
     {
-        cube::place(placing, qkv, cache, layer, pass_table)
+        cube::place(placing, qkv, caches, layer, tables)
     }
     #[cfg(not(feature = "gpu"))]
     {
-        let _ = (placing, qkv, cache, layer, pass_table);
+        let _ = (placing, qkv, caches, layer, tables);
         crate::device::absent()
     }
 }

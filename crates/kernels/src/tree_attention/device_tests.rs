@@ -1,13 +1,18 @@
 //! Tree attention on a GPU against the reference.
 
 use super::*;
-use crate::device::tests::{device, has_bf16, rounded, tensor, value, values_of};
+use crate::device::tests::{device, flat, has_bf16, ints_of, rounded, tensor, value, values_of};
 use crate::tree_attention::kernel::tests::{cases, paths};
-use burn::tensor::DType;
+use burn::tensor::{DType, Device, Tensor};
 
 /// A cache of two layers, of which the second one is read.
 fn check(spec: &AttentionSpec, prefix: usize, mask: &AttentionMask, slots: usize) {
     check_in(DType::F32, spec, prefix, mask, slots);
+}
+
+/// A cache without padding between rows.
+fn stored(values: Vec<f32>, shape: [usize; 4], format: DType, device: &Device) -> Tensor<4> {
+    flat(values.clone(), [values.len()], device).cast(format).reshape(shape)
 }
 
 fn check_in(format: DType, spec: &AttentionSpec, prefix: usize, mask: &AttentionMask, slots: usize) {
@@ -30,8 +35,8 @@ fn check_in(format: DType, spec: &AttentionSpec, prefix: usize, mask: &Attention
     let windows = if spec.window.is_none() { &windows[..2] } else { &windows[..] };
     let pass_table = PassTable::new(&vec![0; rows], mask, prefix, slots.max(prefix + uncommitted), windows, &device);
     let q = tensor(q, [1, padded, spec.heads * d], &device).cast(format);
-    let cache = tensor(cache.clone(), [4, spec.kv_heads, capacity, d], &device).cast(format);
-    let got = values_of(attend_cached(spec, &q, &cache, 1, &pass_table));
+    let cache = stored(cache, [4, spec.kv_heads, capacity, d], format, &device);
+    let got = values_of(attend_cached(spec, &q, &[&cache], 1, &[&pass_table]));
     for (i, (a, b)) in got.iter().zip(&want).enumerate() {
         // Sums are in f32, and what comes out is rounded once.
         let limit = if in_bf16 { b.abs() / 256.0 + 1e-3 } else { 5e-6 };
@@ -91,4 +96,51 @@ fn equals_the_reference_in_bf16() {
         }
         check_in(DType::BF16, &spec, 33, &AttentionMask::Causal { rows: 1 }, 300);
     }
+}
+
+/// Ten sequences of other lengths, masks and capacities: each has the bits that it has alone.
+fn check_company(format: DType, spec: &AttentionSpec) {
+    let Some(device) = device() else { return };
+    if format == DType::BF16 && !has_bf16(&device) {
+        return;
+    }
+    let (paths, d, windows) = (paths(), spec.head_dim, [spec.window]);
+    let (mut caches, mut tables, mut queries) = (vec![], vec![], vec![]);
+    for i in 0..10usize {
+        let mask = match i % 3 {
+            0 => AttentionMask::Causal { rows: 1 },
+            1 => AttentionMask::from_paths(paths.iter().map(Vec::as_slice)),
+            _ => AttentionMask::Causal { rows: 9 },
+        };
+        let (prefix, rows) = ([3, 0, 130, 70][i % 4] + i, mask.rows());
+        let capacity = prefix + rows + i % 5;
+        let cache = (0..4 * spec.kv_heads * capacity * d).map(|k| value(k * 5 + 3 + i)).collect();
+        caches.push(stored(cache, [4, spec.kv_heads, capacity, d], format, &device));
+        tables.push(PassTable::new(&vec![i as u32; rows], &mask, prefix, 64 * (i + 3), &windows, &device));
+        let padded = PassTable::padded(rows);
+        let q = (0..padded * spec.heads * d).map(|k| value(k * 3 + 1 + i)).collect();
+        queries.push(tensor(q, [1, padded, spec.heads * d], &device).cast(format));
+    }
+    let one = |i: usize| values_of(attend_cached(spec, &queries[i], &[&caches[i]], 1, &[&tables[i]]));
+    let alone: Vec<Vec<f32>> = (0..10).map(one).collect();
+    for count in [2, 3, 10] {
+        let joined = PassTable::joined(&tables[..count].iter().collect::<Vec<_>>());
+        let tokens: Vec<i32> = ints_of(joined[1].tokens());
+        assert_eq!(tokens[..joined[1].rows()], vec![1; joined[1].rows()]);
+        let q = Tensor::cat(queries[..count].to_vec(), 1);
+        let caches: Vec<_> = caches[..count].iter().collect();
+        let all = values_of(attend_cached(spec, &q, &caches, 1, &joined.iter().collect::<Vec<_>>()));
+        let alone = alone[..count].concat();
+        let other = all.iter().zip(&alone).position(|(a, b)| a.to_bits() != b.to_bits());
+        let values = other.map(|i| (all[i], alone[i]));
+        assert!(all.len() == alone.len() && other.is_none(), "{count} of {spec:?}: {other:?}, {values:?}");
+    }
+}
+
+#[test]
+fn sequences_do_not_depend_on_their_company() {
+    for spec in [cases()[0], cases()[2], cases()[6]] {
+        check_company(DType::F32, &spec);
+    }
+    check_company(DType::BF16, &cases()[0]);
 }

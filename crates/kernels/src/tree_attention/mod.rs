@@ -15,6 +15,8 @@ mod pass_table;
 mod position_bias;
 pub mod reference;
 #[cfg(feature = "gpu")]
+pub(crate) mod sequences;
+#[cfg(feature = "gpu")]
 mod tile;
 
 pub use cached::attend_cached;

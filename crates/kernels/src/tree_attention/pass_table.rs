@@ -18,6 +18,8 @@ const SIZES: [usize; 6] = [1, 8, 16, 32, 64, 128];
 #[derive(Clone, Debug)]
 pub struct PassTable {
     table: Tensor<1, Int>,
+    /// Where it begins in that tensor.
+    start: usize,
     rows: usize,
     padded: usize,
     words: usize,
@@ -52,7 +54,31 @@ impl PassTable {
         let values = table(tokens, pass, windows);
         let size = values.len();
         let table = Tensor::from_data(TensorData::new(values, [size]), device);
-        Self { table, rows, padded, words, windows: windows.into(), slots }
+        Self { table, start: 0, rows, padded, words, windows: windows.into(), slots }
+    }
+
+    /// These tables in one tensor, one after the other: kernels that serve several sequences read them there.
+    #[must_use]
+    pub fn joined(tables: &[&Self]) -> Vec<Self> {
+        let own = |table: &&Self| table.table.clone().narrow(0, table.start, table.len());
+        let all = Tensor::cat(tables.iter().map(own).collect(), 0);
+        let mut start = 0;
+        let place = |table: &&Self| {
+            let joined = Self { table: all.clone(), start, ..(*table).clone() };
+            start += table.len();
+            joined
+        };
+        tables.iter().map(place).collect()
+    }
+
+    /// Where the table begins in its tensor: 0 unless it is [`Self::joined`].
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Entries of the table.
+    fn len(&self) -> usize {
+        self.sections() + self.windows.len() * self.section_size()
     }
 
     /// A copy on another device.
@@ -61,7 +87,7 @@ impl PassTable {
         Self { table: self.table.clone().to_device(device), ..self.clone() }
     }
 
-    /// The table, for kernels that write it.
+    /// The tensor with the table, for kernels that write it.
     pub fn table(&self) -> &Tensor<1, Int> {
         &self.table
     }
@@ -88,7 +114,7 @@ impl PassTable {
 
     /// The tokens, padding included, `[R]`.
     pub fn tokens(&self) -> Tensor<1, Int> {
-        self.table.clone().narrow(0, TOKENS, self.padded)
+        self.table.clone().narrow(0, self.start + TOKENS, self.padded)
     }
 
     /// Where a window's section begins.

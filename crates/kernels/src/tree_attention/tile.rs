@@ -23,20 +23,36 @@ pub(super) struct Geometry {
     pub tile: usize,
     /// Slots of a tile.
     pub keys: usize,
-    pub rows: usize,
-    pub words: usize,
+    /// Numbers that a load takes, all of one head.
+    pub wide: usize,
     pub capped: bool,
 }
 
 impl Geometry {
-    pub fn new(spec: &AttentionSpec, rows: usize, words: usize) -> Self {
+    /// For sequences of at most `rows` rows.
+    pub fn new(spec: &AttentionSpec, rows: usize, wide: usize) -> Self {
         let (group, dims) = (spec.heads / spec.kv_heads, spec.head_dim.next_multiple_of(8));
         // Shared memory stays below 32 KiB: wide heads have smaller tiles, and a lone row needs no large one.
         let (largest, keys) = if dims > 128 { (16, 8) } else { (32, 16) };
         let tile = (rows * group).next_power_of_two().clamp(8, largest);
         let (heads, kv_heads, head_dim) = (spec.heads, spec.kv_heads, spec.head_dim);
-        Self { heads, kv_heads, group, head_dim, dims, tile, keys, rows, words, capped: spec.soft_cap.is_some() }
+        Self { heads, kv_heads, group, head_dim, dims, tile, keys, wide, capped: spec.soft_cap.is_some() }
     }
+}
+
+/// The rows of a sequence, and what they see.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Seen {
+    /// Where its pass table begins.
+    pub table: usize,
+    /// Where the section of the window begins in it.
+    pub section: usize,
+    /// Its first row among those of all sequences.
+    pub first_row: usize,
+    /// Rows with padding.
+    pub rows: usize,
+    /// Words of bits of a row.
+    pub words: usize,
 }
 
 /// Memory that the units of a cube share: a tile of queries, one of keys or values, and their scores; for each query
@@ -63,28 +79,39 @@ pub(super) fn new_tile(#[comptime] g: Geometry) -> Tile {
 
 /// Reads the tile's queries, with zeros beyond the rows and beyond the head.
 #[cube]
-pub(super) fn read_queries<F: Float>(
-    q: &Tensor<F>,
+pub(super) fn read_queries<F: Float, N: Size>(
+    q: &Tensor<Vector<F, N>>,
     tile: &mut Tile,
     first_query: usize,
     kv_head: usize,
+    seen: &Seen,
     #[comptime] g: Geometry,
 ) {
     let unit = UNIT_POS as usize;
+    let loads = comptime!(g.dims / g.wide);
     let mut i = unit;
-    while i < comptime!(g.tile * g.dims) {
-        let (query, dim) = (first_query + i / comptime!(g.dims), i % comptime!(g.dims));
-        let mut value = f32::new(0.0);
-        if query < comptime!(g.rows * g.group) && dim < comptime!(g.head_dim) {
-            let row = query / comptime!(g.group);
+    while i < comptime!(g.tile * (g.dims / g.wide)) {
+        let (query, chunk) = (first_query + i / loads, i % loads);
+        let mut values = Vector::<F, N>::new(F::new(0.0));
+        if query < seen.rows * comptime!(g.group) && chunk < comptime!(g.head_dim / g.wide) {
+            let row = seen.first_row + query / comptime!(g.group);
             let head = kv_head * comptime!(g.group) + query % comptime!(g.group);
-            value = f32::cast_from(q[(row * comptime!(g.heads) + head) * comptime!(g.head_dim) + dim]);
+            values = q[(row * comptime!(g.heads) + head) * comptime!(g.head_dim / g.wide) + chunk];
         }
-        tile.queries[i / comptime!(g.dims) * comptime!(g.dims + 1) + dim] = value;
+        spread::<F, N>(values, &mut tile.queries, i / loads * comptime!(g.dims + 1) + chunk * comptime!(g.wide), g);
         i += UNITS;
     }
     if unit < comptime!(g.tile) {
         tile.largest[unit] = f32::new(HIDDEN);
+    }
+}
+
+/// Numbers of one load, to shared memory from `at` on.
+#[cube]
+fn spread<F: Float, N: Size>(values: Vector<F, N>, to: &mut Shared<[f32]>, at: usize, #[comptime] g: Geometry) {
+    #[unroll]
+    for k in 0..comptime!(g.wide) {
+        to[at + k] = f32::cast_from(values.extract(k));
     }
 }
 
@@ -96,7 +123,7 @@ pub(super) fn score_tile(
     first_query: usize,
     start: usize,
     end: usize,
-    section: usize,
+    seen: &Seen,
     scale: f32,
     cap: f32,
     #[comptime] g: Geometry,
@@ -110,16 +137,16 @@ pub(super) fn score_tile(
             let (query, key) = (uy * comptime!(g.tile / 8) + r, ux + 8 * k);
             let mut dot = f32::new(0.0);
             for dim in 0..comptime!(g.dims) {
-                dot += tile.queries[query * width + dim] * tile.slots[key * width + dim];
+                dot = fma(tile.queries[query * width + dim], tile.slots[key * width + dim], dot);
             }
             let mut score = dot * scale;
             if comptime!(g.capped) {
                 score = cap * (score / cap).tanh();
             }
             let global = first_query + query;
-            let mut visible = global < comptime!(g.rows * g.group) && start + key < end;
+            let mut visible = global < seen.rows * comptime!(g.group) && start + key < end;
             if visible {
-                visible = is_visible(pass_table, section, global / comptime!(g.group), start + key, g);
+                visible = is_visible(pass_table, seen, global / comptime!(g.group), start + key);
             }
             if !visible {
                 score = f32::new(HIDDEN);
@@ -131,12 +158,13 @@ pub(super) fn score_tile(
 
 /// Whether a row sees a slot: of the prefix those from its first on, behind it those of its bits.
 #[cube]
-fn is_visible(pass_table: &Tensor<i32>, section: usize, row: usize, slot: usize, #[comptime] g: Geometry) -> bool {
-    let prefix = usize::cast_from(pass_table[0]);
+fn is_visible(pass_table: &Tensor<i32>, seen: &Seen, row: usize, slot: usize) -> bool {
+    let prefix = usize::cast_from(pass_table[seen.table]);
+    let section = seen.table + seen.section;
     let mut visible = slot >= usize::cast_from(pass_table[section + 1 + row]);
     if slot >= prefix {
         let bit = slot - prefix;
-        let words = section + 1 + comptime!(g.rows) + row * comptime!(g.words);
+        let words = section + 1 + seen.rows + row * seen.words;
         let word = u32::cast_from(pass_table[words + bit / 32]);
         visible = (word >> (bit % 32) as u32) & 1u32 == 1u32;
     }
@@ -181,23 +209,32 @@ pub(super) fn add_values(tile: &Tile, sum: &mut Array<f32>, weight: &mut Array<f
     #[unroll]
     for r in 0..per_row {
         let shrunk = tile.shrink[uy * per_row + r];
-        weight[r] = weight[r] * shrunk;
         #[unroll]
         for c in 0..per_dim {
             sum[r * per_dim + c] = sum[r * per_dim + c] * shrunk;
         }
     }
+    // Fused by name: a compiler that chose what to fuse could choose otherwise for another number of sequences.
+    let mut shares = Array::<f32>::new(per_row);
+    #[unroll]
+    for r in 0..per_row {
+        shares[r] = f32::new(0.0);
+    }
     for k in 0..comptime!(g.keys) {
         #[unroll]
         for r in 0..per_row {
             let share = tile.scores[(uy * per_row + r) * comptime!(g.keys) + k];
-            weight[r] = weight[r] + share;
+            shares[r] = shares[r] + share;
             #[unroll]
             for c in 0..per_dim {
                 let value = tile.slots[k * comptime!(g.dims + 1) + ux + 8 * c];
-                sum[r * per_dim + c] = sum[r * per_dim + c] + share * value;
+                sum[r * per_dim + c] = fma(share, value, sum[r * per_dim + c]);
             }
         }
+    }
+    #[unroll]
+    for r in 0..per_row {
+        weight[r] = fma(weight[r], tile.shrink[uy * per_row + r], shares[r]);
     }
 }
 
@@ -211,16 +248,18 @@ pub(super) fn write_sums(
     weights: &mut Tensor<f32>,
     first_query: usize,
     kv_head: usize,
+    seen: &Seen,
+    total: usize,
     #[comptime] g: Geometry,
 ) {
     let (per_row, per_dim) = comptime!((g.tile / 8, g.dims / 8));
     let (ux, uy) = (UNIT_POS as usize % 8, UNIT_POS as usize / 8);
-    let total = comptime!(g.rows * g.group);
+    let group = comptime!(g.group);
     #[unroll]
     for r in 0..per_row {
         let query = first_query + uy * per_row + r;
-        if query < total {
-            let at = (CUBE_POS_X as usize * total + query) * comptime!(g.kv_heads) + kv_head;
+        if query < seen.rows * group {
+            let at = (CUBE_POS_X as usize * total + seen.first_row * group + query) * comptime!(g.kv_heads) + kv_head;
             #[unroll]
             for c in 0..per_dim {
                 let dim = ux + 8 * c;
@@ -236,24 +275,35 @@ pub(super) fn write_sums(
     }
 }
 
-/// Loads a tile of keys or values, with zeros beyond `end` and beyond the head.
+/// Loads a tile of keys or values, with zeros beyond `end` and beyond the head. All loads of a unit are under way before
+/// the first is used.
 #[cube]
-pub(super) fn load<F: Float>(
-    cache: &Tensor<F>,
+pub(super) fn load<F: Float, N: Size>(
+    cache: &[Vector<F, N>],
     slots: &mut Shared<[f32]>,
     from: usize,
     start: usize,
     end: usize,
     #[comptime] g: Geometry,
 ) {
-    let mut i = UNIT_POS as usize;
-    while i < comptime!(g.keys * g.dims) {
-        let (key, dim) = (i / comptime!(g.dims), i % comptime!(g.dims));
-        let mut value = f32::new(0.0);
-        if start + key < end && dim < comptime!(g.head_dim) {
-            value = f32::cast_from(cache[from + (start + key) * comptime!(g.head_dim) + dim]);
+    let loads = comptime!(g.dims / g.wide);
+    let of_unit = comptime!((g.keys * (g.dims / g.wide)).div_ceil(UNITS));
+    let mut held = Array::<Vector<F, N>>::new(of_unit);
+    #[unroll]
+    for j in 0..of_unit {
+        let i = UNIT_POS as usize + j * UNITS;
+        let (key, chunk) = (i / loads, i % loads);
+        held[j] = Vector::<F, N>::new(F::new(0.0));
+        if key < comptime!(g.keys) && start + key < end && chunk < comptime!(g.head_dim / g.wide) {
+            held[j] = cache[from + (start + key) * comptime!(g.head_dim / g.wide) + chunk];
         }
-        slots[key * comptime!(g.dims + 1) + dim] = value;
-        i += UNITS;
+    }
+    #[unroll]
+    for j in 0..of_unit {
+        let i = UNIT_POS as usize + j * UNITS;
+        let (key, chunk) = (i / loads, i % loads);
+        if key < comptime!(g.keys) {
+            spread::<F, N>(held[j], slots, key * comptime!(g.dims + 1) + chunk * comptime!(g.wide), g);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Passes over layers that are split over devices.
 
 use super::Decoder;
-use crate::attention::Pass;
+use crate::attention::{Pass, join_tables};
 use crate::hidden_states::HiddenStates;
 use crate::stages::Stage;
 use smallvec::SmallVec;
@@ -28,7 +28,10 @@ impl Decoder {
         if stage == 0 {
             return None;
         }
-        passes.iter().map(|pass| pass.on(&self.stages[stage].device, &self.rope)).collect()
+        let moved = passes.iter().map(|pass| pass.on(&self.stages[stage].device, &self.rope));
+        let mut moved: SmallVec<[Pass<'static>; 1]> = moved.collect::<Option<_>>()?;
+        join_tables(&mut moved);
+        Some(moved)
     }
 
     /// States on the device of a stage.
