@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-RATES = [f"rate {rate}" for rate in ("5e-4", "2e-3", "4e-3", "8e-3")]
+RATES = [f"rate {rate}" for rate in ("5e-4", "2e-3", "4e-3", "8e-3", "1.6e-2")]
 # Base of each: (config, overrides).
 BASES = {
     "medusa": ("configs/medusa-tiny.toml", []),
@@ -120,7 +120,7 @@ def table(options):
 
     for seed in map(int, options.seeds.split(",")):
         for method, variant, overrides in VARIANTS:
-            if has(method, variant, seed):
+            if method not in options.methods.split(",") or has(method, variant, seed):
                 continue
             config, own = BASES[method]
             averages = [decay for of, decay in AVERAGES if method == "medusa" and of == variant]
@@ -172,6 +172,7 @@ def main():
     parser.add_argument("--conversations", type=int)
     parser.add_argument("--epochs", type=float, default=4)
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--methods", default="medusa,hydra,block")
     parser.add_argument("--own-lm-heads", action="store_true")
     options = parser.parse_args()
     report(options.report) if options.report else table(options)

@@ -93,6 +93,7 @@ fn stores_are_handed_out_where_there_is_one_and_to_whom_may_ask() {
     for (server, words) in [
         (serve(&["--drafter", "suffix"]), "suffix:live"),
         (serve(&["--drafter", "suffix:live", "--api-key-file", key.to_str().unwrap()]), "401"),
+        (serve(&["--drafter", "suffix:live", "--host", "0.0.0.0"]), "on a loopback address only"),
     ] {
         let output = save(&server);
         assert!(output.status.code() == Some(1) && stderr(&output).contains(words), "{}", stderr(&output));

@@ -25,8 +25,8 @@ use gorgon_core::tree::DraftTree;
 const CLASSES: usize = 6;
 /// Nodes of the first drafter's trees that are measured, the root included.
 const SIZES: [usize; 4] = [4, 8, 16, LARGEST];
-/// Nodes of its largest tree.
-pub(super) const LARGEST: usize = 40;
+/// Nodes of the first drafter's largest tree.
+pub const LARGEST: usize = 40;
 /// Steps that the means of the first drafter begin with.
 const BEGUN: usize = 2;
 /// Weight of a new step in the means.
@@ -103,6 +103,22 @@ impl Gains {
         let sizes = self.first[class].iter().zip(SIZES).filter(|(mean, _)| mean.tokens() >= tokens);
         let gains = sizes.filter_map(|(mean, size)| Some((mean.rate(1)?, size))).filter(|&(rate, _)| rate > least);
         gains.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, size)| size)
+    }
+
+    /// Whether any step was drafted.
+    pub fn has_drafted(&self) -> bool {
+        self.all.rate(1).is_some()
+    }
+
+    /// Logs for each class which drafter its steps go to, and what either emits per step.
+    pub fn report(&self, name: &str) {
+        let classes = self.first.iter().zip(&self.other[1..]).enumerate();
+        for (class, (first, other)) in classes.filter(|(_, (_, other))| other.rate(1).is_some()) {
+            let size = self.size(class);
+            let tokens = SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, mean)| mean.tokens());
+            let (matched, other) = (1 << class, other.tokens());
+            tracing::debug!(name, matched, first_nodes = size, first_tokens = tokens, other_tokens = other, "handover");
+        }
     }
 
     /// The other drafter has drafted so many rows.

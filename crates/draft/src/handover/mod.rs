@@ -17,10 +17,10 @@ use gorgon_core::Token;
 use gorgon_core::tree::{OwnError, OwnTree};
 use gorgon_model::target::Target;
 
-pub use gains::StepRatios;
+pub use gains::{LARGEST, StepRatios};
 
 /// Nodes and depth of the first drafter's trees (SAM-Decoding's beside another drafter).
-const TREE: (usize, usize) = (gains::LARGEST, gains::LARGEST - 1);
+const TREE: (usize, usize) = (LARGEST, LARGEST - 1);
 
 /// The tree of a first drafter.
 ///
@@ -48,8 +48,9 @@ impl HandoverDrafter {
     }
 
     /// Copy in which the measured gains decide which one drafts, where steps last as long as is given.
-    pub fn measured(self, ratios: StepRatios) -> Self {
-        Self { gains: Some(Gains::new(ratios)), ..self }
+    pub fn measured(mut self, ratios: StepRatios) -> Self {
+        self.gains = Some(Gains::new(ratios));
+        self
     }
 
     /// The other drafter drafts.
@@ -64,6 +65,14 @@ impl HandoverDrafter {
             gains.handed_over(matched, proposal.draft.tree().len());
         }
         Ok(proposal)
+    }
+}
+
+impl Drop for HandoverDrafter {
+    fn drop(&mut self) {
+        if let Some(gains) = self.gains.as_ref().filter(|gains| gains.has_drafted()) {
+            gains.report(&self.name);
+        }
     }
 }
 
@@ -94,8 +103,11 @@ impl Drafter for HandoverDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
-        if let (Some(gains), Some(verified)) = (&mut self.gains, pass.verified) {
-            gains.observe(pass.tokens, verified.next);
+        match (&mut self.gains, pass.verified) {
+            (Some(gains), Some(verified)) => gains.observe(pass.tokens, verified.next),
+            // A prompt, or the next turn of a chat: what was drafted before is not followed into it.
+            (Some(gains), None) => gains.forget_text(),
+            (None, _) => {}
         }
         self.first.observe(pass)?;
         self.other.observe(pass)

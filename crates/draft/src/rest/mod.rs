@@ -115,7 +115,11 @@ impl Drafter for RestDrafter {
     }
 
     fn finished(&mut self, answer: &[Token]) {
-        self.file.live().into_iter().for_each(|live| live.add(answer));
+        if let Some(live) = self.file.live() {
+            // The old snapshot is not held until the next text.
+            self.store = None;
+            live.add(answer);
+        }
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes of a token at most: while a snapshot is made, four as kept, eleven each of the old one and the new one, and
 /// twenty on the way.
 const TOKEN_BYTES: usize = 48;
+/// Memory of an answer beside its tokens, in tokens.
+const ANSWER: usize = 2;
 /// The share of new tokens from which on a snapshot is made anew is one in so many.
 const NEWER: usize = 8;
 /// Errors name this place.
@@ -52,7 +54,8 @@ impl LiveStore {
 
     /// Takes up a finished answer. Of one that is longer than the whole store, the end.
     pub fn add(&self, answer: &[Token]) {
-        let answer = &answer[answer.len().saturating_sub(self.most)..];
+        let most = self.most.saturating_sub(ANSWER);
+        let answer = &answer[answer.len().saturating_sub(most)..];
         let mut state = self.state();
         if answer.is_empty() || StoreBuilder::default().add(answer).is_err() {
             return;
@@ -60,7 +63,7 @@ impl LiveStore {
         state.answers.push_back(answer.to_vec());
         state.tokens += answer.len();
         state.newer += answer.len();
-        while state.tokens > self.most
+        while state.tokens + ANSWER * state.answers.len() > self.most
             && let Some(oldest) = state.answers.pop_front()
         {
             state.tokens -= oldest.len();
@@ -69,8 +72,11 @@ impl LiveStore {
             return;
         }
         state.newer = 0;
-        match self.ordered(&state).and_then(|bytes| Store::of_bytes(bytes, Path::new(PLACE))) {
-            Ok(store) => state.snapshot = Some(Arc::new(store)),
+        let answers = state.answers.clone();
+        // Readers go on with the old snapshot meanwhile.
+        drop(state);
+        match self.ordered(&answers).and_then(|bytes| Store::of_bytes(bytes, Path::new(PLACE))) {
+            Ok(store) => self.state().snapshot = Some(Arc::new(store)),
             Err(error) => tracing::warn!(%error, "the live store keeps its old snapshot"),
         }
     }
@@ -85,8 +91,8 @@ impl LiveStore {
     /// # Errors
     /// When there is no answer yet.
     pub fn bytes(&self) -> Result<Vec<u8>, StoreError> {
-        let state = self.state();
-        self.ordered(&state)
+        let answers = self.state().answers.clone();
+        self.ordered(&answers)
     }
 
     /// Answers and tokens that it holds.
@@ -95,9 +101,9 @@ impl LiveStore {
         (state.answers.len(), state.tokens)
     }
 
-    fn ordered(&self, state: &State) -> Result<Vec<u8>, StoreError> {
+    fn ordered(&self, answers: &VecDeque<Vec<Token>>) -> Result<Vec<u8>, StoreError> {
         let mut builder = StoreBuilder::default();
-        state.answers.iter().try_for_each(|answer| builder.add(answer))?;
+        answers.iter().try_for_each(|answer| builder.add(answer))?;
         let unbound = "0".repeat(64);
         builder.bytes(self.tokenizer.get().unwrap_or(&unbound))
     }

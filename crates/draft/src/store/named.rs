@@ -39,7 +39,9 @@ impl StoreFile {
         let mib = match size.map(str::parse) {
             None => USUAL,
             Some(Ok(mib)) if (1..=LARGEST).contains(&mib) => mib,
-            Some(_) => return Err(format!("{name}: a size from 1 to {LARGEST} MiB is expected behind live:")),
+            Some(_) => {
+                return Err(format!("{name}: a size in MiB from 1 to {LARGEST} is expected, as in live:{USUAL}"));
+            }
         };
         Ok(Self { live: Some((mib, None)), ..Self::new(name) })
     }

@@ -132,8 +132,11 @@ impl Drafter for SuffixDrafter {
     }
 
     fn finished(&mut self, answer: &[Token]) {
-        let live = self.settings.store.as_ref().and_then(StoreFile::live);
-        live.into_iter().for_each(|live| live.add(answer));
+        if let Some(live) = self.settings.store.as_ref().and_then(StoreFile::live) {
+            // The old snapshot is not held until the next text.
+            self.store = None;
+            live.add(answer);
+        }
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {

@@ -87,7 +87,7 @@ impl Drafting {
         if choice == DrafterChoice::Measured && builder.max_depth() > 0 {
             measured::check_tree(&builder.kind()).map_err(Failure::input)?;
         }
-        if let DrafterChoice::Composed(composed) = &choice
+        if let DrafterChoice::Composed(composed) = choice.last()
             && builder.max_depth() > 0
         {
             composed.check_tree(&builder.kind()).map_err(Failure::input)?;
@@ -136,11 +136,15 @@ impl Drafting {
     /// Nodes of a drafted tree at most.
     pub fn max_nodes(&self) -> usize {
         let nodes = self.builder.max_nodes();
-        match (&self.choice, self.builder.kind()) {
+        let last = match (self.choice.last(), self.builder.kind()) {
             (_, TreeKind::Own(_)) => nodes,
             (DrafterChoice::Heads(HeadsMethod::Probes(kind)), _) => self.probed(*kind, nodes),
             (DrafterChoice::Composed(composed), _) => 1 + composed.trees() * (nodes - 1),
             _ => nodes,
+        };
+        match self.choice {
+            DrafterChoice::Handover { .. } => last.max(handover::LARGEST),
+            _ => last,
         }
     }
 
@@ -236,9 +240,12 @@ impl Drafting {
         }
     }
 
-    /// Whether drafting stops on a device wherever it does not pay, going by what steps took there.
+    /// Whether drafting stops on a device wherever it does not pay, going by what steps took there. A handover goes by
+    /// them itself.
     pub fn stops_on(&self, device: &str) -> bool {
-        !self.is_plain() && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)
+        !self.is_plain()
+            && !matches!(self.choice, DrafterChoice::Handover { .. })
+            && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)
     }
 
     /// Says so where the heads' calibration chose plain decoding.
@@ -254,7 +261,12 @@ impl Drafting {
 
     /// True for plain decoding.
     pub fn is_plain(&self) -> bool {
-        self.choice == DrafterChoice::None || self.builder.max_depth() == 0
+        match self.choice {
+            DrafterChoice::None => true,
+            // Where no tree of the heads pays, the first drafter drafts all the same.
+            DrafterChoice::Handover { .. } if self.tree_name == CALIBRATED => false,
+            _ => self.builder.max_depth() == 0,
+        }
     }
 
     /// The drafter, with its weights on the model's device.
