@@ -344,7 +344,7 @@ struct Places<'a> {
     tables: SmallVec<[&'a PassTable; 1]>,
     /// In all caches the same.
     layer: usize,
-    /// Those of the most positions: the others are their beginning.
+    /// Angles of rotary embeddings, of the pass with the most positions. The angles of the others are its first rows.
     angles: &'a Tensor<3>,
 }
 

@@ -116,7 +116,7 @@ impl Compute {
         }
     }
 
-    /// Whether a GPU holds weights in integers.
+    /// True if weights are integers on a GPU.
     pub(crate) fn has_codes_on_gpu(&self) -> bool {
         !self.is_host() && self.integers.weights != Weights::Stored
     }

@@ -83,7 +83,7 @@ pub struct Share {
 /// How `weights` and `cache` bytes of a model lie on `devices` devices.
 ///
 /// # Errors
-/// As of [`split`].
+/// When there are more devices than layers.
 pub fn shares(config: &ModelConfig, devices: usize, weights: u128, cache: u128) -> Result<Vec<Share>, ModelError> {
     let (layer, rest) = parameters(config);
     let of_layers = |count: usize, bytes: u128| bytes * count as u128 / config.layers.max(1) as u128;

@@ -1,8 +1,8 @@
 //! The functions of NCCL that this project's programs call: devices of one process add up what they hold, and send it
 //! to each other.
 //!
-//! The library is found as `libnccl.so`. A sum waits for all of its group, and a receiver for its sender, as long as [`PATIENCE`]; NCCL itself would
-//! wait for ever.
+//! The library is found as `libnccl.so`. A sum waits for all of its group, and a receiver for its sender, as long as
+//! [`PATIENCE`]; NCCL itself would wait for ever.
 
 #![allow(non_snake_case, reason = "the names of another library")]
 

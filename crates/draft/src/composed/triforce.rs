@@ -38,7 +38,7 @@ impl TriForceName {
     /// How it is written on the command line.
     pub const SYNTAX: &'static str = "partial:B,C,small=DIR[,sinks=N][,window=N][,ahead=N]";
 
-    /// Whether arguments of `partial` name a small model, or how it drafts.
+    /// True if the arguments of `partial` name a small model or one of its options.
     pub(super) fn is_named(arguments: &str) -> bool {
         let key = |piece: &str| piece.split_once('=').is_some_and(|(key, _)| KEYS.contains(&key));
         arguments.split(',').any(key)

@@ -105,7 +105,7 @@ impl Gains {
         gains.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, size)| size)
     }
 
-    /// Whether any step was drafted.
+    /// True once the other drafter has drafted a step: before that there is nothing to compare.
     pub fn has_drafted(&self) -> bool {
         self.all.rate(1).is_some()
     }

@@ -6,9 +6,9 @@
 //! emitted on average exceed `T(n) / T(1)`, the measured time of such a step over that of a plain one.
 //!
 //! An unknown way is tried as long as its loss can be borne: the loss of all drafted steps, in plain steps, stays
-//! below `0.25 + 0.01 · tokens`, counted over all texts. So over a text of 50 tokens or more, decoding keeps 0.98 of the speed of plain
-//! decoding, as far as times repeat themselves. Trees begin small and have at most twice the rows that were
-//! measured before. A way that does not pay rests for 32 steps, then for twice as many each time. One step in 64 is
+//! below `0.25 + 0.01 · tokens`, counted over all texts. So over a text of 50 tokens or more, decoding keeps 0.98 of
+//! the speed of plain decoding, as far as times repeat themselves. Trees begin small and have at most twice the rows
+//! that were measured before. A way that does not pay rests for 32 steps, then for twice as many each time. One step in 64 is
 //! plain, so that `T(1)` stays known while the text grows.
 //!
 //! Token recycling reads all logits of a step, which plain greedy steps do not compute. They are computed in its own

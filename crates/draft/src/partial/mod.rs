@@ -15,8 +15,9 @@
 //! A small model with a streaming cache may draft for the target over its part (`partial:B,C,small=DIR`): that loop is in
 //! `gorgon-infer`.
 //!
-//! Differences from the paper: a prompt may have any length; a text may go on for longer than `B` tokens; with fewer key/value heads than query heads, scores are summed
-//! over the query heads that share one. Models with sliding windows are refused: their caches are short already.
+//! Differences from the paper: a prompt may have any length; a text may go on for longer than `B` tokens; with fewer
+//! key/value heads than query heads, scores are summed over the query heads that share one. Models with
+//! sliding windows are refused: their caches are short already.
 
 use crate::draft_model::DraftSampling;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};

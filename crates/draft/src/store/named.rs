@@ -40,7 +40,7 @@ impl StoreFile {
             None => USUAL,
             Some(Ok(mib)) if (1..=LARGEST).contains(&mib) => mib,
             Some(_) => {
-                return Err(format!("{name}: a size in MiB from 1 to {LARGEST} is expected, as in live:{USUAL}"));
+                return Err(format!("{name:?}: a size in MiB from 1 to {LARGEST} is expected, as in live:{USUAL}"));
             }
         };
         Ok(Self { live: Some((mib, None)), ..Self::new(name) })
@@ -73,7 +73,7 @@ impl StoreFile {
         self.live.as_ref()?.1.as_ref()
     }
 
-    /// Whether it grows.
+    /// True of a live store.
     pub fn is_live(&self) -> bool {
         self.live.is_some()
     }

@@ -15,7 +15,7 @@ use gorgon_draft::draft_model::DraftSampling;
 use gorgon_draft::drafter::{DraftError, Drafter};
 use gorgon_model::target::Target;
 
-/// Whether drafts are draws.
+/// True if drafts are sampled, not the best candidates.
 pub(crate) fn draws(sampling: &DraftSampling) -> bool {
     sampling.children != SamplingScheme::Deterministic
 }

@@ -123,7 +123,7 @@ impl<D: Drafter> Drafter for TriForceDrafter<D> {
         self.read = session.into_text();
         self.part.roll_back();
         if decoded.is_err() {
-            // What the small model has read by now is not known.
+            // A failed pass may have left some of its tokens in the small model's cache.
             self.small.reset();
             self.read.clear();
         }

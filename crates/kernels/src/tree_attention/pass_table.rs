@@ -57,7 +57,7 @@ impl PassTable {
         Self { table, start: 0, rows, padded, words, windows: windows.into(), slots }
     }
 
-    /// These tables in one tensor, one after the other: kernels that serve several sequences read them there.
+    /// Joins tables in one tensor, one after the other, for kernels that serve several sequences.
     #[must_use]
     pub fn joined(tables: &[&Self]) -> Vec<Self> {
         let own = |table: &&Self| table.table.clone().narrow(0, table.start, table.len());

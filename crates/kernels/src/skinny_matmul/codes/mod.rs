@@ -36,8 +36,8 @@ pub fn parts(bits: CodeBits, d_in: usize, d_out: usize) -> usize {
     (d_in / INPUTS).div_ceil(part_blocks(bits, d_in, d_out)).max(1)
 }
 
-/// Whether fragments hold such codes: whole blocks of inputs in a row and in a group, the middle as the only zero point,
-/// inputs in order, and no table of numbers.
+/// True if these codes can be stored as fragments. Rows and groups must be whole blocks of inputs, inputs in their
+/// order; the middle code must stand for zero, and no table give the numbers.
 pub fn holds(codes: &Codes) -> bool {
     let whole_groups = codes.group.is_multiple_of(INPUTS) || codes.group >= codes.d_in;
     fits(codes.d_in, codes.d_out)
