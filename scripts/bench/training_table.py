@@ -2,6 +2,7 @@
 """Settings of training, one changed at a time, at equal tokens: a row per training, appended as it ends.
 
     scripts/bench/training_table.py GORGON WORK OUT.jsonl NAME MODEL DATA [--conversations N] [--epochs E] [--seeds 1,2,3]
+        [--rate 1e-3] [--variants base,…] [--methods medusa,…] [--own-lm-heads]
     scripts/bench/training_table.py --report OUT.jsonl
 
 NAME stands in the rows. Rows that OUT has already are not run again. Averages of weights are made here from the
@@ -42,6 +43,7 @@ VARIANTS = [
     ("medusa", "head weights 0.3^k", ["medusa.decay=0.3"]),
     ("medusa", "head weights 0.5^k", ["medusa.decay=0.5"]),
     ("medusa", "head weights equal", ["medusa.decay=1.0"]),
+    ("medusa", "label weights of D-PACE", ["medusa.label_weights=\"d-pace\""]),
     ("hydra", "base", []),
     ("hydra", "soft targets", ["hydra.soft_targets=true"]),
     ("block", "base", []),
@@ -56,7 +58,7 @@ def train(options, config, overrides, seed, steps=None):
     shutil.rmtree(runs, ignore_errors=True)
     common = [f'model="{options.model}"', f'data="{options.data}"', f'runs="{runs}"', f"seed={seed}", "held_out=0.1",
               f"training.epochs={options.epochs}", "training.gradient_accumulation=2", "training.micro_batch_tokens=512",
-              "training.learning_rate=1e-3", "training.eval_every=0", "training.max_seq_len=512",
+              f"training.learning_rate={options.rate}", "training.eval_every=0", "training.max_seq_len=512",
               "eval_decoded_prompts=20", "eval_decoded_tokens=128"]
     if options.conversations:
         common.append(f"train_conversations={options.conversations}")
@@ -122,8 +124,10 @@ def table(options):
         for method, variant, overrides in VARIANTS:
             if method not in options.methods.split(",") or has(method, variant, seed):
                 continue
+            if options.variants and variant not in options.variants.split(","):
+                continue
             config, own = BASES[method]
-            averages = [decay for of, decay in AVERAGES if method == "medusa" and of == variant]
+            averages = [decay for of, decay in AVERAGES if method == "medusa" and of == variant and not options.variants]
             extra = []
             if averages:
                 _, row = train(options, config, [*own, *overrides], seed)
@@ -173,6 +177,8 @@ def main():
     parser.add_argument("--epochs", type=float, default=4)
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--methods", default="medusa,hydra,block")
+    parser.add_argument("--rate", default="1e-3", help="learning rate of the base")
+    parser.add_argument("--variants", help="only these, the base among them, parted by commas")
     parser.add_argument("--own-lm-heads", action="store_true")
     options = parser.parse_args()
     report(options.report) if options.report else table(options)

@@ -30,13 +30,16 @@ fn config(job: &Job, more: &str) -> String {
 fn methods_are_fitted_measured_and_gone_on_with() {
     let job = Job::new();
     job.distill(&[]);
-    let config = config(&job, "[[methods]]\nname = \"Jacobi\"\ndrafter = \"jacobi:4\"\n");
+    let config =
+        config(&job, "[[methods]]\nname = \"Jacobi\"\ndrafter = \"jacobi:4\"\ntree = [\"chain:4\", \"chain:2\"]\n");
     let document = json(&finished(&["compare", "-c", &config, "--json"], &[]));
     let results = document["results"].as_array().unwrap();
-    assert_eq!(results.len(), 9, "{document}");
+    assert_eq!(results.len(), 11, "{document}");
     let jacobi = results.iter().find(|result| result["method"] == "Jacobi").unwrap();
     assert_eq!((&jacobi["tree"], &jacobi["parameters"]), (&"chain:4".into(), &0.into()), "{jacobi}");
     assert_eq!(jacobi["summary"]["same_text"], jacobi["summary"]["pairs"]);
+    let trees: Vec<_> = results.iter().filter(|result| result["method"] == "Jacobi").map(|r| &r["tree"]).collect();
+    assert_eq!(trees, ["chain:4", "chain:4", "chain:2", "chain:2"]);
     let medusa: Vec<_> = results.iter().filter(|result| result["method"] == "Medusa").collect();
     assert_eq!((&medusa[0]["tree"], &medusa[0]["temperature"]), (&"chain:2".into(), &0.0.into()));
     assert_eq!((&medusa[1]["tree"], &medusa[1]["temperature"]), (&"chain:2".into(), &0.7.into()));

@@ -10,6 +10,7 @@ pub mod choice;
 pub mod composed;
 pub mod corrections;
 pub mod coupled;
+mod d_pace;
 pub mod draft_model;
 pub mod drafter;
 pub mod eagle;

@@ -4,7 +4,7 @@
 mod shared;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, MedusaConfig};
+use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads, LabelWeights, MedusaConfig};
 use gorgon_kernels::{Frozen, Table};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -59,7 +59,8 @@ fn losses_and_gradients_equal_the_references() {
     for case in cases {
         let of = |key: &str| case[key].as_u64().unwrap() as usize;
         let (id, d, vocab, length) = (of("id"), of("hidden"), of("vocab"), of("seq"));
-        let config = MedusaConfig { heads: of("heads"), blocks: of("layers"), own_lm_heads: true, decay: 0.8 };
+        let config =
+            MedusaConfig { heads: of("heads"), blocks: of("layers"), own_lm_heads: true, ..MedusaConfig::default() };
         let specs = config.parameters(d, vocab);
         let weights: Vec<Tensor<1>> =
             specs.iter().map(|spec| flat(floats(&file, &format!("{id}.heads.{}", spec.name)))).collect();
@@ -110,7 +111,7 @@ fn new_heads_guess_what_the_lm_head_does() {
     let logits: Vec<f32> = lm_head.logits(hidden.clone()).into_data().try_into_vec().unwrap();
     let labels = HeadLabels { rows: vec![0, 3, 8], tokens: vec![5, 0, 29] };
     for own_lm_heads in [false, true] {
-        let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads, decay: 0.8 };
+        let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads, ..MedusaConfig::default() };
         let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 4 };
         let start = |spec: &gorgon_draft::medusa::ParameterSpec| match spec.init {
             gorgon_draft::medusa::Init::Zero => flat(vec![0.0; spec.shape.iter().product()]),
@@ -129,11 +130,36 @@ fn new_heads_guess_what_the_lm_head_does() {
     }
 }
 
-/// Gradients against differences of losses, with the shared LM head.
+/// Gradients against differences of losses, with shared and own LM heads. The weights of D-PACE are those of the start.
 #[test]
 fn gradients_are_slopes() {
+    for (own_lm_heads, label_weights) in [
+        (false, LabelWeights::Equal),
+        (false, LabelWeights::DPace),
+        (true, LabelWeights::Equal),
+        (true, LabelWeights::DPace),
+    ] {
+        let config =
+            MedusaConfig { heads: 2, blocks: 2, own_lm_heads, label_weights, alpha: 0.3, ..Default::default() };
+        gradients_of(config);
+    }
+}
+
+/// D-PACE of two heads: `w_1 = s_1 (1 + s_2)`, `w_2 = s_1 s_2`, and `w_1 = s_1` where the second has no label.
+fn label_weights(config: &MedusaConfig, labels: &[HeadLabels], start: &[HeadOutput]) -> [Vec<f64>; 2] {
+    if config.label_weights == LabelWeights::Equal {
+        return [vec![1.0; labels[0].rows.len()], vec![1.0; labels[1].rows.len()]];
+    }
+    let s = |loss: f32| (1.0 - config.alpha) * f64::from(-loss).exp() + config.alpha;
+    let first = |&row: &u32| s(start[0].losses[row as usize]);
+    let second = |row: &u32| labels[1].rows.iter().position(|at| at == row).map(|i| s(start[1].losses[i]));
+    let one = |row: &u32| first(row) * (1.0 + second(row).unwrap_or(0.0));
+    let two = |row: &u32| first(row) * second(row).unwrap();
+    [labels[0].rows.iter().map(one).collect(), labels[1].rows.iter().map(two).collect()]
+}
+
+fn gradients_of(config: MedusaConfig) {
     let (d, vocab, rows) = (6, 11, 7);
-    let config = MedusaConfig { heads: 2, blocks: 2, own_lm_heads: false, decay: 0.7 };
     let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: 3 };
     let hidden = flat(values(rows * d, 3)).reshape([rows, d]);
     let lm_head = Table::frozen((flat(values(vocab * d, 4)) * 3.0).reshape([vocab, d]), Frozen::default()).unwrap();
@@ -149,12 +175,13 @@ fn gradients_are_slopes() {
         let weights: Vec<Tensor<1>> = weights.iter().cloned().map(flat).collect();
         heads.losses(&weights, &lm_head, &hidden, &labels, Some(&scales))
     };
+    let (start, gradients) = run(&weights);
+    let label_weights = label_weights(&config, &labels, &start);
     let loss = |weights: &[Vec<f32>]| {
         let (outputs, _) = run(weights);
-        let of = |(o, s): (&HeadOutput, &f32)| o.losses.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(*s);
-        outputs.iter().zip(&scales).map(of).sum::<f64>()
+        let weighed = |k: usize| outputs[k].losses.iter().zip(&label_weights[k]).map(|(&l, w)| f64::from(l) * w);
+        (0..2).map(|k| weighed(k).sum::<f64>() * f64::from(scales[k])).sum::<f64>()
     };
-    let (_, gradients) = run(&weights);
     for (p, gradient) in gradients.iter().enumerate() {
         for (i, g) in read(gradient).into_iter().enumerate().step_by(5) {
             let nudged = |by: f32| {
@@ -178,6 +205,8 @@ fn shapes_that_cannot_be_are_refused() {
         MedusaConfig { blocks: 0, ..good },
         MedusaConfig { decay: f64::NAN, ..good },
         MedusaConfig { decay: 1.5, ..good },
+        MedusaConfig { alpha: 1.5, ..good },
+        MedusaConfig { alpha: f64::NAN, ..good },
     ] {
         assert!(bad.check().unwrap_err().to_string().starts_with("medusa."));
     }

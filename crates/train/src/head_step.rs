@@ -60,7 +60,7 @@ impl HeadStep {
     /// When the device has no matmuls of the format.
     pub fn new(options: &HeadStepOptions) -> Result<Self, TableError> {
         let (d, vocab, k) = (options.hidden, options.vocab, options.heads);
-        let config = MedusaConfig { heads: k, blocks: 1, own_lm_heads: false, decay: 0.8 };
+        let config = MedusaConfig { heads: k, ..MedusaConfig::default() };
         let heads = Heads { config, hidden_size: d, vocab_size: vocab, chunk_rows: options.chunk_rows };
         let tensor = |values: Vec<f32>, shape| Tensor::from_data(TensorData::new(values, shape), &options.device);
         let rows = options.positions / options.parts.max(1);

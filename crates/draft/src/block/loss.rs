@@ -9,6 +9,7 @@
 use super::config::{BlockConfig, SlotWeights};
 use super::network::BlockNetwork;
 use super::selector_loss::{self, Candidates};
+use crate::d_pace;
 use crate::fitting::{GradientCarry, row_index};
 use burn::tensor::{Tensor, TensorData};
 use gorgon_core::Token;
@@ -73,17 +74,7 @@ pub struct Criterion<'a> {
 pub fn slot_weights(config: &BlockConfig, losses: &[f32]) -> Vec<f32> {
     match config.slot_weights {
         SlotWeights::Exponential => (0..losses.len()).map(|k| (-(k as f64) / config.gamma).exp() as f32).collect(),
-        SlotWeights::DPace => {
-            let mut reached = 1.0;
-            let mut weights: Vec<f64> = vec![];
-            for &loss in losses {
-                reached *= (1.0 - config.alpha) * f64::from(-loss).exp() + config.alpha;
-                weights.push(reached);
-            }
-            // Sums from the end.
-            (1..weights.len()).rev().for_each(|k| weights[k - 1] += weights[k]);
-            weights.into_iter().map(|weight| weight as f32).collect()
-        }
+        SlotWeights::DPace => d_pace::weights(config.alpha, &losses.iter().copied().map(Some).collect::<Vec<_>>()),
     }
 }
 

@@ -23,11 +23,27 @@ pub struct MedusaConfig {
     pub own_lm_heads: bool,
     /// Weight of head `k` in the loss: `decay^k`, from 0 to 1.
     pub decay: f64,
+    /// Weights of single labels in the loss, beside the head's.
+    pub label_weights: LabelWeights,
+    /// D-PACE: share of a label's probability that counts as 1, from 0 to 1.
+    pub alpha: f64,
+}
+
+/// Weights of a head's labels in its loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelWeights {
+    /// All labels of a head count alike, as in the paper.
+    #[default]
+    Equal,
+    /// How many more tokens are accepted if the head is right there, by the heads' present probabilities
+    /// (arXiv 2605.18810).
+    DPace,
 }
 
 impl Default for MedusaConfig {
     fn default() -> Self {
-        Self { heads: 4, blocks: 1, own_lm_heads: false, decay: 0.8 }
+        Self { heads: 4, blocks: 1, own_lm_heads: false, decay: 0.8, label_weights: LabelWeights::Equal, alpha: 0.5 }
     }
 }
 
@@ -43,6 +59,7 @@ impl MedusaConfig {
         let blocks = (1..=MAX_BLOCKS).contains(&self.blocks);
         check.require(blocks, "blocks", self.blocks, format_args!("a head has 1 to {MAX_BLOCKS}"));
         check.decay("decay", self.decay);
+        check.require((0.0..=1.0).contains(&self.alpha), "alpha", self.alpha, "it has to be from 0 to 1");
         check.finish()
     }
 

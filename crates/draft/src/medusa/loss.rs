@@ -1,8 +1,9 @@
 //! The heads' loss with its gradients.
 
-use super::MedusaConfig;
+use super::{LabelWeights, MedusaConfig};
+use crate::d_pace;
 use crate::fitting::{GradientCarry, HeadLabels, rows_of};
-use burn::tensor::{DType, IndexingUpdateOp, Tensor, activation};
+use burn::tensor::{DType, IndexingUpdateOp, Tensor, TensorData, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_kernels::{Table, host};
@@ -52,8 +53,8 @@ impl Heads {
         })
     }
 
-    /// `Σ_k scale_k Σ_i CE(head_k(h_i), y_i)`: losses and ranks of every head and, where `scales` are given, the
-    /// gradient of every parameter.
+    /// `Σ_k scale_k Σ_i w_{k,i} CE(head_k(h_i), y_i)`: losses and ranks of every head and, where `scales` are given, the
+    /// gradient of every parameter. `w` is 1 or D-PACE's weight of the label; no gradient goes through it.
     ///
     /// Hidden states and the shared LM head are constants. The logits are made and used up a chunk at a time.
     ///
@@ -103,7 +104,8 @@ impl Heads {
     }
 
     /// Every head. On a GPU heads with a shared LM head are rows of the same products, and their losses are read
-    /// together; on the CPU one head after another takes less memory.
+    /// together; on the CPU one head after another takes less memory, unless
+    /// labels are weighed by all heads.
     fn all_heads(
         &self,
         weights: &[Tensor<1>],
@@ -118,9 +120,46 @@ impl Heads {
             self.begin(own, hidden, labels, scales.map(|scales| scales[head]), product)
         });
         if self.config.own_lm_heads || host::is_host(&hidden.device()) {
-            return heads.map(|head| self.alone(head, lm_head)).collect();
+            let scored = heads.map(|head| self.alone(head, lm_head));
+            return match self.config.label_weights {
+                LabelWeights::Equal => scored.map(Scored::finish).collect(),
+                LabelWeights::DPace => self.finish(scored.collect(), lm_head),
+            };
         }
-        self.together(heads.collect(), lm_head)
+        self.finish(self.together(heads.collect(), lm_head), lm_head)
+    }
+
+    /// Gradients of heads whose losses are known.
+    fn finish<'a>(&self, mut heads: Vec<Scored<'a>>, lm_head: &Table) -> Vec<OfHead> {
+        if self.config.label_weights == LabelWeights::DPace {
+            let rows = heads.iter().flat_map(|head| &head.begun.labels.rows).max().map_or(0, |&row| row as usize + 1);
+            let mut losses = vec![vec![None; heads.len()]; rows];
+            for (k, head) in heads.iter().enumerate() {
+                let each = head.begun.labels.rows.iter().zip(&head.output.losses);
+                each.for_each(|(&row, &loss)| losses[row as usize][k] = Some(loss));
+            }
+            let weights: Vec<Vec<f32>> = losses.iter().map(|row| d_pace::weights(self.config.alpha, row)).collect();
+            let weigh = |(k, head): (usize, Scored<'a>)| self.weigh(head, |row| weights[row][k], lm_head);
+            heads = heads.into_iter().enumerate().map(weigh).collect();
+        }
+        heads.into_iter().map(Scored::finish).collect()
+    }
+
+    /// Multiplies the gradient of each label by its weight. The gradient of an own LM head is a sum over labels, so it is
+    /// computed again.
+    fn weigh<'a>(&self, mut head: Scored<'a>, weight: impl Fn(usize) -> f32, lm_head: &Table) -> Scored<'a> {
+        let Some(scale) = head.begun.scale else { return head };
+        let mut weights: Vec<f32> = head.begun.labels.rows.iter().map(|&row| weight(row as usize)).collect();
+        if head.d_table.is_some() {
+            weights.iter_mut().for_each(|weight| *weight *= scale);
+            return self.scored(head.begun, lm_head, &weights);
+        }
+        head.d_top = head.d_top.map(|d_top| {
+            let weights = TensorData::new(weights, [d_top.dims()[0], 1]);
+            let weights = Tensor::<2>::from_data(weights, &d_top.device());
+            d_top * weights
+        });
+        head
     }
 
     /// A head's states, ready for its LM head.
@@ -147,26 +186,28 @@ impl Heads {
         Begun { weights, labels, scale, states }
     }
 
-    fn alone(&self, mut head: Begun<'_>, lm_head: &Table) -> OfHead {
-        let table = match head.weights.get(2 * self.config.blocks) {
-            Some(own) => own.clone().reshape([self.vocab_size, self.hidden_size]).into(),
-            None => lm_head.clone(),
-        };
-        let own_table = head.scale.is_some() && self.config.own_lm_heads;
-        let Some(states) = head.states.take() else { return head.empty() };
-        let scales = vec![head.scale.unwrap_or(0.0); head.labels.rows.len()];
-        let labels = Labels { tokens: &head.labels.tokens, scales: &scales };
-        let found = linear_cross_entropy(&states.top.clone().inner(), &table, labels, self.chunk_rows, own_table);
-        let output = HeadOutput { losses: found.losses, ranks: found.ranks };
-        let (mut gradients, d_rows) = head.gradients(states, found.d_hidden);
-        gradients.extend(found.d_weight.map(|g| g.reshape([-1])));
-        (output, gradients, d_rows)
+    fn alone<'a>(&self, begun: Begun<'a>, lm_head: &Table) -> Scored<'a> {
+        let scales = vec![begun.scale.unwrap_or(0.0); begun.labels.rows.len()];
+        self.scored(begun, lm_head, &scales)
     }
 
-    fn together(&self, heads: Vec<Begun<'_>>, lm_head: &Table) -> Vec<OfHead> {
+    fn scored<'a>(&self, begun: Begun<'a>, lm_head: &Table, scales: &[f32]) -> Scored<'a> {
+        let own = begun.weights.get(2 * self.config.blocks);
+        let table = own.map(|own| own.clone().reshape([self.vocab_size, self.hidden_size]).into());
+        let Some(top) = begun.top() else { return Scored::empty(begun) };
+        let labels = Labels { tokens: &begun.labels.tokens, scales };
+        let own_gradient = begun.scale.is_some() && own.is_some();
+        let found =
+            linear_cross_entropy(&top, table.as_ref().unwrap_or(lm_head), labels, self.chunk_rows, own_gradient);
+        let output = HeadOutput { losses: found.losses, ranks: found.ranks };
+        let d_table = found.d_weight.map(|g| g.reshape([-1]));
+        Scored { begun, output, d_top: Some(found.d_hidden), d_table }
+    }
+
+    fn together<'a>(&self, heads: Vec<Begun<'a>>, lm_head: &Table) -> Vec<Scored<'a>> {
         let tops: Vec<Tensor<2>> = heads.iter().filter_map(Begun::top).collect();
         if tops.is_empty() {
-            return heads.into_iter().map(Begun::empty).collect();
+            return heads.into_iter().map(Scored::empty).collect();
         }
         let tokens: Vec<Token> = heads.iter().flat_map(|head| head.labels.tokens.iter().copied()).collect();
         let scale = |head: &Begun<'_>| vec![head.scale.unwrap_or(0.0); head.labels.rows.len()];
@@ -174,14 +215,15 @@ impl Heads {
         let labels = Labels { tokens: &tokens, scales: &scales };
         let found = linear_cross_entropy(&Tensor::cat(tops, 0), lm_head, labels, self.chunk_rows, false);
         let mut first = 0;
-        let one = |mut head: Begun<'_>| {
-            let Some(states) = head.states.take() else { return head.empty() };
-            let part = first..first + head.labels.rows.len();
+        let one = |begun: Begun<'a>| {
+            if begun.states.is_none() {
+                return Scored::empty(begun);
+            }
+            let part = first..first + begun.labels.rows.len();
             first = part.end;
             let (losses, ranks) = (found.losses[part.clone()].to_vec(), found.ranks[part.clone()].to_vec());
-            let d_top = found.d_hidden.clone().narrow(0, part.start, part.len());
-            let (gradients, d_rows) = head.gradients(states, d_top);
-            (HeadOutput { losses, ranks }, gradients, d_rows)
+            let d_top = Some(found.d_hidden.clone().narrow(0, part.start, part.len()));
+            Scored { begun, output: HeadOutput { losses, ranks }, d_top, d_table: None }
         };
         heads.into_iter().map(one).collect()
     }
@@ -211,20 +253,40 @@ impl Begun<'_> {
     fn top(&self) -> Option<Tensor<2>> {
         self.states.as_ref().map(|states| states.top.clone().inner())
     }
+}
 
-    /// Result of a head without labels.
-    fn empty(self) -> OfHead {
-        let zeros = if self.scale.is_some() { self.weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
-        (HeadOutput::default(), zeros, None)
+/// A head whose losses are known.
+struct Scored<'a> {
+    begun: Begun<'a>,
+    output: HeadOutput,
+    /// `[labels, d]`: gradient of the input of the LM head; `None` without labels.
+    d_top: Option<Tensor<2>>,
+    /// Gradient of an own LM head.
+    d_table: Option<Tensor<1>>,
+}
+
+impl<'a> Scored<'a> {
+    /// A head without labels.
+    fn empty(begun: Begun<'a>) -> Self {
+        Self { begun, output: HeadOutput::default(), d_top: None, d_table: None }
     }
 
-    /// Gradients of the blocks' weights and of the states, given that of what the LM head read.
-    fn gradients(&self, states: HeadStates, d_top: Tensor<2>) -> (Vec<Tensor<1>>, Option<Tensor<2>>) {
-        if self.scale.is_none() {
-            return (vec![], None);
+    /// Gradients of its weights and of the states, if they are asked for.
+    fn finish(self) -> OfHead {
+        let Begun { weights, scale, states, .. } = self.begun;
+        let (Some(states), Some(d_top)) = (states, self.d_top) else {
+            let zeros = if scale.is_some() { weights.iter().map(Tensor::zeros_like).collect() } else { vec![] };
+            return (self.output, zeros, None);
+        };
+        if scale.is_none() {
+            return (self.output, vec![], None);
         }
-        let Some(mut carried) = GradientCarry::of(states.top, d_top).backward() else { return (vec![], None) };
-        (carried.of_leaves(&states.leaves, self.weights), carried.of_rows(&states.rows))
+        let Some(mut carried) = GradientCarry::of(states.top, d_top).backward() else {
+            return (self.output, vec![], None);
+        };
+        let mut gradients = carried.of_leaves(&states.leaves, weights);
+        gradients.extend(self.d_table);
+        (self.output, gradients, carried.of_rows(&states.rows))
     }
 }
 

@@ -12,7 +12,7 @@ mod model;
 mod propose;
 
 pub use crate::fitting::HeadLabels;
-pub use config::{Init, MAX_BLOCKS, MAX_HEADS, MedusaConfig, ParameterSpec};
+pub use config::{Init, LabelWeights, MAX_BLOCKS, MAX_HEADS, MedusaConfig, ParameterSpec};
 pub use export::{Backbone, MedusaTarget, export};
 pub use loss::{HeadOutput, HeadScale, Heads};
 pub use model::MedusaModel;

@@ -5,7 +5,7 @@ use super::head_stack::HeadStack;
 use burn::tensor::Tensor;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fitting::HeadBatch;
-use gorgon_draft::medusa::{HeadOutput, HeadScale, Heads, MedusaDrafter, MedusaModel};
+use gorgon_draft::medusa::{HeadOutput, HeadScale, Heads, LabelWeights, MedusaDrafter, MedusaModel};
 use gorgon_draft::parameter::ParameterSpec;
 use gorgon_kernels::Table;
 use serde_json::Value;
@@ -46,7 +46,8 @@ impl HeadStack for Heads {
     }
 
     fn values_per_row(&self, on_host: bool) -> usize {
-        let heads = if on_host || self.config.own_lm_heads { 1 } else { self.config.heads };
+        let alone = (on_host || self.config.own_lm_heads) && self.config.label_weights == LabelWeights::Equal;
+        let heads = if alone { 1 } else { self.config.heads };
         self.hidden_size * (3 + 6 * self.config.blocks) * heads
     }
 

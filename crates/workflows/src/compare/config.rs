@@ -1,6 +1,6 @@
 //! The config of a comparison.
 
-use gorgon_core::tree::TreeChoice;
+use super::trees::Trees;
 use gorgon_data::config::Files;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_text::variables::{self, Variables};
@@ -79,10 +79,10 @@ pub struct Method {
     /// Model to draft for, where it is not the backbone: `{run}/merged` of a training that changed it.
     #[serde(default)]
     pub model: Option<String>,
-    /// Tree that is measured beside the calibrated one, as `--tree` names it.
+    /// Tree or list of trees that are measured beside the calibrated one, as `--tree` names them. The heads are fitted
+    /// once for all.
     #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub tree: Option<TreeChoice>,
+    pub tree: Trees,
 }
 
 fn forty() -> u32 {

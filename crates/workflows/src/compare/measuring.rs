@@ -55,8 +55,8 @@ impl<'a> Measuring<'a> {
         Ok(Self { config, folder: folder.into(), calibrate, bench, settings, show })
     }
 
-    /// Measures a method: with its own tree for every seed and at every temperature, with a calibrated one for the first
-    /// seed at the first temperature, and with its own tree along the learning curve.
+    /// Measures a method: with its own trees for every seed and at every temperature, with a calibrated one for the first
+    /// seed at the first temperature, and with its own trees along the learning curve.
     ///
     /// # Errors
     /// When something cannot be loaded, decoded or written.
@@ -65,13 +65,17 @@ impl<'a> Measuring<'a> {
         let mut outcomes = vec![];
         let (curve, seeds): (Vec<_>, Vec<_>) = fitted.iter().partition(|fitted| fitted.variant.conversations.is_some());
         let first = seeds.first().copied();
-        for &temperature in &self.config.temperatures {
+        let trees = method.tree.each();
+        let temperatures = &self.config.temperatures;
+        for (tree, &temperature) in
+            trees.iter().enumerate().flat_map(|tree| temperatures.iter().map(move |t| (tree, t)))
+        {
             let mut own = vec![];
             for fitted in &seeds {
-                own.push(self.own(method, &fitted.run, temperature, &format!("seed{}", fitted.variant.seed))?);
+                own.push(self.own(method, &fitted.run, tree, temperature, &format!("seed{}", fitted.variant.seed))?);
             }
             if seeds.is_empty() {
-                own.push(self.own(method, Path::new(""), temperature, "own")?);
+                own.push(self.own(method, Path::new(""), tree, temperature, "own")?);
             }
             outcomes.push(outcome(method, first, temperature, &own));
         }
@@ -82,9 +86,9 @@ impl<'a> Measuring<'a> {
             let document = self.calibrated(method, &first.run)?;
             outcomes.push(outcome(method, Some(first), temperature, &[document]));
         }
-        for fitted in curve {
+        for (tree, fitted) in trees.iter().enumerate().flat_map(|tree| curve.iter().map(move |fitted| (tree, fitted))) {
             let name = fitted.variant.conversations.map_or_else(String::new, |n| format!("first{n}"));
-            let document = self.own(method, &fitted.run, temperature, &name)?;
+            let document = self.own(method, &fitted.run, tree, temperature, &name)?;
             outcomes.push(outcome(method, Some(fitted), temperature, &[document]));
         }
         Ok(outcomes)
@@ -138,15 +142,26 @@ impl<'a> Measuring<'a> {
         })
     }
 
-    /// The measurement with a method's own tree, or what an earlier attempt wrote of it.
-    fn own(&self, method: &Method, run: &Path, temperature: f64, name: &str) -> Result<Value, Failure> {
-        let path = match temperature {
-            0.0 => self.file(method, name),
-            _ => self.file(method, &format!("{name}-temperature{temperature}")),
-        };
+    /// The measurement with one of a method's own trees, or what an earlier attempt wrote of it.
+    fn own(
+        &self,
+        method: &Method,
+        run: &Path,
+        (i, tree): (usize, &Option<TreeChoice>),
+        temperature: f64,
+        name: &str,
+    ) -> Result<Value, Failure> {
+        let mut name = name.to_owned();
+        if temperature != 0.0 {
+            name += &format!("-temperature{temperature}");
+        }
+        if i > 0 {
+            name += &format!("-tree{}", i + 1);
+        }
+        let path = self.file(method, &name);
         match self.stored(&path) {
             Some(document) => Ok(document),
-            None => self.measure(method, run, method.tree.clone(), (&path, temperature)),
+            None => self.measure(method, run, tree.clone(), (&path, temperature)),
         }
     }
 

@@ -7,6 +7,7 @@ mod config;
 pub mod measuring;
 mod report;
 mod results;
+mod trees;
 
 pub use self::config::{CompareConfig, Method};
 pub use self::report::{table, write};

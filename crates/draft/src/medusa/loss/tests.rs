@@ -63,8 +63,9 @@ fn heads_together_are_heads_alone() {
             let own = |k: usize| &weights[2 * k..2 * k + 2];
             (0..3).map(|k| heads.begin(own(k), &hidden, &labels[k], scale(k), DType::F32)).collect()
         };
-        let alone: Vec<OfHead> = begun().into_iter().map(|head| heads.alone(head, &lm_head)).collect();
-        for (a, b) in alone.iter().zip(heads.together(begun(), &lm_head)) {
+        let alone = begun().into_iter().map(|head| heads.alone(head, &lm_head)).collect();
+        let together = heads.together(begun(), &lm_head);
+        for (a, b) in heads.finish(alone, &lm_head).iter().zip(heads.finish(together, &lm_head)) {
             assert_eq!((&a.0.losses, &a.0.ranks, a.1.len()), (&b.0.losses, &b.0.ranks, b.1.len()));
             a.1.iter().zip(&b.1).for_each(|(x, y)| assert_eq!(read(x), read(y)));
             assert_eq!(a.2.as_ref().map(read), b.2.as_ref().map(read));
